@@ -1,0 +1,70 @@
+"""Checks that the frozen values of this package run on what users give them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from airprune.errors import InvalidValue
+
+FloatArray = NDArray[np.float64]
+
+
+def quantity(
+    field: str,
+    value: ArrayLike,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    finite: bool = True,
+    way_out: str = "",
+) -> FloatArray:
+    """`value` as float64, or InvalidValue naming `field` and the first entry that breaks the rule.
+
+    NaN never passes; `finite=False` lets +inf pass, which is how a transfer that never ends is written.
+    """
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidValue(field, "must be a number or an array of numbers", repr(value), way_out) from None
+    good = np.isfinite(array) if finite else ~np.isnan(array)
+    # NaN compares as False everywhere, so no rule can let it back in.
+    if above is not None:
+        good = good & (array > above)
+    if at_least is not None:
+        good = good & (array >= at_least)
+    if at_most is not None:
+        good = good & (array <= at_most)
+    if not np.all(good):
+        first = int(np.argmin(np.ravel(good)))
+        got = float(array.flat[first])
+        rule = _bounds(above, at_least, at_most)
+        if not np.isfinite(got) and (finite or np.isnan(got)):
+            rule = f"finite{' and ' + rule if rule else ''}"
+        raise InvalidValue(
+            field, f"must be {rule}", f"{got:.12g}" + (f" at entry {first}" if array.ndim else ""), way_out
+        )
+    return array
+
+
+def _bounds(above: float | None, at_least: float | None, at_most: float | None) -> str:
+    if at_least is not None and at_most is not None:
+        return f"in [{at_least:g}, {at_most:g}]"
+    signs = ((">", above), ("≥", at_least), ("≤", at_most))
+    return " and ".join(f"{sign} {bound:g}" for sign, bound in signs if bound is not None)
+
+
+def whole_number(field: str, value: Any, *, at_least: int = 0, at_most: int | None = None, way_out: str = "") -> int:
+    """`value` as int; a float, even 3.0, is refused because counts and seeds are never measured."""
+    rule = f"must be a whole number ≥ {at_least}" + ("" if at_most is None else f" and ≤ {at_most}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidValue(field, rule, repr(value), way_out) from None
+    if number < at_least or (at_most is not None and number > at_most):
+        raise InvalidValue(field, rule, number, way_out)
+    return number

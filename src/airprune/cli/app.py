@@ -1,0 +1,62 @@
+"""The `airprune` command: its subcommands, and how errors reach the user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+import airprune
+from airprune.cli.console import say
+from airprune.cli.plan import plan
+from airprune.cli.reproduce import reproduce
+from airprune.cli.schemes import schemes
+from airprune.errors import AirpruneError
+
+app = typer.Typer(
+    name="airprune",
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(plan)
+app.command()(reproduce)
+app.command()(schemes)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"airprune {airprune.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """Plan and simulate hierarchical federated learning with adaptive pruning over wireless networks."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; turns every deliberate error into one sentence and its exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        status = app(arguments or ["--help"], prog_name="airprune", standalone_mode=False)
+    except typer.TyperException as error:
+        say(f"error: {error.format_message()}")
+        return 2
+    except AirpruneError as error:
+        say(f"error: {error}")
+        return error.exit_status
+    except (KeyboardInterrupt, typer.Abort):
+        say("stopped.")
+        return 130
+    except BrokenPipeError:  # the reader, e.g. `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status if isinstance(status, int) else 0

@@ -1,0 +1,204 @@
+"""`airprune plan`: from a table of devices to bandwidth shares and pruning ratios."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from airprune.checks import quantity
+from airprune.cli.console import print_json, records, say, stdout_console
+from airprune.errors import UsageError
+from airprune.fleet import Fleet, read_fleet
+from airprune.inverse import Answer, smallest_bandwidth_hz, smallest_deadline_s
+from airprune.planning import Plan, PlanProblem, Status
+from airprune.schemes import SCHEMES, scheme_named
+from airprune.schemes import plan as plan_by
+from airprune.tables import write_csv_atomic
+from airprune.units import mhz_to_hz, ms_to_s
+
+# A terminal shows this many devices; all of them go to --json and --out.
+_ROWS_SHOWN = 40
+_FAILURES_SHOWN = 10
+
+
+class Question(StrEnum):
+    deadline = "deadline"
+    bandwidth = "bandwidth"
+
+
+class TargetStatistic(StrEnum):
+    mean = "mean"
+    max = "max"
+
+
+def plan(
+    fleet: Annotated[
+        str,
+        typer.Argument(
+            metavar="FLEET",
+            help="CSV or JSON table with one row per device, or - for standard input. Needs `device,edge,snr_db`; "
+            "takes `cpu_hz`, `cycles_per_weight`, `local_iterations`, `conv_weights`, `fc_weights`, "
+            "`objective_weight` too.",
+        ),
+    ],
+    deadline_ms: Annotated[float, typer.Option(help="Time for one edge round, compute plus upload.")] = 30.0,
+    bandwidth_mhz: Annotated[float, typer.Option(help="Uplink band of each edge.")] = 20.0,
+    scheme: Annotated[str, typer.Option(help=f"How to choose: {', '.join(SCHEMES)}.")] = "optimal",
+    max_pruning: Annotated[float, typer.Option(help="Largest ratio allowed; 0.95 keeps a classifier alive.")] = 1.0,
+    min_pruning: Annotated[float, typer.Option(help="Smallest ratio allowed.")] = 0.0,
+    bits_per_weight: Annotated[float, typer.Option(help="Bits that upload one weight.")] = 64.0,
+    solve: Annotated[
+        Question | None,
+        typer.Option(help="Find the smallest deadline, or band per edge, that keeps pruning at --target-pruning."),
+    ] = None,
+    target_pruning: Annotated[float | None, typer.Option(help="With --solve: the ratio to stay at or below.")] = None,
+    statistic: Annotated[
+        TargetStatistic, typer.Option(help="With --solve: whether the target is for the mean or the largest ratio.")
+    ] = TargetStatistic.mean,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the devices' plan to this CSV file.")] = None,
+) -> int:
+    """Give every device a bandwidth share and a pruning ratio so that each round meets the deadline.
+
+    Example: `airprune plan fleet.csv --deadline-ms 30`
+    """
+    scheme_named(scheme)
+    quantity("--deadline-ms", deadline_ms, above=0.0)
+    quantity("--bandwidth-mhz", bandwidth_mhz, above=0.0)
+    quantity("--bits-per-weight", bits_per_weight, above=0.0)
+    quantity("--max-pruning", max_pruning, at_least=0.0, at_most=1.0)
+    quantity("--min-pruning", min_pruning, at_least=0.0, at_most=max_pruning)
+    if (solve is None) != (target_pruning is None):
+        raise UsageError("--solve and --target-pruning go together. Example: --solve deadline --target-pruning 0.5")
+    devices = read_fleet(fleet)
+    for column in devices.ignored:
+        say(f"note: ignored column {column}")
+    problem = devices.problem(
+        bandwidth_hz=mhz_to_hz(bandwidth_mhz),
+        deadline_s=ms_to_s(deadline_ms),
+        bits_per_weight=bits_per_weight,
+        max_pruning_ratio=max_pruning,
+        min_pruning_ratio=min_pruning,
+    )
+    answer: dict[str, Any] | None = None
+    if solve is not None and target_pruning is not None:
+        found = _solve(problem, solve, mhz_to_hz(bandwidth_mhz), target_pruning, statistic, scheme)
+        result = found.plan
+        answer = _answer(found, solve, target_pruning, statistic)
+    else:
+        result = plan_by(problem, scheme)
+    if out is not None:
+        columns = devices.device_columns(result)
+        write_csv_atomic(out, list(columns), list(columns.values()))
+        say(f"Plan of {problem.num_devices:,} devices written to {out}")
+    if as_json:
+        extra = {"solve": answer} if answer else {}
+        print_json(
+            {
+                **extra,
+                "edges": records(devices.edge_columns(result)),
+                "devices": records(devices.device_columns(result)),
+            }
+        )
+    elif out is None or answer:
+        _show(devices, result, answer)
+    return _verdict(devices, result)
+
+
+def _solve(
+    problem: PlanProblem, question: Question, bandwidth_hz: float, target: float, statistic: str, scheme: str
+) -> Answer:
+    settings: dict[str, Any] = {"target_pruning": target, "statistic": str(statistic), "scheme": scheme}
+    if question is Question.deadline:
+        return smallest_deadline_s(problem, **settings)
+    return smallest_bandwidth_hz(problem, bandwidth_hz=bandwidth_hz, **settings)
+
+
+def _answer(found: Answer, question: Question, target: float, statistic: str) -> dict[str, Any]:
+    key, scale = ("deadline_ms", 1e3) if question is Question.deadline else ("bandwidth_mhz", 1e-6)
+    return {
+        "question": question.value,
+        key: found.value * scale,
+        "target_pruning": target,
+        "statistic": str(statistic),
+        "relative_tolerance": 1e-9,
+    }
+
+
+def _verdict(devices: Fleet, result: Plan) -> int:
+    """Says on stderr what failed; the exit status."""
+    failures = devices.failures(result)
+    for sentence in failures[:_FAILURES_SHOWN]:
+        say(f"error: {sentence}")
+    if len(failures) > _FAILURES_SHOWN:
+        say(f"error: {len(failures) - _FAILURES_SHOWN} more edges have no plan; --json lists all.")
+    late = int(np.count_nonzero(result.status == Status.LATE))
+    if late:
+        edges = f"{late} of {len(result.status)} edges"
+        say(f"note: scheme {result.scheme} does not adapt to the deadline and misses it on {edges}.")
+    return 1 if failures else 0
+
+
+def _show(devices: Fleet, result: Plan, answer: dict[str, Any] | None) -> None:
+    console = stdout_console()
+    if answer:
+        is_deadline = answer["question"] == "deadline"
+        value = f"{answer['deadline_ms']:.6g} ms" if is_deadline else f"{answer['bandwidth_mhz']:.6g} MHz per edge"
+        console.print(
+            f"Smallest {answer['question']} for a {answer['statistic']} pruning ratio of at most "
+            f"{answer['target_pruning']:g}: [bold]{value}[/bold]"
+        )
+    console.print(_edge_table(devices, result))
+    console.print(_device_table(devices, result))
+    hidden = result.problem.num_devices - _ROWS_SHOWN
+    if hidden > 0:
+        say(f"{hidden:,} more devices; --out plan.csv or --json gives all.")
+
+
+def _edge_table(devices: Fleet, result: Plan) -> Table:
+    table = Table(title=f"Edges, scheme {result.scheme}", title_justify="left", header_style="bold")
+    table.add_column("edge")
+    table.add_column("status")
+    for heading in ("devices", "mean pruning", "round ms", "smallest ms", "shadow price"):
+        table.add_column(heading, justify="right")
+    groups = result.problem.groups
+    mean_ratio = groups.sum(result.pruning_ratio) / groups.counts
+    for k in range(min(groups.num_edges, _ROWS_SHOWN)):
+        table.add_row(
+            Text(str(devices.edge_names[k])),
+            str(result.status[k]),
+            f"{groups.counts[k]:,}",
+            _cell(mean_ratio[k], ".3f"),
+            _cell(1e3 * result.edge_latency_s[k], ".3f"),
+            _cell(1e3 * result.min_deadline_s[k], ".3f"),
+            _cell(result.shadow_price[k], ".4g"),
+            style="red" if result.failed[k] else None,
+        )
+    return table
+
+
+def _device_table(devices: Fleet, result: Plan) -> Table:
+    table = Table(title="Devices", title_justify="left", header_style="bold")
+    table.add_column("device")
+    table.add_column("edge")
+    for heading in ("band share", "pruning", "latency ms"):
+        table.add_column(heading, justify="right")
+    for n in range(min(result.problem.num_devices, _ROWS_SHOWN)):
+        table.add_row(
+            Text(str(devices.device[n])),
+            Text(str(devices.edge_names[devices.edge[n]])),
+            _cell(result.bandwidth_share[n], ".4f"),
+            _cell(result.pruning_ratio[n], ".4f"),
+            _cell(1e3 * result.latency_s[n], ".3f"),
+        )
+    return table
+
+
+def _cell(value: float, form: str) -> str:
+    return format(value, form) if np.isfinite(value) else "–"

@@ -1,0 +1,64 @@
+"""Everything airprune raises on purpose.
+
+    AirpruneError                 catch this to catch all of them
+    ├── UsageError                the request is wrong: a field, an option, a file      (exit status 2)
+    │   ├── InvalidValue          a field breaks its rule
+    │   ├── UnknownName           a name that is not in its list; says which is nearest
+    │   └── BadTable              a fleet or network table cannot be read; says the line
+    └── WorkFailed                the request is right but cannot be fulfilled          (exit status 1)
+        └── Infeasible            no plan exists; says what blocks and what would work
+
+Each message is one sentence of the form: owner.field, rule, value got, way out.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AirpruneError(Exception):
+    """Base of all deliberate errors; `exit_status` is what the command line returns."""
+
+    exit_status = 1
+
+
+class UsageError(AirpruneError):
+    exit_status = 2
+
+
+class InvalidValue(UsageError, ValueError):
+    """A field breaks its rule, e.g. `PlanProblem.deadline_s must be > 0, got -1. Example: …`."""
+
+    def __init__(self, field: str, rule: str, got: object, way_out: str = "") -> None:
+        super().__init__(f"{field} {rule}, got {got}." + (f" {way_out}" if way_out else ""))
+
+
+class UnknownName(UsageError, KeyError):
+    """A name that is not in its list."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        known = list(known)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        self.message = f"{kind} {name!r} is unknown; {hint}known: {', '.join(known)}."
+        super().__init__(self.message)
+
+    def __str__(self) -> str:  # KeyError would show the quoted repr
+        return self.message
+
+
+class BadTable(UsageError):
+    """A table cannot be read; `line` is the 1-based line in the file, 0 if the file as a whole is at fault."""
+
+    def __init__(self, source: str, line: int, problem: str) -> None:
+        super().__init__(f"{source}, line {line}: {problem}" if line else f"{source}: {problem}")
+        self.line = line
+
+
+class WorkFailed(AirpruneError):
+    exit_status = 1
+
+
+class Infeasible(WorkFailed):
+    """No plan exists for the problem as it stands."""

@@ -1,0 +1,109 @@
+"""A fleet as users keep it, one row per device, turned into a planning problem and back into rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from airprune.channel import full_band_rate_bps
+from airprune.latency import seconds_per_weight
+from airprune.planning import Plan, PlanProblem
+from airprune.tables import Column, read_table
+from airprune.units import db_to_ratio
+
+# The paper's values stand in for columns that a fleet does not have.
+FLEET_COLUMNS = (
+    Column(name="device", kind="label", required=True, explanation="a name or number, unique"),
+    Column(name="edge", kind="label", required=True, explanation="the edge server that serves it"),
+    Column(name="snr_db", required=True, minimum=-300, maximum=300, explanation="dB over the full band"),
+    Column(name="cpu_hz", default=3e9, above=0, explanation="Hz"),
+    Column(name="cycles_per_weight", default=20, minimum=0, explanation="CPU cycles per weight and iteration"),
+    Column(name="local_iterations", default=2, minimum=0, explanation="iterations per round"),
+    Column(name="conv_weights", default=18_720, minimum=0, explanation="weights that are never pruned"),
+    Column(name="fc_weights", default=25_168, minimum=0, explanation="weights that may be pruned"),
+    Column(name="objective_weight", default=1, above=0, explanation="how much its pruning counts, e.g. data size"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fleet:
+    """A fleet table, read and checked.
+
+    Attributes:
+      device: names as the user wrote them.  [num_devices]
+      edge_names: the distinct edges, ascending if they are numbers, else as they first appear.  [num_edges]
+      edge: index into `edge_names`.  [num_devices]
+      columns: the numeric columns, defaults filled in.
+      ignored: columns nobody asked for, with the nearest known name.
+    """
+
+    device: np.ndarray
+    edge_names: np.ndarray
+    edge: np.ndarray
+    columns: dict[str, np.ndarray]
+    ignored: tuple[str, ...]
+
+    def problem(self, *, bandwidth_hz: float, **limits: Any) -> PlanProblem:
+        """The planning problem with `bandwidth_hz` per edge; `limits` are the other fields of `PlanProblem`."""
+        column = self.columns
+        return PlanProblem(
+            full_band_rate_bps=full_band_rate_bps(db_to_ratio(column["snr_db"]), bandwidth_hz),
+            seconds_per_weight=seconds_per_weight(
+                local_iterations=column["local_iterations"],
+                cycles_per_weight=column["cycles_per_weight"],
+                cpu_hz=column["cpu_hz"],
+            ),
+            edge=self.edge,
+            conv_weights=column["conv_weights"],
+            fc_weights=column["fc_weights"],
+            objective_weight=column["objective_weight"],
+            **limits,
+        )
+
+    def device_columns(self, plan: Plan) -> dict[str, np.ndarray]:
+        """The plan as columns of the user's table, in the user's order."""
+        return {
+            "device": self.device,
+            "edge": self.edge_names[self.edge],
+            "bandwidth_share": plan.bandwidth_share,
+            "pruning_ratio": plan.pruning_ratio,
+            "latency_ms": 1e3 * plan.latency_s,
+        }
+
+    def edge_columns(self, plan: Plan) -> dict[str, np.ndarray]:
+        """What the plan says of each edge."""
+        return {
+            "edge": self.edge_names,
+            "status": plan.status,
+            "shadow_price": plan.shadow_price,
+            "min_deadline_ms": 1e3 * plan.min_deadline_s,
+        }
+
+    def failures(self, plan: Plan) -> list[str]:
+        """One sentence per edge without a plan, with the user's names."""
+        return [
+            plan.failure(int(k), edge_name=str(self.edge_names[k]), device_names=self.device)
+            for k in np.flatnonzero(plan.failed)
+        ]
+
+
+def read_fleet(source: Path | str | BinaryIO) -> Fleet:
+    """Reads a fleet from a CSV or JSON file or stream; raises `BadTable` with the line of the first fault."""
+    table = read_table(source, FLEET_COLUMNS, unique="device")
+    names, edge = _index(table["edge"])
+    numbers = {column.name: table[column.name] for column in FLEET_COLUMNS if column.kind == "number"}
+    return Fleet(device=table["device"], edge_names=names, edge=edge, columns=numbers, ignored=table.ignored)
+
+
+def _index(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if labels.dtype != object:
+        names, index = np.unique(labels, return_inverse=True)
+        return names, index.astype(np.int64)
+    position: dict[Any, int] = {}
+    index = np.fromiter((position.setdefault(label, len(position)) for label in labels), np.int64, len(labels))
+    names = np.empty(len(position), dtype=object)
+    names[:] = list(position)
+    return names, index

@@ -1,0 +1,14 @@
+"""From radio and CPU state to bandwidth shares and pruning ratios.
+
+problem        what is asked, Eqs. (25)–(29)
+edges          devices grouped by the band they share
+tradeoff       what a share buys within the deadline, Eqs. (31) and (35)
+water_filling  the exact optimum, Theorem 3 with the box
+feasibility    whether a plan exists, what blocks, the smallest deadline
+plan           the answer
+"""
+
+from airprune.planning.plan import Plan, Status
+from airprune.planning.problem import PlanProblem
+
+__all__ = ["Plan", "PlanProblem", "Status"]

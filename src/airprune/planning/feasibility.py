@@ -1,0 +1,80 @@
+"""When no plan exists, why, and which deadline would do (erratum: the paper never asks).
+
+A plan exists on an edge exactly if Σ b_min ≤ 1, where b_min,n is the share with which device n's smallest model,
+W(ρ_max), meets the deadline; b_min is infinite for a device too slow to train even that in time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from airprune.planning.problem import PlanProblem
+from airprune.planning.tradeoff import ROUNDING_MARGIN, share_for_weights
+
+Array = np.ndarray
+
+# Newton below gains digits quadratically; 100 is never reached, it only bounds the loop.
+_MAX_NEWTON_STEPS = 100
+
+
+def blocking_devices(problem: PlanProblem) -> Array:
+    """The devices to leave out so that the others of an infeasible edge have a plan.  [num_devices]
+
+    The fewest possible: those that need the largest shares. None on an edge that has a plan.
+    """
+    groups = problem.groups
+    need = groups.arrange(share_for_weights(problem, problem.smallest_model_weights))
+    by_need = np.lexsort((need, groups.repeat(np.arange(groups.num_edges))))
+    ascending = need[by_need]
+    running = np.cumsum(np.where(np.isfinite(ascending), ascending, 0.0))
+    before_edge = np.concatenate([[0.0], running])[groups.starts]
+    kept = (running - groups.repeat(before_edge) <= 1.0) & np.isfinite(ascending)
+    kept[groups.starts + groups.counts - 1] = False  # an infeasible edge has at least one, whatever the rounding
+    blocks = np.empty(len(need), dtype=bool)
+    blocks[by_need] = ~kept
+    blocks &= ~groups.repeat(groups.sum_arranged(need) <= 1.0)
+    return groups.restore(blocks)
+
+
+def min_deadline_s(problem: PlanProblem, weights: Array | None = None) -> Array:
+    """The smallest common deadline with which each edge can carry `weights` (by default W(ρ_max)).  [num_edges]
+
+    With A = q̂ W / r and d = a W, it is the root of h(T) = Σ A / (T − d) = 1 right of every d. 1/h is concave
+    and increasing, so Newton on it rises to the root from T₀ = max(d + A) without ever passing it. The last
+    ulps are then walked upward until the planner itself agrees, so that the answer always has a plan.
+    """
+    groups = problem.groups
+    weights = problem.smallest_model_weights if weights is None else weights
+    compute_s = groups.arrange(problem.seconds_per_weight * weights)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        uplink_s = problem.bits_per_weight * weights / problem.full_band_rate_bps
+    uplink_s = groups.arrange(np.where(weights > 0.0, uplink_s, 0.0))
+
+    deadline = np.maximum.reduceat(compute_s + uplink_s, groups.starts)
+    sends = uplink_s > 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(_MAX_NEWTON_STEPS):
+            left_s = groups.repeat(deadline) - compute_s
+            need = np.where(sends, uplink_s / left_s, 0.0)
+            total = groups.sum_arranged(need)
+            slope = groups.sum_arranged(np.where(sends, need / left_s, 0.0))
+            step = np.where(total > 1.0, total * (total - 1.0) / slope, 0.0)
+            raised = deadline + np.where(np.isfinite(step), step, 0.0)
+            if np.array_equal(raised, deadline):
+                break
+            deadline = raised
+    return _walked_up_to_feasible(problem, weights, deadline)
+
+
+def _walked_up_to_feasible(problem: PlanProblem, weights: Array, deadline: Array) -> Array:
+    growth = ROUNDING_MARGIN
+    possible = np.isfinite(deadline) & (deadline > 0.0)
+    trial = np.where(possible, deadline, 1.0)
+    while growth < 1e-6:
+        need = share_for_weights(problem, weights, problem.groups.spread(trial))
+        short = possible & (problem.groups.sum(need) > 1.0)
+        if not short.any():
+            break
+        trial = np.where(short, trial * (1.0 + growth), trial)
+        growth *= 2.0
+    return np.where(possible, trial, deadline)

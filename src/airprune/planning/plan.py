@@ -1,0 +1,131 @@
+"""What a planner answers: shares, ratios, latencies, and per edge a status, a price and a smallest deadline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+
+from airprune.errors import Infeasible
+from airprune.planning.feasibility import blocking_devices
+from airprune.planning.problem import PlanProblem
+from airprune.planning.tradeoff import latency_s
+
+Array = np.ndarray
+
+# A latency above the deadline by less than this share of it is rounding, not lateness.
+DEADLINE_TOLERANCE = 1e-12
+
+
+class Status(StrEnum):
+    """How planning ended on one edge."""
+
+    OK = "ok"
+    """Every device meets the deadline inside its box, on at most the edge's band."""
+    LATE = "late"
+    """A baseline that does not adapt to the deadline, and misses it."""
+    INFEASIBLE_COMPUTE = "infeasible-compute"
+    """A device is too slow to train even its smallest model in time, at any bandwidth."""
+    INFEASIBLE_BANDWIDTH = "infeasible-bandwidth"
+    """The smallest models of all devices together need more than the edge's band."""
+    OUTSIDE_BOX = "outside-box"
+    """A formula gave a share or a ratio that cannot be used."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plan:
+    """The answer to a `PlanProblem`.
+
+    Attributes:
+      bandwidth_share: b_n; NaN on edges that have no plan.  [num_devices]
+      pruning_ratio: ρ_n; NaN likewise.  [num_devices]
+      status: a `Status` word per edge, in the order of `problem.edge_ids`.  [num_edges]
+      shadow_price: λ, the drop of the scheme's objective per unit of band; NaN where the scheme has none.  [num_edges]
+      min_deadline_s: the smallest deadline for which the scheme has a plan.  [num_edges]
+    """
+
+    problem: PlanProblem
+    scheme: str
+    bandwidth_share: Array
+    pruning_ratio: Array
+    status: Array
+    shadow_price: Array
+    min_deadline_s: Array
+
+    @cached_property
+    def latency_s(self) -> Array:
+        """Compute plus uplink time, Eqs. (14)–(15).  [num_devices]"""
+        return latency_s(self.problem, self.bandwidth_share, self.pruning_ratio)
+
+    @cached_property
+    def edge_latency_s(self) -> Array:
+        """Eq. (16): the slowest device of each edge.  [num_edges]"""
+        return self.problem.groups.max(self.latency_s)
+
+    @cached_property
+    def kept_fc_weights(self) -> Array:
+        """⌊(1 − ρ) W_fully⌋ whole weights, so that the deadline still holds after rounding; −1 without a plan.
+
+        A billionth of a weight is forgiven, lest 1 − ρ = 0.3 of ten weights keep two.
+        """
+        kept = np.floor((1.0 - self.pruning_ratio) * self.problem.fc_weights + 1e-9)
+        return np.where(np.isfinite(kept), kept, -1).astype(np.int64)
+
+    @property
+    def mean_pruning_ratio(self) -> float:
+        return float(np.mean(self.pruning_ratio))
+
+    @cached_property
+    def failed(self) -> Array:
+        """Edges without a usable plan; a baseline that is merely late does not count.  [num_edges]"""
+        return ~np.isin(self.status, [Status.OK, Status.LATE])
+
+    @cached_property
+    def blocking_devices(self) -> Array:
+        """Devices to leave out (or to give more time) so that an infeasible edge has a plan.  [num_devices]"""
+        return blocking_devices(self.problem)
+
+    def raise_if_failed(self) -> Plan:
+        """This plan, or `Infeasible` with the first failed edge, its devices and the way out."""
+        if not self.failed.any():
+            return self
+        k = int(np.argmax(self.failed))
+        raise Infeasible(self.failure(k))
+
+    def failure(self, k: int, *, edge_name: str = "", device_names: object = None) -> str:
+        """One sentence on why edge number `k` (a position in `problem.edge_ids`) has no plan."""
+        edge = edge_name or str(self.problem.edge_ids[k])
+        if self.status[k] == Status.OUTSIDE_BOX:
+            return (
+                f"Edge {edge}: scheme {self.scheme!r} leaves the box (a share outside [0, 1] or a ratio outside its "
+                "bounds); use scheme 'optimal', which stays inside."
+            )
+        blockers = np.flatnonzero(self.blocking_devices & self.problem.groups.spread(self._is_edge(k)))
+        names = [str(n if device_names is None else device_names[n]) for n in blockers]  # type: ignore[index]
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        deadline_ms = 1e3 * float(self.problem.groups.max(self.problem.deadline_s)[k])
+        why = (
+            "too slow to train even the smallest model in time"
+            if self.status[k] == Status.INFEASIBLE_COMPUTE
+            else "the smallest models need more than the whole band"
+        )
+        blocked_by = f"; blocked by {shown}" if names else ""
+        way_out = (
+            f"the smallest deadline that works is {round_up_ms(self.min_deadline_s[k])} ms"
+            if np.isfinite(self.min_deadline_s[k])
+            else "no deadline works, a device has no uplink rate"
+        )
+        return f"Edge {edge} has no plan for {deadline_ms:g} ms: {why}{blocked_by}; {way_out}."
+
+    def _is_edge(self, k: int) -> Array:
+        return np.arange(self.problem.groups.num_edges) == k
+
+
+def round_up_ms(seconds: float) -> str:
+    """Milliseconds to six significant digits, never below the value, so that what is printed works when typed."""
+    text = f"{1e3 * seconds:.6g}"
+    if float(text) / 1e3 < seconds:
+        text = f"{float(text) * (1 + 5e-6):.6g}"
+    return text

@@ -1,0 +1,133 @@
+"""The joint problem of Eqs. (25)–(29) as data: what a planner is given before an edge round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from airprune.checks import quantity
+from airprune.errors import InvalidValue
+from airprune.latency import kept_weights
+from airprune.planning.edges import EdgeGroups
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlanProblem:
+    """Devices, their edges and the deadline of one edge round.
+
+    Minimise Σ c_n ρ_n over (b, ρ), separately for every edge k, subject to
+
+        W_n(ρ) (a_n + q̂ / (b_n r_n)) ≤ T_th          Eq. (26), with W_n(ρ) of Eq. (6)
+        Σ_{n on k} b_n ≤ 1,  0 ≤ b_n ≤ 1              Eqs. (27), (28): one band per edge server
+        ρ_min ≤ ρ_n ≤ ρ_max                           Eq. (29), with the box a user may tighten
+
+    Scalars broadcast; every array has shape [num_devices] and the same order.
+
+    Attributes:
+      full_band_rate_bps: r_n = B log2(1 + g_n p_n / σ²), Eq. (10) at b = 1. Zero means out of reach.
+      seconds_per_weight: a_n = T C_n / f_n, the compute time one weight costs. Zero means compute is free.
+      edge: integer id of the edge serving each device; by default all share one.
+      bits_per_weight: q̂.
+      conv_weights: W_conv, never pruned.
+      fc_weights: W_fully, pruned by the ratio ρ.
+      deadline_s: T_th.
+      max_pruning_ratio: ρ_max. 1 lets a plan remove the whole classifier.
+      min_pruning_ratio: ρ_min.
+      objective_weight: c_n > 0, e.g. the device's data size. The paper has 1 for all.
+    """
+
+    full_band_rate_bps: Any
+    seconds_per_weight: Any
+    edge: Any = 0
+    bits_per_weight: Any = 64.0
+    conv_weights: Any = 18_720
+    fc_weights: Any = 25_168
+    deadline_s: Any = 0.030
+    max_pruning_ratio: Any = 1.0
+    min_pruning_ratio: Any = 0.0
+    objective_weight: Any = 1.0
+
+    def __post_init__(self) -> None:
+        arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
+        num_devices = _common_length(arrays)
+        for name, array in arrays.items():
+            checked = _checked_edge(array) if name == "edge" else quantity(f"PlanProblem.{name}", array, **_RULES[name])
+            object.__setattr__(self, name, _read_only(checked, num_devices))
+        if bool(np.any(self.min_pruning_ratio > self.max_pruning_ratio)):
+            n = int(np.argmax(self.min_pruning_ratio > self.max_pruning_ratio))
+            raise InvalidValue(
+                "PlanProblem.min_pruning_ratio",
+                "must be ≤ max_pruning_ratio",
+                f"{self.min_pruning_ratio[n]:g} > {self.max_pruning_ratio[n]:g} for device {n}",
+            )
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.full_band_rate_bps)
+
+    @cached_property
+    def groups(self) -> EdgeGroups:
+        """Which devices share which band."""
+        return EdgeGroups.of(self.edge)
+
+    @property
+    def edge_ids(self) -> Array:
+        """Ids of the edges, ascending: the order of every per-edge array of a plan.  [num_edges]"""
+        return self.groups.ids
+
+    @property
+    def smallest_model_weights(self) -> Array:
+        """W(ρ_max): what a device trains and uploads at the least, Eq. (6)."""
+        return kept_weights(self.max_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
+
+    @property
+    def largest_model_weights(self) -> Array:
+        """W(ρ_min): what a device trains and uploads at the most, Eq. (6)."""
+        return kept_weights(self.min_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
+
+
+_RATIO = {"at_least": 0.0, "at_most": 1.0}
+_RULES: dict[str, dict[str, Any]] = {
+    "full_band_rate_bps": {"at_least": 0.0},
+    "seconds_per_weight": {"at_least": 0.0},
+    "bits_per_weight": {"above": 0.0},
+    "conv_weights": {"at_least": 0.0},
+    "fc_weights": {"at_least": 0.0},
+    "deadline_s": {"above": 0.0, "way_out": "Example: deadline_s=0.03 for 30 ms."},
+    "max_pruning_ratio": _RATIO,
+    "min_pruning_ratio": _RATIO,
+    "objective_weight": {"above": 0.0},
+}
+
+
+def _common_length(arrays: dict[str, Array]) -> int:
+    lengths: dict[int, str] = {}
+    for name, array in arrays.items():
+        if array.ndim > 1:
+            raise InvalidValue(f"PlanProblem.{name}", "must be a number or a one-dimensional array", array.shape)
+        if array.ndim == 1:
+            lengths.setdefault(array.size, name)
+    if len(lengths) > 1:
+        shown = ", ".join(f"{name} has {size}" for size, name in lengths.items())
+        raise InvalidValue("PlanProblem", "needs arrays of one length, one entry per device", shown)
+    num_devices = next(iter(lengths), 1)
+    if num_devices == 0:
+        raise InvalidValue("PlanProblem", "needs at least one device", "0")
+    return num_devices
+
+
+def _checked_edge(array: Array) -> Array:
+    if array.dtype.kind not in "iu":
+        raise InvalidValue("PlanProblem.edge", "must hold integer ids", f"dtype {array.dtype}")
+    return array.astype(np.int64)
+
+
+def _read_only(array: Array, num_devices: int) -> Array:
+    view = np.broadcast_to(array, (num_devices,))
+    view.flags.writeable = False
+    return view

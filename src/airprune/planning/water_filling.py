@@ -1,0 +1,126 @@
+"""Theorem 3 done exactly: the bandwidth shares that minimise Σ c ρ inside the box.
+
+Stationarity of the Lagrangian, Eq. (64) onwards, gives with u = 1/√λ
+
+    b_n(u) = clip((s_n u − q̂) / (a_n r_n), b_min,n, b_max,n),    s_n = √(c_n T_th q̂ r_n / W_fully,n).
+
+Each b_n is a ramp in u: flat at b_min up to u_min,n = (a r b_min + q̂)/s, straight up to b_max at
+u_max,n = (a r b_max + q̂)/s, flat again. When compute is free (a = 0) the ramp is a step, and the problem
+the fractional knapsack: best channels first. So Σ b_n(u) = 1 is solved by sorting the 2 N ramp ends,
+finding by bisection over that sorted list the two neighbours between which the sum passes 1, and
+interpolating between them, where every b_n is linear. No tolerance, no iteration to converge.
+
+Differs from Eq. (34): the paper omits the clipping; its shares turn negative in its own parameter range.
+Nothing here divides by a: a share is always a convex combination of two shares inside the box.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from airprune.planning.edges import EdgeGroups
+from airprune.planning.problem import PlanProblem
+from airprune.planning.tradeoff import ROUNDING_MARGIN, peak_root, share_for_weights
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Filling:
+    """Shares in problem order, multipliers per edge; NaN on edges that have no plan."""
+
+    share: Array
+    shadow_price: Array
+    lower_share: Array
+    upper_share: Array
+
+
+def share_box(problem: PlanProblem) -> tuple[Array, Array]:
+    """[b_min, b_max]: what ρ_max needs, and where ρ reaches ρ_min and more bandwidth is wasted."""
+    lower = share_for_weights(problem, problem.smallest_model_weights)
+    upper = share_for_weights(problem, problem.largest_model_weights)
+    return lower, np.maximum(np.minimum(upper, 1.0), lower)
+
+
+def water_fill(problem: PlanProblem) -> Filling:
+    """The optimal shares of every edge, and the multiplier λ of its bandwidth budget.
+
+    λ is the pruning Σ c ρ that one more unit of band would save; 0 where the band is not used up.
+    """
+    groups = problem.groups
+    lower, upper = share_box(problem)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = peak_root(problem)
+        per_share = problem.seconds_per_weight * problem.full_band_rate_bps
+        ramps = _Ramps(
+            groups,
+            *(
+                groups.arrange(x)
+                for x in (
+                    lower,
+                    upper,
+                    (per_share * lower + problem.bits_per_weight) / root,
+                    (per_share * upper + problem.bits_per_weight) / root,
+                )
+            ),
+        )
+        share, u = _fill(ramps)
+        shadow_price = 1.0 / u**2
+    return Filling(groups.restore(share), shadow_price, lower, upper)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ramps:
+    """b_n(u) of every device, sorted by edge; NaN on devices that have no share at all is harmless here."""
+
+    groups: EdgeGroups
+    lower: Array
+    upper: Array
+    u_lower: Array
+    u_upper: Array
+
+    def at(self, u: Array, *, after_step: Array) -> Array:
+        """Shares at one level u per edge; on a step of zero width, before or after it as told per edge."""
+        u = self.groups.repeat(u)
+        climbed = np.clip((u - self.u_lower) / (self.u_upper - self.u_lower), 0.0, 1.0)
+        climbed = np.where(u >= self.u_upper, 1.0, climbed)
+        climbed = np.where((u <= self.u_lower) & ~self.groups.repeat(after_step), 0.0, climbed)
+        return self.lower + climbed * (self.upper - self.lower)
+
+
+def _fill(ramps: _Ramps) -> tuple[Array, Array]:
+    """(shares sorted by edge, level u per edge) with Σ b(u) equal to the budget, or all b_max if that fits."""
+    groups = ramps.groups
+    lowest_sum = groups.sum_arranged(ramps.lower)
+    highest_sum = groups.sum_arranged(ramps.upper)
+    budget = np.maximum(1.0 - ROUNDING_MARGIN, lowest_sum)
+    always = np.ones(groups.num_edges, dtype=bool)
+
+    ends = groups.sorted_together(ramps.u_lower, ramps.u_upper)
+    first = 2 * groups.starts
+    low, high = np.zeros_like(groups.counts), 2 * groups.counts - 1
+    while np.any(low < high):  # the first ramp end at which the sum reaches the budget
+        middle = (low + high) // 2
+        reached = groups.sum_arranged(ramps.at(ends[first + middle], after_step=always)) >= budget
+        low, high = np.where(reached, low, np.minimum(middle + 1, high)), np.where(reached, middle, high)
+
+    u_end = ends[first + low]
+    before_end = ramps.at(u_end, after_step=~always)
+    on_step = groups.sum_arranged(before_end) <= budget
+    # The sum passes the budget either on the steps at u_end, or on the ramps between the previous end and u_end.
+    u_left = np.where(on_step, u_end, ends[first + np.maximum(low - 1, 0)])
+    left = ramps.at(u_left, after_step=~on_step)
+    right = np.where(groups.repeat(on_step), ramps.at(u_end, after_step=always), before_end)
+    left_sum, right_sum = groups.sum_arranged(left), groups.sum_arranged(right)
+    position = np.clip((budget - left_sum) / (right_sum - left_sum), 0.0, 1.0)
+    position = np.where(right_sum > left_sum, position, 0.0)
+    share = left + groups.repeat(position) * (right - left)
+    u = u_left + position * (u_end - u_left)
+
+    slack = highest_sum <= budget
+    share = np.where(groups.repeat(slack), ramps.upper, share)
+    has_plan = lowest_sum <= 1.0
+    u = np.where(has_plan, np.where(slack, np.inf, u), np.nan)
+    return np.where(groups.repeat(has_plan), share, np.nan), u

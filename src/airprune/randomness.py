@@ -1,0 +1,40 @@
+"""Random streams addressed by name, so that order of calls, workers and resuming change nothing.
+
+    rng_for(seed, "fading", round_index)      the same numbers whenever and wherever it is asked for
+
+Streams in use: placement, cpu (network.py); line-of-sight, shadowing, fading (channel.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from airprune.checks import whole_number
+from airprune.errors import InvalidValue
+
+_WORD = 2**32
+
+
+def rng_for(seed: int, stream: str, *key: int) -> np.random.Generator:
+    """The generator at address (seed, stream, key), independent of every other address.
+
+    Built as SeedSequence(seed, spawn_key=(words of the stream's name, *key)). The name enters through
+    BLAKE2 because Python's hash() differs from process to process. Each key is written as two 32-bit
+    words: SeedSequence itself would spell the key 2^32 and the keys (0, 1) with the same words.
+
+    Args:
+      seed: of the whole run, 0 <= seed < 2^128 (SeedSequence's pool; longer seeds would run into the key).
+      stream: what the numbers are for.
+      key: round, edge, device… indices, each 0 <= key < 2^64.
+    """
+    seed = whole_number("rng_for.seed", seed, at_most=2**128 - 1, way_out="Example: seed = 0")
+    if not isinstance(stream, str) or not stream:
+        raise InvalidValue("rng_for.stream", "must be a non-empty name", repr(stream), 'Example: "fading"')
+    digest = hashlib.blake2b(stream.encode(), digest_size=16).digest()
+    spawn_key = [int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4)]
+    for item in key:
+        number = whole_number("rng_for.key", item, at_most=2**64 - 1, way_out="Count rounds and devices from 0")
+        spawn_key += [number % _WORD, number // _WORD]
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=spawn_key))

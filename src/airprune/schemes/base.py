@@ -1,0 +1,101 @@
+"""What a scheme is, and the parts that schemes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from airprune.channel import uplink_rate_bps
+from airprune.latency import device_latency_s
+from airprune.planning.plan import DEADLINE_TOLERANCE, Plan, Status
+from airprune.planning.problem import PlanProblem
+from airprune.planning.tradeoff import latency_s, share_for_weights
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme:
+    """One way to choose (b, ρ).
+
+    Attributes:
+      name: how users call it.
+      summary: one line for help texts, tables and docs.
+      allocate: the choice itself.
+      adapts: whether it promises the deadline; a baseline that does not may be `late`.
+    """
+
+    name: str
+    summary: str
+    allocate: Callable[[PlanProblem], Allocation]
+    adapts: bool = True
+
+    def plan(self, problem: PlanProblem) -> Plan:
+        """The scheme's plan; on edges that failed, shares and ratios are NaN."""
+        allocation = self.allocate(problem)
+        failed = ~np.isin(allocation.status, [Status.OK, Status.LATE, Status.OUTSIDE_BOX])
+        no_plan = problem.groups.spread(failed)
+        return Plan(
+            problem=problem,
+            scheme=self.name,
+            bandwidth_share=np.where(no_plan, np.nan, allocation.share),
+            pruning_ratio=np.where(no_plan, np.nan, allocation.ratio),
+            status=allocation.status,
+            shadow_price=np.where(failed, np.nan, allocation.shadow_price),
+            min_deadline_s=allocation.min_deadline_s,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Allocation:
+    """What `Scheme.allocate` returns: the fields of a `Plan` that differ between schemes."""
+
+    share: Array
+    ratio: Array
+    status: Array
+    shadow_price: Array | float
+    min_deadline_s: Array
+
+
+def equal_shares(problem: PlanProblem) -> Array:
+    """b_n = 1 / N_k: every device of an edge gets the same share."""
+    return problem.groups.spread(1.0 / problem.groups.counts)
+
+
+def status_of_box(problem: PlanProblem, lower_share: Array) -> Array:
+    """ok where Σ b_min ≤ 1, else whether compute or bandwidth is short.  [num_edges]"""
+    never = problem.groups.any(np.isinf(lower_share))
+    fits = problem.groups.sum(lower_share) <= 1.0
+    return _words(np.where(fits, Status.OK, np.where(never, Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_BANDWIDTH)))
+
+
+def status_of_latency(problem: PlanProblem, share: Array, ratio: Array) -> Array:
+    """ok where every device meets the deadline, else late.  [num_edges]"""
+    late = latency_s(problem, share, ratio) > problem.deadline_s * (1.0 + DEADLINE_TOLERANCE)
+    return _words(np.where(problem.groups.any(late), Status.LATE, Status.OK))
+
+
+def status_of_fixed_shares(problem: PlanProblem, share: Array) -> Array:
+    """ok where ρ_max meets the deadline with the given shares, else what is short.  [num_edges]"""
+    need = share_for_weights(problem, problem.smallest_model_weights)
+    groups = problem.groups
+    short = groups.any(need > share * (1.0 + DEADLINE_TOLERANCE))
+    never = groups.any(np.isinf(need))
+    return _words(np.where(~short, Status.OK, np.where(never, Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_BANDWIDTH)))
+
+
+def equal_share_latency_s(problem: PlanProblem, weights: Array) -> Array:
+    """The slowest device of each edge when all upload `weights` over equal shares.  [num_edges]"""
+    latency = device_latency_s(
+        weights,
+        seconds_per_weight=problem.seconds_per_weight,
+        rate_bps=uplink_rate_bps(equal_shares(problem), problem.full_band_rate_bps),
+        bits_per_weight=problem.bits_per_weight,
+    )
+    return problem.groups.max(latency)
+
+
+def _words(status: Array) -> Array:
+    return np.array([str(word) for word in status.tolist()])

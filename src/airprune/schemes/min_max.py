@@ -1,0 +1,70 @@
+"""The fairest plan: the largest pruning ratio of an edge is as small as possible."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from airprune.latency import kept_weights
+from airprune.planning.feasibility import min_deadline_s
+from airprune.planning.problem import PlanProblem
+from airprune.planning.tradeoff import share_for_weights
+from airprune.schemes.base import Allocation, Scheme, status_of_box
+
+Array = np.ndarray
+
+
+def allocate(problem: PlanProblem) -> Allocation:
+    """All devices of an edge take one common ratio t, each held inside its own box: ρ = clip(t, ρ_min, ρ_max).
+
+    The shares that ρ needs shrink as t grows, so the smallest t with Σ b ≤ 1 is found by bisection down to the
+    last bit. The shadow price is −dt/dB: how much the largest ratio would fall per unit of band.
+    """
+    groups = problem.groups
+    low, high = np.zeros(groups.num_edges), np.ones(groups.num_edges)
+    common = np.where(_fits(problem, low), low, high)
+    while True:
+        middle = 0.5 * (low + high)
+        if np.all((middle <= low) | (middle >= high)):
+            break
+        fits = _fits(problem, middle)
+        low, high = np.where(fits, low, middle), np.where(fits, middle, high)
+    common = np.minimum(common, high)
+    ratio = _ratio(problem, common)
+    return Allocation(
+        share=share_for_weights(problem, _weights(problem, ratio)),
+        ratio=ratio,
+        status=status_of_box(problem, share_for_weights(problem, problem.smallest_model_weights)),
+        shadow_price=_price(problem, ratio, groups.spread(common)),
+        min_deadline_s=min_deadline_s(problem),
+    )
+
+
+def _ratio(problem: PlanProblem, common: Array) -> Array:
+    return np.clip(problem.groups.spread(common), problem.min_pruning_ratio, problem.max_pruning_ratio)
+
+
+def _weights(problem: PlanProblem, ratio: Array) -> Array:
+    return kept_weights(ratio, conv_weights=problem.conv_weights, fc_weights=problem.fc_weights)
+
+
+def _fits(problem: PlanProblem, common: Array) -> Array:
+    share = share_for_weights(problem, _weights(problem, _ratio(problem, common)))
+    return problem.groups.sum(share) <= 1.0
+
+
+def _price(problem: PlanProblem, ratio: Array, common: Array) -> Array:
+    """1 / Σ db/dκ over the devices that follow t; db/dκ = q̂ W_fully T_th / (r (T_th − a W)²)."""
+    left_s = problem.deadline_s - problem.seconds_per_weight * _weights(problem, ratio)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cost = problem.bits_per_weight * problem.fc_weights * problem.deadline_s
+        cost = cost / (problem.full_band_rate_bps * left_s**2)
+    follows = (ratio == common) & (common > 0.0)
+    total = problem.groups.sum(np.where(follows, cost, 0.0))
+    return np.where(total > 0.0, 1.0 / np.where(total > 0.0, total, 1.0), 0.0)
+
+
+SCHEME = Scheme(
+    name="min-max",
+    summary="the fairest: the largest ratio of each edge as small as possible",
+    allocate=allocate,
+)

@@ -1,0 +1,168 @@
+"""What must hold for any fleet: symmetries, units, monotonicity, feasibility."""
+
+import dataclasses
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import airprune as ap
+from support.fleets import random_fleet, share_needed
+
+SEED = st.integers(0, 2**32 - 1)
+# Ratios of two optima agree to the rounding of W(b) / W_fully, whose worst case here is conv/fc = 1e4 ulps.
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def fleet(seed: int, num_edges: int = 3) -> ap.PlanProblem:
+    rng = np.random.default_rng(seed)
+    return random_fleet(rng, num_devices=int(rng.integers(1, 40)), num_edges=num_edges)
+
+
+def total(plan: ap.Plan) -> np.ndarray:
+    """Σ c ρ per edge."""
+    problem = plan.problem
+    edge = np.searchsorted(problem.edge_ids, problem.edge)
+    return np.bincount(edge, problem.objective_weight * plan.pruning_ratio)
+
+
+def take(problem: ap.PlanProblem, index: np.ndarray) -> ap.PlanProblem:
+    arrays = {f.name: getattr(problem, f.name)[index] for f in dataclasses.fields(problem)}
+    return ap.PlanProblem(**arrays)
+
+
+@given(SEED)
+def test_relabelling_devices_relabels_the_plan(seed):
+    problem = fleet(seed)
+    order = np.random.default_rng(seed).permutation(problem.num_devices)
+    plan, relabelled = ap.plan(problem), ap.plan(take(problem, order))
+    np.testing.assert_allclose(relabelled.pruning_ratio, plan.pruning_ratio[order], **CLOSE)
+    np.testing.assert_allclose(relabelled.bandwidth_share, plan.bandwidth_share[order], rtol=1e-6, atol=1e-9)
+
+
+@given(SEED)
+def test_renaming_edges_renames_the_plan(seed):
+    problem = fleet(seed)
+    renamed = ap.plan(dataclasses.replace(problem, edge=-7 * problem.edge))
+    np.testing.assert_allclose(renamed.pruning_ratio, ap.plan(problem).pruning_ratio, **CLOSE)
+    assert list(renamed.problem.edge_ids) == sorted(-7 * problem.edge_ids)
+
+
+@given(SEED)
+def test_edges_are_planned_independently(seed):
+    problem = fleet(seed)
+    together = ap.plan(problem)
+    for k, edge in enumerate(problem.edge_ids):
+        alone = ap.plan(take(problem, problem.edge == edge))
+        np.testing.assert_allclose(together.pruning_ratio[problem.edge == edge], alone.pruning_ratio, **CLOSE)
+        assert together.min_deadline_s[k] == alone.min_deadline_s[0]
+
+
+@given(SEED, st.sampled_from([2.0**-20, 2.0**-3, 2.0**10, 2.0**30]))
+def test_the_unit_of_time_does_not_matter(seed, scale):
+    """Powers of two, so that rescaling itself does not round."""
+    problem = fleet(seed)
+    rescaled = dataclasses.replace(
+        problem,
+        deadline_s=problem.deadline_s * scale,
+        seconds_per_weight=problem.seconds_per_weight * scale,
+        full_band_rate_bps=problem.full_band_rate_bps / scale,
+    )
+    np.testing.assert_array_equal(ap.plan(rescaled).pruning_ratio, ap.plan(problem).pruning_ratio)
+
+
+@given(SEED, st.sampled_from([2.0**-10, 8.0, 2.0**20]))
+def test_the_unit_of_information_does_not_matter(seed, scale):
+    problem = fleet(seed)
+    rescaled = dataclasses.replace(
+        problem,
+        bits_per_weight=problem.bits_per_weight * scale,
+        full_band_rate_bps=problem.full_band_rate_bps * scale,
+    )
+    np.testing.assert_allclose(ap.plan(rescaled).pruning_ratio, ap.plan(problem).pruning_ratio, **CLOSE)
+
+
+@given(SEED, st.floats(1.0, 100.0))
+def test_more_time_never_prunes_any_device_more(seed, factor):
+    problem = fleet(seed)
+    longer = dataclasses.replace(problem, deadline_s=problem.deadline_s * factor)
+    assert np.all(ap.plan(longer).pruning_ratio <= ap.plan(problem).pruning_ratio + 1e-9)
+
+
+@given(SEED, st.floats(1.0, 100.0))
+def test_more_band_never_prunes_any_device_more(seed, factor):
+    problem = fleet(seed)
+    wider = dataclasses.replace(problem, full_band_rate_bps=problem.full_band_rate_bps * factor)
+    assert np.all(ap.plan(wider).pruning_ratio <= ap.plan(problem).pruning_ratio + 1e-9)
+
+
+@given(SEED)
+def test_more_devices_never_help_the_others(seed):
+    problem = fleet(seed, num_edges=1)
+    everyone = ap.plan(problem)
+    without_last = ap.plan(take(problem, np.arange(max(1, problem.num_devices - 1))))
+    others = everyone.pruning_ratio[: len(without_last.pruning_ratio)]
+    assert np.all(without_last.pruning_ratio <= others + 1e-9)
+
+
+@given(SEED, st.floats(0.2, 3.0))
+def test_a_plan_exists_iff_the_least_shares_fit(seed, factor):
+    problem = fleet(seed)
+    problem = dataclasses.replace(problem, deadline_s=problem.deadline_s * factor)
+    plan = ap.plan(problem)
+    need = share_needed(problem, problem.max_pruning_ratio)
+    for k, edge in enumerate(problem.edge_ids):
+        needed = math.fsum(need[problem.edge == edge]) if np.all(np.isfinite(need[problem.edge == edge])) else math.inf
+        if abs(needed - 1.0) > 1e-9:  # at equality rounding decides
+            assert (plan.status[k] == "ok") == (needed <= 1.0)
+
+
+@given(SEED)
+@settings(max_examples=300)
+def test_a_plan_never_breaks_deadline_budget_or_box(seed):
+    plan = ap.plan(fleet(seed)).raise_if_failed()
+    problem = plan.problem
+    assert np.all(plan.latency_s <= problem.deadline_s * (1 + 1e-12))
+    for edge in problem.edge_ids:
+        assert math.fsum(plan.bandwidth_share[problem.edge == edge]) <= 1 + 1e-12
+    assert np.all(plan.bandwidth_share >= 0)
+    assert np.all(plan.pruning_ratio >= problem.min_pruning_ratio)
+    assert np.all(plan.pruning_ratio <= problem.max_pruning_ratio)
+
+
+@given(SEED)
+def test_whole_weights_still_meet_the_deadline(seed):
+    plan = ap.plan(fleet(seed)).raise_if_failed()
+    problem = plan.problem
+    weights = problem.conv_weights + plan.kept_fc_weights
+    uplink = np.where(
+        weights > 0, problem.bits_per_weight * weights / np.maximum(plan.bandwidth_share, 1e-300), 0.0
+    ) / (problem.full_band_rate_bps)
+    assert np.all(problem.seconds_per_weight * weights + uplink <= problem.deadline_s * (1 + 1e-9))
+
+
+@given(SEED)
+def test_optimal_prunes_least_of_all_schemes_that_meet_the_deadline(seed):
+    problem = fleet(seed)
+    best = total(ap.plan(problem))
+    for scheme in ("equal-resolved", "min-max"):
+        other = ap.plan(problem, scheme)
+        for k in np.flatnonzero(~other.failed):
+            assert best[k] <= total(other)[k] + 1e-9
+
+
+@given(SEED)
+def test_min_max_has_the_smallest_largest_ratio(seed):
+    problem = fleet(seed)
+    fair, best = ap.plan(problem, "min-max"), ap.plan(problem)
+    for edge in problem.edge_ids:
+        on_edge = problem.edge == edge
+        assert fair.pruning_ratio[on_edge].max() <= best.pruning_ratio[on_edge].max() + 1e-9
+
+
+def test_a_million_equal_shares_add_up_to_one_band():
+    plan = ap.plan(
+        ap.PlanProblem(full_band_rate_bps=np.full(1_000_000, 1e12), seconds_per_weight=1e-12, deadline_s=3.0)
+    )
+    assert math.fsum(plan.bandwidth_share) <= 1 + 1e-12
