@@ -235,14 +235,14 @@ def test_more_antennas_more_bandwidth_and_more_power_all_raise_the_rate():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"bandwidth_hz": 0}, r"Radio\.bandwidth_hz must be finite and > 0, got 0\.0\. Example"),
+        ({"bandwidth_hz": 0}, r"Radio\.bandwidth_hz must be > 0, got 0\. Example"),
         ({"bandwidth_hz": math.nan}, "bandwidth_hz"),
         ({"transmit_power_w": math.inf}, "transmit_power_w"),
         ({"noise_power_w": 1e-14, "noise_density_w_per_hz": 4e-21}, "must be None with a noise density"),
         ({"noise_power_w": 1e-14, "noise_figure": 3.0}, "noise_figure must be 1 with a noise power"),
         ({"noise_density_w_per_hz": 4e-21, "noise_figure": 0.5}, "noise_figure"),
         ({"noise_power_w": -110}, "noise_power_w"),
-        ({"carrier_hz": 3.5}, r"carrier_hz must be finite and >= 5e\+08"),
+        ({"carrier_hz": 3.5}, r"carrier_hz must be in \[5e\+08"),
         ({"device_height_m": 20}, "device_height_m"),
         ({"base_height_m": 1.0}, "base_height_m"),
         ({"shadowing_std_db": -1}, "shadowing_std_db"),

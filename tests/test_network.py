@@ -195,7 +195,7 @@ TABLE = {"device": ["a", "b"], "edge": [0, 1], "distance_m": [10.0, 20.0]}
         ({"edge": [0]}, "equally long"),
         ({"edge": [0.0, math.nan]}, "names or whole numbers"),
         ({"device": ["a", "a"]}, "different names"),
-        ({"distance_m": [1.0, -1.0]}, "columns.distance_m must be finite and >= 0, got -1.0 at entry 1"),
+        ({"distance_m": [1.0, -1.0]}, "columns.distance_m must be ≥ 0, got -1 at entry 1"),
         ({"distance_m": [1.0, math.nan]}, "got nan at entry 1"),
         ({"cpu_hz": [1e9, 0]}, "columns.cpu_hz"),
         ({"distance_m": None, "x_m": [0, 0], "y_m": [0, 0]}, "must be given with x_m, y_m"),

@@ -68,7 +68,7 @@ def test_neighbouring_streams_are_uncorrelated():
 
 @pytest.mark.parametrize(("seed", "key"), [(-1, ()), (0.5, ()), (2**128, ()), (0, (-1,)), (0, (1.0,)), (0, (2**64,))])
 def test_seeds_and_keys_are_whole_and_not_negative(seed, key):
-    with pytest.raises(InvalidValue, match=r"rng_for\.(seed|key) must be a whole number >= 0"):
+    with pytest.raises(InvalidValue, match=r"rng_for\.(seed|key) must be a whole number ≥ 0"):
         rng_for(seed, "fading", *key)
 
 

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airprune import tables
 from airprune.errors import BadTable, InvalidValue, UsageError, WorkFailed
-from airprune.tables import Column, Table, read_table, write_csv_atomic, write_text_atomic
+from airprune.tables import Column, Table, read_table, source, write_csv_atomic, write_text_atomic
 
 FLEET = (
     Column(name="device", kind="label", required=True),
@@ -447,7 +446,7 @@ def test_any_csv_is_read_alike_whatever_the_blocks(text, block_bytes):
 
     whole = outcome()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "BLOCK_BYTES", block_bytes)
+        patch.setattr(source, "BLOCK_BYTES", block_bytes)
         assert outcome() == whole
 
 
@@ -477,7 +476,7 @@ def test_any_json_is_read_or_refused_whatever_the_blocks(text, block_bytes):
 
     whole = outcome()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "BLOCK_BYTES", block_bytes)
+        patch.setattr(source, "BLOCK_BYTES", block_bytes)
         assert outcome() == whole
 
 
@@ -498,7 +497,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
     st.lists(text_labels, min_size=1, max_size=30, unique=True)
     | st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30, unique=True),
     st.data(),
-    st.sampled_from([tables.BLOCK_BYTES, 200, 17]),
+    st.sampled_from([source.BLOCK_BYTES, 200, 17]),
 )
 def test_what_is_written_reads_back_bit_for_bit(tmp_path_factory, devices, data, block_bytes):
     snr_db = data.draw(st.lists(numbers, min_size=len(devices), max_size=len(devices)))
@@ -507,7 +506,7 @@ def test_what_is_written_reads_back_bit_for_bit(tmp_path_factory, devices, data,
     path = tmp_path_factory.mktemp("round") / "fleet.csv"
     write_csv_atomic(path, ["device", "edge", "snr_db", "x_m"], [devices, edges, np.array(snr_db), x_m])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "BLOCK_BYTES", block_bytes)
+        patch.setattr(source, "BLOCK_BYTES", block_bytes)
         table = read_table(path, FLEET)
     assert [str(label) for label in table["device"].tolist()] == [str(label) for label in devices]
     assert [str(label) for label in table["edge"].tolist()] == edges

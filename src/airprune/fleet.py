@@ -10,6 +10,7 @@ import numpy as np
 
 from airprune.channel import full_band_rate_bps
 from airprune.latency import seconds_per_weight
+from airprune.network import Network, network_from_columns
 from airprune.planning import Plan, PlanProblem
 from airprune.tables import Column, read_table
 from airprune.units import db_to_ratio
@@ -107,3 +108,29 @@ def _index(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     names = np.empty(len(position), dtype=object)
     names[:] = list(position)
     return names, index
+
+
+NETWORK_COLUMNS = (
+    Column(name="device", kind="label", required=True, explanation="a name or number, unique"),
+    Column(name="edge", kind="label", required=True, explanation="the edge server that serves it"),
+    Column(name="distance_m", minimum=0, explanation="metres to its edge; or give places"),
+    Column(name="x_m", explanation="metres east of the cloud"),
+    Column(name="y_m", explanation="metres north of the cloud"),
+    Column(name="edge_x_m", explanation="where its edge stands"),
+    Column(name="edge_y_m", explanation="where its edge stands"),
+    Column(name="cpu_hz", default=3e9, above=0, explanation="Hz"),
+)
+
+
+def read_network(source: Path | str | BinaryIO) -> Network:
+    """Reads who is where from a CSV or JSON table: either `distance_m`, or places of devices and of their edges."""
+    table = read_table(source, NETWORK_COLUMNS, unique="device")
+    columns = {name: table[name] for name in ("device", "distance_m", "x_m", "y_m", "cpu_hz") if name in table}
+    columns["edge"] = table["edge"] if table["edge"].dtype != object else table["edge"].astype(str)
+    if "edge_x_m" not in table or "edge_y_m" not in table:
+        return network_from_columns(columns)
+    places: dict[Any, tuple[float, float]] = {}
+    for row, (label, x, y) in enumerate(zip(columns["edge"], table["edge_x_m"], table["edge_y_m"], strict=True)):
+        if places.setdefault(label, (float(x), float(y))) != (x, y):
+            raise table.error(row, f"edge {label} stands at {places[label]} on an earlier line; an edge has one place")
+    return network_from_columns(columns, edge_position_m=places)

@@ -17,6 +17,7 @@ from airprune.errors import UsageError
 from airprune.fleet import Fleet, read_fleet
 from airprune.inverse import Answer, smallest_bandwidth_hz, smallest_deadline_s
 from airprune.planning import Plan, PlanProblem, Status
+from airprune.planning.plan import round_up_ms
 from airprune.schemes import SCHEMES, scheme_named
 from airprune.schemes import plan as plan_by
 from airprune.tables import write_csv_atomic
@@ -176,7 +177,7 @@ def _edge_table(devices: Fleet, result: Plan) -> Table:
             f"{groups.counts[k]:,}",
             _cell(mean_ratio[k], ".3f"),
             _cell(1e3 * result.edge_latency_s[k], ".3f"),
-            _cell(1e3 * result.min_deadline_s[k], ".3f"),
+            round_up_ms(result.min_deadline_s[k]) if np.isfinite(result.min_deadline_s[k]) else "–",
             _cell(result.shadow_price[k], ".4g"),
             style="red" if result.failed[k] else None,
         )

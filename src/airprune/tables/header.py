@@ -1,0 +1,57 @@
+"""The names found in a table, against the columns that were asked for."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Iterable, Sequence
+
+from airprune.tables.columns import Column, Refused
+from airprune.tables.words import clipped, plain, shown
+
+
+class Header:
+    """Places the columns and remembers which ones were there and which names nobody asked for."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.known = {column.name: column for column in columns}
+        self.present: set[str] = set()
+        self._unknown: dict[str, None] = {}
+
+    def places(self, names: Iterable[str]) -> dict[str, int]:
+        """Where each known column stands among `names`, a CSV header or the keys of one JSON object."""
+        place: dict[str, int] = {}
+        for index, name in enumerate(name.strip().lower() for name in names):
+            if name in place:
+                raise Refused(f"the column {shown(name)} occurs twice")
+            if name:  # spreadsheets leave unnamed columns at the end
+                place[name] = index
+        missing = [column for name, column in self.known.items() if column.required and name not in place]
+        if missing:
+            raise Refused(self._complaint(missing, list(place)))
+        if len(self._unknown) < 1000:
+            self._unknown.update(dict.fromkeys(name for name in place if name not in self.known))
+        found = {name: place[name] for name in self.known if name in place}
+        self.present.update(found)
+        return found
+
+    def ignored(self) -> tuple[str, ...]:
+        """The unknown names, each with the nearest absent column."""
+        absent = [name for name in self.known if name not in self.present]
+        texts = []
+        for name in itertools.islice(self._unknown, 20):
+            near = difflib.get_close_matches(name[:64], absent, n=1)
+            texts.append(plain(clipped(name)) + (f" (did you mean {near[0]}?)" if near else ""))
+        return tuple(texts)
+
+    def _complaint(self, missing: Sequence[Column], found: Sequence[str]) -> str:
+        wanted = ", ".join(column.name for column in missing)
+        if len(missing) == 1 and missing[0].explanation:
+            wanted += f" ({missing[0].explanation})"
+        listed = ", ".join(plain(clipped(name)) for name in found[:12]) or "nothing"
+        if len(found) > 12:
+            listed += f" and {len(found) - 12} more"
+        others = [name[:64] for name in found[:200] if name not in self.known]
+        near = difflib.get_close_matches(missing[0].name, others, n=1)
+        hint = f"; perhaps rename {shown(near[0])} to {missing[0].name}" if near else ""
+        return f"missing {wanted}; found {listed}{hint}"
