@@ -7,7 +7,7 @@ csv_text   the rows of a CSV text
 json_text  the rows of a JSON text
 header     the names found in a table against the columns asked for
 columns    what a column may hold, and its cells as an array
-read       `read_table`, which joins the stages, and its result
+read       `read_table`, which joins these stages, and its result
 write      files that appear whole or not at all
 words      how values and places are shown in messages
 

@@ -67,12 +67,6 @@ class Column:
         convert = _labels if self.kind == "label" else _numbers
         return convert(self, cells, text=text)
 
-    def filled(self, num_rows: int) -> np.ndarray:
-        """The default, for a table without this column."""
-        if self.kind == "number":
-            return np.full(num_rows, self.default, dtype=np.float64)
-        return np.full(num_rows, self.default, dtype=object if isinstance(self.default, str) else None)
-
     @property
     def bounds(self) -> list[tuple[str, Callable[[Any, Any], Any], float]]:
         candidates = (

@@ -4,62 +4,83 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
 
 from airprune.errors import BadTable
+from airprune.tables.columns import Refused
+from airprune.tables.header import Header
 from airprune.tables.source import MAX_LINE_CHARS
 
 
-def delimiter_of(text: str) -> str:
-    """A comma, or a semicolon or tab if the first line has no comma."""
-    header = text.lstrip().partition("\n")[0]
-    return next((mark for mark in ",;\t" if mark in header), ",")
-
-
-def csv_rows(blocks: Iterable[str], source: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The header and the rows that are not blank, each with the line on which it starts."""
-    row_end = 0  # line on which the last complete row ended
-
-    def lines() -> Iterator[str]:
-        num_lines = 0
-        num_open = 0  # characters in blocks in which no row ended
-        for block in _line_blocks(blocks, source):
-            yield from block
-            num_open = num_open + sum(map(len, block)) if row_end <= num_lines else 0
-            if num_open > MAX_LINE_CHARS:
-                problem = "the row that starts here has no end; is a quote not closed?"
-                raise BadTable(source, row_end + 1, problem)
-            num_lines += len(block)
-
+def csv_chunks(
+    blocks: Iterable[str], source: str, header: Header, delimiter: str
+) -> Iterator[tuple[np.ndarray, dict[str, Sequence[str]]]]:
+    """The rows of each block: the lines on which they start, and the cells of each known column."""
+    places: dict[str, int] = {}
     width = 0
-    reader = csv.reader(lines(), delimiter=delimiter, skipinitialspace=True, strict=True)
-    try:
-        for row in reader:
-            start, row_end = row_end + 1, reader.line_num
-            if len(row) < 2 and not "".join(row).strip():
-                continue
-            width = width or len(row)
-            if len(row) != width:
-                cells = f"{len(row)} cell" + "s" * (len(row) != 1)
-                raise BadTable(source, start, f"{cells} where the header has {width}.")
-            yield start, row
-    except csv.Error as error:
-        problem = f"broken CSV in the row that starts here ({error}); check its quotes."
-        raise BadTable(source, row_end + 1, problem) from error
+    for lines, rows in _parsed(_line_blocks(blocks, source), source, delimiter):
+        if width < 2 or set(map(len, rows)) != {width}:
+            kept = [index for index, row in enumerate(rows) if len(row) > 1 or "".join(row).strip()]
+            lines, rows = lines[kept], [rows[index] for index in kept]
+        if rows and not width:
+            width = len(rows[0])
+            try:
+                places = header.places(rows[0])
+            except Refused as refused:
+                raise BadTable(source, int(lines[0]), f"{refused.problem}.") from None
+            lines, rows = lines[1:], rows[1:]
+        wrong = next((index for index, row in enumerate(rows) if len(row) != width), len(rows))
+        if wrong:
+            cells = list(zip(*rows[:wrong], strict=True))
+            yield lines[:wrong], {name: cells[place] for name, place in places.items()}
+        if wrong < len(rows):
+            num_cells = f"{len(rows[wrong])} cell" + "s" * (len(rows[wrong]) != 1)
+            raise BadTable(source, int(lines[wrong]), f"{num_cells} where the header has {width}.")
+    if not width:
+        raise BadTable(source, 0, f"empty; it needs a header with {header.required} and a row per device.")
 
 
 def _line_blocks(blocks: Iterable[str], source: str) -> Iterator[list[str]]:
-    """The lines of each block, a line cut by its end joined with the rest; refuses a line without end."""
+    """The whole lines of each block; refuses a line without end."""
     num_lines = 0
     rest = ""
     for block in blocks:
         lines = list(io.StringIO(rest + block))  # splits at \n only
-        longest = max(lines, key=len)
+        longest = max(lines, key=len, default="")
         if len(longest) > MAX_LINE_CHARS:
             line = num_lines + lines.index(longest) + 1
             raise BadTable(source, line, f"longer than {MAX_LINE_CHARS:,} characters; this is not a table.")
-        rest = "" if lines[-1].endswith("\n") else lines.pop()
+        rest = lines.pop() if lines and not lines[-1].endswith("\n") else ""
         num_lines += len(lines)
         yield lines
-    if rest:
-        yield [rest]
+    yield [rest]
+
+
+def _parsed(blocks: Iterable[list[str]], source: str, delimiter: str) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
+    """The rows that end in each block and the lines on which they start; refuses a row without end."""
+    start = 1
+    lines: list[str] = []
+    fault = None
+    for block in blocks:
+        lines += block
+        rows: list[list[str]] = []
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+        try:
+            for row in reader:
+                rows.append(row)
+        except csv.Error as error:  # perhaps only a quote that the next block closes
+            fault = error
+        heights = np.ones(len(rows), dtype=np.int64)
+        if reader.line_num > len(rows):
+            heights[:] = [1 + sum(cell.count("\n") for cell in row) for row in rows]
+        ends = np.cumsum(heights)
+        yield start + ends - heights, rows
+        num_done = int(heights.sum())
+        start += num_done
+        lines = lines[num_done:]
+        if sum(map(len, lines)) > MAX_LINE_CHARS:
+            break
+    if lines:
+        raise BadTable(source, start, f"broken CSV in the row that starts here ({fault}); check its quotes.")

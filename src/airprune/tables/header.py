@@ -15,6 +15,7 @@ class Header:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.known = {column.name: column for column in columns}
+        self.required = ", ".join(column.name for column in columns if column.required)
         self.present: set[str] = set()
         self._unknown: dict[str, None] = {}
 

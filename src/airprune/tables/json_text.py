@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
+
+import numpy as np
 
 from airprune.errors import BadTable
 from airprune.tables.columns import Refused
@@ -14,15 +17,35 @@ from airprune.tables.header import Header
 from airprune.tables.source import MAX_LINE_CHARS
 from airprune.tables.words import row_error, shown
 
-MAX_OTHER_KEYS = 1000
+CHUNK_ROWS = 2_000
+MAX_OTHER_KEYS = 1_000
 
 _SPACE = re.compile(r"[ \t\n]*")
 _SHAPE = 'JSON must be a list of devices or {"devices": [...]}'
 
 
-def json_rows(blocks: Iterator[str], source: str, header: Header) -> Iterator[tuple[int, list[Any]]]:
-    """One value per known column, None if absent, of each device, with the line on which it starts."""
+def json_chunks(
+    blocks: Iterator[str], source: str, header: Header
+) -> Iterator[tuple[np.ndarray, dict[str, Sequence[Any]]]]:
+    """Many devices at a time: the lines on which they start, and the values of each column, None if absent."""
+    rows = _rows(blocks, source, header)
+    fault = None
+    while not fault:
+        chunk: list[tuple[int, list[Any]]] = []
+        try:
+            for row in itertools.islice(rows, CHUNK_ROWS):
+                chunk.append(row)
+        except BadTable as error:  # one further up in the chunk comes first
+            fault = error
+        if chunk:
+            lines, values = zip(*chunk, strict=True)
+            yield np.array(lines), dict(zip(header.known, zip(*values, strict=True), strict=True))
+        elif not fault:
+            return
+    raise fault
 
+
+def _rows(blocks: Iterator[str], source: str, header: Header) -> Iterator[tuple[int, list[Any]]]:
     @functools.lru_cache(maxsize=1000)  # a table has a handful of shapes
     def places_of(keys: tuple[str, ...]) -> list[int | None]:
         places = header.places(keys)
@@ -80,8 +103,8 @@ class _JsonText:
 
     def _items(self, brackets: str) -> Iterator[None]:
         """Stops before each item of a list or an object, for the caller to take it."""
-        start, end = brackets
-        self._take(start)
+        end = brackets[1]
+        self._take(brackets[0])
         if self._peek() == end:
             self._take(end)
             return

@@ -1,24 +1,22 @@
-"""Reading a table: its source becomes rows, chunks of rows become arrays, the arrays a `Table`."""
+"""Reading a table: its source becomes chunks of rows, and these one array per column."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from airprune.errors import BadTable
 from airprune.tables.columns import Column, Refused
-from airprune.tables.csv_text import csv_rows, delimiter_of
+from airprune.tables.csv_text import csv_chunks
 from airprune.tables.header import Header
-from airprune.tables.json_text import json_rows
+from airprune.tables.json_text import json_chunks
 from airprune.tables.source import capped, opened, text_blocks
 from airprune.tables.words import row_error, shown
-
-CHUNK_CELLS = 6_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,48 +82,19 @@ def read_table(
         blocks = itertools.chain([first], blocks)
         is_list = first.lstrip().startswith(("[", "{"))
         if is_list:
-            places = {column.name: place for place, column in enumerate(columns)}
-            rows: Iterator[tuple[int, list[Any]]] = json_rows(capped(blocks, name, max_bytes), name, header)
-            width = len(columns)
+            chunks = json_chunks(capped(blocks, name, max_bytes), name, header)
         else:
-            rows = csv_rows(blocks, name, delimiter_of(first))
-            places, width = _csv_places(rows, name, header)
-        parts = _Parts(name, header, unique=unique, max_rows=max_rows, is_list=is_list)
-        for chunk in _chunks(rows, max(1, CHUNK_CELLS // max(1, width))):
-            parts.add(chunk, places)
-        return parts.table()
+            title = first.lstrip().partition("\n")[0]
+            delimiter = next((mark for mark in ",;\t" if mark in title), ",")
+            chunks = csv_chunks(blocks, name, header, delimiter)
+        gathering = _Gathering(name, header, unique=unique, max_rows=max_rows, is_list=is_list)
+        for lines, cells in chunks:
+            gathering.add(lines, cells)
+        return gathering.table()
 
 
-def _csv_places(rows: Iterator[tuple[int, list[str]]], source: str, header: Header) -> tuple[dict[str, int], int]:
-    """Takes the first row; where each column stands in the others, and their width."""
-    line, names = next(rows, (0, []))
-    if not names:
-        required = ", ".join(name for name, column in header.known.items() if column.required)
-        raise BadTable(source, 0, f"empty; it needs a header with {required} and a row per device.")
-    try:
-        return header.places(names), len(names)
-    except Refused as refused:
-        raise BadTable(source, line, f"{refused.problem}.") from None
-
-
-def _chunks(rows: Iterable[tuple[int, list[Any]]], size: int) -> Iterator[list[tuple[int, list[Any]]]]:
-    chunk = []
-    try:
-        for row in rows:
-            chunk.append(row)
-            if len(chunk) == size:
-                yield chunk
-                chunk = []
-    except BadTable:
-        if chunk:  # a fault further up comes first
-            yield chunk
-        raise
-    if chunk:
-        yield chunk
-
-
-class _Parts:
-    """The columns so far, in one array per chunk."""
+class _Gathering:
+    """The rows so far, in one array per column and chunk."""
 
     def __init__(self, source: str, header: Header, *, unique: str | None, max_rows: int, is_list: bool) -> None:
         self._source = source
@@ -137,24 +106,22 @@ class _Parts:
         self._lines: list[np.ndarray] = []
         self._parts: dict[str, list[np.ndarray]] = {name: [] for name in header.known}
 
-    def add(self, chunk: Sequence[tuple[int, list[Any]]], places: dict[str, int]) -> None:
-        lines, rows = zip(*chunk, strict=True)
+    def add(self, lines: np.ndarray, cells: Mapping[str, Sequence[Any]]) -> None:
+        """Takes the cells of some rows by column."""
         if self._num_rows + len(lines) > self._max_rows:
-            line = lines[self._max_rows - self._num_rows]
+            line = int(lines[self._max_rows - self._num_rows])
             raise BadTable(self._source, line, f"more than {self._max_rows:,} rows; split the table.")
-        cells = list(zip(*rows, strict=True))
-        for name, place in places.items():
+        for name in cells:
             try:
-                part = self._header.known[name].array(cells[place], text=not self._is_list)
+                part = self._header.known[name].array(cells[name], text=not self._is_list)
             except Refused as refused:
-                row = self._num_rows + refused.index
-                line = lines[refused.index]
+                line, row = int(lines[refused.index]), self._num_rows + refused.index
                 raise row_error(self._source, line, row, refused.problem, is_list=self._is_list) from None
             self._parts[name].append(part)
-        self._lines.append(np.array(lines, dtype=np.int64))
+        self._lines.append(lines)
         self._num_rows += len(lines)
-        if self._unique in places and _has_duplicate(self._parts[self._unique][-1]):
-            self._fail_duplicate(self._unique)  # at once: the stream may be endless
+        if self._unique and self._unique in cells and _has_duplicate(self._parts[self._unique][-1]):
+            self.table()  # fails at once, as the stream may be endless
 
     def table(self) -> Table:
         if not self._num_rows:
@@ -162,30 +129,19 @@ class _Parts:
         columns: dict[str, np.ndarray] = {}
         for name, column in self._header.known.items():
             if name in self._header.present:
-                columns[name] = self._merged(name)
+                columns[name] = self._merged(self._parts[name])
             elif column.default is not None:
-                columns[name] = column.filled(self._num_rows)
-        if self._unique in columns and _has_duplicate(columns[self._unique]):
-            self._fail_duplicate(self._unique)
-        return Table(self._source, columns, np.concatenate(self._lines), self._header.ignored(), self._is_list)
+                columns[name] = np.repeat(column.array([None], text=False), self._num_rows)
+        table = Table(self._source, columns, np.concatenate(self._lines), self._header.ignored(), self._is_list)
+        if self._unique and self._unique in table and _has_duplicate(table[self._unique]):
+            raise _duplicate(table, self._unique)
+        return table
 
-    def _merged(self, name: str) -> np.ndarray:
-        parts = self._parts[name]
+    def _merged(self, parts: list[np.ndarray]) -> np.ndarray:
         if len({part.dtype for part in parts}) > 1:  # labels: integers in some chunks only
             texts = [part if self._is_list or part.dtype == object else part.astype(str) for part in parts]
             parts = [part.astype(object) for part in texts]
         return np.concatenate(parts)
-
-    def _fail_duplicate(self, name: str) -> NoReturn:
-        lines = np.concatenate(self._lines)
-        seen: dict[Any, int] = {}
-        for row, label in enumerate(self._merged(name).tolist()):
-            first = seen.setdefault(label, row)
-            if first != row:
-                other = f"device {first + 1}" if self._is_list else f"line {lines[first]}"
-                problem = f"{name} {shown(label)} is already on {other}; each may occur once"
-                raise row_error(self._source, int(lines[row]), row, problem, is_list=self._is_list)
-        raise AssertionError("no duplicate")
 
 
 def _has_duplicate(values: np.ndarray) -> bool:
@@ -193,3 +149,12 @@ def _has_duplicate(values: np.ndarray) -> bool:
         return len(set(values.tolist())) < len(values)
     ordered = np.sort(values)
     return bool((ordered[1:] == ordered[:-1]).any())
+
+
+def _duplicate(table: Table, name: str) -> BadTable:
+    first_row: dict[Any, int] = {}
+    labels = table[name].tolist()
+    row = next(row for row, label in enumerate(labels) if first_row.setdefault(label, row) != row)
+    first = first_row[labels[row]]
+    other = f"device {first + 1}" if table.is_list else f"line {table.line[first]}"
+    return table.error(row, f"{name} {shown(labels[row])} is already on {other}; each may occur once")

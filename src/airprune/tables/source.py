@@ -73,7 +73,7 @@ def text_blocks(stream: BinaryIO, source: str) -> Iterator[str]:
             byte = error.object[error.start]
             raise BadTable(source, at, f"byte 0x{byte:02x} is not UTF-8; save the table as UTF-8.") from error
         num_blank = num_blank + len(text) if text.isspace() else 0
-        if num_blank >= MAX_BLANK_CHARS // 2:  # \r\n has become one character
+        if num_blank >= MAX_BLANK_CHARS:
             raise BadTable(source, line, f"{MAX_BLANK_CHARS // 1024} KiB of blank lines; this is not a table.")
         line += text.count("\n")
         if text:
