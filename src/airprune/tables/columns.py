@@ -10,6 +10,7 @@ import operator
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -94,24 +95,13 @@ class Column:
 
 
 def _numbers(column: Column, cells: Sequence[Any], *, text: bool) -> np.ndarray:
-    values = _plain_numbers(cells, text=text)
-    if values is None or not column.accepts(values).all():
-        values = np.array([_number(column, cell, index, text=text) for index, cell in enumerate(cells)])
-    return values
-
-
-def _plain_numbers(cells: Sequence[Any], *, text: bool) -> np.ndarray | None:
-    """All cells at once, or None if one needs a closer look."""
-    if text:
-        joined = "".join(cells)
-        if "_" in joined or not joined.isascii():
-            return None
-    elif not set(map(type, cells)) <= {int, float}:
-        return None
-    try:
-        return np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
-    except (ValueError, OverflowError):
-        return None
+    joined = "".join(cells) if text else ""
+    if "_" not in joined and joined.isascii() and (text or set(map(type, cells)) <= {int, float}):
+        with suppress(ValueError, OverflowError):
+            values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
+            if column.accepts(values).all():
+                return values
+    return np.array([_number(column, cell, index, text=text) for index, cell in enumerate(cells)])
 
 
 def _number(column: Column, cell: Any, index: int, *, text: bool) -> float:
@@ -138,22 +128,14 @@ def _labels(column: Column, cells: Sequence[Any], *, text: bool) -> np.ndarray:
     clean: list[Any] = list(map(str.strip, cells)) if text else []
     if not (all(clean) and max(map(len, clean), default=math.inf) <= MAX_LABEL_CHARS and "".join(clean).isprintable()):
         clean = [_label(column, cell, index, text=text) for index, cell in enumerate(cells)]
-    integers = _canonical_integers(clean, text=text)
-    if integers is not None:
-        return integers
+    with suppress(ValueError, OverflowError):
+        integers = list(map(int, clean))
+        if clean == (list(map(str, integers)) if text else integers):  # 007, +7 and JSON's "7" stay text
+            return np.array(integers, dtype=np.int64)
     distinct = {label: label for label in clean}  # one string per edge, not one per device
     labels = np.empty(len(clean), dtype=object)
     labels[:] = [distinct[label] for label in clean]
     return labels
-
-
-def _canonical_integers(labels: list[Any], *, text: bool) -> np.ndarray | None:
-    """The labels as int64 if that loses nothing: the texts 007, +7 and 10**20 stay text, and so does JSON's "7"."""
-    try:
-        values = list(map(int, labels))
-        return np.array(values, dtype=np.int64) if (list(map(str, values)) if text else values) == labels else None
-    except (ValueError, OverflowError):
-        return None
 
 
 def _label(column: Column, cell: Any, index: int, *, text: bool) -> Any:

@@ -29,20 +29,9 @@ def json_chunks(
 ) -> Iterator[tuple[np.ndarray, dict[str, Sequence[Any]]]]:
     """Many devices at a time: the lines on which they start, and the values of each column, None if absent."""
     rows = _rows(blocks, source, header)
-    fault = None
-    while not fault:
-        chunk: list[tuple[int, list[Any]]] = []
-        try:
-            for row in itertools.islice(rows, CHUNK_ROWS):
-                chunk.append(row)
-        except BadTable as error:  # one further up in the chunk comes first
-            fault = error
-        if chunk:
-            lines, values = zip(*chunk, strict=True)
-            yield np.array(lines), dict(zip(header.known, zip(*values, strict=True), strict=True))
-        elif not fault:
-            return
-    raise fault
+    while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
+        lines, values = zip(*chunk, strict=True)
+        yield np.array(lines), dict(zip(header.known, zip(*values, strict=True), strict=True))
 
 
 def _rows(blocks: Iterator[str], source: str, header: Header) -> Iterator[tuple[int, list[Any]]]:

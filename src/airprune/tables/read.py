@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -87,59 +88,59 @@ def read_table(
             title = first.lstrip().partition("\n")[0]
             delimiter = next((mark for mark in ",;\t" if mark in title), ",")
             chunks = csv_chunks(blocks, name, header, delimiter)
-        gathering = _Gathering(name, header, unique=unique, max_rows=max_rows, is_list=is_list)
+        gathering = _Gathering(source=name, header=header, unique=unique, max_rows=max_rows, is_list=is_list)
         for lines, cells in chunks:
             gathering.add(lines, cells)
         return gathering.table()
 
 
+@dataclass(kw_only=True)
 class _Gathering:
-    """The rows so far, in one array per column and chunk."""
+    """The rows so far: per chunk their lines, and per column and chunk an array."""
 
-    def __init__(self, source: str, header: Header, *, unique: str | None, max_rows: int, is_list: bool) -> None:
-        self._source = source
-        self._header = header
-        self._unique = unique
-        self._max_rows = max_rows
-        self._is_list = is_list
-        self._num_rows = 0
-        self._lines: list[np.ndarray] = []
-        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in header.known}
+    source: str
+    header: Header
+    unique: str | None
+    max_rows: int
+    is_list: bool
+    num_rows: int = 0
+    lines: list[np.ndarray] = field(default_factory=list)
+    parts: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, lines: np.ndarray, cells: Mapping[str, Sequence[Any]]) -> None:
         """Takes the cells of some rows by column."""
-        if self._num_rows + len(lines) > self._max_rows:
-            line = int(lines[self._max_rows - self._num_rows])
-            raise BadTable(self._source, line, f"more than {self._max_rows:,} rows; split the table.")
+        if self.num_rows + len(lines) > self.max_rows:
+            line = int(lines[self.max_rows - self.num_rows])
+            raise BadTable(self.source, line, f"more than {self.max_rows:,} rows; split the table.")
         for name in cells:
             try:
-                part = self._header.known[name].array(cells[name], text=not self._is_list)
+                part = self.header.known[name].array(cells[name], text=not self.is_list)
             except Refused as refused:
-                line, row = int(lines[refused.index]), self._num_rows + refused.index
-                raise row_error(self._source, line, row, refused.problem, is_list=self._is_list) from None
-            self._parts[name].append(part)
-        self._lines.append(lines)
-        self._num_rows += len(lines)
-        if self._unique and self._unique in cells and _has_duplicate(self._parts[self._unique][-1]):
+                line, row = int(lines[refused.index]), self.num_rows + refused.index
+                raise row_error(self.source, line, row, refused.problem, is_list=self.is_list) from None
+            self.parts[name].append(part)
+        self.lines.append(lines)
+        self.num_rows += len(lines)
+        if self.unique and self.unique in cells and _has_duplicate(self.parts[self.unique][-1]):
             self.table()  # fails at once, as the stream may be endless
 
     def table(self) -> Table:
-        if not self._num_rows:
-            raise BadTable(self._source, 0, "no rows; a table needs a row per device.")
+        if not self.num_rows:
+            raise BadTable(self.source, 0, "no rows; a table needs a row per device.")
         columns: dict[str, np.ndarray] = {}
-        for name, column in self._header.known.items():
-            if name in self._header.present:
-                columns[name] = self._merged(self._parts[name])
+        for name, column in self.header.known.items():
+            if name in self.header.present:
+                columns[name] = self._merged(self.parts[name])
             elif column.default is not None:
-                columns[name] = np.repeat(column.array([None], text=False), self._num_rows)
-        table = Table(self._source, columns, np.concatenate(self._lines), self._header.ignored(), self._is_list)
-        if self._unique and self._unique in table and _has_duplicate(table[self._unique]):
-            raise _duplicate(table, self._unique)
+                columns[name] = np.repeat(column.array([None], text=False), self.num_rows)
+        table = Table(self.source, columns, np.concatenate(self.lines), self.header.ignored(), self.is_list)
+        if self.unique and self.unique in table and _has_duplicate(table[self.unique]):
+            raise _duplicate(table, self.unique)
         return table
 
     def _merged(self, parts: list[np.ndarray]) -> np.ndarray:
         if len({part.dtype for part in parts}) > 1:  # labels: integers in some chunks only
-            texts = [part if self._is_list or part.dtype == object else part.astype(str) for part in parts]
+            texts = [part if self.is_list or part.dtype == object else part.astype(str) for part in parts]
             parts = [part.astype(object) for part in texts]
         return np.concatenate(parts)
 
