@@ -10,8 +10,11 @@ import typer
 
 import airprune
 from airprune.cli.console import say
+from airprune.cli.compare import compare
+from airprune.cli.data import data
 from airprune.cli.plan import plan
 from airprune.cli.reproduce import reproduce
+from airprune.cli.run import run
 from airprune.cli.schemes import schemes
 from airprune.errors import AirpruneError
 
@@ -23,8 +26,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(plan)
+app.command()(run)
+app.command()(compare)
 app.command()(reproduce)
 app.command()(schemes)
+app.add_typer(data, name="data")
 
 
 def _show_version(wanted: bool) -> None:

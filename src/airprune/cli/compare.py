@@ -1,0 +1,149 @@
+"""`airprune compare`: schemes side by side over several seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.progress import watched
+from airprune.cli.scenario_argument import scenario_from
+from airprune.errors import UsageError
+
+if TYPE_CHECKING:
+    from airprune.compare import Estimate, Variant
+    from airprune.scenario import Scenario
+
+MAX_RUNS = 10_000
+
+
+def compare(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes that apply to all, e.g. `seed=3`.")
+    ] = None,
+    schemes: Annotated[str, typer.Option(help="Schemes to compare, separated by commas.")] = "optimal,no-pruning",
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="One more variant, `NAME: key=value key=value`; may be given several times."),
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, e.g. `0-4` or `1,5,9`.")] = "0",
+    out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the curves.")] = Path("runs/compare"),
+    engine: Annotated[str | None, typer.Option(help="serial or processes; the result is the same.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Compare schemes over seeds on the same network, samples and fading; finished runs are not repeated.
+
+    Example: `airprune compare smoke --schemes optimal,min-max,no-pruning --seeds 0-2`
+    """
+    from airprune.compare import curves, summary
+
+    base = scenario_from(scenario, overrides or [], engine=engine, workers=workers)
+    variants = variants_of(base, [name.strip() for name in schemes.split(",") if name.strip()], also or [])
+    chosen = parse_seeds(seeds)
+    if len(variants) * len(chosen) > MAX_RUNS:
+        raise UsageError(f"--seeds and --schemes ask for {len(variants) * len(chosen):,} runs; at most {MAX_RUNS:,}.")
+    run_all(variants, chosen, out)
+    results = curves(variants, chosen, out)
+    table = summary(results)
+    _draw(results, out, title=f"{base.name}, {len(chosen)} seed{'s' if len(chosen) > 1 else ''}")
+    if as_json:
+        print_json({name: {column: _json(value) for column, value in row.items()} for name, row in table.items()})
+        return
+    stdout_console().print(_table(table))
+
+
+def variants_of(base: Scenario, schemes: Sequence[str], also: Sequence[str]) -> list[Variant]:
+    """The schemes, and the variants spelled out by the user."""
+    from airprune.compare import Variant, scheme_variants
+
+    variants = scheme_variants(base, schemes)
+    for words in also:
+        name, colon, changes = words.partition(":")
+        if not colon or not name.strip():
+            raise UsageError(f"--also must read `NAME: key=value …`, got {words!r}.")
+        variants.append(Variant(name=name.strip(), scenario=base.with_overrides(changes.split())))
+    names = [variant.name for variant in variants]
+    if not variants or len(set(names)) != len(names):
+        raise UsageError(f"--schemes and --also must name at least one variant, each once, got {', '.join(names)}.")
+    return variants
+
+
+def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> None:
+    """Runs everything that is not finished, showing each run."""
+    from airprune.compare import compare as runs_of
+
+    count, total = 0, len(variants) * len(seeds)
+    try:
+        for variant, seed, records in runs_of(variants, seeds, out):
+            count += 1
+            folder = variant.folder(out, seed)
+            label = f"[{count}/{total}] {variant.name}, seed {seed}"
+            for _ in watched(records, variant.scenario, label=label, done=len(folder.records())):
+                pass
+    except KeyboardInterrupt:
+        say(f"Stopped; {out} keeps what is done. The same command continues.")
+        raise
+
+
+def parse_seeds(text: str) -> list[int]:
+    """`0-4` or `1,5,9` or both mixed."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            low, high = int(first), int(last) if dash else int(first)
+        except ValueError:
+            raise UsageError(f"--seeds must be like 0-4 or 1,5,9, got {text!r}.") from None
+        if high < low or high - low >= MAX_RUNS:
+            raise UsageError(f"--seeds must be like 0-4 or 1,5,9, got {text!r}.")
+        seeds.extend(range(low, high + 1))
+    if len(set(seeds)) != len(seeds):
+        raise UsageError(f"--seeds must name each seed once, got {text!r}.")
+    return seeds
+
+
+def _draw(results: dict[str, list[list[dict[str, Any]]]], out: Path, *, title: str) -> None:
+    from airprune.figures import comparison_figure, save_figure
+
+    figure = comparison_figure(results, title=title)
+    for name in ("curves.png", "curves.pdf"):
+        save_figure(figure, out / name)
+    say(f"Curves: {out / 'curves.png'}")
+
+
+_HEADINGS = {
+    "test_accuracy": ("accuracy %", 100.0, ".2f"),
+    "test_loss": ("test loss", 1.0, ".4f"),
+    "time_s": ("simulated s", 1.0, ".3f"),
+    "uploaded_weights": ("uploaded Mweights", 1e-6, ".2f"),
+    "energy_j": ("energy J", 1.0, ".2f"),
+    "mean_pruning_ratio": ("mean pruning", 1.0, ".3f"),
+}
+
+
+def _table(table: dict[str, dict[str, Estimate]]) -> Table:
+    shown = Table(title="Last global round, mean ± 95 % interval", title_justify="left", header_style="bold")
+    shown.add_column("variant", no_wrap=True)
+    for heading, _, _ in _HEADINGS.values():
+        shown.add_column(heading, justify="right")
+    for name, row in table.items():
+        shown.add_row(name, *(_cell(row.get(column), scale, form) for column, (_, scale, form) in _HEADINGS.items()))
+    return shown
+
+
+def _cell(value: Estimate | None, scale: float, form: str) -> str:
+    if value is None:
+        return "–"
+    mean = format(value.mean * scale, form)
+    return mean if math.isnan(value.half_width) else f"{mean} ± {format(value.half_width * scale, form)}"
+
+
+def _json(value: Estimate) -> dict[str, float | None]:
+    return {"mean": value.mean, "half_width_95": None if math.isnan(value.half_width) else value.half_width}

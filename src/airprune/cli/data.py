@@ -1,0 +1,126 @@
+"""`airprune data`: the datasets, their files, and how devices share them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from airprune.checks import whole_number
+from airprune.cli.console import print_json, say, stdout_console
+from airprune.data import DATASETS, PARTITIONS, draw_partition, fetch_dataset, load_dataset, partition, partition_table
+
+_ROWS_SHOWN = 40
+
+data = typer.Typer(help="List, fetch and look at datasets.", no_args_is_help=True, rich_markup_mode="markdown")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(DATASETS)}.")]
+DataDir = Annotated[Path | None, typer.Option(help="Look here first, and keep here what is fetched.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@data.command("list")
+def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """List the datasets and where their files are on this machine."""
+    places = {name: entry.find(data_dir) if entry.find else None for name, entry in DATASETS.items()}
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": name,
+                    "summary": entry.summary,
+                    "num_train": entry.num_train,
+                    "num_test": entry.num_test,
+                    "num_classes": entry.num_classes,
+                    "feature_shape": list(entry.feature_shape),
+                    "needs_files": entry.needs_files,
+                    "folder": str(places[name]) if places[name] else None,
+                }
+                for name, entry in DATASETS.items()
+            ]
+        )
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("dataset", no_wrap=True)
+    for heading in ("train", "test", "classes"):
+        table.add_column(heading, justify="right")
+    table.add_column("what it is")
+    table.add_column("where", overflow="fold")
+    for name, entry in DATASETS.items():
+        where = str(places[name] or "to be fetched") if entry.needs_files else "drawn when needed"
+        sizes = (f"{entry.num_train:,}", f"{entry.num_test:,}", str(entry.num_classes))
+        table.add_row(name, *sizes, entry.summary, Text(where))
+    stdout_console().print(table)
+
+
+@data.command()
+def fetch(name: Name, data_dir: DataDir = None) -> None:
+    """Bring a dataset's files to this machine and verify them; prints their folder.
+
+    Example: `airprune data fetch fashion-mnist`
+    """
+    folder, way = fetch_dataset(name, data_dir=data_dir)
+    if folder is None:
+        say(f"Dataset {name} has no files: it is {way}.")
+        return
+    say(f"Dataset {name} is verified; it came from: {way}.")
+    typer.echo(str(folder))
+
+
+@data.command()
+def show(
+    name: Name,
+    kind: Annotated[str, typer.Option("--partition", help=f"How devices share it: {', '.join(PARTITIONS)}.")] = "iid",
+    devices: Annotated[int, typer.Option(help="Devices in all.")] = 25,
+    edges: Annotated[int, typer.Option(help="Edges; each serves about equally many devices.")] = 5,
+    classes_per_device: Annotated[int, typer.Option(help="For shards, edge-iid and edge-non-iid.")] = 2,
+    alpha: Annotated[float, typer.Option(help="For dirichlet: small is skewed, large is even.")] = 0.5,
+    size_spread: Annotated[float, typer.Option(help="Log-normal spread of the devices' sizes; 0: equal.")] = 0,
+    train_samples: Annotated[int | None, typer.Option(help="Use so many training samples only.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the subset and the partition.")] = 0,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+    out: Annotated[Path | None, typer.Option(help="Draw the partition to this PNG, PDF or SVG file.")] = None,
+) -> None:
+    """Show which classes each device would hold.
+
+    Example: `airprune data show glyphs --partition dirichlet --devices 25 --edges 5 --out partition.png`
+    """
+    whole_number("--devices", devices, at_least=1, at_most=1_000_000)
+    whole_number("--edges", edges, at_least=1, at_most=devices, way_out="Every edge needs a device.")
+    dataset = load_dataset(name, data_dir=data_dir, train_samples=train_samples, test_samples=1, seed=seed)
+    edge = np.arange(devices) * edges // devices
+    parts = partition(
+        dataset.train_y,
+        edge=edge,
+        kind=kind,
+        seed=seed,
+        classes_per_device=classes_per_device,
+        alpha=alpha,
+        size_spread=size_spread,
+    )
+    counts = partition_table(dataset.train_y, parts, dataset.num_classes)
+    if out is not None:
+        draw_partition(counts, edge, out)
+        say(f"Partition of {devices:,} devices drawn to {out}")
+    if as_json:
+        rows = [{"device": n, "edge": int(edge[n]), "counts": counts[n].tolist()} for n in range(devices)]
+        print_json({"dataset": name, "partition": kind, "seed": seed, "devices": rows})
+    elif out is None:
+        _show(counts, edge, f"{name}, {kind}: samples of each class on each device")
+
+
+def _show(counts: np.ndarray, edge: np.ndarray, title: str) -> None:
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for heading in ("device", "edge", "samples", *map(str, range(counts.shape[1]))):
+        table.add_column(heading, justify="right")
+    for n in range(min(len(counts), _ROWS_SHOWN)):
+        cells = (f"{count:,}" if count else "·" for count in counts[n].tolist())
+        table.add_row(str(n), str(edge[n]), f"{counts[n].sum():,}", *cells)
+    stdout_console().print(table)
+    if len(counts) > _ROWS_SHOWN:
+        say(f"{len(counts) - _ROWS_SHOWN:,} more devices; --json or --out partition.png gives all.")

@@ -1,0 +1,74 @@
+"""How a run shows itself: a live line on a terminal, plain lines elsewhere. Always on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from airprune.cli.console import say
+from airprune.scenario import Scenario
+
+
+def num_records(scenario: Scenario) -> int:
+    """Edge rounds plus global rounds of a whole run."""
+    return scenario.rounds.global_rounds * (max(scenario.edge_rounds_of) + 1)
+
+
+class Pulse:
+    """The figures worth watching, gathered from the records."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.samples = 0
+        self.last: dict[str, Any] = {}
+
+    def take(self, record: dict[str, Any]) -> None:
+        self.last |= record
+        if record["kind"] == "edge":
+            self.samples += record["num_samples"]
+
+    def words(self, global_rounds: int) -> str:
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        parts = [f"round {self.last.get('global_round', 0)}/{global_rounds}"]
+        if self.last.get("train_loss") is not None:
+            parts.append(f"loss {self.last['train_loss']:.3f}")
+        if "test_accuracy" in self.last:
+            parts.append(f"accuracy {self.last['test_accuracy']:.1%}")
+        if "time_s" in self.last:
+            parts.append(f"simulated {self.last['time_s']:.2f} s")
+        parts.append(f"{self.samples / seconds:,.0f} samples/s")
+        return " · ".join(parts)
+
+
+def watched(
+    records: Iterable[dict[str, Any]], scenario: Scenario, *, label: str, done: int = 0
+) -> Iterator[dict[str, Any]]:
+    """The records, shown while they pass."""
+    pulse, total = Pulse(), num_records(scenario)
+    rounds = scenario.rounds.global_rounds
+    if not sys.stderr.isatty():
+        for record in records:
+            pulse.take(record)
+            if record["kind"] == "global":
+                say(f"{label}: {pulse.words(rounds)}")
+            yield record
+        return
+    columns = (
+        TextColumn("{task.fields[label]}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[words]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=False) as progress:
+        task = progress.add_task("", total=total, completed=done, label=label, words="starting …")
+        for record in records:
+            pulse.take(record)
+            progress.update(task, advance=1, words=pulse.words(rounds))
+            yield record

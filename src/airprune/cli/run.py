@@ -1,0 +1,62 @@
+"""`airprune run`: one scenario, from the first round or from where it stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.progress import watched
+from airprune.cli.scenario_argument import scenario_from
+
+
+def run(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes, e.g. `plan.deadline_s=0.04 seed=3`.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; by default runs/NAME-seedN.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    engine: Annotated[str | None, typer.Option(help="serial or processes; the result is the same.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the last global round as JSON.")] = False,
+) -> None:
+    """Train a scenario: plan, prune, learn, average, round after round.
+
+    Example: `airprune run paper plan.deadline_s=0.04 --out runs/paper-40ms`
+    """
+    from airprune.run_folder import RunFolder
+    from airprune.runs import run as run_scenario
+
+    chosen = scenario_from(scenario, overrides or [], engine=engine, workers=workers)
+    out = out or Path("runs") / f"{chosen.name}-seed{chosen.seed}"
+    folder = RunFolder(out)
+    before = folder.records() if resume else []
+    records = run_scenario(chosen, out=out, resume=resume)
+    try:
+        for _ in watched(records, chosen, label=chosen.name, done=len(before)):
+            pass
+    except KeyboardInterrupt:
+        say(f"Stopped; {out} keeps what is done. Continue with the same command and --resume.")
+        raise
+    last = next(record for record in reversed(folder.records()) if record["kind"] == "global")
+    if as_json:
+        print_json({"folder": str(out), **last})
+        return
+    stdout_console().print(_summary(last), markup=False)
+    say(f"Run folder: {out}")
+
+
+def _summary(last: dict[str, Any]) -> str:
+    lines = []
+    if "test_accuracy" in last:
+        lines.append(f"test accuracy    {last['test_accuracy']:.2%}")
+        lines.append(f"test loss        {last['test_loss']:.4f}")
+    lines.append(f"simulated time   {last['time_s']:.3f} s")
+    lines.append(f"uploaded         {last['uploaded_weights']:,} weights, {last['uploaded_bits'] / 8e6:,.1f} MB")
+    lines.append(f"energy           {last['energy_j']:.2f} J")
+    if last["mean_pruning_ratio"] is not None:
+        lines.append(f"mean pruning     {last['mean_pruning_ratio']:.3f} in the last global round")
+    return "\n".join(lines)

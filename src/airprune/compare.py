@@ -1,0 +1,83 @@
+"""Several schemes (or any variants of a scenario) over several seeds: the same network, samples and fading for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from airprune.run_folder import RunFolder
+from airprune.runs import run
+from airprune.scenario import Scenario
+
+# Two-sided 95 % quantiles of Student's t by degrees of freedom; the normal one beyond.
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+_NORMAL95 = 1.96
+
+COLUMNS = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "energy_j", "mean_pruning_ratio")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and the half-width of its 95 % interval; NaN for a single seed."""
+
+    mean: float
+    half_width: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Estimate:
+        count = len(values)
+        mean = float(np.mean(values))
+        if count < 2:
+            return cls(mean, math.nan)
+        quantile = _T95[count - 2] if count - 2 < len(_T95) else _NORMAL95
+        return cls(mean, float(quantile * np.std(values, ddof=1) / math.sqrt(count)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A named scenario of a comparison."""
+
+    name: str
+    scenario: Scenario
+
+    def folder(self, out: Path, seed: int) -> RunFolder:
+        return RunFolder(out / f"{self.name.replace(' ', '-').replace('/', '-')}-seed{seed}")
+
+
+def scheme_variants(scenario: Scenario, schemes: Sequence[str]) -> list[Variant]:
+    return [Variant(name=scheme, scenario=scenario.with_("plan.scheme", scheme)) for scheme in schemes]
+
+
+def compare(
+    variants: Sequence[Variant], seeds: Sequence[int], out: Path
+) -> Iterator[tuple[Variant, int, Iterator[dict[str, Any]]]]:
+    """Runs what is not finished yet; yields (variant, seed, records still to come) for the caller to consume."""
+    for seed in seeds:
+        for variant in variants:
+            folder = variant.folder(out, seed)
+            yield variant, seed, run(variant.scenario.with_("seed", seed), out=folder.path, resume=True)
+
+
+def curves(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict[str, list[list[dict[str, Any]]]]:
+    """Global-round records by variant, one list per seed."""
+    return {
+        variant.name: [
+            [record for record in variant.folder(out, seed).records() if record["kind"] == "global"] for seed in seeds
+        ]
+        for variant in variants
+    }
+
+
+def summary(curves_by_variant: Mapping[str, list[list[dict[str, Any]]]]) -> dict[str, dict[str, Estimate]]:
+    """Of each variant's last global round: mean and 95 % interval of every column over the seeds."""
+    table: dict[str, dict[str, Estimate]] = {}
+    for name, runs in curves_by_variant.items():
+        last = [records[-1] for records in runs]
+        present = [column for column in COLUMNS if all(record.get(column) is not None for record in last)]
+        table[name] = {column: Estimate.of([record[column] for record in last]) for column in present}
+    return table

@@ -1,0 +1,31 @@
+"""Datasets: where samples come from, how processes share them, and who holds which.
+
+load_dataset    MNIST and Fashion-MNIST, checked by SHA-256; glyphs, drawn on the spot
+as_dataset      your own arrays or torch datasets
+save_shared     one copy for many processes
+partition       which device holds which samples
+"""
+
+from airprune.data.catalog import DATASETS, dataset_named, fetch_dataset, load_dataset
+from airprune.data.convert import as_dataset
+from airprune.data.dataset import Dataset
+from airprune.data.entry import DatasetEntry
+from airprune.data.partition_figure import draw_partition
+from airprune.data.partitions import PARTITIONS, partition, partition_table
+from airprune.data.shared import SharedDataset, save_shared
+
+__all__ = [
+    "DATASETS",
+    "DatasetEntry",
+    "Dataset",
+    "load_dataset",
+    "fetch_dataset",
+    "dataset_named",
+    "as_dataset",
+    "SharedDataset",
+    "save_shared",
+    "PARTITIONS",
+    "partition",
+    "partition_table",
+    "draw_partition",
+]

@@ -1,0 +1,303 @@
+"""Which device holds which training samples.
+
+    iid            every device holds a random share
+    shards         every device holds a few classes
+    dirichlet      every device mixes the classes by Dirichlet(α)
+    edge-iid       every edge holds a random share, its devices a few classes each
+    edge-non-iid   every edge holds a few classes, its devices random shares of them
+
+All but iid work in two steps: how many samples of each class a holder gets, as a table that fits both the
+holders' sizes and the classes' supplies; then which ones, by a shuffle of each class.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from airprune.checks import FloatArray, quantity, whole_number
+from airprune.errors import InvalidValue, UnknownName
+from airprune.randomness import rng_for
+
+IntArray = NDArray[np.int64]
+
+PARTITIONS: dict[str, str] = {
+    "iid": "every device holds a random share",
+    "shards": "every device holds a few classes",
+    "dirichlet": "every device mixes the classes by Dirichlet(α)",
+    "edge-iid": "every edge holds a random share, its devices a few classes each",
+    "edge-non-iid": "every edge holds a few classes, its devices random shares of them",
+}
+
+_SWEEPS = 500
+
+
+def partition(
+    labels: ArrayLike,
+    *,
+    edge: ArrayLike,
+    kind: str,
+    seed: int,
+    classes_per_device: int = 2,
+    alpha: float = 0.5,
+    size_spread: float = 0.0,
+) -> list[IntArray]:
+    """Sample indices of each device, ascending; no sample is used twice and no device is left empty.
+
+    Sizes follow w_n = exp(size_spread · z_n) with standard normal z_n; 0 makes them equal, and then each of
+    N devices gets ⌊samples / N⌋. Where devices or edges hold few classes, equal sizes may be impossible: then
+    the samples of every class that somebody holds are used up, and sizes come as near as that allows.
+
+    Args:
+      labels: class of each sample.  [num_samples]
+      edge: index of the edge serving each device.  [num_devices]
+      kind: see PARTITIONS.
+      classes_per_device: for shards and edge-iid; for edge-non-iid the classes of each edge. Edges get more
+        where they, or the devices of an edge, would otherwise be too few to hold all classes.
+      alpha: for dirichlet; small is skewed, large is even.
+    """
+    if kind not in PARTITIONS:
+        raise UnknownName("partition", kind, PARTITIONS)
+    classes, class_of = np.unique(_whole_vector("partition.labels", labels), return_inverse=True)
+    _, edge_of = np.unique(_whole_vector("partition.edge", edge), return_inverse=True)
+    whole_number("partition.seed", seed)
+    quantity("partition.size_spread", size_spread, at_least=0.0, at_most=10.0)
+    quantity("partition.alpha", alpha, above=0.0, at_most=1e6, way_out='For even shares use kind = "iid".')
+    whole_number("partition.classes_per_device", classes_per_device, at_least=1)
+    if kind != "dirichlet" and kind != "iid" and classes_per_device > len(classes):
+        raise InvalidValue(
+            "partition.classes_per_device", f"must be ≤ {len(classes)}, the classes there are", classes_per_device
+        )
+    num_devices, num_samples = len(edge_of), len(class_of)
+    if num_samples < num_devices:
+        raise InvalidValue(
+            "partition.labels", f"must have a sample for each of {num_devices:,} devices", f"{num_samples:,}"
+        )
+    weight = np.exp(size_spread * rng_for(seed, "partition-size").standard_normal(num_devices))
+    sizes = _sizes(num_samples, weight)
+    task = _Task(class_of, len(classes), edge_of, sizes, seed, classes_per_device, alpha)
+    owner = _ASSIGN[kind](task)
+    parts = _parts(owner, num_devices)
+    empty = [n for n, part in enumerate(parts) if not len(part)]
+    if empty:
+        raise InvalidValue(
+            "partition.labels",
+            "must have samples for every device",
+            f"none for {len(empty)} of {num_devices} devices, the first is {empty[0]}",
+            "Use more samples, fewer devices or a smaller size_spread.",
+        )
+    return parts
+
+
+def partition_table(labels: ArrayLike, parts: Sequence[ArrayLike], num_classes: int) -> IntArray:
+    """Samples of each class on each device.  [num_devices, num_classes]"""
+    array = _whole_vector("partition_table.labels", labels)
+    whole_number("partition_table.num_classes", num_classes, at_least=int(array.max()) + 1)
+    rows = [np.bincount(array[np.asarray(part, dtype=np.int64)], minlength=num_classes) for part in parts]
+    return np.array(rows, dtype=np.int64).reshape(len(parts), num_classes)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Checked arguments: classes and edges counted from 0 without gaps; `sizes` real-valued, summing to the samples."""
+
+    class_of: IntArray
+    num_classes: int
+    edge_of: IntArray
+    sizes: FloatArray
+    seed: int
+    classes_per_device: int
+    alpha: float
+
+
+def _whole_vector(field: str, value: ArrayLike) -> IntArray:
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "iub" or not array.size:
+        raise InvalidValue(field, "must be a non-empty vector of whole numbers", f"{array.dtype} {array.shape}")
+    if int(array.min()) < 0:
+        raise InvalidValue(field, "must be ≥ 0", int(array.min()))
+    return array.astype(np.int64)
+
+
+def _sizes(num_samples: int, weight: FloatArray) -> FloatArray:
+    """1 + (samples - N) w_n / Σ w: nobody is below one sample, if there are so many."""
+    return 1.0 + (num_samples - len(weight)) * (weight / weight.sum())
+
+
+def _iid(task: _Task) -> IntArray:
+    samples = np.arange(len(task.class_of))
+    return _random_shares(samples, task.sizes, rng_for(task.seed, "partition-share"), len(samples))
+
+
+def _shards(task: _Task) -> IntArray:
+    rng = rng_for(task.seed, "partition-classes")
+    allowed = _holders(len(task.sizes), task.num_classes, task.classes_per_device, rng)
+    return _assign(task.class_of, allowed, task.sizes, rng_for(task.seed, "partition-share"))
+
+
+def _dirichlet(task: _Task) -> IntArray:
+    """Devices help themselves in random order, by mixes around what is left.
+
+    A device's mix is Dirichlet(α C p), where p are the shares of the C classes in what is left: its mean is p,
+    and α = 1 is uniform over all mixes while the classes are even. Drawing around p rather than around
+    1 / C is what lets every device have its size and its skew to the very end of the supply.
+    """
+    rng = rng_for(task.seed, "partition-classes")
+    left = np.bincount(task.class_of, minlength=task.num_classes)
+    sizes = _floor(task.sizes)
+    counts = np.zeros((len(sizes), task.num_classes), dtype=np.int64)
+    for n in rng.permutation(len(sizes)):
+        while (missing := sizes[n] - counts[n].sum()) > 0:  # again whenever a class has run out
+            mix = _dirichlet_mix(task.alpha * task.num_classes * left / left.sum(), rng)
+            taken = np.minimum(_whole_shares(missing, mix), left)
+            counts[n] += taken
+            left -= taken
+    return _hand_out(task.class_of, counts, rng_for(task.seed, "partition-share"))
+
+
+def _dirichlet_mix(concentration: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """One draw, by logarithms of gamma variates, since for small α the variates themselves underflow to 0 / 0."""
+    safe = np.maximum(concentration, 1e-300)
+    log_gamma = np.log(rng.standard_gamma(safe + 1.0)) + np.log1p(-rng.random(len(safe))) / safe
+    log_gamma[concentration == 0] = -np.inf
+    mix = np.exp(log_gamma - log_gamma.max())
+    return mix / mix.sum()
+
+
+def _whole_shares(total: int, mix: FloatArray) -> IntArray:
+    """`total` split by `mix`; what flooring leaves goes to the largest fractions."""
+    shares = total * mix
+    whole = np.floor(shares).astype(np.int64)
+    rest = total - whole.sum()
+    whole[np.argsort(whole - shares, kind="stable")[:rest]] += 1
+    return whole
+
+
+def _edge_sizes(task: _Task) -> FloatArray:
+    return np.bincount(task.edge_of, weights=task.sizes).astype(np.float64)
+
+
+def _edge_iid(task: _Task) -> IntArray:
+    edge_sizes = _edge_sizes(task)
+    samples = np.arange(len(task.class_of))
+    edge_share = _random_shares(samples, edge_sizes, rng_for(task.seed, "partition-share"), len(samples))
+    owner = np.full(len(task.class_of), -1)
+    for k in range(len(edge_sizes)):
+        mine, devices = np.flatnonzero(edge_share == k), np.flatnonzero(task.edge_of == k)
+        per_device = max(task.classes_per_device, -(-task.num_classes // len(devices)))
+        rng = rng_for(task.seed, "partition-classes", k)
+        allowed = _holders(len(devices), task.num_classes, per_device, rng)
+        local = _assign(task.class_of[mine], allowed, task.sizes[devices], rng)
+        owner[mine[local >= 0]] = devices[local[local >= 0]]
+    return owner
+
+
+def _edge_non_iid(task: _Task) -> IntArray:
+    edge_sizes = _edge_sizes(task)
+    per_edge = max(task.classes_per_device, -(-task.num_classes // len(edge_sizes)))
+    allowed = _holders(len(edge_sizes), task.num_classes, per_edge, rng_for(task.seed, "partition-classes"))
+    edge_share = _assign(task.class_of, allowed, edge_sizes, rng_for(task.seed, "partition-share"))
+    owner = np.full(len(task.class_of), -1)
+    for k in range(len(edge_sizes)):
+        mine, devices = np.flatnonzero(edge_share == k), np.flatnonzero(task.edge_of == k)
+        sizes = np.maximum(_sizes(len(mine), task.sizes[devices]), 0.0)
+        local = _random_shares(mine, sizes, rng_for(task.seed, "partition-share", k), len(task.class_of))
+        owner[local >= 0] = devices[local[local >= 0]]
+    return owner
+
+
+_ASSIGN = {
+    "iid": _iid,
+    "shards": _shards,
+    "dirichlet": _dirichlet,
+    "edge-iid": _edge_iid,
+    "edge-non-iid": _edge_non_iid,
+}
+
+
+def _random_shares(samples: IntArray, sizes: FloatArray, rng: np.random.Generator, num_samples: int) -> IntArray:
+    """Holder of each sample, -1 for those not in `samples` and the few that rounding leaves.  [num_samples]"""
+    counts = _floor(sizes)
+    owner = np.full(num_samples, -1)
+    owner[rng.permutation(samples)[: counts.sum()]] = np.repeat(np.arange(len(sizes)), counts)[: len(samples)]
+    return owner
+
+
+def _holders(num_holders: int, num_classes: int, each: int, rng: np.random.Generator) -> FloatArray:
+    """1 where a holder may hold a class: `each` classes per holder, every class held about equally often."""
+    held = np.zeros(num_classes)
+    allowed = np.zeros((num_holders, num_classes))
+    for n in range(num_holders):
+        # The classes with the fewest holders so far, ties broken at random.
+        chosen = np.argsort(held + rng.random(num_classes) / 2)[:each]
+        allowed[n, chosen] = 1.0
+        held[chosen] += 1
+    return allowed
+
+
+def _assign(class_of: IntArray, allowed: FloatArray, sizes: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Holder of each sample, -1 for none, from the classes that each may hold and its size.  [num_samples]"""
+    supply = np.bincount(class_of, minlength=allowed.shape[1])
+    return _hand_out(class_of, _round(_fit(allowed, sizes, supply), allowed, sizes, supply), rng)
+
+
+def _hand_out(class_of: IntArray, counts: IntArray, rng: np.random.Generator) -> IntArray:
+    """Holder of each sample, -1 for none, when holder n gets counts[n, c] of class c.  [num_samples]"""
+    owner = np.full(len(class_of), -1)
+    for c, held in enumerate(counts.T):
+        chosen = rng.permutation(np.flatnonzero(class_of == c))[: held.sum()]
+        owner[chosen] = np.repeat(np.arange(len(counts)), held)
+    return owner
+
+
+def _fit(allowed: FloatArray, sizes: FloatArray, supply: IntArray) -> FloatArray:
+    """Rows and columns scaled in turn until rows sum to `sizes` and columns to `supply` (Sinkhorn's iteration).
+
+    Columns come last: where both cannot hold, the supply does.
+    """
+    table = allowed.copy()
+    for _ in range(_SWEEPS):
+        table *= _ratio(sizes, table.sum(axis=1))[:, None]
+        table *= _ratio(supply, table.sum(axis=0))[None, :]
+        if np.all(np.abs(table.sum(axis=1) - sizes) < 0.01):
+            break
+    return table
+
+
+def _ratio(wanted: np.ndarray, got: np.ndarray) -> np.ndarray:
+    return np.divide(wanted, got, out=np.zeros(len(got)), where=got > 0)
+
+
+def _round(table: FloatArray, allowed: FloatArray, sizes: FloatArray, supply: IntArray) -> IntArray:
+    """Whole numbers near `table` whose columns stay within `supply` and whose rows reach their sum, if they can."""
+    got = table.sum(axis=1)
+    target = _floor(np.where(np.abs(got - sizes) < 1.0, sizes, got))
+    table = table * np.minimum(1.0, _ratio(target, got))[:, None]
+    counts = _floor(table)
+    left = supply - counts.sum(axis=0)
+    for n in np.flatnonzero(target > counts.sum(axis=1)):
+        missing = target[n] - counts[n].sum()
+        order = np.argsort(counts[n] - table[n], kind="stable")  # the largest fraction cut off comes first
+        for at_most in (1, target[n]):  # one of each, then what is still missing from wherever something is left
+            for c in order[allowed[n, order] > 0]:
+                given = min(left[c], at_most, missing)
+                counts[n, c] += given
+                left[c] -= given
+                missing -= given
+    return counts
+
+
+def _floor(values: FloatArray) -> IntArray:
+    """⌊values⌋, where 399.99999999 is a 400 that sums have worn."""
+    return np.floor(values + 1e-6).astype(np.int64)
+
+
+def _parts(owner: IntArray, num_devices: int) -> list[IntArray]:
+    """owner of each sample → samples of each owner, ascending."""
+    order = np.argsort(owner, kind="stable")
+    bounds = np.searchsorted(owner[order], np.arange(num_devices + 1))
+    return [order[start:stop] for start, stop in itertools.pairwise(bounds)]

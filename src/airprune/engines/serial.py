@@ -1,0 +1,26 @@
+"""Everything in this process, on one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from airprune.engines.base import Engine
+from airprune.engines.work import Worker, single_thread
+
+
+class SerialEngine(Engine):
+    """The plainest engine, and the yardstick of the others."""
+
+    def start(self) -> None:
+        self._threads_before = torch.get_num_threads()
+        single_thread()
+        self._worker = Worker(self.job)
+
+    def map(self, method: str, tasks: Sequence[Any]) -> Iterator[Any]:
+        return map(getattr(self._worker, method), tasks)
+
+    def close(self) -> None:
+        torch.set_num_threads(self._threads_before)

@@ -1,0 +1,121 @@
+"""Pictures of runs and comparisons, fit for a paper: units on every axis, one colour, marker and line style per scheme
+everywhere (so that grey prints stay readable), vector output where the file name asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one scheme or variant is drawn wherever it appears."""
+
+    colour: str
+    marker: str
+    line: str
+
+
+# Okabe and Ito's palette: told apart by all eyes; markers and dashes tell them apart in grey.
+STYLES: dict[str, Style] = {
+    "optimal": Style("#0072B2", "o", "-"),
+    "equal-resolved": Style("#56B4E9", "v", "-."),
+    "equal-reused": Style("#E69F00", "s", "--"),
+    "no-pruning": Style("#000000", "D", ":"),
+    "min-max": Style("#009E73", "^", "-"),
+    "closed-form": Style("#CC79A7", "x", "--"),
+    "flat": Style("#D55E00", "P", "-."),
+}
+_SPARE = (
+    Style("#0072B2", "o", "-"),
+    Style("#D55E00", "s", "--"),
+    Style("#009E73", "^", "-."),
+    Style("#CC79A7", "D", ":"),
+    Style("#E69F00", "v", "-"),
+    Style("#56B4E9", "P", "--"),
+    Style("#000000", "x", "-."),
+)
+
+# What curves can be drawn against, and its label and divisor.
+AXES: dict[str, tuple[str, float]] = {
+    "global_round": ("global round", 1.0),
+    "time_s": ("simulated time (s)", 1.0),
+    "uploaded_bits": ("uploaded (Mbit)", 1e6),
+    "energy_j": ("energy (J)", 1.0),
+}
+MEASURES: dict[str, str] = {
+    "test_accuracy": "test accuracy",
+    "test_loss": "test loss",
+    "train_loss": "training loss",
+    "mean_pruning_ratio": "mean pruning ratio",
+}
+
+
+def styles_for(names: Sequence[str]) -> dict[str, Style]:
+    """A style per name: the scheme's own, or one of the spare ones that nobody else in the picture uses."""
+    chosen = {name: STYLES[name] for name in names if name in STYLES}
+    free = [style for style in _SPARE if style.colour not in {used.colour for used in chosen.values()}] or list(_SPARE)
+    for i, name in enumerate(name for name in names if name not in chosen):
+        chosen[name] = free[i % len(free)]
+    return chosen
+
+
+def new_figure(columns: int, *, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list[Axes]]:
+    """A row of axes in the house look."""
+    figure = Figure(figsize=(width * columns, height), layout="constrained")
+    axes = [figure.add_subplot(1, columns, i + 1) for i in range(columns)]
+    for ax in axes:
+        ax.grid(True, color="#dddddd", linewidth=0.6)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def draw_curves(
+    ax: Axes, runs_by_name: Mapping[str, list[list[dict[str, Any]]]], *, measure: str, against: str = "global_round"
+) -> None:
+    """One curve per name: the mean over seeds, with a band from the lowest to the highest seed."""
+    styles = styles_for(list(runs_by_name))
+    label, divisor = AXES[against]
+    for name, runs in runs_by_name.items():
+        points = min(len(records) for records in runs)
+        if points == 0:
+            continue
+        x = np.mean([[record[against] / divisor for record in records[:points]] for records in runs], axis=0)
+        y = np.array([[record[measure] for record in records[:points]] for records in runs])
+        style = styles[name]
+        every = max(1, points // 10)
+        ax.plot(
+            x, y.mean(0), style.line, color=style.colour, marker=style.marker, markevery=every, markersize=4, label=name
+        )
+        if len(runs) > 1:
+            ax.fill_between(x, y.min(0), y.max(0), color=style.colour, alpha=0.15, linewidth=0)
+    ax.set_xlabel(label)
+    ax.set_ylabel(MEASURES[measure])
+
+
+def comparison_figure(runs_by_name: Mapping[str, list[list[dict[str, Any]]]], *, title: str = "") -> Figure:
+    """Accuracy against rounds, simulated time and uploaded bits, and the loss against rounds."""
+    figure, axes = new_figure(4)
+    draw_curves(axes[0], runs_by_name, measure="test_loss")
+    draw_curves(axes[1], runs_by_name, measure="test_accuracy")
+    draw_curves(axes[2], runs_by_name, measure="test_accuracy", against="time_s")
+    draw_curves(axes[3], runs_by_name, measure="test_accuracy", against="uploaded_bits")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """PNG or PDF by the file name; without dates inside, so that equal pictures are equal files."""
+    metadata = {"Software": None} if path.suffix == ".png" else {"CreationDate": None, "Producer": None, "Creator": None}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, metadata=metadata)

@@ -1,0 +1,87 @@
+"""Averages over the devices that kept each weight, Eq. (12), and over edges, Eq. (13), as streaming sums.
+
+A sum and a weight per model weight are all that is kept, whatever the number of devices. Sums are taken in float64 and
+in a fixed order, so the result does not depend on where or in how many pieces the work was done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from airprune.errors import InvalidValue
+
+Array = np.ndarray
+
+
+@dataclass(eq=False)
+class MaskedSum:
+    """Σ c_n w_n ⊙ m_n and Σ c_n m_n over the devices seen so far.
+
+    Attributes:
+      total: Σ c_n w_n, pruned entries being zero.  [num_state] float64
+      weight: Σ c_n m_n.  [num_state] float64
+      kept_by: how many devices kept each weight, Γ of the paper.  [num_state] int64
+    """
+
+    total: Array
+    weight: Array
+    kept_by: Array
+
+    @classmethod
+    def zeros(cls, num_state: int) -> MaskedSum:
+        return cls(np.zeros(num_state), np.zeros(num_state), np.zeros(num_state, dtype=np.int64))
+
+    def add(self, state: Array, mask: Array | None, prunable: slice, weight: float = 1.0) -> None:
+        """One device. `state` is zero wherever `mask` (over the prunable slice) is false; None keeps everything."""
+        self.total += state if weight == 1.0 else weight * state.astype(np.float64)
+        if mask is None:
+            self.weight += weight
+            self.kept_by += 1
+            return
+        for outside in (slice(0, prunable.start), slice(prunable.stop, None)):
+            self.weight[outside] += weight
+            self.kept_by[outside] += 1
+        self.weight[prunable] += weight * mask
+        self.kept_by[prunable] += mask
+
+    def merge(self, other: MaskedSum) -> None:
+        """The devices of `other` after those of this sum."""
+        self.total += other.total
+        self.weight += other.weight
+        self.kept_by += other.kept_by
+
+    def mean(self, previous: Array) -> Array:
+        """Eq. (12). Differs from it where no device kept a weight: the edge keeps its previous value, not 0/0."""
+        kept = self.weight > 0.0
+        mean = np.divide(self.total, self.weight, out=previous.astype(np.float64), where=kept)
+        return mean.astype(previous.dtype)
+
+
+def aggregate(values: Array, masks: Array, previous: Array, *, weights: Array | None = None) -> Array:
+    """Eq. (12) on whole arrays: the mean of each weight over the devices whose mask has it.
+
+    Args:
+      values: the devices' weights; entries outside the mask do not matter.  [num_devices, num_weights]
+      masks: which weights each device kept.  [num_devices, num_weights]
+      previous: what the edge had; kept where no device kept a weight.  [num_weights]
+      weights: c_n, e.g. data sizes; the paper has 1 for all.  [num_devices]
+    """
+    values, masks, previous = np.asarray(values), np.asarray(masks, dtype=bool), np.asarray(previous)
+    if values.ndim != 2 or masks.shape != values.shape or previous.shape != values.shape[1:]:
+        shapes = f"{values.shape}, {masks.shape}, {previous.shape}"
+        raise InvalidValue("aggregate", "needs values and masks [devices, weights] and previous [weights]", shapes)
+    if not np.issubdtype(previous.dtype, np.floating):
+        previous = previous.astype(np.float64)
+    factors = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+    everything = slice(0, values.shape[1])
+    running = MaskedSum.zeros(values.shape[1])
+    for value, mask, factor in zip(values, masks, factors, strict=True):
+        running.add(np.where(mask, value, 0.0), mask, everything, float(factor))
+    return running.mean(previous)
+
+
+def cloud_average(edge_states: Array, weights: Array | None = None) -> Array:
+    """Eq. (13): the mean of the edge models, uniform or weighted by data.  [num_edges, num_state] → [num_state]"""
+    return np.average(edge_states.astype(np.float64), axis=0, weights=weights).astype(edge_states.dtype)

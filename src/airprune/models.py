@@ -1,0 +1,179 @@
+"""The paper's CNN and its siblings, and any torch module seen as one flat vector.
+
+The vector is laid out as  [ other parameters | prunable weights | floating buffers ]  so that a pruning mask covers one
+contiguous slice. Which weights are prunable is found by type (Linear) or named by the user; weight counts for the
+planner follow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from airprune.errors import InvalidValue, UnknownName
+from airprune.pruning.layers import PrunableLayers
+from airprune.randomness import rng_for
+
+
+class PaperCNN(nn.Module):
+    """Two 3×3 convolutions of 32 and 64 channels with 2×2 max-pooling, then 8 hidden units, then the classes.
+
+    On 28×28 images: 18,720 convolution and 25,168 fully-connected weights. Pooling before the ReLU gives the same
+    function as after it, on a quarter of the values.
+    """
+
+    def __init__(self, input_shape: Sequence[int] = (1, 28, 28), num_classes: int = 10, hidden: int = 8) -> None:
+        super().__init__()
+        channels, height, width = input_shape
+        self.conv1 = nn.Conv2d(channels, 32, 3, padding=1)
+        self.conv2 = nn.Conv2d(32, 64, 3, padding=1)
+        self.fc1 = nn.Linear(64 * (height // 4) * (width // 4), hidden)
+        self.fc2 = nn.Linear(hidden, num_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.relu_(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu_(F.max_pool2d(self.conv2(x), 2))
+        return self.fc2(F.relu_(self.fc1(x.flatten(1))))
+
+
+class MLP(nn.Module):
+    """One hidden layer of 64 units on flattened inputs; every weight is prunable."""
+
+    def __init__(self, input_shape: Sequence[int], num_classes: int, hidden: int = 64) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(math.prod(input_shape), hidden)
+        self.fc2 = nn.Linear(hidden, num_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(F.relu_(self.fc1(x.flatten(1))))
+
+
+def _image_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
+    if len(input_shape) != 3:
+        raise InvalidValue("Scenario.model.name", "needs images of shape [channels, height, width]", tuple(input_shape))
+    return PaperCNN(input_shape, num_classes)
+
+
+def _cifar_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
+    if len(input_shape) != 3:
+        raise InvalidValue("Scenario.model.name", "needs images of shape [channels, height, width]", tuple(input_shape))
+    return PaperCNN(input_shape, num_classes, hidden=64)
+
+
+MODELS: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
+    "paper-cnn": _image_cnn,
+    "cifar-cnn": _cifar_cnn,
+    "mlp": MLP,
+}
+
+
+def build_model(name: str, *, input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
+    """A model of the catalogue with weights drawn from the scenario's seed, wherever and whenever it is built."""
+    if name not in MODELS:
+        raise UnknownName("Scenario.model.name", name, MODELS)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng_for(seed, "initial-weights").integers(2**63)))
+        return MODELS[name](input_shape, num_classes)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One tensor of the module and its place in the vector."""
+
+    name: str
+    start: int
+    shape: tuple[int, ...]
+
+    @property
+    def stop(self) -> int:
+        return self.start + math.prod(self.shape)
+
+    def view(self, flat: Any) -> Any:
+        """This tensor's place in a flat torch or numpy vector; convolutions lie channels last, which trains faster."""
+        part = flat[self.start : self.stop]
+        if len(self.shape) != 4:
+            return part.reshape(self.shape)
+        out, channels, height, width = self.shape
+        part = part.reshape((out, height, width, channels))
+        return part.permute(0, 3, 1, 2) if isinstance(part, torch.Tensor) else part.transpose(0, 3, 1, 2)
+
+
+class FlatModel:
+    """A torch module whose parameters, gradients and floating buffers live in flat tensors.
+
+    The module's tensors are views, so loading a model is one copy and an optimiser step one operation.
+
+    Attributes:
+      state: parameters and floating buffers.  [num_state]
+      gradient: of the parameters only.  [num_parameters]
+      prunable: where the prunable weights lie in `state`.
+      layers: their matrices.
+      conv_weights: W_conv, the weights that are never pruned; biases do not count, as in the paper.
+      fc_weights: W_fully, the prunable weights.
+    """
+
+    def __init__(self, module: nn.Module, *, prunable: Sequence[str] = (), float64: bool = False) -> None:
+        self.module = module.to(torch.float64 if float64 else torch.float32)
+        names = _prunable_names(self.module, prunable)
+        parameters = dict(self.module.named_parameters())
+        others = [name for name in parameters if name not in names]
+        buffers = [name for name, tensor in self.module.named_buffers() if tensor.is_floating_point()]
+        tensors = {**parameters, **dict(self.module.named_buffers())}
+        self.parts: list[_Part] = []
+        for name in (*others, *names, *buffers):
+            start = self.parts[-1].stop if self.parts else 0
+            self.parts.append(_Part(name, start, tuple(tensors[name].shape)))
+        sizes = [math.prod(parameters[name].shape) for name in others]
+        self.prunable = slice(sum(sizes), sum(sizes) + sum(parameters[name].numel() for name in names))
+        self.num_parameters = self.prunable.stop
+        self.layers = PrunableLayers.of([(n, parameters[n].shape[0], parameters[n][0].numel()) for n in names])
+        self.conv_weights = sum(parameters[name].numel() for name in others if parameters[name].dim() > 1)
+        self.fc_weights = self.layers.num_weights
+        self._flatten(tensors)
+
+    def _flatten(self, tensors: dict[str, torch.Tensor]) -> None:
+        dtype = next(iter(tensors.values())).dtype
+        self.state = torch.zeros(self.parts[-1].stop, dtype=dtype)
+        self.gradient = torch.zeros(self.num_parameters, dtype=dtype)
+        for part in self.parts:
+            tensor = tensors[part.name]
+            view = part.view(self.state)
+            view.copy_(tensor.detach())
+            tensor.data = view
+            if part.start < self.num_parameters:
+                tensor.grad = part.view(self.gradient)
+                tensor.requires_grad_(True)
+
+    @property
+    def num_state(self) -> int:
+        return len(self.state)
+
+    def load(self, state: np.ndarray) -> None:
+        self.state.copy_(torch.from_numpy(state))
+
+    def named_arrays(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        """A flat state as the module's own named tensors, for saving."""
+        return {part.name: np.ascontiguousarray(part.view(state)) for part in self.parts}
+
+
+def _prunable_names(module: nn.Module, chosen: Sequence[str]) -> list[str]:
+    """Names of the prunable weight tensors: of the named layers, or of every Linear."""
+    layers = {name: layer for name, layer in module.named_modules() if getattr(layer, "weight", None) is not None}
+    for name in chosen:
+        if name not in layers:
+            raise UnknownName("Scenario.model.prunable", name, layers)
+        if layers[name].weight.dim() < 2:
+            raise InvalidValue("Scenario.model.prunable", "must name layers with weight matrices", repr(name))
+    names = list(chosen) or [name for name, layer in layers.items() if isinstance(layer, nn.Linear)]
+    if not names:
+        raise InvalidValue(
+            "Scenario.model.prunable", "must name at least one layer of a model without Linear layers", "none"
+        )
+    return [f"{name}.weight" if name else "weight" for name in names]

@@ -1,0 +1,42 @@
+"""From the received model to the weights a device keeps.
+
+layers      where the prunable weights lie in the flat vector
+importance  what a weight is worth, Eqs. (1) and (2)
+masks       which single weights stay, Eq. (5), in an exact number
+structured  which whole units stay, Eq. (3), as smaller dense layers
+coverage    how many devices kept each weight, Γ* of Theorem 1
+"""
+
+from airprune.pruning.coverage import Coverage, coverage_of
+from airprune.pruning.importance import IMPORTANCES, Importance, Probe, importance_named
+from airprune.pruning.layers import PrunableLayer, PrunableLayers
+from airprune.pruning.masks import SCOPES, choose_mask, kept_count, layer_shares
+from airprune.pruning.structured import (
+    StructuredMask,
+    choose_units,
+    scatter_weights,
+    slice_weights,
+    structured_count,
+    unit_keep_for,
+)
+
+__all__ = [
+    "PrunableLayer",
+    "PrunableLayers",
+    "IMPORTANCES",
+    "Importance",
+    "Probe",
+    "importance_named",
+    "SCOPES",
+    "choose_mask",
+    "kept_count",
+    "layer_shares",
+    "StructuredMask",
+    "choose_units",
+    "scatter_weights",
+    "slice_weights",
+    "structured_count",
+    "unit_keep_for",
+    "Coverage",
+    "coverage_of",
+]

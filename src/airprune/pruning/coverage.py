@@ -1,0 +1,69 @@
+"""How many devices kept each weight: Γ* of Theorem 1, and the weights that nobody trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from airprune.checks import whole_number
+from airprune.errors import InvalidValue
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How often weights were kept by 0, 1, 2… devices, over one or many edge rounds.
+
+    Attributes:
+      histogram: entry c is the number of (weight, edge round) pairs with |N_j| = c devices.
+    """
+
+    histogram: tuple[int, ...]
+
+    @property
+    def min_count(self) -> int:
+        """Γ* = min |N_j| over the weights that some device kept; 0 if there is none.
+
+        Differs from Theorem 1, which takes the minimum over all weights: one uncovered weight would make the
+        bound infinite, though Eq. (12) just leaves that weight where it was.
+        """
+        return next((count for count, number in enumerate(self.histogram) if count and number), 0)
+
+    @property
+    def num_uncovered(self) -> int:
+        """Weights kept by no device."""
+        return self.histogram[0]
+
+    @property
+    def num_counted(self) -> int:
+        """(weight, edge round) pairs in all."""
+        return sum(self.histogram)
+
+    @property
+    def mean_count(self) -> float:
+        """Mean |N_j|, uncovered weights included."""
+        kept = sum(count * number for count, number in enumerate(self.histogram))
+        return kept / self.num_counted if self.num_counted else 0.0
+
+    def merged_with(self, other: Coverage) -> Coverage:
+        """Both together: other rounds, or other edges, whose number of devices may differ."""
+        pairs = zip_longest(self.histogram, other.histogram, fillvalue=0)
+        return Coverage(histogram=tuple(mine + theirs for mine, theirs in pairs))
+
+
+def coverage_of(counts: ArrayLike, num_devices: int) -> Coverage:
+    """Coverage of one edge round.
+
+    Args:
+      counts: |N_j|, how many of the edge's devices kept each weight.  [num_weights]
+      num_devices: of the edge, N_k.
+    """
+    num_devices = whole_number("coverage_of.num_devices", num_devices)
+    counts = np.asarray(counts)
+    whole = np.issubdtype(counts.dtype, np.integer) or bool(np.all(counts == np.floor(counts)))
+    if not whole or np.any(counts < 0) or np.any(counts > num_devices):
+        got = f"{counts.dtype} between {counts.min()} and {counts.max()}"
+        raise InvalidValue("coverage_of.counts", f"must be whole numbers in [0, {num_devices}]", got)
+    return Coverage(histogram=tuple(np.bincount(counts.astype(np.intp), minlength=num_devices + 1).tolist()))

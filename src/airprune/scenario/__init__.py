@@ -1,0 +1,46 @@
+"""One experiment as frozen, validated data: read from TOML, changed by dotted keys, hashed, written back.
+
+    preset or file ──► layers merged ──► Scenario ──► build_network(), build_radio(), the run
+                                         ├── to_toml(), to_dict(), json_schema()
+                                         └── hash, diff(other)
+
+sections   what can be set, with Table I as the defaults
+section    how a section takes its values
+problems   what is wrong with a value, as one sentence
+toml_text  TOML to plain values and back
+presets    the scenarios that come with the package
+scenario   the whole, and the ways to get and change one
+build      the network and the radio that a scenario describes
+"""
+
+from airprune.scenario.presets import presets
+from airprune.scenario.scenario import Scenario
+from airprune.scenario.sections import (
+    DataSection,
+    DiagnosticsSection,
+    EngineSection,
+    EventsSection,
+    ModelSection,
+    NetworkSection,
+    PlanSection,
+    PruningSection,
+    RadioSection,
+    RoundsSection,
+    TrainSection,
+)
+
+__all__ = [
+    "Scenario",
+    "presets",
+    "NetworkSection",
+    "RadioSection",
+    "ModelSection",
+    "DataSection",
+    "PlanSection",
+    "PruningSection",
+    "TrainSection",
+    "RoundsSection",
+    "EventsSection",
+    "DiagnosticsSection",
+    "EngineSection",
+]

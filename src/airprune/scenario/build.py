@@ -1,0 +1,69 @@
+"""The network and the radio that a scenario describes; decibels end here."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from airprune.channel import Radio
+from airprune.fleet import read_network
+from airprune.network import Disc, Network, Placement, Ring, place_flat, place_hierarchical
+from airprune.scenario.sections import NetworkSection, RadioSection
+from airprune.tables import Column, read_table
+from airprune.units import db_to_ratio, dbm_to_watt
+
+
+def build_radio(section: RadioSection) -> Radio:
+    power, density = section.noise_power_dbm, section.noise_density_dbm_per_hz
+    return Radio(
+        bandwidth_hz=section.bandwidth_hz,
+        transmit_power_w=dbm_to_watt(section.transmit_power_dbm),
+        noise_power_w=None if power is None else dbm_to_watt(power),
+        noise_density_w_per_hz=None if density is None else dbm_to_watt(density),
+        noise_figure=db_to_ratio(section.noise_figure_db),
+        path_loss=section.path_loss,
+        carrier_hz=section.carrier_hz,
+        shadowing_std_db=section.shadowing_std_db,
+        fading=section.fading,
+        rician_k=db_to_ratio(section.rician_k_db),
+        num_antennas=section.num_antennas,
+    )
+
+
+def build_network(section: NetworkSection, *, seed: int) -> Network:
+    if section.table is not None:
+        network = _from_table(section, section.table, seed=seed)
+        return network.flat() if section.topology == "flat" else network
+    if section.topology == "flat":
+        ring = _placement(section, section.flat_inner_m, section.flat_outer_m)
+        return place_flat(num_devices=sum(section.device_counts), placement=ring, cpu_hz=_cpu_hz(section), seed=seed)
+    return place_hierarchical(
+        num_edges=section.num_edges,
+        devices_per_edge=section.device_counts,
+        placement=_placement(section, section.inner_m, section.outer_m),
+        edge_distance_m=section.edge_distance_m,
+        cpu_hz=_cpu_hz(section),
+        seed=seed,
+    )
+
+
+def _placement(section: NetworkSection, inner_m: float, outer_m: float) -> Placement:
+    return Ring(inner_m, outer_m) if section.placement == "ring" else Disc(outer_m, min_distance_m=inner_m)
+
+
+def _cpu_hz(section: NetworkSection) -> float | tuple[float, float]:
+    return section.cpu_hz if section.cpu_hz_max is None else (section.cpu_hz, section.cpu_hz_max)
+
+
+def _from_table(section: NetworkSection, table: str, *, seed: int) -> Network:
+    """The table's network, with the scenario's CPUs where the table has none."""
+    network = read_network(table)
+    if "cpu_hz" in read_table(table, (Column(name="cpu_hz"),), unique=None):
+        return network
+    # A placed network of the same sizes has the same draws, edge by edge.
+    sizes = np.bincount(network.edge, minlength=network.num_edges).tolist()
+    drawn = place_hierarchical(num_edges=len(sizes), devices_per_edge=sizes, cpu_hz=_cpu_hz(section), seed=seed)
+    cpu_hz = np.empty(network.num_devices)
+    cpu_hz[np.argsort(network.edge, kind="stable")] = drawn.cpu_hz
+    return dataclasses.replace(network, cpu_hz=cpu_hz)

@@ -1,0 +1,99 @@
+"""What is wrong with a value, as one sentence: owner.field, rule, value got, way out.
+
+The rule is read from the field's JSON schema, so that the message, the schema and the check agree.
+"""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Iterable, Mapping
+from datetime import date, time
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from airprune.errors import AirpruneError, InvalidValue, UnknownName
+from airprune.scenario.toml_text import literal
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
+_SHOWN.maxlist = _SHOWN.maxtuple = 8
+
+
+def shown(value: object) -> str:
+    """A value of any size and kind in one short line."""
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, bool | date | time):
+        return str(value).lower()
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a number of {value.bit_length():,} bits"  # Python refuses to print very long ones
+    return _SHOWN.repr(list(value) if isinstance(value, tuple) else value)
+
+
+def first_problem(model: type[BaseModel], owner: str, data: Mapping[str, Any], error: ValidationError) -> AirpruneError:
+    """The first of pydantic's complaints about `data`, in this package's words."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    if isinstance(cause := first.get("ctx", {}).get("error"), AirpruneError):
+        return cause
+    name = str(first["loc"][0]) if first["loc"] else ""
+    if first["type"] == "extra_forbidden":
+        return unknown_key(owner, name, model.model_fields)
+    if name not in data:
+        return InvalidValue(owner, "must be valid", first["msg"])
+    value, field = data[name], f"{owner}.{name}"
+    if first["type"] == "model_type":
+        return InvalidValue(field, "must be a table of keys", shown(value))
+    schema = model.model_json_schema()["properties"][name]
+    if "enum" in schema and isinstance(value, str):
+        return UnknownName(field, value[:60], schema["enum"])
+    example = f"Example: {name} = {literal(model.model_fields[name].default)}"
+    return InvalidValue(field, f"must be {_rule(schema, first['type'])}", shown(value), example)
+
+
+def unknown_key(owner: str, key: str, known: Iterable[str], *, instead: str | None = None) -> UnknownName:
+    """The error for a key that nobody asked for; `instead` is the key to suggest if none is near."""
+    known = list(known)
+    near = difflib.get_close_matches(key[:60], known, n=1) or ([instead] if instead else [])
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    name = key if len(key) <= 60 and key.isprintable() and key else shown(key)
+    error = UnknownName(owner, key[:60], known)
+    error.message = f"{owner}.{name} is unknown; {hint}known: {', '.join(known)}."
+    return error
+
+
+def _rule(schema: Mapping[str, Any], broken: str) -> str:
+    """What the schema asks for; `broken` is pydantic's name for what was wrong."""
+    if "anyOf" in schema:
+        return " or ".join(_rule(choice, broken) for choice in schema["anyOf"])
+    if "enum" in schema:
+        return "one of " + ", ".join(schema["enum"])
+    kind = schema["type"]
+    if kind == "null":
+        return '"none"'
+    if kind == "boolean":
+        return "true or false"
+    if kind == "string":
+        return f"text of 1 to {schema['maxLength']} characters, none of them control characters"
+    if kind == "array":
+        each = schema["items"]
+        return "a list of texts" if each["type"] == "string" else f"a list with {_rule(each, broken)} for each edge"
+    bounds = _bounds(schema, with_maximum=kind == "number" or broken == "less_than_equal")
+    if kind == "integer":
+        return f"a whole number {bounds}"
+    if broken == "finite_number":
+        return f"finite and {bounds}"
+    return f"a number {bounds}" if broken == "float_type" else bounds
+
+
+def _bounds(schema: Mapping[str, Any], *, with_maximum: bool) -> str:
+    """Counts have a maximum only against slips, so it is left out unless it is what was broken."""
+    if with_maximum and "minimum" in schema and "maximum" in schema:
+        return f"in [{_number(schema['minimum'])}, {_number(schema['maximum'])}]"
+    signs = (("exclusiveMinimum", ">"), ("minimum", "≥"), ("exclusiveMaximum", "<"))
+    return " and ".join(f"{sign} {_number(schema[key])}" for key, sign in signs if key in schema)
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"

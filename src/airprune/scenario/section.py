@@ -1,0 +1,76 @@
+"""How a section of a scenario takes its values: strictly, finitely, or with one sentence of complaint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, get_args
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from airprune.errors import InvalidValue
+from airprune.scenario.problems import first_problem
+
+MAX_COUNT = 1_000_000  # of edges, devices, rounds: beyond it, a slip of the keyboard
+
+
+def starts_at_home(path: str) -> bool:
+    return path == "~" or path.startswith("~/")
+
+
+def _absolute(path: str) -> str:
+    return str((Path(path).expanduser() if starts_at_home(path) else Path(path)).absolute())
+
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Ratio = Annotated[float, Field(ge=0, le=1)]
+Decibel = Annotated[float, Field(ge=-300, le=300)]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+PerEdge = Count | tuple[Count, ...]
+Text = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+FilePath = Annotated[Text, AfterValidator(_absolute)]  # absolute, so that a copied scenario still finds its files
+
+
+class Section(BaseModel):
+    """Frozen values of fixed types. An integer passes as a float; nothing else is converted.
+
+    Lists become tuples, numpy scalars plain numbers, and the word "none" None where a field is optional.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    owner: ClassVar[str] = "Scenario"
+
+    def __init__(self, /, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise first_problem(type(self), self.owner, data, error) from None
+
+    def check_order(self, low: str, high: str) -> None:
+        """Refuses a range whose `high` end, if given, is below its `low` end."""
+        least, most = getattr(self, low), getattr(self, high)
+        if most is not None and most < least:
+            raise InvalidValue(f"{self.owner}.{high}", f"must be ≥ {low} = {least:g}", f"{most:g}")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        optional = cls._optional()
+        return {name: _as_plain(value, optional=name in optional) for name, value in data.items()}
+
+    @classmethod
+    def _optional(cls) -> set[str]:
+        return {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
+
+
+def _as_plain(value: Any, *, optional: bool = False) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list):
+        return tuple(entry.item() if isinstance(entry, np.generic) else entry for entry in value)
+    if isinstance(value, float) and value == 0:
+        return 0.0  # -0.0 equals 0.0 but would hash differently
+    return None if optional and isinstance(value, str) and value == "none" else value

@@ -1,0 +1,245 @@
+"""What can be set in an experiment. The defaults are the paper's Table I, and our reading where it is silent."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from airprune.errors import InvalidValue, UnknownName
+from airprune.path_loss import PATH_LOSS
+from airprune.scenario.section import (
+    MAX_COUNT,
+    Count,
+    Decibel,
+    FilePath,
+    NonNegative,
+    PerEdge,
+    Positive,
+    Ratio,
+    Section,
+    Text,
+)
+from airprune.schemes import SCHEMES
+
+
+class NetworkSection(Section):
+    """Cloud, edges and devices."""
+
+    owner: ClassVar[str] = "Scenario.network"
+
+    topology: Literal["hierarchical", "flat"] = Field(
+        default="hierarchical", description="flat: the cloud's own band serves all devices"
+    )
+    num_edges: Count = Field(default=5, description="K")
+    devices_per_edge: PerEdge = Field(default=5, description="N_k, one number or one per edge")
+    placement: Literal["ring", "disc"] = Field(
+        default="ring", description="between inner_m and outer_m: uniform in distance (ring) or in area (disc)"
+    )
+    inner_m: NonNegative = Field(default=118.0, description="nearest device to its edge")
+    outer_m: Positive = Field(default=152.0, description="farthest device from its edge")
+    flat_inner_m: NonNegative = Field(default=580.0, description="nearest device to the cloud when flat")
+    flat_outer_m: Positive = Field(default=790.0, description="farthest device from the cloud when flat")
+    edge_distance_m: NonNegative = Field(default=685.0, description="edges to the cloud")
+    cpu_hz: Positive = Field(default=3e9, description="f_n")
+    cpu_hz_max: Positive | None = Field(default=None, description="if given, f_n is uniform from cpu_hz to this")
+    table: FilePath | None = Field(
+        default=None, description="CSV or JSON of device, edge and distance_m or places; overrides counts and placement"
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> NetworkSection:
+        for low, high in (("inner_m", "outer_m"), ("flat_inner_m", "flat_outer_m"), ("cpu_hz", "cpu_hz_max")):
+            self.check_order(low, high)
+        sizes = self.devices_per_edge
+        if isinstance(sizes, tuple) and len(sizes) != self.num_edges:
+            rule = f"must have one entry for each of {self.num_edges} edges"
+            raise InvalidValue(f"{self.owner}.devices_per_edge", rule, list(sizes[:8]), "Or set num_edges to match")
+        if sum(self.device_counts) > MAX_COUNT:
+            rule = f"must make at most {MAX_COUNT:,} devices in all"
+            raise InvalidValue(f"{self.owner}.devices_per_edge", rule, f"{sum(self.device_counts):,}")
+        return self
+
+    @property
+    def device_counts(self) -> list[int]:
+        """N_k of every edge, as placed; a table brings its own."""
+        sizes = self.devices_per_edge
+        return list(sizes) if isinstance(sizes, tuple) else [sizes] * self.num_edges
+
+
+class RadioSection(Section):
+    """The uplink of one edge, in the units of data sheets."""
+
+    owner: ClassVar[str] = "Scenario.radio"
+
+    bandwidth_hz: Positive = Field(default=20e6, description="B, of each edge's band")
+    transmit_power_dbm: Decibel = Field(default=28.0, description="p_n")
+    noise_power_dbm: Decibel | None = Field(default=-110.0, description="sigma^2 over the whole band")
+    noise_density_dbm_per_hz: Decibel | None = Field(default=None, description="instead of noise_power_dbm")
+    noise_figure_db: Annotated[float, Field(ge=0, le=300)] = Field(default=0.0, description="added to a noise density")
+    path_loss: Text = Field(default="log-distance", description="128.1 + 37.6 log10(d_km) dB, or a TR 38.901 model")
+    carrier_hz: Annotated[float, Field(ge=0.5e9, le=100e9)] = Field(default=3.5e9, description="read by TR 38.901")
+    shadowing_std_db: Annotated[float, Field(ge=0, le=100)] | None = Field(
+        default=None, description="none: the path-loss model's own"
+    )
+    fading: Literal["none", "rayleigh", "rician"] = Field(default="none", description="new in each edge round")
+    rician_k_db: Decibel = Field(default=9.0, description="direct path over all others")
+    num_antennas: Count = Field(default=1, description="M at the station, combined by maximum ratio")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _density_replaces_power(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("noise_density_dbm_per_hz") not in (None, "none"):
+            return {"noise_power_dbm": None, **data}
+        return data
+
+    @field_validator("path_loss")
+    @classmethod
+    def _known_path_loss(cls, name: str) -> str:
+        if name not in PATH_LOSS:
+            raise UnknownName(f"{cls.owner}.path_loss", name[:60], PATH_LOSS)
+        return name
+
+    @model_validator(mode="after")
+    def _agree(self) -> RadioSection:
+        power, density = self.noise_power_dbm, self.noise_density_dbm_per_hz
+        if (power is None) == (density is None):
+            got = "neither" if power is None else f"{power:g} and {density:g}"
+            rule = "or noise_density_dbm_per_hz must be given, and not both"
+            raise InvalidValue(f"{self.owner}.noise_power_dbm", rule, got, "Example: noise_power_dbm = -110")
+        if power is not None and self.noise_figure_db != 0:
+            rule, way_out = "must be 0 with a noise power, which includes it", "Give noise_density_dbm_per_hz instead"
+            raise InvalidValue(f"{self.owner}.noise_figure_db", rule, f"{self.noise_figure_db:g}", way_out)
+        return self
+
+
+class ModelSection(Section):
+    """The network that is trained."""
+
+    owner: ClassVar[str] = "Scenario.model"
+
+    name: Text = Field(default="paper-cnn", description="W_conv = 18,720 and W_fully = 25,168 weights")
+    prunable: tuple[Text, ...] = Field(default=(), description="layers that may be pruned; empty: every linear layer")
+    float64: bool = Field(default=False, description="train in double precision")
+
+
+class DataSection(Section):
+    """Samples, and which device holds which."""
+
+    owner: ClassVar[str] = "Scenario.data"
+
+    name: Text = Field(default="fashion-mnist", description="a dataset of `airprune data list`")
+    train_samples: Annotated[int, Field(ge=1, le=10**9)] | None = Field(default=50_000, description="none: all")
+    test_samples: Annotated[int, Field(ge=1, le=10**9)] | None = Field(default=10_000, description="none: all")
+    partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid"] = Field(
+        default="iid", description="how samples are dealt to devices"
+    )
+    classes_per_device: Count = Field(default=2, description="of shards")
+    alpha: Positive = Field(default=0.5, description="of dirichlet; smaller is less alike")
+    size_spread: NonNegative = Field(default=0.0, description="how unequal the devices' shares are; 0: equal")
+    data_dir: FilePath | None = Field(default=None, description="where the files are; results do not depend on it")
+
+
+class PlanSection(Section):
+    """Deadline and planner, Eqs. (9) and (25)–(29)."""
+
+    owner: ClassVar[str] = "Scenario.plan"
+
+    scheme: Text = Field(default="optimal", description="a scheme of `airprune schemes`")
+    deadline_s: Positive = Field(default=0.030, description="T_th, of compute plus uplink")
+    bits_per_weight: Positive = Field(default=64.0, description="q-hat")
+    cycles_per_weight: NonNegative = Field(default=20.0, description="C_n")
+    local_iterations: Count = Field(default=2, description="T of Eq. (9)")
+    min_pruning_ratio: Ratio = Field(default=0.0, description="lower limit of rho_n")
+    max_pruning_ratio: Ratio = Field(default=0.95, description="upper limit of rho_n; 1 would remove the classifier")
+    infeasible: Literal["drop", "fail"] = Field(
+        default="drop", description="leave out of the round the devices that block an edge, or fail the run"
+    )
+
+    @field_validator("scheme")
+    @classmethod
+    def _known_scheme(cls, name: str) -> str:
+        if name not in SCHEMES:
+            raise UnknownName(f"{cls.owner}.scheme", name[:60], SCHEMES)
+        return name
+
+    @model_validator(mode="after")
+    def _agree(self) -> PlanSection:
+        self.check_order("min_pruning_ratio", "max_pruning_ratio")
+        return self
+
+
+class PruningSection(Section):
+    """Which weights go, Eqs. (1)–(3)."""
+
+    owner: ClassVar[str] = "Scenario.pruning"
+
+    importance: Text = Field(default="update", description="update is Eq. (2), on one probe minibatch")
+    scope: Literal["global", "layer"] = Field(default="global", description="rank all weights, or each layer's")
+    structure: Literal["weights", "neurons"] = Field(default="weights", description="neurons is Eq. (3)")
+    count_probe: bool = Field(default=False, description="add the probe minibatch to the compute time")
+    count_mask_bits: bool = Field(default=False, description="add one bit per prunable weight to the upload")
+
+
+class TrainSection(Section):
+    """Local training, Eq. (8)."""
+
+    owner: ClassVar[str] = "Scenario.train"
+
+    optimizer: Literal["sgd", "adam"] = Field(default="sgd", description="of every device, new in each edge round")
+    learning_rate: Positive = Field(default=0.001, description="eta")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.0, description="of sgd")
+    weight_decay: NonNegative = Field(default=0.0, description="does not move pruned weights")
+    batch_size: Count = Field(default=128, description="samples per minibatch")
+    local_epochs: Count = Field(default=2, description="passes over a device's samples in an edge round")
+    schedule: Literal["constant", "step", "cosine"] = Field(default="constant", description="of the learning rate")
+    step_every: Count = Field(default=1, description="global rounds between two steps")
+    step_factor: Positive = Field(default=0.5, description="of each step")
+
+
+class RoundsSection(Section):
+    """How often edges and the cloud average, Eqs. (12) and (13)."""
+
+    owner: ClassVar[str] = "Scenario.rounds"
+
+    global_rounds: Count = Field(default=10, description="Q")
+    edge_rounds: PerEdge = Field(default=5, description="E, one number or one per edge")
+    edge_average: Literal["uniform", "data"] = Field(
+        default="uniform", description="devices count alike, or by samples"
+    )
+    cloud_average: Literal["uniform", "data"] = Field(default="uniform", description="edges count alike, or by samples")
+    evaluate_every: Literal["global", "edge", "never"] = Field(
+        default="global", description="rounds after whichto test"
+    )
+
+
+class EventsSection(Section):
+    """What goes wrong, at random, in each edge round."""
+
+    owner: ClassVar[str] = "Scenario.events"
+
+    dropout_probability: Ratio = Field(default=0.0, description="a device's update is lost")
+    straggler_probability: Ratio = Field(default=0.0, description="a device computes more slowly than planned")
+    straggler_slowdown: Annotated[float, Field(ge=1)] = Field(default=2.0, description="how many times more slowly")
+
+
+class DiagnosticsSection(Section):
+    """What to record beyond the results."""
+
+    owner: ClassVar[str] = "Scenario.diagnostics"
+
+    gradients: bool = Field(default=False, description="gradient norms, and estimates of Theorem 1's constants")
+
+
+class EngineSection(Section):
+    """Where device work runs. Results do not depend on it."""
+
+    owner: ClassVar[str] = "Scenario.engine"
+
+    name: Literal["serial", "processes", "dask"] = Field(
+        default="processes", description="in turn, on cores, a cluster"
+    )
+    workers: Count | None = Field(default=None, description="none: one per core")
+    on_device_failure: Literal["fail", "drop-device"] = Field(
+        default="fail", description="fail the run, or leave the device out of the round"
+    )

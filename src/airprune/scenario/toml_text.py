@@ -1,0 +1,99 @@
+"""TOML to plain values and back. Reading is the standard library's; writing needs only what a scenario holds.
+
+TOML has no null, so None is written as the word "none", which every optional field reads back as None.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from airprune.errors import InvalidValue
+
+MAX_BYTES = 2**20
+MAX_DOTS_PER_LINE = 200  # the standard parser takes time in the square of a dotted key's length
+
+_PLACE = re.compile(r"^(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$", re.DOTALL)
+
+
+def read_text(path: Path, *, way_out: str) -> str:
+    """The file as text, refused beyond `MAX_BYTES`; `way_out` is what to do if there is no such file."""
+    name = repr(str(path))
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidValue(
+            "Scenario.load", "must be given a readable TOML file", f"{name} ({reason})", way_out
+        ) from None
+    _check_size(str(path), len(content))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        got = f"byte 0x{content[error.start]:02x}"
+        raise InvalidValue(f"{path}, line {line},", "must be UTF-8 text", got) from None
+
+
+def parse(text: str, *, source: str) -> dict[str, Any]:
+    """The values of a TOML text; a fault is one sentence with its line."""
+    _check_size(source, len(text) if text.isascii() else len(text.encode(errors="replace")))
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
+        if (dots := line.count(".")) > MAX_DOTS_PER_LINE:
+            raise InvalidValue(f"{source}, line {number},", f"must have at most {MAX_DOTS_PER_LINE} dots", dots)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = _PLACE.match(str(error))
+        what, at, column = place.group("what", "line", "column") if place else (str(error), None, None)
+        number = int(at) if at else len(text.rstrip().split("\n"))
+        line = lines[number - 1]
+        got = repr(line if len(line) <= 60 else line[:59] + "…")
+        where = f"at column {column}" if column else "at the end"
+        raise InvalidValue(f"{source}, line {number},", "must be valid TOML", got, f"{what}, {where}.") from None
+    except RecursionError:
+        raise InvalidValue(source, "must be valid TOML", "brackets nested too deeply") from None
+    except ValueError:  # an integer of thousands of digits
+        raise InvalidValue(source, "must be valid TOML", "a number with too many digits") from None
+
+
+def word(text: str) -> Any:
+    """A value as typed on a command line: a TOML literal if it is one, otherwise the text itself."""
+    try:
+        values = parse(f"value = {text}", source="override")
+    except InvalidValue:
+        return text
+    return values["value"] if list(values) == ["value"] else text
+
+
+def literal(value: Any) -> str:
+    """A plain value in TOML, such that reading it gives the same value to the last bit."""
+    if value is None:
+        return '"none"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(literal(entry) for entry in value)}]"
+    return json.dumps(value, ensure_ascii=False)  # without control characters, a JSON string is a TOML string
+
+
+def written(values: Mapping[str, Any]) -> str:
+    """Top-level values, then one table per nested mapping."""
+    lines = [f"{key} = {literal(value)}" for key, value in values.items() if not isinstance(value, Mapping)]
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            lines += ["", f"[{key}]", *(f"{name} = {literal(entry)}" for name, entry in value.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _check_size(source: str, num_bytes: int) -> None:
+    if num_bytes > MAX_BYTES:
+        raise InvalidValue(source, f"must be at most {MAX_BYTES:,} bytes", "more", "Is this a scenario?")

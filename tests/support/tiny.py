@@ -1,0 +1,43 @@
+"""Small experiments that run in a blink, and readers of what they leave behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import airprune as ap
+
+
+def blobs(num_train: int = 240, num_test: int = 60, features: int = 12, classes: int = 4, seed: int = 0):
+    """Gaussian blobs, one per class: ((x, y), (x_test, y_test))."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(classes, features)) * 2
+
+    def draw(count: int):
+        y = np.arange(count) % classes
+        return (centres[y] + rng.normal(size=(count, features))).astype(np.float32), y
+
+    return draw(num_train), draw(num_test)
+
+
+def tiny_scenario(**changes) -> ap.Scenario:
+    """Two edges, three devices each, an MLP on blobs, serial."""
+    values = {
+        "seed": 5,
+        "model.name": "mlp",
+        "network.num_edges": 2,
+        "network.devices_per_edge": 3,
+        "train.learning_rate": 0.05,
+        "train.batch_size": 16,
+        "train.local_epochs": 2,
+        "rounds.global_rounds": 2,
+        "rounds.edge_rounds": 2,
+        "plan.deadline_s": 1.0,
+        "engine.name": "serial",
+    }
+    return ap.Scenario().with_values({**values, **{key.replace("__", "."): value for key, value in changes.items()}})
+
+
+def final_bytes(folder: Path) -> tuple[bytes, bytes]:
+    return (folder / "final.safetensors").read_bytes(), (folder / "records.jsonl").read_bytes()

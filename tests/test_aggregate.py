@@ -1,0 +1,83 @@
+"""Eqs. (12) and (13): averages over those who kept a weight."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import airprune as ap
+from airprune.learning.aggregate import MaskedSum, cloud_average
+
+
+def by_hand(values, masks, previous, weights):
+    """A dense loop over weights and devices, written from Eq. (12)."""
+    result = []
+    for j in range(values.shape[1]):
+        keepers = [n for n in range(len(values)) if masks[n, j]]
+        if not keepers:
+            result.append(previous[j])
+            continue
+        result.append(sum(weights[n] * values[n, j] for n in keepers) / sum(weights[n] for n in keepers))
+    return np.array(result)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_masked_average_equals_a_dense_per_weight_loop(seed, weighted):
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(1, 8)), int(rng.integers(1, 30)))
+    values, previous = rng.normal(size=shape), rng.normal(size=shape[1])
+    masks = rng.random(shape) < rng.random()
+    weights = rng.uniform(0.5, 5, shape[0]) if weighted else np.ones(shape[0])
+    result = ap.aggregate(values, masks, previous, weights=weights if weighted else None)
+    np.testing.assert_allclose(result, by_hand(values, masks, previous, weights), rtol=1e-12, atol=1e-15)
+
+
+def test_a_weight_kept_by_nobody_keeps_its_previous_value():
+    result = ap.aggregate(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1, 0], [1, 0]]), np.array([9.0, 7.0]))
+    assert list(result) == [2.0, 7.0]
+
+
+def test_values_outside_the_mask_do_not_matter():
+    masks = np.array([[True, False], [True, True]])
+    clean = ap.aggregate(np.array([[1.0, 0.0], [3.0, 4.0]]), masks, np.zeros(2))
+    dirty = ap.aggregate(np.array([[1.0, np.nan], [3.0, 4.0]]), masks, np.zeros(2))
+    np.testing.assert_array_equal(clean, dirty)
+
+
+def test_full_masks_give_the_plain_mean():
+    values = np.random.default_rng(0).normal(size=(5, 7))
+    result = ap.aggregate(values, np.ones((5, 7)), np.zeros(7))
+    np.testing.assert_allclose(result, values.mean(0), rtol=1e-13)
+
+
+def test_chunks_merged_in_order_equal_one_pass_to_the_bit():
+    rng = np.random.default_rng(1)
+    states = rng.normal(size=(6, 10)).astype(np.float32)
+    masks = rng.random((6, 6)) < 0.5
+    prunable = slice(2, 8)
+    states[:, prunable] *= masks
+
+    def total(first: int, last: int) -> MaskedSum:
+        part = MaskedSum.zeros(10)
+        for n in range(first, last):
+            part.add(states[n], masks[n], prunable)
+        return part
+
+    twice = total(0, 3)
+    twice.merge(total(3, 6))
+    again = total(0, 3)
+    again.merge(total(3, 6))
+    assert twice.mean(np.zeros(10, np.float32)).tobytes() == again.mean(np.zeros(10, np.float32)).tobytes()
+    np.testing.assert_array_equal(twice.kept_by[prunable], masks.sum(0))
+    assert set(twice.kept_by[[0, 1, 8, 9]]) == {6}
+
+
+def test_cloud_average_is_uniform_or_by_data():
+    edges = np.array([[1.0, 2.0], [3.0, 6.0]])
+    assert list(cloud_average(edges)) == [2.0, 4.0]
+    assert list(cloud_average(edges, np.array([3, 1]))) == [1.5, 3.0]
+
+
+def test_wrong_shapes_are_refused_with_the_shapes():
+    with pytest.raises(ap.InvalidValue, match=r"\(2, 3\), \(2, 2\)"):
+        ap.aggregate(np.zeros((2, 3)), np.ones((2, 2)), np.zeros(3))

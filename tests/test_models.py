@@ -1,0 +1,105 @@
+"""The paper's CNN to the weight, and any module as one flat vector."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import airprune as ap
+from airprune.models import FlatModel, build_model
+
+
+def paper_cnn(seed: int = 0) -> nn.Module:
+    return build_model("paper-cnn", input_shape=(1, 28, 28), num_classes=10, seed=seed)
+
+
+def test_the_papers_cnn_has_18_720_convolution_and_25_168_fully_connected_weights():
+    flat = FlatModel(paper_cnn())
+    assert (flat.conv_weights, flat.fc_weights) == (18_720, 25_168)
+    shapes = {name: tuple(p.shape) for name, p in flat.module.named_parameters() if p.dim() > 1}
+    assert shapes["conv1.weight"] == (32, 1, 3, 3) and shapes["conv2.weight"] == (64, 32, 3, 3)
+    assert shapes["fc1.weight"] == (8, 3136) and shapes["fc2.weight"] == (10, 8)
+
+
+def test_pooling_before_the_relu_is_the_papers_function():
+    model, x = paper_cnn(), torch.randn(4, 1, 28, 28)
+    h = F.max_pool2d(F.relu(model.conv1(x)), 2)
+    h = F.max_pool2d(F.relu(model.conv2(h)), 2)
+    expected = model.fc2(F.relu(model.fc1(h.flatten(1))))
+    torch.testing.assert_close(model(x), expected, rtol=0, atol=0)  # max and relu commute exactly
+
+
+def test_flattening_changes_no_output_and_no_gradient():
+    torch.manual_seed(0)
+    plain = paper_cnn()
+    x, y = torch.randn(8, 1, 28, 28), torch.randint(10, (8,))
+    flat = FlatModel(paper_cnn())
+    torch.testing.assert_close(flat.module(x), plain(x))
+    F.cross_entropy(plain(x), y).backward()
+    F.cross_entropy(flat.module(x), y).backward()
+    gradients = flat.named_arrays(np.concatenate([flat.gradient.numpy(), np.zeros(flat.num_state - flat.num_parameters)]))
+    for name, parameter in plain.named_parameters():
+        np.testing.assert_allclose(gradients[name], parameter.grad.numpy(), rtol=1e-4, atol=1e-6)  # float32, other order
+
+
+def test_named_arrays_are_the_modules_own_tensors():
+    flat = FlatModel(paper_cnn())
+    arrays = flat.named_arrays(flat.state.numpy())
+    for name, tensor in flat.module.state_dict().items():
+        np.testing.assert_array_equal(arrays[name], tensor.numpy())
+
+
+def test_the_same_seed_gives_the_same_weights_whatever_torch_did_before():
+    first = FlatModel(paper_cnn(3)).state.clone()
+    torch.randn(100)
+    assert torch.equal(first, FlatModel(paper_cnn(3)).state)
+    assert not torch.equal(first, FlatModel(paper_cnn(4)).state)
+
+
+def test_building_a_model_leaves_the_users_random_state_alone():
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    paper_cnn()
+    assert torch.equal(torch.rand(1), expected)
+
+
+class Custom(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(4, 6)
+        self.norm = nn.BatchNorm1d(6)
+        self.head = nn.Linear(6, 3, bias=False)
+
+    def forward(self, x):
+        return self.head(F.relu(self.norm(self.embed(x))))
+
+
+def test_any_module_is_laid_out_with_its_prunable_weights_in_one_slice():
+    flat = FlatModel(Custom())
+    assert flat.fc_weights == 4 * 6 + 6 * 3 == flat.prunable.stop - flat.prunable.start
+    assert flat.conv_weights == 0
+    assert [layer.name for layer in flat.layers.layers] == ["embed.weight", "head.weight"]
+    assert flat.num_state == sum(p.numel() for p in Custom().parameters()) + 12  # running mean and variance
+
+
+def test_prunable_layers_can_be_named():
+    flat = FlatModel(Custom(), prunable=["head"])
+    assert flat.fc_weights == 18 and flat.conv_weights == 24
+    cnn = FlatModel(paper_cnn(), prunable=["conv2", "fc1"])
+    assert cnn.fc_weights == 18_432 + 25_088
+
+
+def test_unknown_or_unprunable_layers_are_refused():
+    with pytest.raises(ap.UsageError, match="'heed' is unknown; did you mean 'head'"):
+        FlatModel(Custom(), prunable=["heed"])
+    with pytest.raises(ap.InvalidValue, match="weight matrices"):
+        FlatModel(Custom(), prunable=["norm"])
+    with pytest.raises(ap.InvalidValue, match="without Linear layers"):
+        FlatModel(nn.Sequential(nn.Conv2d(1, 2, 3)))
+
+
+def test_unknown_models_list_the_known_ones():
+    with pytest.raises(ap.UsageError, match="paper-cnn, cifar-cnn, mlp"):
+        build_model("resnet", input_shape=(1, 28, 28), num_classes=10, seed=0)
