@@ -4,13 +4,22 @@ import contextlib
 import importlib
 import io
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import airprune as ap
+from airprune.engines import ENGINES
+from airprune.run_folder import RunFolder
+from airprune.scenario import presets
+from airprune.scenario.toml_text import word
 from airprune.schemes.base import Scheme
+from support.scenario_table import up_to_date
+from support.tiny import blobs, tiny_scenario
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -37,6 +46,66 @@ def test_the_scheme_of_the_contributing_guide_plans():
     assert isinstance(scheme, Scheme)
     plan = scheme.plan(ap.PlanProblem(full_band_rate_bps=[3e8, 2e8], seconds_per_weight=1e-8))
     assert list(plan.status) == ["ok"] and plan.bandwidth_share.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("page", [page.name for page in ROOT.glob("docs/*.md") if SNIPPET.search(page.read_text())])
+def test_the_snippets_of_a_docs_page_run_in_order_and_print_what_they_say(page, tmp_path):
+    """As a user would run them: in a script of its own, from an empty folder."""
+    found = snippets(f"docs/{page}")
+    script = tmp_path / "snippets.py"
+    script.write_text("\n".join(code for code, _ in found))
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == "".join(output + "\n" for _, output in found if output).splitlines()
+
+
+def test_a_model_and_data_of_ones_own_take_less_than_ten_lines():
+    code, _ = snippets("docs/your-own.md")[0]
+    assert len([line for line in code.splitlines() if line]) < 10
+
+
+def defaults() -> dict[str, Any]:
+    """Every value of the default scenario by its dotted key."""
+    flat: dict[str, Any] = {}
+    for name, value in ap.Scenario().to_dict().items():
+        flat |= {f"{name}.{key}": entry for key, entry in value.items()} if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def test_every_key_of_a_scenario_is_explained_with_its_default():
+    page = (ROOT / "docs/scenarios.md").read_text()
+    assert page == up_to_date(page), "run: .venv/bin/python tests/support/scenario_table.py"
+    shown = dict(re.findall(r"^\| `([a-z_0-9.]+)` \| `([^`]+)` \|", page, re.MULTILINE))
+    for key, default in defaults().items():
+        assert word(shown[key]) == ("none" if default is None else default), key
+
+
+def test_every_preset_and_every_engine_is_on_the_scenarios_page():
+    page = (ROOT / "docs/scenarios.md").read_text()
+    for name in presets():
+        assert f"| `{name}` |" in page, name
+    refused = re.findall(r"^\| `(\w+)` \| reserved; refused", page, re.MULTILINE)
+    for name in ENGINES:
+        assert f"| `{name}` |" in page and name not in refused, name
+
+
+def test_every_field_of_a_record_is_explained_and_no_other(tmp_path):
+    everything = tiny_scenario(diagnostics__gradients=True, rounds__evaluate_every="edge", rounds__global_rounds=1)
+    records = {record["kind"]: record for record in ap.run(everything, out=tmp_path, dataset=blobs())}
+    page = (ROOT / "docs/scenarios.md").read_text()
+    _, edge, world = re.split(r"^(?:An edge|A global) record", page, flags=re.MULTILINE)
+    for kind, text in (("edge", edge), ("global", world.split("\n## ")[0])):
+        cells = re.findall(r"^\| (`[^|]+`) \|", text, re.MULTILINE)
+        assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == sorted(records[kind]), kind
+
+
+def test_every_file_of_a_run_folder_is_explained(tmp_path):
+    for _ in ap.run(tiny_scenario(rounds__global_rounds=1), out=tmp_path, dataset=blobs()):
+        pass
+    page = (ROOT / "docs/scenarios.md").read_text()
+    assert RunFolder(tmp_path).is_finished
+    for file in (file for file in tmp_path.rglob("*") if file.is_file() and not file.name.startswith(".")):
+        assert f"| `{file.relative_to(tmp_path)}` |" in page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

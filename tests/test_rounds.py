@@ -50,7 +50,6 @@ def independent_fedavg(scenario: ap.Scenario, data, *, hierarchical: bool) -> di
                         model.parameters(), lr=scenario.train.learning_rate, momentum=scenario.train.momentum
                     )
                     rng = rng_for(scenario.seed, "device", q, e, int(n))
-                    rng.permutation(len(experiment.samples[n]))  # the probe's draw
                     for _ in range(scenario.train.local_epochs):
                         order = experiment.samples[n][rng.permutation(len(experiment.samples[n]))]
                         for start in range(0, len(order), scenario.train.batch_size):

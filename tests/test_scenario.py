@@ -129,7 +129,7 @@ def test_compute_matters_in_hetero_cpu_and_every_edge_still_has_a_plan(seed):
 
 def test_smoke_is_small():
     smoke = Scenario.preset("smoke")
-    assert (smoke.num_devices, smoke.data.name, smoke.data.train_samples) == (4, "glyphs", 400)
+    assert (smoke.num_devices, smoke.data.name, smoke.data.train_samples) == (4, "glyphs", 1600)
 
 
 def test_an_unknown_preset_lists_the_known_and_the_nearest():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from airprune.run_folder import RunFolder
-from airprune.runs import run
+from airprune.runs import Records, run
 from airprune.scenario import Scenario
 
 # Two-sided 95 % quantiles of Student's t by degrees of freedom; the normal one beyond.
@@ -46,7 +46,11 @@ class Variant:
     scenario: Scenario
 
     def folder(self, out: Path, seed: int) -> RunFolder:
-        return RunFolder(out / f"{self.name.replace(' ', '-').replace('/', '-')}-seed{seed}")
+        return RunFolder(out / f"{self.folder_name}-seed{seed}")
+
+    @property
+    def folder_name(self) -> str:
+        return self.name.replace(" ", "-").replace("/", "-")
 
 
 def scheme_variants(scenario: Scenario, schemes: Sequence[str]) -> list[Variant]:
@@ -55,12 +59,13 @@ def scheme_variants(scenario: Scenario, schemes: Sequence[str]) -> list[Variant]
 
 def compare(
     variants: Sequence[Variant], seeds: Sequence[int], out: Path
-) -> Iterator[tuple[Variant, int, Iterator[dict[str, Any]]]]:
+) -> Iterator[tuple[Variant, int, Records]]:
     """Runs what is not finished yet; yields (variant, seed, records still to come) for the caller to consume."""
     for seed in seeds:
         for variant in variants:
-            folder = variant.folder(out, seed)
-            yield variant, seed, run(variant.scenario.with_("seed", seed), out=folder.path, resume=True)
+            folder, scenario = variant.folder(out, seed), variant.scenario.with_("seed", seed)
+            if not folder.has_finished(scenario):
+                yield variant, seed, run(scenario, out=folder.path, resume=True)
 
 
 def curves(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict[str, list[list[dict[str, Any]]]]:

@@ -2,11 +2,13 @@
 
     rng_for(seed, "fading", round_index)      the same numbers whenever and wherever it is asked for
 
-Streams in use: placement, cpu (network.py); line-of-sight, shadowing, fading (channel.py).
+Streams in use: placement, cpu (network); line-of-sight, shadowing, fading (channel); initial-weights (models); subset,
+hold-out, partition (data); device, layers, events (rounds).
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 import numpy as np
@@ -32,9 +34,14 @@ def rng_for(seed: int, stream: str, *key: int) -> np.random.Generator:
     seed = whole_number("rng_for.seed", seed, at_most=2**128 - 1, way_out="Example: seed = 0")
     if not isinstance(stream, str) or not stream:
         raise InvalidValue("rng_for.stream", "must be a non-empty name", repr(stream), 'Example: "fading"')
-    digest = hashlib.blake2b(stream.encode(), digest_size=16).digest()
-    spawn_key = [int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4)]
+    spawn_key = list(_words(stream))
     for item in key:
         number = whole_number("rng_for.key", item, at_most=2**64 - 1, way_out="Count rounds and devices from 0")
         spawn_key += [number % _WORD, number // _WORD]
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=spawn_key))
+
+
+@functools.cache
+def _words(stream: str) -> tuple[int, ...]:
+    digest = hashlib.blake2b(stream.encode(), digest_size=16).digest()
+    return tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))

@@ -79,7 +79,7 @@ def _edge_round(experiment: Experiment, engine: Engine, state: State, edges: Arr
     state.edge_latency_s.append(latency_s.tolist())
     state.totals.add_round(plan, sums)
     state.edge_round += 1
-    record = edge_record(state, plan, sums, _coverage(experiment, plan, present, sums))
+    record = edge_record(state, plan, sums, _coverage(plan, present, sums))
     if experiment.scenario.rounds.evaluate_every == "edge":
         record |= test_metrics(experiment, engine, _cloud_average(experiment, state))
     return record
@@ -114,12 +114,11 @@ def _chunks(experiment: Experiment, state: State, plan: RoundPlan, edge: int) ->
     ]
 
 
-def _coverage(experiment: Experiment, plan: RoundPlan, present: list[int], sums: list[EdgeSum]) -> list[dict[str, Any]]:
+def _coverage(plan: RoundPlan, present: list[int], sums: list[EdgeSum]) -> list[dict[str, Any]]:
     """How many devices kept each prunable weight, edge by edge: Γ of the paper."""
     found = []
     for edge, edge_sum in zip(present, sums, strict=True):
-        counts = edge_sum.masked_sum.kept_by[experiment.model.prunable]
-        coverage = coverage_of(counts, int(np.count_nonzero(plan.takes_part & (plan.edge == edge))))
+        coverage = coverage_of(edge_sum.masked_sum.kept_by, int(np.count_nonzero(plan.takes_part & (plan.edge == edge))))
         found.append({"edge": int(edge), "min_count": coverage.min_count, "num_uncovered": coverage.num_uncovered})
     return found
 

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,7 @@ class RunFolder:
         self.records_file = path / "records.jsonl"
         self.checkpoint_file = path / "checkpoint" / "state.safetensors"
         self.final_file = path / "final.safetensors"
+        self._belongs_to: dict[str, str] = {}
 
     @property
     def has_run(self) -> bool:
@@ -50,14 +52,24 @@ class RunFolder:
         return Scenario.load(self.scenario_file)
 
     def records(self) -> list[dict[str, Any]]:
-        """All whole records so far; a line still being written is left out."""
+        """All whole records so far; a line still being written, or spoilt, is left out."""
         if not self.records_file.exists():
             return []
         found = []
-        for line in self.records_file.read_text().splitlines():
-            with contextlib.suppress(json.JSONDecodeError):
-                found.append(json.loads(line))
+        for line in self.records_file.read_bytes().split(b"\n"):
+            with contextlib.suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                if isinstance(record, dict) and "kind" in record:
+                    found.append(record)
         return found
+
+    def has_finished(self, scenario: Scenario) -> bool:
+        """Whether the trained model of this very scenario is here."""
+        try:
+            with safetensors.safe_open(self.final_file, "numpy") as file:
+                return file.metadata().get("scenario") == scenario.hash
+        except (OSError, AttributeError, safetensors.SafetensorError):
+            return False
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -74,76 +86,139 @@ class RunFolder:
                 raise UsageError(f"{self.path} is being written by another run; wait for it or choose another.") from None
             yield
 
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder for what is needed only while the run goes on; what a killed run left there is cleared first."""
+        path = self.path / ".scratch"
+        shutil.rmtree(path, ignore_errors=True)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
     def prepare(self, experiment: Experiment) -> None:
-        """Lays out a new folder, or checks that an old one holds this very scenario."""
+        """Lays out a new folder, or checks that an old one holds this very scenario. Comes before load and save."""
+        scenario = experiment.scenario
+        self._belongs_to = {"scenario": scenario.hash, "identity": identity(experiment)}
         if self.has_run:
-            mine = self.scenario()
-            if mine.hash != experiment.scenario.hash:
-                key, theirs, wanted = mine.diff(experiment.scenario)[0]
-                raise UsageError(
-                    f"{self.path} holds another scenario: {key} is {theirs!r} there, {wanted!r} here; "
-                    "resume with the same settings or choose another folder."
-                )
+            for key, theirs, wanted in self.scenario().diff(scenario):
+                if not _is_free(key):
+                    raise UsageError(
+                        f"{self.path} holds another scenario: {key} is {theirs!r} there, {wanted!r} here; "
+                        "resume with the same settings or choose another folder."
+                    )
             return
-        self.checkpoint_file.parent.mkdir(exist_ok=True)
-        self.records_file.write_bytes(b"")
+        if self.records() or self.checkpoint_file.exists() or self.is_finished:
+            raise UsageError(f"{self.path} has files of a run but no scenario.toml; restore it or choose another folder.")
+        with self._sentence_if_unwritable():
+            self.checkpoint_file.parent.mkdir(exist_ok=True)
+            self.records_file.write_bytes(b"")
         write_text_atomic(self.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
-        write_text_atomic(self.scenario_file, experiment.scenario.to_toml())
+        write_text_atomic(self.scenario_file, scenario.to_toml())  # last: from now on there is a run
 
-    def save(self, experiment: Experiment, state: State, record: dict[str, Any]) -> None:
+    def save(self, state: State, record: dict[str, Any]) -> None:
         """Appends the record, then replaces the checkpoint."""
-        with self.records_file.open("ab") as file:
-            file.write(json.dumps(record, allow_nan=False, separators=(",", ":")).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-            length = file.tell()
-        position = {
-            "global_round": state.global_round,
-            "edge_round": state.edge_round,
-            "edge_latency_s": [[None if math.isnan(x) else x for x in row] for row in state.edge_latency_s],
-            "totals": state.totals.as_dict(),
-            "records_bytes": length,
-            "identity": identity(experiment),
-        }
-        arrays = {"global": state.global_state, "edges": state.edge_states}
-        self._write(self.checkpoint_file, arrays, {"position": json.dumps(position)})
+        with self._sentence_if_unwritable():
+            with self.records_file.open("ab") as file:
+                file.write(json.dumps(record, allow_nan=False, separators=(",", ":")).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+                length = file.tell()
+            position = {
+                "global_round": state.global_round,
+                "edge_round": state.edge_round,
+                "edge_latency_s": [[None if math.isnan(x) else x for x in row] for row in state.edge_latency_s],
+                "totals": state.totals.as_dict(),
+                "records_bytes": length,
+                **self._belongs_to,
+            }
+            arrays = {"global": state.global_state, "edges": state.edge_states}
+            self._write(self.checkpoint_file, arrays, {"position": json.dumps(position)})
 
-    def load(self, experiment: Experiment) -> State | None:
+    def load(self) -> State | None:
         """The state of the last checkpoint, with the records cut to match; None if there is none yet."""
         if not self.checkpoint_file.exists():
+            if len(self.records()) > 1:  # a single one may have been killed before its checkpoint
+                raise WorkFailed(f"{self.checkpoint_file} is gone; restore it or start over in another folder.")
             self.records_file.write_bytes(b"")
             return None
         try:
             with safetensors.safe_open(self.checkpoint_file, "numpy") as file:
                 position = json.loads(file.metadata()["position"])
                 arrays = {name: file.get_tensor(name) for name in ("global", "edges")}
+            rows = [[math.nan if x is None else x for x in row] for row in position["edge_latency_s"]]
+            state = State(
+                global_state=arrays["global"],
+                edge_states=arrays["edges"],
+                global_round=position["global_round"],
+                edge_round=position["edge_round"],
+                edge_latency_s=rows,
+                totals=Totals(**position["totals"]),
+            )
+            belongs_to = {name: position.get(name, mine) for name, mine in self._belongs_to.items()}
+            num_bytes = int(position["records_bytes"])
         except (OSError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as error:
             raise WorkFailed(f"{self.checkpoint_file} cannot be read ({error}); start over in another folder.") from None
-        if position["identity"] != identity(experiment):
-            raise UsageError(f"{self.path} was started with another model or data set; give the same ones to resume.")
-        os.truncate(self.records_file, position["records_bytes"])
-        return State(
-            global_state=arrays["global"],
-            edge_states=arrays["edges"],
-            global_round=position["global_round"],
-            edge_round=position["edge_round"],
-            edge_latency_s=[[math.nan if x is None else x for x in row] for row in position["edge_latency_s"]],
-            totals=Totals(**position["totals"]),
-        )
+        if belongs_to["identity"] != self._belongs_to["identity"]:
+            raise UsageError(
+                f"{self.path} was started with another model or data set; give the same ones to resume. "
+                "A model of your own starts the same if torch.manual_seed(…) comes before it."
+            )
+        if belongs_to["scenario"] != self._belongs_to["scenario"]:  # keys have been compared: a file's contents changed
+            raise UsageError(f"{self.path} was started with other contents of the network table; resume with those.")
+        self._cut_records(num_bytes)
+        return state
+
+    def _cut_records(self, num_bytes: int) -> None:
+        size = self.records_file.stat().st_size if self.records_file.exists() else 0
+        if size < num_bytes:
+            raise WorkFailed(
+                f"{self.records_file} must have at least {num_bytes:,} bytes, as when the run stopped, got {size:,}; "
+                "restore it or start over in another folder."
+            )
+        os.truncate(self.records_file, num_bytes)
 
     def finish(self, experiment: Experiment, state: State) -> None:
-        """Writes the trained model under the module's own names."""
-        if not self.is_finished:
-            arrays = experiment.model.named_arrays(state.global_state)
+        """Writes the trained model under the module's own names, for `load_state_dict`."""
+        if self.is_finished:
+            return
+        model = experiment.model
+        start = model.state.numpy().copy()
+        model.load(state.global_state)
+        arrays = {name: tensor.numpy().copy(order="C") for name, tensor in model.module.state_dict().items()}
+        model.load(start)
+        with self._sentence_if_unwritable():
             self._write(self.final_file, arrays, {"scenario": experiment.scenario.hash})
+
+    @contextlib.contextmanager
+    def _sentence_if_unwritable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:  # a full disk, say
+            raise WorkFailed(f"{self.path} was not written: {error.strerror or error}; mend that and resume.") from error
 
     @staticmethod
     def _write(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
         partial = path.with_suffix(".partial")
-        safetensors.numpy.save_file(arrays, partial, metadata=metadata)
-        with partial.open("rb") as file:
+        with partial.open("wb") as file:
+            file.write(safetensors.numpy.save(arrays, metadata))
+            file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
+
+
+def finite(value: Any) -> Any:
+    """A record with None for NaN and infinities, e.g. the loss of a model that diverged, since JSON has neither."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    return [finite(entry) for entry in value] if isinstance(value, list) else value
+
+
+def _is_free(key: str) -> bool:
+    """Whether a resumed run may differ in this key: results do not depend on it, or on its contents only."""
+    return key in ("name", "data.data_dir", "network.table") or key.startswith("engine.")
 
 
 def identity(experiment: Experiment) -> str:

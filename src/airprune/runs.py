@@ -14,19 +14,20 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 from airprune.data import Dataset
 from airprune.data.shared import SharedDataset, save_shared
-from airprune.data.sources import cache_folder
 from airprune.engines import engine_named
 from airprune.errors import UsageError
 from airprune.experiment import Experiment
 from airprune.rounds import State, run_rounds
-from airprune.run_folder import RunFolder
+from airprune.run_folder import RunFolder, finite
 from airprune.scenario import Scenario
+
+Records = Generator[dict[str, Any], None, None]
 
 
 def run(
@@ -36,8 +37,10 @@ def run(
     resume: bool = False,
     model: Any = None,
     dataset: Any = None,
-) -> Iterator[dict[str, Any]]:
+) -> Records:
     """Runs a scenario; yields one record per edge round and per global round as they happen.
+
+    The run stands still between two records and ends, resumable, when the generator is closed.
 
     Args:
       out: the run folder; without one nothing is written.
@@ -47,57 +50,51 @@ def run(
         `scenario.model.prunable` names others.
       dataset: (x, y) arrays, ((x, y), (x_test, y_test)), or torch datasets in place of the scenario's own.
     """
-    experiment = Experiment.of(scenario, model=model, dataset=dataset)
+    engine_named(scenario.engine.name)  # before anything is loaded or written
     folder = None if out is None else RunFolder(Path(out))
     if folder is not None and folder.has_run and not resume:
         raise UsageError(f"{out} already holds a run; resume it (--resume, resume=True) or choose another folder.")
-    return _records(experiment, folder, is_catalogued=dataset is None)
+    return _records(Experiment.of(scenario, model=model, dataset=dataset), folder)
 
 
-def _records(experiment: Experiment, folder: RunFolder | None, *, is_catalogued: bool) -> Iterator[dict[str, Any]]:
+def _records(experiment: Experiment, folder: RunFolder | None) -> Records:
     with contextlib.ExitStack() as stack:
-        state, finished = State.initial(experiment), False
+        state = State.initial(experiment)
         if folder is not None:
             stack.enter_context(folder.locked())
             folder.prepare(experiment)
-            saved = folder.load(experiment)
-            state = saved or state
-            finished = state.global_round >= experiment.scenario.rounds.global_rounds
-        if not finished:
-            yield from _run(experiment, state, folder, stack, is_catalogued=is_catalogued)
+            state = folder.load() or state
+        if state.global_round < experiment.scenario.rounds.global_rounds:
+            yield from _run(experiment, state, folder)
         if folder is not None:
             folder.finish(experiment, state)
 
 
-def _run(
-    experiment: Experiment,
-    state: State,
-    folder: RunFolder | None,
-    stack: contextlib.ExitStack,
-    *,
-    is_catalogued: bool,
-) -> Iterator[dict[str, Any]]:
+def _run(experiment: Experiment, state: State, folder: RunFolder | None) -> Records:
     settings = experiment.scenario.engine
-    job = experiment.job(_shared(experiment.dataset, settings.name, stack, is_catalogued=is_catalogued))
-    engine = stack.enter_context(
-        engine_named(settings.name)(job, workers=settings.workers, on_device_failure=settings.on_device_failure)
-    )
-    for record in run_rounds(experiment, engine, state):
-        if folder is not None:
-            folder.save(experiment, state, record)
-        yield record
+    with contextlib.ExitStack() as stack:
+        job = experiment.job(_place_of(experiment.dataset, settings.name, folder, stack))
+        engine = stack.enter_context(
+            engine_named(settings.name)(job, workers=settings.workers, on_device_failure=settings.on_device_failure)
+        )
+        for record in map(finite, run_rounds(experiment, engine, state)):
+            if folder is not None:
+                folder.save(state, record)
+            yield record
 
 
-def _shared(
-    dataset: Dataset, engine: str, stack: contextlib.ExitStack, *, is_catalogued: bool
+def _place_of(
+    dataset: Dataset, engine: str, folder: RunFolder | None, stack: contextlib.ExitStack
 ) -> SharedDataset | InProcess:
-    """Where workers find the data: in this process, in the cache for all runs, or beside a run with data of its own."""
+    """Where workers find the data: in this process, or in files that last as long as the run.
+
+    They lie in the run folder, so that a killed run leaves nothing elsewhere and its continuation clears them away.
+    """
     if engine == "serial":
         return InProcess(dataset)
-    if is_catalogued:
-        return save_shared(dataset, cache_folder() / "shared" / dataset.fingerprint[:32])
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="airprune-"))
-    return save_shared(dataset, Path(folder))
+    if folder is not None:
+        return save_shared(dataset, stack.enter_context(folder.scratch()))
+    return save_shared(dataset, stack.enter_context(tempfile.TemporaryDirectory(prefix="airprune-")))
 
 
 class InProcess:

@@ -41,3 +41,25 @@ def tiny_scenario(**changes) -> ap.Scenario:
 
 def final_bytes(folder: Path) -> tuple[bytes, bytes]:
     return (folder / "final.safetensors").read_bytes(), (folder / "records.jsonl").read_bytes()
+
+
+TINY_TOML = """\
+base = "smoke"
+[model]
+name = "mlp"
+[data]
+train_samples = 120
+test_samples = 40
+[train]
+batch_size = 16
+local_epochs = 1
+[plan]
+deadline_s = 0.01
+"""
+
+
+def tiny_file(folder: Path, *, global_rounds: int = 2) -> Path:
+    """`tiny.toml` for the command line: four devices, an MLP on glyphs, about half of the weights pruned."""
+    path = folder / "tiny.toml"
+    path.write_text(TINY_TOML + f"[rounds]\nglobal_rounds = {global_rounds}\n")
+    return path

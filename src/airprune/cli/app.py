@@ -12,6 +12,7 @@ import airprune
 from airprune.cli.console import say
 from airprune.cli.compare import compare
 from airprune.cli.data import data
+from airprune.cli.doctor import doctor
 from airprune.cli.plan import plan
 from airprune.cli.reproduce import reproduce
 from airprune.cli.run import run
@@ -30,6 +31,7 @@ app.command()(run)
 app.command()(compare)
 app.command()(reproduce)
 app.command()(schemes)
+app.command()(doctor)
 app.add_typer(data, name="data")
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.progress import watched
+from airprune.cli.progress import STOPPED, watch
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
 
@@ -70,7 +70,7 @@ def variants_of(base: Scenario, schemes: Sequence[str], also: Sequence[str]) -> 
             raise UsageError(f"--also must read `NAME: key=value …`, got {words!r}.")
         variants.append(Variant(name=name.strip(), scenario=base.with_overrides(changes.split())))
     names = [variant.name for variant in variants]
-    if not variants or len(set(names)) != len(names):
+    if not variants or len({variant.folder_name for variant in variants}) != len(names):
         raise UsageError(f"--schemes and --also must name at least one variant, each once, got {', '.join(names)}.")
     return variants
 
@@ -79,17 +79,14 @@ def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> Non
     """Runs everything that is not finished, showing each run."""
     from airprune.compare import compare as runs_of
 
-    count, total = 0, len(variants) * len(seeds)
+    places = [(variant, seed) for seed in seeds for variant in variants]
     try:
         for variant, seed, records in runs_of(variants, seeds, out):
-            count += 1
-            folder = variant.folder(out, seed)
-            label = f"[{count}/{total}] {variant.name}, seed {seed}"
-            for _ in watched(records, variant.scenario, label=label, done=len(folder.records())):
-                pass
+            label = f"[{places.index((variant, seed)) + 1}/{len(places)}] {variant.name}, seed {seed}"
+            watch(records, variant.scenario, label=label, done=len(variant.folder(out, seed).records()))
     except KeyboardInterrupt:
         say(f"Stopped; {out} keeps what is done. The same command continues.")
-        raise
+        raise typer.Exit(STOPPED) from None
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -110,9 +107,15 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def _draw(results: dict[str, list[list[dict[str, Any]]]], out: Path, *, title: str) -> None:
-    from airprune.figures import comparison_figure, save_figure
+    from airprune.figures import MEASURES, comparison_figure, save_figure
 
-    figure = comparison_figure(results, title=title)
+    def drawable(record: dict[str, Any]) -> dict[str, Any]:
+        """What was not measured, or was not a number, leaves a gap."""
+        gaps = {measure: math.nan for measure in MEASURES if record.get(measure) is None}
+        return record | gaps
+
+    shown = {name: [[drawable(record) for record in records] for records in runs] for name, runs in results.items()}
+    figure = comparison_figure(shown, title=title)
     for name in ("curves.png", "curves.pdf"):
         save_figure(figure, out / name)
     say(f"Curves: {out / 'curves.png'}")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from airprune.cli.console import say
 from airprune.scenario import Scenario
+
+if TYPE_CHECKING:
+    from airprune.runs import Records
+
+STOPPED = 130  # the exit status of a command that was interrupted
 
 
 def num_records(scenario: Scenario) -> int:
@@ -37,7 +44,7 @@ class Pulse:
         parts = [f"round {self.last.get('global_round', 0)}/{global_rounds}"]
         if self.last.get("train_loss") is not None:
             parts.append(f"loss {self.last['train_loss']:.3f}")
-        if "test_accuracy" in self.last:
+        if self.last.get("test_accuracy") is not None:
             parts.append(f"accuracy {self.last['test_accuracy']:.1%}")
         if "time_s" in self.last:
             parts.append(f"simulated {self.last['time_s']:.2f} s")
@@ -45,30 +52,35 @@ class Pulse:
         return " · ".join(parts)
 
 
-def watched(
-    records: Iterable[dict[str, Any]], scenario: Scenario, *, label: str, done: int = 0
-) -> Iterator[dict[str, Any]]:
-    """The records, shown while they pass."""
-    pulse, total = Pulse(), num_records(scenario)
-    rounds = scenario.rounds.global_rounds
-    if not sys.stderr.isatty():
-        for record in records:
-            pulse.take(record)
-            if record["kind"] == "global":
-                say(f"{label}: {pulse.words(rounds)}")
-            yield record
-        return
+def watch(records: Records, scenario: Scenario, *, label: str, done: int = 0) -> None:
+    """Runs to the end, showing the records while they pass; `done` of them were there before."""
+    show = _live if sys.stderr.isatty() else _plain
+    with contextlib.closing(records):  # workers leave before the next word, whatever happens
+        show(records, scenario, label, done)
+
+
+def _plain(records: Records, scenario: Scenario, label: str, done: int) -> None:
+    pulse = Pulse()
+    for record in records:
+        pulse.take(record)
+        if record["kind"] == "global":
+            say(f"{label}: {pulse.words(scenario.rounds.global_rounds)}")
+
+
+def _live(records: Records, scenario: Scenario, label: str, done: int) -> None:
     columns = (
         TextColumn("{task.fields[label]}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[words]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("{task.fields[words]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=False) as progress:
-        task = progress.add_task("", total=total, completed=done, label=label, words="starting …")
+    pulse = Pulse()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(
+            "", total=num_records(scenario), completed=done, label=escape(label), words="starting …"
+        )
         for record in records:
             pulse.take(record)
-            progress.update(task, advance=1, words=pulse.words(rounds))
-            yield record
+            progress.update(task, advance=1, words=pulse.words(scenario.rounds.global_rounds))
+    

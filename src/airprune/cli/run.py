@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.progress import watched
+from airprune.cli.progress import STOPPED, watch
 from airprune.cli.scenario_argument import scenario_from
 
 
@@ -33,14 +33,12 @@ def run(
     chosen = scenario_from(scenario, overrides or [], engine=engine, workers=workers)
     out = out or Path("runs") / f"{chosen.name}-seed{chosen.seed}"
     folder = RunFolder(out)
-    before = folder.records() if resume else []
-    records = run_scenario(chosen, out=out, resume=resume)
     try:
-        for _ in watched(records, chosen, label=chosen.name, done=len(before)):
-            pass
+        records = run_scenario(chosen, out=out, resume=resume)
+        watch(records, chosen, label=chosen.name, done=len(folder.records()))
     except KeyboardInterrupt:
         say(f"Stopped; {out} keeps what is done. Continue with the same command and --resume.")
-        raise
+        raise typer.Exit(STOPPED) from None
     last = next(record for record in reversed(folder.records()) if record["kind"] == "global")
     if as_json:
         print_json({"folder": str(out), **last})
@@ -51,9 +49,11 @@ def run(
 
 def _summary(last: dict[str, Any]) -> str:
     lines = []
-    if "test_accuracy" in last:
+    if last.get("test_accuracy") is not None:
         lines.append(f"test accuracy    {last['test_accuracy']:.2%}")
-        lines.append(f"test loss        {last['test_loss']:.4f}")
+    if "test_loss" in last:
+        loss = last["test_loss"]
+        lines.append(f"test loss        {'not a number: training diverged' if loss is None else format(loss, '.4f')}")
     lines.append(f"simulated time   {last['time_s']:.3f} s")
     lines.append(f"uploaded         {last['uploaded_weights']:,} weights, {last['uploaded_bits'] / 8e6:,.1f} MB")
     lines.append(f"energy           {last['energy_j']:.2f} J")

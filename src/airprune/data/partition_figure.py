@@ -112,7 +112,7 @@ def _name_devices(axes: Axes, order: np.ndarray, middle: np.ndarray) -> None:
         axes.set_yticks(middle, [str(n) for n in order], fontsize=7, color="#555555")
     else:
         axes.set_yticks([])
-    axes.set_ylabel("device, by edge", labelpad=32)
+    axes.set_ylabel("edge and device", labelpad=32 if len(order) <= _MOST_NAMED_DEVICES else 48)
 
 
 def _name_edges(axes: Axes, edge_of: np.ndarray, middle: np.ndarray, *, inches_per_bar: float) -> None:

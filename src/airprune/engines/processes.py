@@ -1,60 +1,92 @@
 """Worker processes on this machine, one thread each. A worker that dies is replaced and its chunk redone.
 
 Workers are started as `python -m airprune.engines.worker_process` and talk over a socket pair, so a user's script needs no
-`if __name__ == "__main__"`, and a worker whose driver dies reads the end of the stream and leaves.
+`if __name__ == "__main__"`, and a worker whose driver dies sees the line go dead and leaves.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+import cloudpickle
+
 from airprune.engines.base import Engine
-from airprune.engines.work import Job, worker_environment
+from airprune.engines.work import worker_environment
 from airprune.errors import WorkFailed
 
 MAX_TRIES = 3
+_GRACE_S = 1.0
 
 
 class _Process:
     """One worker process and the task it is busy with."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "airprune.engines.worker_process", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env=worker_environment(),
-                stdin=subprocess.DEVNULL,
-            )
-        self.connection = Connection(ours.detach())
-        self.connection.send(job)
+        with ours, theirs:
+            try:
+                self.process = subprocess.Popen(
+                    # -P: a file in the working folder must not pass for a module of the same name.
+                    [sys.executable, "-P", "-m", "airprune.engines.worker_process", str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    env=worker_environment(),
+                    stdin=subprocess.DEVNULL,
+                    process_group=0,  # Ctrl-C is for the driver alone
+                )
+            except OSError as error:
+                raise WorkFailed(f"A worker process could not be started: {error.strerror or error}.") from error
+            self.connection = Connection(ours.detach())
         self.task: int | None = None
 
-    def stop(self) -> None:
-        self.connection.close()
+    def prepare(self, job: bytes) -> None:
+        """Sends the job; a worker that is dead already shows when it gets its first task."""
+        with contextlib.suppress(OSError):
+            self.connection.send_bytes(job)
+
+    def how_it_ended(self) -> str:
+        status = self.process.returncode
+        return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+
+def _num_cores() -> int:
+    """Those that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _stop(workers: Iterable[_Process]) -> None:
+    """Hangs up on all of them, then waits: they have nothing to finish and leave at once."""
+    workers = list(workers)
+    for worker in workers:
+        worker.connection.close()
+    deadline = time.monotonic() + _GRACE_S
+    for worker in workers:
         try:
-            self.process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            worker.process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:  # still importing, or stuck
+            worker.process.kill()
+            worker.process.wait()
 
 
 class ProcessesEngine(Engine):
     """As many workers as this machine has cores, or as told."""
 
     def start(self) -> None:
-        count = self.workers or len(os.sched_getaffinity(0))
+        self._job = cloudpickle.dumps(self.job)
         self._processes: list[_Process] = []
-        for _ in range(count):
-            self._processes.append(_Process(self.job))
+        for _ in range(self.workers or _num_cores()):
+            self._processes.append(_Process())
+        for worker in self._processes:  # in a second pass, since a worker reads its job only after a slow import
+            worker.prepare(self._job)
 
     def map(self, method: str, tasks: Sequence[Any]) -> Iterator[Any]:
         waiting = deque(range(len(tasks)))
@@ -92,23 +124,22 @@ class ProcessesEngine(Engine):
             index, worker.task = worker.task, None
             assert index is not None
             if failed:
-                raise WorkFailed(f"A worker could not do its task:\n{result}")
+                raise WorkFailed(f"A worker could not do its task:\n{result.rstrip()}")
             yield index, result
 
     def _replace(self, slot: int, waiting: deque[int], tries: list[int]) -> None:
         lost = self._processes[slot]
-        lost.stop()
-        index = lost.task
-        if index is not None:
-            if tries[index] >= MAX_TRIES:
+        _stop([lost])
+        if lost.task is not None:
+            if tries[lost.task] >= MAX_TRIES:
                 raise WorkFailed(
-                    f"A worker process died {MAX_TRIES} times on the same devices (last exit status "
-                    f"{lost.process.returncode}); often this is too little memory. The run can be resumed."
+                    f"A worker process died {MAX_TRIES} times on the same devices, last by {lost.how_it_ended()}; often "
+                    "this is too little memory, then fewer workers help. The run can be resumed."
                 )
-            waiting.appendleft(index)
-        self._processes[slot] = _Process(self.job)
+            waiting.appendleft(lost.task)
+        self._processes[slot] = _Process()
+        self._processes[slot].prepare(self._job)
 
     def close(self) -> None:
-        for worker in getattr(self, "_processes", []):
-            worker.stop()
+        _stop(getattr(self, "_processes", []))
         self._processes = []

@@ -14,6 +14,8 @@ from airprune.engines.work import Worker, single_thread
 class SerialEngine(Engine):
     """The plainest engine, and the yardstick of the others."""
 
+    _threads_before: int | None = None
+
     def start(self) -> None:
         self._threads_before = torch.get_num_threads()
         single_thread()
@@ -23,4 +25,5 @@ class SerialEngine(Engine):
         return map(getattr(self._worker, method), tasks)
 
     def close(self) -> None:
-        torch.set_num_threads(self._threads_before)
+        if self._threads_before is not None:
+            torch.set_num_threads(self._threads_before)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 from airprune.data import Dataset
 from airprune.learning.aggregate import MaskedSum
 from airprune.learning.evaluate import evaluate
-from airprune.learning.trainer import LocalSettings, Trainer, tensor_of
+from airprune.learning.trainer import LocalResult, LocalSettings, Trainer, tensor_of
 from airprune.models import FlatModel
 from airprune.randomness import rng_for
 
@@ -116,20 +117,15 @@ class Worker:
         self.model = FlatModel(cloudpickle.loads(job.module), prunable=job.prunable, float64=job.float64)
         self.trainer = Trainer(self.model, dataset.train_x, dataset.train_y, job.settings)
         self.test_x, self.test_y = tensor_of(dataset.test_x), tensor_of(dataset.test_y)
+        buffers = self.model.module.buffers()
+        self._counters = [(counter, counter.clone()) for counter in buffers if not counter.is_floating_point()]
 
     def train(self, chunk: TrainChunk) -> EdgeSum:
         """Steps 5–9 of Algorithm 1 for the chunk's devices, and their part of the sums of Eq. (12)."""
-        masked_sum = MaskedSum.zeros(self.model.num_state)
+        masked_sum = MaskedSum.zeros(self.model.num_state, self.model.prunable)
         rows: list[tuple[Any, ...]] = []
-        for device, keep, weight in zip(chunk.devices, chunk.keep, chunk.weights, strict=True):
-            result = self.trainer.train(
-                chunk.received,
-                keep=keep,
-                samples=self.job.samples[device],
-                rng=rng_for(self.job.seed, "device", chunk.global_round, chunk.edge_round, device),
-                learning_rate=chunk.learning_rate,
-            )
-            masked_sum.add(result.state, result.mask, self.model.prunable, weight)
+        for result, device, weight in zip(self._trained(chunk), chunk.devices, chunk.weights, strict=True):
+            masked_sum.add(result.state, result.mask, weight)
             kept = self.model.fc_weights if result.mask is None else int(np.count_nonzero(result.mask))
             rows.append(
                 (
@@ -146,6 +142,26 @@ class Worker:
         names = [f.name for f in fields(DeviceStatistics)]
         columns = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
         return EdgeSum(masked_sum=masked_sum, statistics=DeviceStatistics(**columns))
+
+    def _trained(self, chunk: TrainChunk) -> Iterator[LocalResult]:
+        """Each device as if it were the first of its process: its own random streams, no trace of those before it.
+
+        Torch's stream feeds layers that draw, such as Dropout; whoever else draws from it here finds it untouched.
+        """
+        place = (chunk.global_round, chunk.edge_round)
+        layer_seeds = rng_for(self.job.seed, "layers", *place).integers(2**63, size=len(self.job.samples)).tolist()
+        with torch.random.fork_rng(devices=[]):
+            for device, keep in zip(chunk.devices, chunk.keep, strict=True):
+                torch.default_generator.manual_seed(layer_seeds[device])
+                for counter, start in self._counters:
+                    counter.copy_(start)
+                yield self.trainer.train(
+                    chunk.received,
+                    keep=keep,
+                    samples=self.job.samples[device],
+                    rng=rng_for(self.job.seed, "device", *place, device),
+                    learning_rate=chunk.learning_rate,
+                )
 
     def evaluate(self, task: tuple[Array, int]) -> tuple[float, int]:
         """(Σ loss, correct) of a state on the test samples from `start`, at most TEST_PART of them."""
@@ -192,6 +208,7 @@ def keep_large_buffers() -> None:
 
 
 def worker_environment() -> dict[str, str]:
-    """For worker processes: one thread each, nothing sent home."""
+    """For worker processes: one thread each, and modules found where this process finds them."""
     single = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    return {**os.environ, **single}
+    modules = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    return {**os.environ, **single, "PYTHONPATH": modules}

@@ -19,43 +19,63 @@ Array = np.ndarray
 class MaskedSum:
     """Σ c_n w_n ⊙ m_n and Σ c_n m_n over the devices seen so far.
 
+    Devices that pruned nothing, and all weights outside the prunable slice, need no sum per weight: one number serves.
+
     Attributes:
+      prunable: where masks apply.
       total: Σ c_n w_n, pruned entries being zero.  [num_state] float64
-      weight: Σ c_n m_n.  [num_state] float64
-      kept_by: how many devices kept each weight, Γ of the paper.  [num_state] int64
+      all_weight, all_count: Σ c_n and number of all devices.
+      dense_weight, dense_count: the same of those that pruned nothing.
+      masked_weight: Σ c_n m_n of the others.  [num_prunable] float64
+      masked_count: Σ m_n of the others.  [num_prunable] int64
     """
 
+    prunable: slice
     total: Array
-    weight: Array
-    kept_by: Array
+    masked_weight: Array
+    masked_count: Array
+    all_weight: float = 0.0
+    all_count: int = 0
+    dense_weight: float = 0.0
+    dense_count: int = 0
 
     @classmethod
-    def zeros(cls, num_state: int) -> MaskedSum:
-        return cls(np.zeros(num_state), np.zeros(num_state), np.zeros(num_state, dtype=np.int64))
+    def zeros(cls, num_state: int, prunable: slice) -> MaskedSum:
+        size = prunable.stop - prunable.start
+        return cls(prunable, np.zeros(num_state), np.zeros(size), np.zeros(size, dtype=np.int64))
 
-    def add(self, state: Array, mask: Array | None, prunable: slice, weight: float = 1.0) -> None:
+    def add(self, state: Array, mask: Array | None, weight: float = 1.0) -> None:
         """One device. `state` is zero wherever `mask` (over the prunable slice) is false; None keeps everything."""
         self.total += state if weight == 1.0 else weight * state.astype(np.float64)
+        self.all_weight += weight
+        self.all_count += 1
         if mask is None:
-            self.weight += weight
-            self.kept_by += 1
-            return
-        for outside in (slice(0, prunable.start), slice(prunable.stop, None)):
-            self.weight[outside] += weight
-            self.kept_by[outside] += 1
-        self.weight[prunable] += weight * mask
-        self.kept_by[prunable] += mask
+            self.dense_weight += weight
+            self.dense_count += 1
+        else:
+            self.masked_weight += mask if weight == 1.0 else weight * mask
+            self.masked_count += mask
 
     def merge(self, other: MaskedSum) -> None:
         """The devices of `other` after those of this sum."""
         self.total += other.total
-        self.weight += other.weight
-        self.kept_by += other.kept_by
+        self.masked_weight += other.masked_weight
+        self.masked_count += other.masked_count
+        self.all_weight += other.all_weight
+        self.all_count += other.all_count
+        self.dense_weight += other.dense_weight
+        self.dense_count += other.dense_count
+
+    @property
+    def kept_by(self) -> Array:
+        """How many devices kept each prunable weight: Γ of the paper.  [num_prunable]"""
+        return self.masked_count + self.dense_count
 
     def mean(self, previous: Array) -> Array:
         """Eq. (12). Differs from it where no device kept a weight: the edge keeps its previous value, not 0/0."""
-        kept = self.weight > 0.0
-        mean = np.divide(self.total, self.weight, out=previous.astype(np.float64), where=kept)
+        weight = np.full(len(self.total), self.all_weight)
+        weight[self.prunable] = self.masked_weight + self.dense_weight
+        mean = np.divide(self.total, weight, out=previous.astype(np.float64), where=weight > 0.0)
         return mean.astype(previous.dtype)
 
 
@@ -75,10 +95,9 @@ def aggregate(values: Array, masks: Array, previous: Array, *, weights: Array | 
     if not np.issubdtype(previous.dtype, np.floating):
         previous = previous.astype(np.float64)
     factors = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
-    everything = slice(0, values.shape[1])
-    running = MaskedSum.zeros(values.shape[1])
+    running = MaskedSum.zeros(values.shape[1], slice(0, values.shape[1]))
     for value, mask, factor in zip(values, masks, factors, strict=True):
-        running.add(np.where(mask, value, 0.0), mask, everything, float(factor))
+        running.add(np.where(mask, value, 0.0), mask, float(factor))
     return running.mean(previous)
 
 

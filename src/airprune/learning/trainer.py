@@ -79,18 +79,21 @@ class Trainer:
         model, settings = self.model, self.settings
         index = torch.from_numpy(samples)
         model.load(received)
-        model.module.train()
+        if not model.module.training:
+            model.module.train()
         before = self._full_gradient(index) if settings.diagnostics else None
-        mask = self._choose_mask(index, keep, rng, learning_rate)
+        order = index[torch.from_numpy(rng.permutation(len(samples)))]
+        mask = self._choose_mask(order[: settings.batch_size], keep, rng, learning_rate)
         error_sq = self._apply(mask)
         multiplier = None if mask is None else torch.from_numpy(mask).to(model.state.dtype)
 
         step = OPTIMISERS[settings.optimizer](learning_rate, settings.momentum, settings.weight_decay)
         weights = model.state[: model.num_parameters]
         loss_sum, count, gradient_sq_max = 0.0, 0, 0.0
-        for _ in range(settings.local_epochs):
-            shuffled = index[torch.from_numpy(rng.permutation(len(samples)))]
-            for batch in shuffled.split(settings.batch_size):
+        for epoch in range(settings.local_epochs):
+            if epoch:
+                order = index[torch.from_numpy(rng.permutation(len(samples)))]
+            for batch in order.split(settings.batch_size):
                 loss_sum += self._gradient(batch) * len(batch)
                 count += len(batch)
                 if multiplier is not None:
@@ -111,17 +114,15 @@ class Trainer:
         )
 
     def _choose_mask(
-        self, index: torch.Tensor, keep: int, rng: np.random.Generator, learning_rate: float
+        self, batch: torch.Tensor, keep: int, rng: np.random.Generator, learning_rate: float
     ) -> Array | None:
         """Eq. (2) on the dense received model. Differs from the literal Eq. (2): see `airprune.pruning.importance`.
 
-        The probe minibatch is the first of the device's stream, so that all schemes probe the same samples.
+        The probe minibatch is the round's first, so pruning changes nothing in which samples are visited when.
         """
         model, importance = self.model, self.settings.importance
-        chosen = torch.from_numpy(rng.permutation(len(index))[: self.settings.batch_size])
         if keep >= model.fc_weights:
             return None
-        batch = index[chosen]
         if importance.needs_gradient:
             self._gradient(batch)
         weights = model.state[model.prunable].numpy().copy()
@@ -130,7 +131,7 @@ class Trainer:
             gradient=model.gradient[model.prunable].numpy() if importance.needs_gradient else None,
             learning_rate=learning_rate,
             loss=self._loss_of_prunable(batch) if importance.needs_loss else None,
-            rng=rng,
+            rng=rng.spawn(1)[0],
         )
         scores = importance.score(probe)
         if self.settings.structure == "neurons":

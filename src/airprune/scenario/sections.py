@@ -31,8 +31,8 @@ class NetworkSection(Section):
     topology: Literal["hierarchical", "flat"] = Field(
         default="hierarchical", description="flat: the cloud's own band serves all devices"
     )
-    num_edges: Count = Field(default=5, description="K")
-    devices_per_edge: PerEdge = Field(default=5, description="N_k, one number or one per edge")
+    num_edges: Count = Field(default=5, description="K, edge servers")
+    devices_per_edge: PerEdge = Field(default=5, description="N_k, one number or a list with one per edge")
     placement: Literal["ring", "disc"] = Field(
         default="ring", description="between inner_m and outer_m: uniform in distance (ring) or in area (disc)"
     )
@@ -41,7 +41,7 @@ class NetworkSection(Section):
     flat_inner_m: NonNegative = Field(default=580.0, description="nearest device to the cloud when flat")
     flat_outer_m: Positive = Field(default=790.0, description="farthest device from the cloud when flat")
     edge_distance_m: NonNegative = Field(default=685.0, description="edges to the cloud")
-    cpu_hz: Positive = Field(default=3e9, description="f_n")
+    cpu_hz: Positive = Field(default=3e9, description="f_n of every device")
     cpu_hz_max: Positive | None = Field(default=None, description="if given, f_n is uniform from cpu_hz to this")
     table: FilePath | None = Field(
         default=None, description="CSV or JSON of device, edge and distance_m or places; overrides counts and placement"
@@ -73,7 +73,7 @@ class RadioSection(Section):
     owner: ClassVar[str] = "Scenario.radio"
 
     bandwidth_hz: Positive = Field(default=20e6, description="B, of each edge's band")
-    transmit_power_dbm: Decibel = Field(default=28.0, description="p_n")
+    transmit_power_dbm: Decibel = Field(default=28.0, description="p_n of every device")
     noise_power_dbm: Decibel | None = Field(default=-110.0, description="sigma^2 over the whole band")
     noise_density_dbm_per_hz: Decibel | None = Field(default=None, description="instead of noise_power_dbm")
     noise_figure_db: Annotated[float, Field(ge=0, le=300)] = Field(default=0.0, description="added to a noise density")
@@ -118,7 +118,7 @@ class ModelSection(Section):
 
     owner: ClassVar[str] = "Scenario.model"
 
-    name: Text = Field(default="paper-cnn", description="W_conv = 18,720 and W_fully = 25,168 weights")
+    name: Text = Field(default="paper-cnn", description="paper-cnn has W_conv = 18,720 and W_fully = 25,168")
     prunable: tuple[Text, ...] = Field(default=(), description="layers that may be pruned; empty: every linear layer")
     float64: bool = Field(default=False, description="train in double precision")
 
@@ -129,15 +129,25 @@ class DataSection(Section):
     owner: ClassVar[str] = "Scenario.data"
 
     name: Text = Field(default="fashion-mnist", description="a dataset of `airprune data list`")
-    train_samples: Annotated[int, Field(ge=1, le=10**9)] | None = Field(default=50_000, description="none: all")
-    test_samples: Annotated[int, Field(ge=1, le=10**9)] | None = Field(default=10_000, description="none: all")
+    train_samples: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
+        default=50_000, description="to train on; none: all"
+    )
+    test_samples: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
+        default=10_000, description="to test on; none: all"
+    )
     partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid"] = Field(
         default="iid", description="how samples are dealt to devices"
     )
-    classes_per_device: Count = Field(default=2, description="of shards")
+    classes_per_device: Count = Field(
+        default=2, description="of shards and edge-iid; of edge-non-iid, classes per edge"
+    )
     alpha: Positive = Field(default=0.5, description="of dirichlet; smaller is less alike")
-    size_spread: NonNegative = Field(default=0.0, description="how unequal the devices' shares are; 0: equal")
-    data_dir: FilePath | None = Field(default=None, description="where the files are; results do not depend on it")
+    size_spread: NonNegative = Field(
+        default=0.0, description="standard deviation of the log of devices' shares; 0: equal"
+    )
+    data_dir: FilePath | None = Field(
+        default=None, description="where to look for the files first; results do not depend on it"
+    )
 
 
 class PlanSection(Section):
@@ -147,9 +157,11 @@ class PlanSection(Section):
 
     scheme: Text = Field(default="optimal", description="a scheme of `airprune schemes`")
     deadline_s: Positive = Field(default=0.030, description="T_th, of compute plus uplink")
-    bits_per_weight: Positive = Field(default=64.0, description="q-hat")
-    cycles_per_weight: NonNegative = Field(default=20.0, description="C_n")
-    local_iterations: Count = Field(default=2, description="T of Eq. (9)")
+    bits_per_weight: Positive = Field(default=64.0, description="q-hat, bits sent per kept weight")
+    cycles_per_weight: NonNegative = Field(default=20.0, description="C_n, CPU cycles per weight and iteration")
+    local_iterations: Count = Field(
+        default=2, description="T of Eq. (9), for the simulated clock; training goes by train.local_epochs"
+    )
     min_pruning_ratio: Ratio = Field(default=0.0, description="lower limit of rho_n")
     max_pruning_ratio: Ratio = Field(default=0.95, description="upper limit of rho_n; 1 would remove the classifier")
     infeasible: Literal["drop", "fail"] = Field(
@@ -187,14 +199,16 @@ class TrainSection(Section):
     owner: ClassVar[str] = "Scenario.train"
 
     optimizer: Literal["sgd", "adam"] = Field(default="sgd", description="of every device, new in each edge round")
-    learning_rate: Positive = Field(default=0.001, description="eta")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.0, description="of sgd")
+    learning_rate: Positive = Field(default=0.001, description="eta of Eq. (8)")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0, description="of sgd; of adam its beta_1, 0 meaning 0.9"
+    )
     weight_decay: NonNegative = Field(default=0.0, description="does not move pruned weights")
     batch_size: Count = Field(default=128, description="samples per minibatch")
     local_epochs: Count = Field(default=2, description="passes over a device's samples in an edge round")
     schedule: Literal["constant", "step", "cosine"] = Field(default="constant", description="of the learning rate")
-    step_every: Count = Field(default=1, description="global rounds between two steps")
-    step_factor: Positive = Field(default=0.5, description="of each step")
+    step_every: Count = Field(default=1, description="global rounds between two steps, schedule step")
+    step_factor: Positive = Field(default=0.5, description="of each step, schedule step")
 
 
 class RoundsSection(Section):
@@ -202,14 +216,16 @@ class RoundsSection(Section):
 
     owner: ClassVar[str] = "Scenario.rounds"
 
-    global_rounds: Count = Field(default=10, description="Q")
-    edge_rounds: PerEdge = Field(default=5, description="E, one number or one per edge")
+    global_rounds: Count = Field(default=10, description="Q, cloud averages")
+    edge_rounds: PerEdge = Field(
+        default=5, description="E, edge averages per global round; one number or a list with one per edge"
+    )
     edge_average: Literal["uniform", "data"] = Field(
         default="uniform", description="devices count alike, or by samples"
     )
     cloud_average: Literal["uniform", "data"] = Field(default="uniform", description="edges count alike, or by samples")
     evaluate_every: Literal["global", "edge", "never"] = Field(
-        default="global", description="rounds after whichto test"
+        default="global", description="rounds after which to test"
     )
 
 

@@ -1,0 +1,183 @@
+"""Training speed beside a plain torch loop on the same work, in one run.
+
+    .venv/bin/python benchmarks/training.py
+
+1. Samples per CPU-second, workers included: hierarchical FedAvg of the paper's CNN (25 devices, batch 128), once as a
+   plain torch loop on one thread, once in the `processes` engine with two workers.
+2. Samples per second on the wall: the same loop on two threads against the two workers.
+3. What the engine costs beside training, and the peak memory, at 2,500 devices with 20 samples each.
+
+Images are random (speed does not depend on them), so no data set is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from airprune.data.shared import save_shared
+from airprune.data.convert import as_dataset
+from airprune.engines.processes import ProcessesEngine
+from airprune.engines.serial import SerialEngine
+from airprune.experiment import Experiment
+from airprune.rounds import State, run_rounds
+from airprune.runs import InProcess
+from airprune.scenario import Scenario
+
+
+class PlainCNN(nn.Module):
+    """The paper's CNN as one would first write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 3, padding=1)
+        self.conv2 = nn.Conv2d(32, 64, 3, padding=1)
+        self.fc1 = nn.Linear(3136, 8)
+        self.fc2 = nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        return self.fc2(F.relu(self.fc1(x.flatten(1))))
+
+
+def images(num_devices: int, samples: int):
+    rng = np.random.default_rng(0)
+    count = num_devices * samples
+    x = rng.random((count, 1, 28, 28), dtype=np.float32)
+    x.flags.writeable = False  # then a data set shares the memory instead of copying it
+    return (x, rng.integers(0, 10, count)), (x[:100], np.arange(100) % 10)
+
+
+def plain_loop(num_devices: int, samples: int, rounds: int, batch_size: int = 128) -> int:
+    """One edge of FedAvg with state dicts and torch.optim; returns the samples trained on."""
+    (x, y), _ = images(num_devices, samples)
+    x, y = torch.tensor(x), torch.tensor(y)
+    server, device = PlainCNN(), PlainCNN()
+    for _ in range(rounds):
+        states = []
+        for n in range(num_devices):
+            device.load_state_dict(server.state_dict())
+            optimiser = torch.optim.SGD(device.parameters(), lr=0.01)
+            own = torch.arange(n * samples, (n + 1) * samples)
+            for batch in own[torch.randperm(samples)].split(batch_size):
+                optimiser.zero_grad()
+                F.cross_entropy(device(x[batch]), y[batch]).backward()
+                optimiser.step()
+            states.append({name: value.clone() for name, value in device.state_dict().items()})
+        server.load_state_dict({name: sum(s[name] for s in states) / len(states) for name in states[0]})
+    return num_devices * samples * rounds
+
+
+def scenario(num_edges: int, per_edge: int, rounds: int, batch_size: int = 128) -> Scenario:
+    return Scenario().with_values(
+        {
+            "network.num_edges": num_edges,
+            "network.devices_per_edge": per_edge,
+            "train.local_epochs": 1,
+            "train.batch_size": batch_size,
+            "plan.scheme": "no-pruning",
+            "rounds.global_rounds": 1,
+            "rounds.edge_rounds": rounds,
+            "rounds.evaluate_every": "never",
+        }
+    )
+
+
+def cpu_of(pids: list[int]) -> float:
+    """CPU-seconds of running processes, from the kernel's books."""
+    ticks = 0
+    for pid in pids:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def in_engine(rounds: int, folder: str) -> tuple[float, float, float]:
+    """(samples, CPU-seconds of driver and workers, wall seconds) of `rounds` edge rounds after one to warm up."""
+    experiment = Experiment.of(scenario(5, 5, rounds + 1), dataset=images(25, 512))
+    job = experiment.job(save_shared(experiment.dataset, folder))
+    with ProcessesEngine(job, workers=2) as engine:
+        pids = [worker.process.pid for worker in engine._processes]
+        records = run_rounds(experiment, engine, State.initial(experiment))
+        next(records)
+        cpu, own, wall = cpu_of(pids), time.process_time(), time.monotonic()
+        samples = sum(next(records)["num_samples"] for _ in range(rounds))
+        return samples, cpu_of(pids) - cpu + time.process_time() - own, time.monotonic() - wall
+
+
+def speed(rounds: int) -> None:
+    import tempfile
+
+    torch.set_num_threads(1)
+    plain_loop(1, 512, 1)
+    start = time.process_time()
+    samples = plain_loop(25, 512, rounds)
+    plain_cpu = samples / (time.process_time() - start)
+    with tempfile.TemporaryDirectory() as folder:
+        samples, cpu, wall = in_engine(rounds, folder)
+    threads = subprocess.run(
+        [sys.executable, __file__, "--two-threads", str(rounds)], capture_output=True, text=True, check=True
+    )
+    plain_wall = float(threads.stdout)
+    print(f"plain torch loop, 1 thread:     {plain_cpu:,.0f} samples per CPU-second")
+    print(f"airprune, 2 workers + driver:   {samples / cpu:,.0f} samples per CPU-second = {samples / cpu / plain_cpu:.2f} ×")
+    print(f"plain torch loop, 2 threads:    {plain_wall:,.0f} samples per second on the wall")
+    print(f"airprune, 2 workers:            {samples / wall:,.0f} samples per second on the wall = {samples / wall / plain_wall:.2f} ×")
+
+
+def two_threads(rounds: int) -> None:
+    torch.set_num_threads(2)
+    plain_loop(1, 512, 1)
+    start = time.monotonic()
+    samples = plain_loop(25, 512, rounds)
+    print(samples / (time.monotonic() - start))
+
+
+def overhead(num_devices: int = 2_500, samples: int = 20) -> None:
+    """Runs in its own process, so that the peak memory is its own.
+
+    The cost beside training is that of a round in which gradients take no time.
+    """
+    experiment = Experiment.of(scenario(25, num_devices // 25, 4, batch_size=20), dataset=images(num_devices, samples))
+    with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
+        records = run_rounds(experiment, engine, State.initial(experiment))
+        next(records)
+        start = time.process_time()
+        next(records)
+        whole_ms = 1e3 * (time.process_time() - start) / num_devices
+        engine._worker.trainer._gradient = lambda batch: 0.0  # type: ignore[method-assign]
+        next(records)
+        start = time.process_time()
+        next(records)
+        beside_ms = 1e3 * (time.process_time() - start) / num_devices
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{num_devices:,} devices × {samples} samples: {whole_ms:.2f} CPU-ms per device and round, {beside_ms:.3f} of it "
+        f"beside the gradients; peak memory {peak_mb:.0f} MB"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--two-threads", type=int)
+    parser.add_argument("--overhead", action="store_true")
+    options = parser.parse_args()
+    if options.two_threads:
+        two_threads(options.two_threads)
+    elif options.overhead:
+        overhead()
+    else:
+        speed(options.rounds)
+        subprocess.run([sys.executable, __file__, "--overhead"], check=True)

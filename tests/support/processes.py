@@ -1,0 +1,84 @@
+"""Commands run as a user runs them, and a look at which of their worker processes are alive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+AIRPRUNE = str(Path(sys.executable).with_name("airprune"))
+PATIENCE_S = 120  # of tests on a busy machine; nothing is expected to take that long
+
+
+def airprune(*arguments: object, **options) -> subprocess.CompletedProcess:
+    """One command to its end."""
+    command = [AIRPRUNE, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, **options)
+
+
+def start_airprune(*arguments: object, **options) -> subprocess.Popen:
+    """One command in a process group of its own, as a shell starts it."""
+    command = [AIRPRUNE, *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options
+    )
+
+
+def kill(process: subprocess.Popen) -> None:
+    """kill -9 of this process alone."""
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S)
+
+
+def workers_of(driver: int) -> list[int]:
+    """Living worker processes whose parent is `driver`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and _parent(int(entry.name)) == driver and _is_worker(int(entry.name)):
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process is still running; one that only waits to be collected is not."""
+    status = _status(pid)
+    return bool(status) and status[0] not in "ZX"
+
+
+def wait_for(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline, f"in vain: {what}"
+        time.sleep(0.005)
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    wait_for(lambda: not any(map(is_alive, pids)), f"workers {pids} should leave by themselves", patience_s=5)
+
+
+def _status(pid: int) -> list[str]:
+    """State, parent and the rest of /proc/PID/stat; empty if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _parent(pid: int) -> int:
+    status = _status(pid)
+    return int(status[1]) if status and status[0] not in "ZX" else -1
+
+
+def _is_worker(pid: int) -> bool:
+    try:
+        return b"airprune.engines.worker_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def this_process_workers() -> list[int]:
+    return workers_of(os.getpid())

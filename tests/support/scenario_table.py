@@ -1,0 +1,85 @@
+"""The tables of docs/scenarios.md, made from the scenario's own fields.
+
+.venv/bin/python tests/support/scenario_table.py     brings the page up to date
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from airprune.data import DATASETS
+from airprune.models import MODELS
+from airprune.path_loss import PATH_LOSS
+from airprune.pruning import IMPORTANCES
+from airprune.scenario import Scenario
+from airprune.scenario.section import Section
+from airprune.scenario.toml_text import literal
+from airprune.schemes import SCHEMES
+
+PAGE = Path(__file__).parents[2] / "docs/scenarios.md"
+MARKED = re.compile(r"(<!-- fields: (\w*) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+HEAD = "| key | default | unit or choices | meaning |\n|---|---|---|---|"
+UNITS = {
+    "noise_density_dbm_per_hz": "dBm/Hz",
+    "bits_per_weight": "bit",
+    "_dbm": "dBm",
+    "_db": "dB",
+    "_hz": "Hz",
+    "_hz_max": "Hz",
+    "_m": "m",
+    "_s": "s",
+    "_ratio": "0 … 1",
+    "_probability": "0 … 1",
+}
+LISTS = {
+    "radio.path_loss": PATH_LOSS,
+    "model.name": MODELS,
+    "data.name": DATASETS,
+    "plan.scheme": SCHEMES,
+    "pruning.importance": IMPORTANCES,
+}
+
+
+def tables() -> dict[str, str]:
+    """A table per section, by its name; the scenario's own values under ''."""
+    fields = Scenario.model_fields
+    own = {name: field for name, field in fields.items() if not isinstance(field.default, Section)}
+    parts = {name: type(field.default) for name, field in fields.items() if name not in own}
+    found = {"": _table("", Scenario, own)}
+    return found | {name: _table(f"{name}.", part, part.model_fields) for name, part in parts.items()}
+
+
+def _table(prefix: str, model: type[Section], fields: dict[str, Any]) -> str:
+    schema = model.model_json_schema()["properties"]
+    rows = [
+        f"| `{prefix}{name}` | `{_default(field)}` | {_values(prefix + name, schema[name])} | {field.description} |"
+        for name, field in fields.items()
+    ]
+    return "\n".join([HEAD, *rows])
+
+
+def _default(field: Any) -> str:
+    value = field.default
+    return f"{value:g}".replace("e+0", "e") if isinstance(value, float) else literal(value)
+
+
+def _values(key: str, schema: dict[str, Any]) -> str:
+    if key in LISTS:
+        return ", ".join(LISTS[key])
+    if "enum" in schema:
+        return ", ".join(schema["enum"])
+    if schema.get("type") == "boolean":
+        return "true, false"
+    return next((unit for ending, unit in UNITS.items() if key.endswith(ending)), "")
+
+
+def up_to_date(page: str) -> str:
+    """The page with every marked table made anew."""
+    found = tables()
+    return MARKED.sub(lambda match: f"{match[1]}{found['' if match[2] == 'scenario' else match[2]]}{match[3]}", page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(up_to_date(PAGE.read_text()))

@@ -1,0 +1,129 @@
+"""`airprune doctor` tells what works, what is merely missing and what is broken."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airprune.cli import doctor as module
+from airprune.cli import main
+from airprune.data import DATASETS
+
+AIRPRUNE = str(Path(sys.executable).with_name("airprune"))
+
+
+def diagnosis(capsys) -> tuple[int, dict]:
+    """Exit status, and the findings by check."""
+    status = main(["doctor", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["ok"] == (status == 0)
+    return status, {finding["check"]: finding for finding in answer["checks"]}
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(monkeypatch, tmp_path):
+    folder = tmp_path / "cache" / "airprune"
+    monkeypatch.setenv("AIRPRUNE_DATA", str(folder))
+    return folder
+
+
+def test_a_sound_installation_passes_within_five_cpu_seconds():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([AIRPRUNE, "doctor", "--json"], capture_output=True, text=True, timeout=120)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0 and done.stderr == ""
+    findings = {finding["check"]: finding for finding in json.loads(done.stdout)["checks"]}
+    assert {"python", "airprune", "numpy", "torch", "cores", "memory", "cache"} <= set(findings)
+    assert {"extra web", "extra cluster", *(f"data {name}" for name in DATASETS)} <= set(findings)
+    assert findings["plan"]["health"] == findings["training"]["health"] == "ok"
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 5
+
+
+def test_the_table_says_what_to_do(capsys):
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "what to do" in shown and "status ok" in shown and "airprune data fetch" in " ".join(shown.split())
+
+
+def test_nothing_is_downloaded_and_nothing_left_behind(monkeypatch, capsys, empty_cache):
+    def refuse(*_, **__):
+        raise AssertionError("doctor must not reach out")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    status, _ = diagnosis(capsys)
+    assert status == 0
+    assert not empty_cache.exists() and not list(empty_cache.parent.parent.iterdir())
+
+
+def test_missing_extras_and_data_are_notes(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(module, "_version", lambda _: None)
+    monkeypatch.setattr("airprune.data.sources.SYSTEM_FOLDER", tmp_path)
+    status, findings = diagnosis(capsys)
+    assert status == 0
+    for check in ("extra web", "extra cluster", "data mnist"):
+        assert findings[check]["health"] == "note" and findings[check]["advice"]
+    assert findings["data mnist"]["advice"].endswith("airprune data fetch mnist")
+    assert findings["data glyphs"]["health"] == "ok"
+
+
+def test_installed_extras_are_listed_with_their_versions(monkeypatch, capsys):
+    monkeypatch.setattr(module, "_version", lambda _: "1.2.3")
+    _, findings = diagnosis(capsys)
+    assert findings["extra cluster"]["found"] == "dask 1.2.3, distributed 1.2.3"
+
+
+def test_without_torch_planning_works_and_the_way_out_is_named():
+    code = (
+        "import sys; sys.modules['torch'] = None; from airprune.cli import main; sys.exit(main(['doctor', '--json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    findings = {finding["check"]: finding for finding in json.loads(done.stdout)["checks"]}
+    assert findings["torch"]["health"] == findings["training"]["health"] == "fail"
+    assert findings["plan"]["health"] == "ok"
+    assert "pip install -c constraints.txt" in findings["torch"]["advice"]
+
+
+def test_a_cache_that_cannot_be_written_fails(monkeypatch, capsys, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("AIRPRUNE_DATA", str(tmp_path / "file"))
+    status, findings = diagnosis(capsys)
+    assert status == 1
+    assert findings["cache"]["health"] == "fail" and "AIRPRUNE_DATA" in findings["cache"]["advice"]
+
+
+@pytest.mark.parametrize("check", ["plan", "run"])
+def test_a_broken_self_check_fails_in_one_line(check, monkeypatch, capsys):
+    def broken(*_, **__):
+        raise RuntimeError("first line\nthe reason")
+
+    monkeypatch.setattr(f"airprune.{check}", broken, raising=False)
+    status, findings = diagnosis(capsys)
+    broken_one = findings[{"plan": "plan", "run": "training"}[check]]
+    assert status == 1 and broken_one["health"] == "fail"
+    assert broken_one["found"] == "RuntimeError: the reason"
+
+
+@pytest.mark.parametrize(
+    ("free_gb", "workers", "advice"),
+    [(100.0, 4, ""), (1.4, 4, "Run with engine.workers=1."), (0.5, 1, "engine.name=serial")],
+)
+def test_memory_says_how_many_workers_fit(free_gb, workers, advice, monkeypatch):
+    monkeypatch.setattr(module, "_available_bytes", lambda: free_gb * 1e9)
+    monkeypatch.setattr(module, "_num_cores", lambda: workers)
+    finding = module._memory()
+    assert advice in finding.advice and (finding.health == "ok") == (advice == "")
+
+
+@pytest.mark.parametrize(("quota", "health"), [("max 100000", "ok"), ("50000 100000", "note"), ("", "ok")])
+def test_a_containers_quota_of_cores_is_noted(quota, health, monkeypatch):
+    monkeypatch.setattr(module, "_cgroup", lambda _: quota)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    finding = module._cores()
+    assert finding.health == health
+    assert finding.advice == ("Run with engine.workers=1." if health == "note" else "")
