@@ -175,7 +175,7 @@ def test_processes_map_a_shared_dataset(tmp_path):
 def test_a_folder_that_another_dataset_took_over_is_noticed(tmp_path):
     shared = save_shared(small(), tmp_path)
     save_shared(small(num_classes=4), tmp_path)
-    with pytest.raises(WorkFailed, match="fingerprint.*save the dataset again"):
+    with pytest.raises(WorkFailed, match=r"fingerprint.*save the dataset again"):
         shared.open()
 
 
@@ -212,7 +212,9 @@ def test_an_unknown_dataset_names_the_nearest():
 
 
 def test_more_samples_than_there_are_is_an_error():
-    with pytest.raises(InvalidValue, match="load_dataset.train_samples must be ≤ 60,000, all that mnist has, got 60,001"):
+    with pytest.raises(
+        InvalidValue, match=r"load_dataset\.train_samples must be ≤ 60,000, all that mnist has, got 60,001"
+    ):
         load_dataset("mnist", train_samples=60_001)
-    with pytest.raises(InvalidValue, match="load_dataset.test_samples"):
+    with pytest.raises(InvalidValue, match=r"load_dataset\.test_samples"):
         load_dataset("glyphs", test_samples=0)

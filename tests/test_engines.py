@@ -17,6 +17,7 @@ import airprune as ap
 from airprune.engines import ENGINES, engine_named
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
+from airprune.engines.work import TrainChunk
 from airprune.errors import UnknownName, WorkFailed
 from airprune.experiment import Experiment
 from airprune.runs import InProcess
@@ -72,9 +73,25 @@ def test_models_that_draw_and_count_end_in_the_same_bytes_in_every_engine(tmp_pa
     assert run_to(tmp_path / "processes", scenario, engine="processes", workers=2, model=Moody())[0] == expected
 
 
+def lone_devices(experiment: Experiment) -> list[TrainChunk]:
+    """A chunk for each of the first three devices."""
+    return [
+        TrainChunk(
+            received=experiment.model.state.numpy().copy(),
+            devices=(device,),
+            keep=(50,),
+            weights=(1.0,),
+            learning_rate=0.05,
+            global_round=0,
+            edge_round=0,
+        )
+        for device in range(3)
+    ]
+
+
 def test_a_device_trains_alike_whoever_trained_before_it_in_the_same_process():
     experiment = Experiment.of(tiny_scenario(), dataset=blobs(), model=Moody())
-    chunks = _chunks(experiment)
+    chunks = lone_devices(experiment)
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
         together = list(engine.map("train", chunks))
         alone = list(engine.map("train", chunks[::-1]))[::-1]
@@ -96,7 +113,7 @@ def test_a_worker_killed_in_the_midst_of_a_chunk_is_replaced_and_its_devices_red
     scenario, flag = tiny_scenario(**PRUNED), tmp_path / "flag"
     expected, _ = run_to(tmp_path / "serial", scenario, model=Plain())
     flag.touch()
-    got, _ = run_to(tmp_path / "processes", scenario, engine="processes", workers=2, model=DiesOnce(flag))
+    got, _ = run_to(tmp_path / "processes", scenario, engine="processes", workers=1, model=DiesOnce(flag))
     assert not flag.exists()
     assert got == expected
 
@@ -119,7 +136,7 @@ def test_a_worker_killed_while_idle_is_replaced(tmp_path):
 def test_devices_that_kill_their_worker_three_times_fail_the_run_which_stays_resumable(tmp_path):
     scenario, flag = tiny_scenario(**PRUNED), tmp_path / "flag"
     expected, _ = run_to(tmp_path / "serial", scenario, model=Plain())
-    in_workers = scenario.with_values({"engine.name": "processes", "engine.workers": 2})
+    in_workers = scenario.with_values({"engine.name": "processes", "engine.workers": 1})
     records = ap.run(in_workers, out=tmp_path / "run", model=AlwaysDies(flag), dataset=blobs())
     next(records)
     flag.touch()
@@ -134,7 +151,7 @@ def test_devices_that_kill_their_worker_three_times_fail_the_run_which_stays_res
 def test_an_exception_in_a_worker_surfaces_once_with_its_traceback(tmp_path, capfd, model, words):
     flag = tmp_path / "flag"
     flag.touch()
-    scenario = tiny_scenario().with_values({"engine.name": "processes", "engine.workers": 2})
+    scenario = tiny_scenario().with_values({"engine.name": "processes", "engine.workers": 1})
     with pytest.raises(WorkFailed) as caught:
         list(ap.run(scenario, model=model(flag), dataset=blobs()))
     message = str(caught.value)
@@ -206,20 +223,3 @@ def test_a_plain_script_runs_its_own_model_and_arrays_in_worker_processes(tmp_pa
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["edge"] * 5 + ["global"]
-
-
-def _chunks(experiment: Experiment):
-    from airprune.engines.work import TrainChunk
-
-    return [
-        TrainChunk(
-            received=experiment.model.state.numpy().copy(),
-            devices=(device,),
-            keep=(50,),
-            weights=(1.0,),
-            learning_rate=0.05,
-            global_round=0,
-            edge_round=0,
-        )
-        for device in range(3)
-    ]

@@ -59,7 +59,9 @@ def test_at_most_one_sample_per_device_and_edge_is_left_over(request):
 @given(requests())
 def test_the_same_seed_gives_the_same_partition(request):
     labels, edge, options = request
-    for part, again in zip(partition(labels, edge=edge, **options), partition(labels, edge=edge, **options), strict=True):
+    for part, again in zip(
+        partition(labels, edge=edge, **options), partition(labels, edge=edge, **options), strict=True
+    ):
         np.testing.assert_array_equal(part, again)
 
 
@@ -104,9 +106,7 @@ def test_shards_leave_no_class_out_if_there_are_devices_enough():
 
 
 def test_small_alpha_gives_one_main_class_and_large_alpha_an_even_mix():
-    main_share = {
-        alpha: np.median(table_of("dirichlet", alpha=alpha).max(axis=1) / 240) for alpha in (0.01, 0.5, 1e4)
-    }
+    main_share = {alpha: np.median(table_of("dirichlet", alpha=alpha).max(axis=1) / 240) for alpha in (0.01, 0.5, 1e4)}
     assert main_share[0.01] > 0.9 > main_share[0.5] > 0.3
     assert main_share[1e4] < 0.13
 

@@ -57,9 +57,7 @@ def scheme_variants(scenario: Scenario, schemes: Sequence[str]) -> list[Variant]
     return [Variant(name=scheme, scenario=scenario.with_("plan.scheme", scheme)) for scheme in schemes]
 
 
-def compare(
-    variants: Sequence[Variant], seeds: Sequence[int], out: Path
-) -> Iterator[tuple[Variant, int, Records]]:
+def compare(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> Iterator[tuple[Variant, int, Records]]:
     """Runs what is not finished yet; yields (variant, seed, records still to come) for the caller to consume."""
     for seed in seeds:
         for variant in variants:

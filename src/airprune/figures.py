@@ -107,8 +107,7 @@ def comparison_figure(runs_by_name: Mapping[str, list[list[dict[str, Any]]]], *,
     draw_curves(axes[1], runs_by_name, measure="test_accuracy")
     draw_curves(axes[2], runs_by_name, measure="test_accuracy", against="time_s")
     draw_curves(axes[3], runs_by_name, measure="test_accuracy", against="uploaded_bits")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    outside_legend(figure, axes[0])
     if title:
         figure.suptitle(title)
     return figure
@@ -119,3 +118,22 @@ def save_figure(figure: Figure, path: Path) -> None:
     metadata = {"Software": None} if path.suffix == ".png" else {"CreationDate": None, "Producer": None, "Creator": None}
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, metadata=metadata)
+
+
+def curve_axes(ax: Axes, rows: Sequence[Mapping[str, Any]], *, measure: str, against: str = "global_round") -> None:
+    """Curves from a tidy table with columns series, seed, global_round and the measures."""
+    runs: dict[str, dict[Any, list[dict[str, Any]]]] = {}
+    for row in rows:
+        runs.setdefault(row["series"], {}).setdefault((row.get("preset"), row["seed"]), []).append(dict(row))
+    draw_curves(ax, {name: list(by_seed.values()) for name, by_seed in runs.items()}, measure=measure, against=against)
+
+
+def outside_legend(figure: Figure, ax: Axes) -> None:
+    """The legend of one axes below the whole picture."""
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6), frameon=False, fontsize=8)
+
+
+def note(figure: Figure, text: str) -> None:
+    """A caption above the picture that says what was run."""
+    figure.suptitle(text, fontsize=8, color="#555555")

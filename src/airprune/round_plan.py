@@ -46,7 +46,7 @@ class RoundPlan:
       share, ratio: b_n and ρ_n as planned; NaN for blocked devices.
       keep: whole prunable weights kept, ⌊(1 − ρ) W_fully⌋ or what Eq. (3) makes of it.
       uploaded_bits: what each device sends.
-      compute_s, uplink_s: its simulated times, stragglers included.
+      compute_s, uplink_s: its simulated times, stragglers included; NaN for blocked devices.
       energy_j: for compute and transmission.
       fate: a `Fate` word.
       edges: the active edges.  [num_active]
@@ -68,10 +68,6 @@ class RoundPlan:
     edge_latency_s: Array
     status: Array
     shadow_price: Array
-
-    @property
-    def latency_s(self) -> Array:
-        return self.compute_s + self.uplink_s
 
     @property
     def takes_part(self) -> Array:
@@ -111,8 +107,8 @@ def plan_round(experiment: Experiment, *, global_round: int, edge_round: int, ed
         ratio=np.where(planned, 1.0 - keep / experiment.model.fc_weights, np.nan),
         keep=keep,
         uploaded_bits=np.where(fate == Fate.OK, bits, 0.0),
-        compute_s=compute_s,
-        uplink_s=uplink_s,
+        compute_s=np.where(planned, compute_s, np.nan),
+        uplink_s=np.where(planned, uplink_s, np.nan),
         energy_j=_energy_j(experiment, weights, cpu_hz, compute_s, uplink_s, planned),
         fate=fate.astype(str),
         edges=problem.edge_ids,

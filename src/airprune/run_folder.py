@@ -83,7 +83,9 @@ class RunFolder:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UsageError(f"{self.path} is being written by another run; wait for it or choose another.") from None
+                raise UsageError(
+                    f"{self.path} is being written by another run; wait for it or choose another."
+                ) from None
             yield
 
     @contextlib.contextmanager
@@ -109,7 +111,9 @@ class RunFolder:
                     )
             return
         if self.records() or self.checkpoint_file.exists() or self.is_finished:
-            raise UsageError(f"{self.path} has files of a run but no scenario.toml; restore it or choose another folder.")
+            raise UsageError(
+                f"{self.path} has files of a run but no scenario.toml; restore it or choose another folder."
+            )
         with self._sentence_if_unwritable():
             self.checkpoint_file.parent.mkdir(exist_ok=True)
             self.records_file.write_bytes(b"")
@@ -158,7 +162,9 @@ class RunFolder:
             belongs_to = {name: position.get(name, mine) for name, mine in self._belongs_to.items()}
             num_bytes = int(position["records_bytes"])
         except (OSError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as error:
-            raise WorkFailed(f"{self.checkpoint_file} cannot be read ({error}); start over in another folder.") from None
+            raise WorkFailed(
+                f"{self.checkpoint_file} cannot be read ({error}); start over in another folder."
+            ) from None
         if belongs_to["identity"] != self._belongs_to["identity"]:
             raise UsageError(
                 f"{self.path} was started with another model or data set; give the same ones to resume. "
@@ -195,7 +201,9 @@ class RunFolder:
         try:
             yield
         except OSError as error:  # a full disk, say
-            raise WorkFailed(f"{self.path} was not written: {error.strerror or error}; mend that and resume.") from error
+            raise WorkFailed(
+                f"{self.path} was not written: {error.strerror or error}; mend that and resume."
+            ) from error
 
     @staticmethod
     def _write(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> None:

@@ -75,7 +75,7 @@ def _parent(pid: int) -> int:
 
 def _is_worker(pid: int) -> bool:
     try:
-        return b"airprune.engines.worker_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"worker_process.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

@@ -13,7 +13,7 @@ from airprune.data import DATASETS
 from airprune.models import MODELS
 from airprune.path_loss import PATH_LOSS
 from airprune.pruning import IMPORTANCES
-from airprune.scenario import Scenario
+from airprune.scenario import Scenario, presets
 from airprune.scenario.section import Section
 from airprune.scenario.toml_text import literal
 from airprune.schemes import SCHEMES
@@ -43,11 +43,15 @@ LISTS = {
 
 
 def tables() -> dict[str, str]:
-    """A table per section, by its name; the scenario's own values under ''."""
+    """The tables by their names in the page."""
     fields = Scenario.model_fields
     own = {name: field for name, field in fields.items() if not isinstance(field.default, Section)}
     parts = {name: type(field.default) for name, field in fields.items() if name not in own}
-    found = {"": _table("", Scenario, own)}
+    rows = [f"| `{name}` | {summary.rstrip('.')} |" for name, summary in presets().items()]
+    found = {
+        "presets": "\n".join(["| preset | what it is |\n|---|---|", *rows]),
+        "scenario": _table("", Scenario, own),
+    }
     return found | {name: _table(f"{name}.", part, part.model_fields) for name, part in parts.items()}
 
 
@@ -78,7 +82,7 @@ def _values(key: str, schema: dict[str, Any]) -> str:
 def up_to_date(page: str) -> str:
     """The page with every marked table made anew."""
     found = tables()
-    return MARKED.sub(lambda match: f"{match[1]}{found['' if match[2] == 'scenario' else match[2]]}{match[3]}", page)
+    return MARKED.sub(lambda match: f"{match[1]}{found[match[2]]}{match[3]}", page)
 
 
 if __name__ == "__main__":

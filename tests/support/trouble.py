@@ -67,7 +67,7 @@ class CannotArrive(Flagged):
 
 
 class Moody(nn.Module):
-    """Draws random numbers, keeps floating and counting buffers, and uses one weight twice."""
+    """Draws random numbers, and keeps floating and counting buffers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,8 +77,6 @@ class Moody(nn.Module):
             self.norm = nn.BatchNorm1d(12, momentum=None)  # averages by its count of batches
             self.drop = nn.Dropout(0.3)
             self.out = nn.Linear(12, 4)
-            self.again = nn.Linear(12, 12, bias=False)
-            self.again.weight = self.first.weight
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.out(self.drop(F.relu(self.norm(self.again(self.first(x))))))
+        return self.out(self.drop(F.relu(self.norm(self.first(x)))))

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 import airprune
-from airprune.cli.console import say
 from airprune.cli.compare import compare
+from airprune.cli.console import say
 from airprune.cli.data import data
 from airprune.cli.doctor import doctor
 from airprune.cli.plan import plan

@@ -83,4 +83,3 @@ def _live(records: Records, scenario: Scenario, label: str, done: int) -> None:
         for record in records:
             pulse.take(record)
             progress.update(task, advance=1, words=pulse.words(scenario.rounds.global_rounds))
-    

@@ -1,37 +1,142 @@
-"""`airprune reproduce`: the paper's tables and figures."""
+"""`airprune reproduce`: the paper's tables, figures and claims, with verdicts."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from airprune.cli.console import print_json, stdout_console
+from airprune.cli.compare import parse_seeds
+from airprune.cli.console import print_json, say, stdout_console
+from airprune.errors import UsageError
 from airprune.paper.table2 import Cell, table2
 
+if TYPE_CHECKING:
+    from airprune.paper.reproduction import Artefact, Reproduction
 
-class Artefact(StrEnum):
+
+class What(StrEnum):
+    table1 = "table1"
     table2 = "table2"
+    fig2 = "fig2"
+    fig3 = "fig3"
+    fig4 = "fig4"
+    fig5 = "fig5"
+    fig6 = "fig6"
+    bound = "bound"
+    all = "all"
 
 
 def reproduce(
-    what: Annotated[Artefact, typer.Argument(help="The table or figure of the paper.")],
-    placements: Annotated[int, typer.Option(min=1, max=100_000, help="Random placements to average over.")] = 40,
+    what: Annotated[What, typer.Argument(help="The table or figure of the paper, or all of them.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Minutes instead of an hour; says so on every picture.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Table I to the letter, on both presets; more than a day.")] = False,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, e.g. `0-4`; by default the profile's.")] = None,
+    placements: Annotated[int, typer.Option(min=1, max=100_000, help="For table2: placements to average over.")] = 40,
+    out: Annotated[Path | None, typer.Option(help="Folder; by default reproduction/PROFILE.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Reproduce a table of the paper and show it beside the printed numbers."""
+    """Reproduce the paper: tables, figures, and each of its claims with a verdict.
+
+    Runs that several figures share are made once and kept, so an interrupted or repeated command continues.
+
+    Example: `airprune reproduce all --quick`
+    """
+    if what is What.table2 and out is None:
+        _table2(placements, as_json=as_json)
+        return
+    reproduction, artefacts = _reproduction(what, quick=quick, full=full, seeds=seeds, out=out)
+    started = time.monotonic()
+    _run_missing(reproduction, artefacts)
+    claims, files = _write(reproduction, artefacts)
+    say(f"{len(files)} files in {reproduction.out}, {time.monotonic() - started:,.0f} s.")
+    if as_json:
+        print_json(
+            {
+                "artefact": what.value,
+                "profile": reproduction.profile.name,
+                "seeds": list(reproduction.seeds),
+                "folder": str(reproduction.out),
+                "files": [path.name for path in files],
+                "claims": claims,
+            }
+        )
+        return
+    stdout_console().print(_claims_table(claims))
+
+
+def _reproduction(
+    what: What, *, quick: bool, full: bool, seeds: str | None, out: Path | None
+) -> tuple[Reproduction, list[Artefact]]:
+    from airprune.paper.profiles import PROFILES
+    from airprune.paper.reproduction import ARTEFACTS, Reproduction
+
+    if quick and full:
+        raise UsageError("--quick and --full exclude each other; give one or neither.")
+    profile = PROFILES["quick" if quick else "full" if full else "default"]
+    chosen = tuple(parse_seeds(seeds)) if seeds else profile.seeds
+    out = out or Path("reproduction") / profile.name
+    names = [name for name in ARTEFACTS if what is What.all or name == what.value]
+    return Reproduction(profile=profile, seeds=chosen, out=out), [ARTEFACTS[name] for name in names]
+
+
+def _run_missing(reproduction: Reproduction, artefacts: list[Artefact]) -> None:
+    from airprune.cli.progress import watched
+    from airprune.run_folder import RunFolder
+
+    todo = reproduction.missing(artefacts)
+    try:
+        for count, (path, (label, scenario)) in enumerate(todo.items(), start=1):
+            done = len(RunFolder(Path(path)).records())
+            records = reproduction.start(scenario)
+            for _ in watched(records, scenario, label=f"[{count}/{len(todo)}] {label}", done=done):
+                pass
+    except KeyboardInterrupt:
+        say(f"Stopped; {reproduction.out} keeps what is done. The same command continues.")
+        raise
+
+
+def _write(reproduction: Reproduction, artefacts: list[Artefact]) -> tuple[list[dict[str, Any]], list[Path]]:
+    from airprune.paper.reproduction import write_claims
+    from airprune.report import write_report
+
+    reproduction.out.mkdir(parents=True, exist_ok=True)
+    files = [path for artefact in artefacts for path in reproduction.write(artefact)]
+    claims = write_claims(reproduction.out)
+    files += [reproduction.out / "claims.json", write_report(reproduction.out)]
+    return claims, files
+
+
+_STYLES = {"holds": "green", "holds in part": "yellow", "does not hold": "red", "cannot be decided": "dim"}
+
+
+def _claims_table(claims: list[dict[str, Any]]) -> Table:
+    table = Table(title="Claims", title_justify="left", header_style="bold", show_lines=True)
+    table.add_column("where", max_width=16)
+    table.add_column("claim", max_width=34)
+    table.add_column("verdict", max_width=12)
+    table.add_column("why")
+    for claim in claims:
+        style = _STYLES[claim["verdict"]]
+        table.add_row(claim["where"], claim["text"], f"[{style}]{claim['verdict']}[/{style}]", claim["reason"])
+    return table
+
+
+def _table2(placements: int, *, as_json: bool) -> None:
     cells = table2(range(placements))
     if as_json:
         rows = [{**dataclasses.asdict(cell), "deviation": cell.deviation} for cell in cells]
-        print_json({"artefact": what.value, "placements": placements, "cells": rows})
+        print_json({"artefact": "table2", "placements": placements, "cells": rows})
         return
-    stdout_console().print(_table(cells, placements))
+    stdout_console().print(_latency_table(cells, placements))
 
 
-def _table(cells: list[Cell], placements: int) -> Table:
+def _latency_table(cells: list[Cell], placements: int) -> Table:
     table = Table(
         title=f"Table II: latency of one edge round in ms, mean ± spread over {placements} placements",
         title_justify="left",

@@ -93,7 +93,8 @@ def _features(field: str, value: Any) -> np.ndarray:
     if x.ndim < 2 or x.size == 0:
         raise InvalidValue(field, "must be [samples, features…] with at least one of each", f"shape {x.shape}")
     for start in range(0, len(x), _ROWS_AT_ONCE):  # in pieces: no second array as large as the data
-        good = np.isfinite(x[start : start + _ROWS_AT_ONCE].astype(np.float32, copy=False))
+        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which is refused below
+            good = np.isfinite(x[start : start + _ROWS_AT_ONCE].astype(np.float32, copy=False))
         if not good.all():
             row = start + int(np.argmin(good.reshape(len(good), -1).all(axis=1)))
             raise InvalidValue(field, "must be finite in float32", f"another value in sample {row}")

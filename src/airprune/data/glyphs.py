@@ -28,14 +28,16 @@ DEFAULT_TRAIN, DEFAULT_TEST = 10_000, 2_000
 _CHUNK = 1_000  # images per random stream, so that a smaller set is the beginning of a larger one
 _MAP_REACH, _MAP_SIDE = 2.5, 250  # the distance map covers [-reach, reach]² in units of the figure's radius
 
-# How hard the set is. Chosen so that a linear model stays below 70 % and the paper's CNN passes 90 %.
-_RADIUS_PIXELS = (6.5, 9.5)
-_MAX_ROTATION, _MAX_SHEAR, _MAX_SHIFT_PIXELS = 0.4, 0.2, 3.5
-_MAX_BEND = 0.12
+# How hard the set is. The shift is what defeats a linear model; the rest is kept mild for the sake of a small CNN.
+# With 5,000 samples a linear model reaches 59 %. The paper's CNN under plain SGD reached 88 to 97 % after five epochs
+# from each of 12 initial weights, but after three epochs two of them were still below 70 %.
+_RADIUS_PIXELS = (7.0, 9.0)
+_MAX_ROTATION, _MAX_SHEAR, _MAX_SHIFT_PIXELS = 0.3, 0.15, 4.5
+_MAX_BEND = 0.06
 _PEN_PIXELS = (0.8, 1.5)
 _INK = (0.7, 1.0)
 _LOOSE_STROKES, _LOOSE_LENGTH_PIXELS = 1, (3.0, 8.0)
-_NOISE = 0.07
+_NOISE = 0.05
 
 FloatImages = NDArray[np.float32]
 

@@ -21,7 +21,7 @@ class Engine(ABC):
 
     @abstractmethod
     def map(self, method: str, tasks: Sequence[Any]) -> Iterator[Any]:
-        """`Worker.<method>(task)` for every task, in the order of the tasks."""
+        """`Worker.<method>(task)` for every task, in the order of the tasks; a deliberate error is a `WorkFailed`."""
 
     def edge_sums(self, chunks_of_edges: Sequence[Sequence[TrainChunk]]) -> list[EdgeSum]:
         """Trains all chunks of one edge round; one merged sum per edge, chunks merged in order as they arrive."""
@@ -42,5 +42,7 @@ class Engine(ABC):
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

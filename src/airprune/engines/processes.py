@@ -1,6 +1,6 @@
 """Worker processes on this machine, one thread each. A worker that dies is replaced and its chunk redone.
 
-Workers are started as `python -m airprune.engines.worker_process` and talk over a socket pair, so a user's script needs no
+Workers are started as `python worker_process.py` and talk over a socket pair, so a user's script needs no
 `if __name__ == "__main__"`, and a worker whose driver dies sees the line go dead and leaves.
 """
 
@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -26,18 +27,19 @@ from airprune.errors import WorkFailed
 
 MAX_TRIES = 3
 _GRACE_S = 1.0
+_WORKER_FILE = str(Path(__file__).with_name("worker_process.py"))
 
 
 class _Process:
     """One worker process and the task it is busy with."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: bytes) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             try:
                 self.process = subprocess.Popen(
-                    # -P: a file in the working folder must not pass for a module of the same name.
-                    [sys.executable, "-P", "-m", "airprune.engines.worker_process", str(theirs.fileno())],
+                    # -P: the files beside it must not pass for modules of the same name.
+                    [sys.executable, "-P", _WORKER_FILE, str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
                     env=worker_environment(),
                     stdin=subprocess.DEVNULL,
@@ -47,10 +49,7 @@ class _Process:
                 raise WorkFailed(f"A worker process could not be started: {error.strerror or error}.") from error
             self.connection = Connection(ours.detach())
         self.task: int | None = None
-
-    def prepare(self, job: bytes) -> None:
-        """Sends the job; a worker that is dead already shows when it gets its first task."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # if it is dead already, that shows when it gets its first task
             self.connection.send_bytes(job)
 
     def how_it_ended(self) -> str:
@@ -72,7 +71,7 @@ def _stop(workers: Iterable[_Process]) -> None:
     for worker in workers:
         try:
             worker.process.wait(timeout=max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:  # still importing, or stuck
+        except subprocess.TimeoutExpired:  # stuck
             worker.process.kill()
             worker.process.wait()
 
@@ -84,9 +83,7 @@ class ProcessesEngine(Engine):
         self._job = cloudpickle.dumps(self.job)
         self._processes: list[_Process] = []
         for _ in range(self.workers or _num_cores()):
-            self._processes.append(_Process())
-        for worker in self._processes:  # in a second pass, since a worker reads its job only after a slow import
-            worker.prepare(self._job)
+            self._processes.append(_Process(self._job))
 
     def map(self, method: str, tasks: Sequence[Any]) -> Iterator[Any]:
         waiting = deque(range(len(tasks)))
@@ -124,7 +121,7 @@ class ProcessesEngine(Engine):
             index, worker.task = worker.task, None
             assert index is not None
             if failed:
-                raise WorkFailed(f"A worker could not do its task:\n{result.rstrip()}")
+                raise WorkFailed(result)
             yield index, result
 
     def _replace(self, slot: int, waiting: deque[int], tries: list[int]) -> None:
@@ -137,8 +134,7 @@ class ProcessesEngine(Engine):
                     "this is too little memory, then fewer workers help. The run can be resumed."
                 )
             waiting.appendleft(lost.task)
-        self._processes[slot] = _Process()
-        self._processes[slot].prepare(self._job)
+        self._processes[slot] = _Process(self._job)
 
     def close(self) -> None:
         _stop(getattr(self, "_processes", []))

@@ -9,6 +9,7 @@ import torch
 
 from airprune.engines.base import Engine
 from airprune.engines.work import Worker, single_thread
+from airprune.errors import AirpruneError, WorkFailed
 
 
 class SerialEngine(Engine):
@@ -22,7 +23,12 @@ class SerialEngine(Engine):
         self._worker = Worker(self.job)
 
     def map(self, method: str, tasks: Sequence[Any]) -> Iterator[Any]:
-        return map(getattr(self._worker, method), tasks)
+        for task in tasks:
+            try:
+                result = getattr(self._worker, method)(task)
+            except AirpruneError as error:  # as from any other engine's workers
+                raise WorkFailed(str(error)) from error
+            yield result
 
     def close(self) -> None:
         if self._threads_before is not None:

@@ -1,4 +1,8 @@
-"""The worker's side of the `processes` engine: one job, then tasks until the driver hangs up."""
+"""The worker's side of the `processes` engine: one job, then tasks until the driver hangs up.
+
+Run as a file, so that it listens before torch is imported: it takes its job at once, and leaves even while it starts if
+the driver is gone.
+"""
 
 from __future__ import annotations
 
@@ -9,41 +13,49 @@ import sys
 import threading
 import traceback
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airprune.engines.work import Worker, single_thread
+if TYPE_CHECKING:
+    from airprune.engines.work import Worker
 
 
 def serve(descriptor: int) -> None:
-    """Answers every task with (failed, result or traceback). A job that cannot be taken up fails the first task."""
+    """Answers every task with (failed, result or what went wrong). A job that cannot be taken up fails the first task."""
     threading.Thread(target=_leave_with_the_driver, args=[descriptor], daemon=True).start()
     connection: Connection[Any, Any] = Connection(descriptor)
-    single_thread()
     try:
-        job = connection.recv_bytes()
-    except (EOFError, OSError):
-        return
-    worker, trouble = _worker(job)
-    while True:
-        try:
+        worker, trouble = _worker(connection.recv_bytes())
+        while True:
             method, task = connection.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            answer = (True, trouble) if worker is None else (False, getattr(worker, method)(task))
-        except Exception:
-            answer = (True, traceback.format_exc())
-        try:
-            connection.send(answer)
-        except OSError:
-            return
+            connection.send(_answer(worker, method, task) if worker else (True, trouble))
+    except (EOFError, OSError):
+        return  # the driver has hung up
 
 
 def _worker(job: bytes) -> tuple[Worker | None, str]:
     try:
+        from airprune.engines.work import Worker, single_thread
+
+        single_thread()
         return Worker(pickle.loads(job)), ""
-    except Exception:
-        return None, traceback.format_exc()
+    except Exception as error:
+        return None, _what_went_wrong(error)
+
+
+def _answer(worker: Worker, method: str, task: Any) -> tuple[bool, Any]:
+    try:
+        return False, getattr(worker, method)(task)
+    except Exception as error:
+        return True, _what_went_wrong(error)
+
+
+def _what_went_wrong(error: Exception) -> str:
+    """A deliberate error's own sentence, or the traceback of a surprise."""
+    from airprune.errors import AirpruneError
+
+    if isinstance(error, AirpruneError):
+        return str(error)
+    return f"A worker could not do its task:\n{''.join(traceback.format_exception(error)).rstrip()}"
 
 
 def _leave_with_the_driver(descriptor: int) -> None:

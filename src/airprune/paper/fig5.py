@@ -1,0 +1,40 @@
+"""Fig. 5: IID against non-IID data, with and without pruning."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from airprune.figures import curve_axes, new_figure, note, outside_legend
+from airprune.paper.tidy import Rows
+from airprune.paper.training import TrainingFigure
+
+PARTITIONS = {
+    "IID": {"data.partition": "iid"},
+    "2 classes": {"data.partition": "shards", "data.classes_per_device": 2},
+    "Dirichlet 0.5": {"data.partition": "dirichlet", "data.alpha": 0.5},
+}
+SCHEMES = ("optimal", "no-pruning")
+
+
+def series_label(partition: str, scheme: str) -> str:
+    return f"{partition}, {scheme}"
+
+
+FIGURE = TrainingFigure(
+    name="fig5",
+    title="Fig. 5: IID and non-IID",
+    series={
+        series_label(partition, scheme): {**changes, "plan.scheme": scheme}
+        for partition, changes in PARTITIONS.items()
+        for scheme in SCHEMES
+    },
+)
+
+
+def draw(rows: Rows, *, caption: str) -> Figure:
+    figure, axes = new_figure(2, width=5.0)
+    curve_axes(axes[0], rows, measure="test_loss")
+    curve_axes(axes[1], rows, measure="test_accuracy")
+    outside_legend(figure, axes[0])
+    note(figure, caption)
+    return figure

@@ -1,0 +1,129 @@
+"""What a claim is and how measured numbers decide it. A verdict is computed, never typed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from airprune.compare import Estimate
+from airprune.paper.tidy import Rows
+
+Tables = Mapping[str, Rows]
+
+
+class Verdict(StrEnum):
+    HOLDS = "holds"
+    PARTLY = "holds in part"
+    FAILS = "does not hold"
+    UNDECIDED = "cannot be decided"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """A verdict, the numbers it rests on, and the reason in a sentence."""
+
+    verdict: Verdict
+    reason: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One statement of the paper's evaluation (in our words), or one of our errata.
+
+    Attributes:
+      tables: the CSV files that decide it.
+      judge: (tables, preset) → judgement; claims about planning alone ignore the preset.
+      by_preset: whether it is judged once per preset.
+    """
+
+    name: str
+    where: str
+    text: str
+    tables: tuple[str, ...]
+    judge: Callable[[Tables, str], Judgement]
+    by_preset: bool = True
+
+
+# With one seed there is no interval; a difference below this is then called noise.
+SINGLE_SEED_NOISE = {"test_accuracy": 0.03, "test_loss": 0.08}
+
+
+def is_significant(difference: Estimate, noise: float) -> bool:
+    """Whether the 95 % interval leaves out zero; with a single seed, whether the difference exceeds the noise."""
+    if math.isnan(difference.half_width):
+        return abs(difference.mean) > noise
+    return abs(difference.mean) > difference.half_width
+
+
+def shown(estimate: Estimate, scale: float = 1.0, digits: int = 2) -> str:
+    text = f"{estimate.mean * scale:.{digits}f}"
+    return text if math.isnan(estimate.half_width) else f"{text} ± {estimate.half_width * scale:.{digits}f}"
+
+
+def judge_trend(
+    levels: Sequence[str], by_level: Sequence[np.ndarray], *, rising: bool, noise: float, what: str
+) -> Judgement:
+    """Whether a measure rises (or falls) along ordered levels; arrays hold one value per seed, seeds aligned.
+
+    Holds if the ends differ significantly in the claimed direction and no step goes the other way beyond noise; in part
+    if the ends do but a step does not; does not hold if the ends differ the other way or not at all over several seeds.
+    """
+    sign = 1.0 if rising else -1.0
+    steps = [Estimate.of(list(sign * (b - a))) for a, b in zip(by_level[:-1], by_level[1:], strict=True)]
+    whole = Estimate.of(list(sign * (by_level[-1] - by_level[0])))
+    against = [
+        f"{levels[i]} → {levels[i + 1]}" for i, s in enumerate(steps) if s.mean < 0 and is_significant(s, noise)
+    ]
+    numbers = {level: shown(Estimate.of(list(values)), digits=4) for level, values in zip(levels, by_level, strict=True)}
+    direction = "rises" if rising else "falls"
+    ends = f"{what} from {levels[0]} to {levels[-1]}: {numbers[levels[0]]} → {numbers[levels[-1]]}"
+    if is_significant(whole, noise) and whole.mean > 0:
+        if not against:
+            return Judgement(verdict=Verdict.HOLDS, reason=f"{ends}; no step goes the other way.", numbers=numbers)
+        return Judgement(
+            verdict=Verdict.PARTLY, reason=f"{ends}, but it goes the other way at {', '.join(against)}.", numbers=numbers
+        )
+    if math.isnan(whole.half_width) and not is_significant(whole, noise):
+        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{ends}: within the noise of one seed.", numbers=numbers)
+    reason = f"{ends}: it {'goes the other way' if whole.mean < 0 else f'never {direction} beyond the interval'}."
+    return Judgement(verdict=Verdict.FAILS, reason=reason, numbers=numbers)
+
+
+def judge_better(
+    better: np.ndarray, worse: np.ndarray, *, noise: float, what: str, names: tuple[str, str]
+) -> Judgement:
+    """Whether the first mean exceeds the second beyond the interval of their difference."""
+    difference = Estimate.of(list(better - worse))
+    numbers = {
+        names[0]: shown(Estimate.of(list(better)), digits=4),
+        names[1]: shown(Estimate.of(list(worse)), digits=4),
+        "difference": shown(difference, digits=4),
+    }
+    sentence = f"{what}: {names[0]} {numbers[names[0]]}, {names[1]} {numbers[names[1]]}"
+    if is_significant(difference, noise):
+        verdict = Verdict.HOLDS if difference.mean > 0 else Verdict.FAILS
+        return Judgement(verdict=verdict, reason=f"{sentence}.", numbers=numbers)
+    if math.isnan(difference.half_width):
+        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: within the noise of one seed.", numbers=numbers)
+    return Judgement(verdict=Verdict.FAILS, reason=f"{sentence}: no difference beyond the interval.", numbers=numbers)
+
+
+def combined(parts: Sequence[Judgement]) -> Judgement:
+    """Several statements in one sentence: all must hold for it to hold; some, to hold in part."""
+    verdicts = [part.verdict for part in parts]
+    if all(v is Verdict.HOLDS for v in verdicts):
+        verdict = Verdict.HOLDS
+    elif all(v is Verdict.FAILS for v in verdicts):
+        verdict = Verdict.FAILS
+    elif any(v in (Verdict.HOLDS, Verdict.PARTLY) for v in verdicts):
+        verdict = Verdict.PARTLY
+    else:
+        verdict = Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.FAILS
+    numbers = {f"{i}: {key}": value for i, part in enumerate(parts, start=1) for key, value in part.numbers.items()}
+    return Judgement(verdict=verdict, reason=" ".join(part.reason for part in parts), numbers=numbers)

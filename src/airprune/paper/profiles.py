@@ -1,0 +1,73 @@
+"""How much of the paper's schedule a reproduction runs: minutes, an hour, or Table I to the letter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from airprune.scenario import Scenario
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """A schedule for all training figures.
+
+    Attributes:
+      note: printed on every picture.
+      seeds: one run of everything per seed.
+      presets: the scenarios that claims are judged on.
+      changes: what differs from the preset.
+      samples_per_device: D_n; smaller networks have fewer samples in all.
+    """
+
+    name: str
+    note: str
+    seeds: tuple[int, ...]
+    presets: tuple[str, ...]
+    samples_per_device: int
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def scenario(self, preset: str, seed: int, changes: dict[str, Any]) -> Scenario:
+        """The preset on this profile's schedule, with one series' own changes on top."""
+        base = Scenario.preset(preset).with_values({**self.changes, **changes, "seed": seed})
+        return base.with_("data.train_samples", self.samples_per_device * base.num_devices)
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            name="quick",
+            note="quick profile: 100 samples per device, batch 16, 3 global × 1 edge rounds, 1 seed; trends may drown in noise",
+            seeds=(0,),
+            presets=("paper-converged",),
+            samples_per_device=100,
+            changes={
+                "train.batch_size": 16,
+                "rounds.global_rounds": 3,
+                "rounds.edge_rounds": 1,
+                "data.test_samples": 1000,
+            },
+        ),
+        Profile(
+            name="default",
+            note="default profile: 200 samples per device, batch 32, 8 global × 2 edge rounds, 3 seeds",
+            seeds=(0, 1, 2),
+            presets=("paper-converged",),
+            samples_per_device=200,
+            changes={
+                "train.batch_size": 32,
+                "rounds.global_rounds": 8,
+                "rounds.edge_rounds": 2,
+                "data.test_samples": 5000,
+            },
+        ),
+        Profile(
+            name="full",
+            note="full profile: Table I to the letter, 3 seeds",
+            seeds=(0, 1, 2),
+            presets=("paper", "paper-converged"),
+            samples_per_device=2000,
+        ),
+    )
+}

@@ -1,0 +1,207 @@
+"""A reproduction folder: runs, tidy tables, pictures, claims.
+
+    runs/<hash>/         every run once, whoever needs it; interrupted ones resume
+    fig2.csv …           tidy tables, from which pictures and verdicts are made
+    fig2.png, fig2.pdf   pictures (one per preset if there are several)
+    claims.json          what holds, with numbers and reasons
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from airprune.figures import save_figure
+from airprune.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, table1, table2
+from airprune.paper.claims import CLAIMS
+from airprune.paper.judging import Claim, Tables
+from airprune.paper.profiles import Profile
+from airprune.paper.tidy import Rows, read_rows, select, values, write_rows
+from airprune.paper.training import TrainingFigure, missing_runs, run_path, start
+from airprune.run_folder import RunFolder
+from airprune.scenario import Scenario
+from airprune.tables import write_text_atomic
+
+PLACEMENTS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artefact:
+    """A table or figure of the paper: the runs it needs, the tables it writes and how it is drawn.
+
+    Attributes:
+      tables: name → function of the reproduction that makes the rows.
+      draw: (tables, caption) → picture of one preset's rows; None for tables.
+    """
+
+    name: str
+    title: str
+    tables: dict[str, Callable[[Reproduction], Rows]]
+    training: TrainingFigure | None = None
+    draw: Callable[[dict[str, Rows], str], Figure] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """What is reproduced, on which schedule, and where."""
+
+    profile: Profile
+    seeds: tuple[int, ...]
+    out: Path
+
+    @property
+    def runs(self) -> Path:
+        return self.out / "runs"
+
+    def seeds_of(self, artefact: Artefact) -> tuple[int, ...]:
+        """The bound needs one run; everything else one per seed."""
+        return self.seeds[:1] if artefact.name == "bound" else self.seeds
+
+    def missing(self, artefacts: Sequence[Artefact]) -> dict[str, tuple[str, Scenario]]:
+        """Runs still to be made, each once."""
+        wanted: dict[str, tuple[str, Scenario]] = {}
+        for artefact in artefacts:
+            if artefact.training is not None:
+                found = missing_runs([artefact.training], self.profile, self.seeds_of(artefact), self.runs)
+                wanted = {**found, **wanted}
+        return wanted
+
+    def start(self, scenario: Scenario) -> Iterator[dict[str, Any]]:
+        return start(scenario, self.runs)
+
+    def write(self, artefact: Artefact) -> list[Path]:
+        """Tables and pictures of an artefact whose runs are finished; the files written."""
+        written = []
+        for name, make in artefact.tables.items():
+            path = self.out / f"{name}.csv"
+            write_rows(path, make(self))
+            written.append(path)
+        if artefact.draw is None:
+            return written
+        tables = {name: read_rows(self.out / f"{name}.csv") for name in artefact.tables}
+        presets = values(tables[artefact.name], "preset") if artefact.training and artefact.name != "bound" else [None]
+        for preset in presets:
+            mine = {name: _of_preset(rows, preset) for name, rows in tables.items()}
+            stem = artefact.name if len(presets) == 1 else f"{artefact.name}-{preset}"
+            caption = artefact.title if artefact.training is None else f"{artefact.title} · {preset or ''} · {self.profile.note}"
+            figure = artefact.draw(mine, caption)
+            for suffix in (".png", ".pdf"):
+                save_figure(figure, self.out / f"{stem}{suffix}")
+                written.append(self.out / f"{stem}{suffix}")
+        return written
+
+
+def _of_preset(rows: Rows, preset: str | None) -> Rows:
+    return rows if preset is None or not rows or "preset" not in rows[0] else select(rows, preset=preset)
+
+
+def _curves(figure: TrainingFigure) -> Callable[[Reproduction], Rows]:
+    return lambda reproduction: figure.rows(reproduction.profile, reproduction.seeds, reproduction.runs)
+
+
+def _bound_rows(reproduction: Reproduction) -> Rows:
+    preset = reproduction.profile.presets[-1]
+    scenario = next(
+        s for p, _, _, s in bound.FIGURE.scenarios(reproduction.profile, reproduction.seeds[:1]) if p == preset
+    )
+    batches = -(-reproduction.profile.samples_per_device // scenario.train.batch_size)
+    return bound.rows(
+        RunFolder(run_path(reproduction.runs, scenario)).records(),
+        learning_rate=scenario.train.learning_rate,
+        local_steps=batches * scenario.train.local_epochs,
+        num_weights=43_888,
+    )
+
+
+def _table2_rows(reproduction: Reproduction) -> Rows:
+    cells = table2.table2(range(PLACEMENTS))
+    return [{**dataclasses.asdict(cell), "deviation": cell.deviation} for cell in cells]
+
+
+ARTEFACTS: dict[str, Artefact] = {
+    artefact.name: artefact
+    for artefact in (
+        Artefact(name="table1", title="Table I: parameters", tables={"table1": lambda _: table1.rows()}),
+        Artefact(name="table2", title="Table II: latency of a round", tables={"table2": _table2_rows}),
+        Artefact(
+            name="fig2",
+            title=fig2.FIGURE.title,
+            tables={"fig2": _curves(fig2.FIGURE)},
+            training=fig2.FIGURE,
+            draw=lambda tables, caption: fig2.draw(tables["fig2"], caption=caption),
+        ),
+        Artefact(
+            name="fig3",
+            title=fig3.FIGURE.title,
+            tables={"fig3": _curves(fig3.FIGURE), "fig3_ratios": lambda _: fig3.ratio_rows()},
+            training=fig3.FIGURE,
+            draw=lambda tables, caption: fig3.draw(tables["fig3"], tables["fig3_ratios"], caption=caption),
+        ),
+        Artefact(
+            name="fig4",
+            title=fig4.FIGURE.title,
+            tables={"fig4": _curves(fig4.FIGURE)},
+            training=fig4.FIGURE,
+            draw=lambda tables, caption: fig4.draw(tables["fig4"], caption=caption),
+        ),
+        Artefact(
+            name="fig5",
+            title=fig5.FIGURE.title,
+            tables={"fig5": _curves(fig5.FIGURE)},
+            training=fig5.FIGURE,
+            draw=lambda tables, caption: fig5.draw(tables["fig5"], caption=caption),
+        ),
+        Artefact(
+            name="fig6",
+            title="Fig. 6: bandwidth and pruning against CPU clock",
+            tables={"fig6": lambda _: fig6.rows()},
+            draw=lambda tables, caption: fig6.draw(tables["fig6"], caption=caption),
+        ),
+        Artefact(
+            name="bound",
+            title=bound.FIGURE.title,
+            tables={"bound": _bound_rows},
+            training=bound.FIGURE,
+            draw=lambda tables, caption: bound.draw(tables["bound"], caption=caption),
+        ),
+        Artefact(name="errata", title="Errata", tables={"errata": lambda _: errata.rows()}),
+    )
+}
+
+
+def judged(folder: Path) -> list[dict[str, Any]]:
+    """Every claim whose tables lie in `folder`, judged from these files alone."""
+    tables: dict[str, Rows] = {path.stem: read_rows(path) for path in sorted(folder.glob("*.csv"))}
+    found = []
+    for claim in CLAIMS:
+        if all(tables.get(name) for name in claim.tables):
+            found.extend(_judgements(claim, tables))
+    return found
+
+
+def _judgements(claim: Claim, tables: Tables) -> Iterator[dict[str, Any]]:
+    presets = values(tables[claim.tables[0]], "preset") if claim.by_preset else [""]
+    for preset in presets:
+        judgement = claim.judge(tables, preset)
+        yield {
+            "claim": claim.name,
+            "where": claim.where,
+            "text": claim.text,
+            "preset": preset,
+            "verdict": judgement.verdict.value,
+            "reason": judgement.reason,
+            "numbers": judgement.numbers,
+        }
+
+
+def write_claims(folder: Path) -> list[dict[str, Any]]:
+    """Judges what can be judged and writes claims.json."""
+    found = judged(folder)
+    write_text_atomic(folder / "claims.json", json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return found

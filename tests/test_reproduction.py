@@ -1,0 +1,180 @@
+"""The paper's figures and claims: made of runs, judged from files, flipped by other files."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from airprune.paper import fig4, fig5, fig6, table1
+from airprune.paper.claims import CLAIMS
+from airprune.paper.judging import Verdict, combined, judge_better, judge_trend
+from airprune.paper.profiles import PROFILES, Profile
+from airprune.paper.reproduction import ARTEFACTS, Reproduction, judged, write_claims
+from airprune.paper.tidy import read_rows, write_rows
+from airprune.paper.training import missing_runs, run_path
+from airprune.run_folder import RunFolder
+
+TINY = Profile(
+    name="tiny",
+    note="for tests",
+    seeds=(0, 1),
+    presets=("smoke",),
+    samples_per_device=20,
+    changes={"rounds.global_rounds": 2, "rounds.edge_rounds": 1, "data.test_samples": 100, "engine.name": "serial"},
+)
+
+
+def finish(reproduction: Reproduction, names: list[str]) -> None:
+    reproduction.out.mkdir(parents=True, exist_ok=True)
+    artefacts = [ARTEFACTS[name] for name in names]
+    for _, scenario in reproduction.missing(artefacts).values():
+        for _ in reproduction.start(scenario):
+            pass
+    for artefact in artefacts:
+        reproduction.write(artefact)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    reproduction = Reproduction(profile=TINY, seeds=TINY.seeds, out=tmp_path_factory.mktemp("reproduction"))
+    finish(reproduction, ["table1", "table2", "fig4", "fig5", "fig6", "bound", "errata"])
+    write_claims(reproduction.out)
+    return reproduction.out
+
+
+def verdicts(folder) -> dict[str, str]:
+    return {row["claim"]: row["verdict"] for row in judged(folder)}
+
+
+def test_claims_are_judged_again_from_the_csv_files_alone(folder, tmp_path):
+    written = json.loads((folder / "claims.json").read_text())
+    for path in folder.glob("*.csv"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert json.loads(json.dumps(judged(tmp_path))) == written
+    assert len(written) >= 14
+
+
+@pytest.mark.parametrize(
+    ("claim", "table", "change", "verdict"),
+    [
+        ("table-2-numbers", "table2", lambda row: {"mean_ms": row["mean_ms"] * 1.2}, "does not hold"),
+        ("flat-ten-times-slower", "table2", lambda row: {"mean_ms": 100.0}, "does not hold"),
+        ("more-band-prunes-less", "fig6", lambda row: {"pruning_ratio": row["bandwidth_share"]}, "does not hold"),
+        ("theorem-1-holds", "bound", lambda row: {"measured": row["corrected"] * 2}, "does not hold"),
+        ("erratum-identity", "errata", lambda row: {"observed": "no"}, "does not hold"),
+        ("iid-beats-non-iid", "fig5", lambda row: {"test_accuracy": float("IID" in row["series"])}, "holds"),
+        ("iid-beats-non-iid", "fig5", lambda row: {"test_accuracy": float("IID" not in row["series"])}, "does not hold"),
+        ("hierarchy-beats-flat", "fig4", lambda row: {"test_accuracy": float(row["series"] == "optimal")}, "holds"),
+        (
+            "hierarchy-beats-flat",
+            "fig4",
+            lambda row: {"test_accuracy": float(row["series"] != "optimal")},
+            "does not hold",
+        ),
+        ("communication-halved", "fig4", lambda row: {"uploaded_weights": 1 + (row["series"] == "no-pruning")}, "holds"),
+        ("communication-halved", "fig4", lambda row: {"uploaded_weights": 1.0}, "does not hold"),
+        ("optimal-close-to-no-pruning", "fig4", lambda row: {"test_accuracy": 0.8}, "holds"),
+        (
+            "optimal-close-to-no-pruning",
+            "fig4",
+            lambda row: {"test_accuracy": 0.5 if row["series"] == "optimal" else 0.8},
+            "does not hold",
+        ),
+    ],
+)
+def test_a_doctored_table_decides_the_verdict(folder, tmp_path, claim, table, change, verdict):
+    for path in folder.glob("*.csv"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    write_rows(tmp_path / f"{table}.csv", [{**row, **change(row)} for row in read_rows(folder / f"{table}.csv")])
+    assert verdicts(tmp_path)[claim] == verdict
+    if table in ("table2", "fig6", "bound", "errata"):
+        assert verdicts(folder)[claim] == "holds"  # as measured
+
+
+def test_runs_shared_by_figures_are_made_once(tmp_path):
+    both = missing_runs([fig4.FIGURE, fig5.FIGURE], PROFILES["default"], (0,), tmp_path)
+    alone = [missing_runs([figure], PROFILES["default"], (0,), tmp_path) for figure in (fig4.FIGURE, fig5.FIGURE)]
+    assert len(both) == sum(map(len, alone)) - 2  # IID with optimal and with no pruning are in both
+
+
+def test_finished_runs_are_not_made_again(folder):
+    reproduction = Reproduction(profile=TINY, seeds=TINY.seeds, out=folder)
+    assert reproduction.missing([ARTEFACTS["fig4"], ARTEFACTS["fig5"], ARTEFACTS["bound"]]) == {}
+
+
+def test_an_interrupted_reproduction_continues_to_the_same_bytes(folder, tmp_path):
+    reproduction = Reproduction(profile=TINY, seeds=(0,), out=tmp_path)
+    path, (_, scenario) = next(iter(reproduction.missing([ARTEFACTS["fig4"]]).items()))
+    records = reproduction.start(scenario)
+    next(records)
+    records.close()
+    assert not RunFolder(run_path(reproduction.runs, scenario)).is_finished
+    finish(reproduction, ["fig4"])
+    again = run_path(folder / "runs", scenario)
+    assert (tmp_path / "runs" / again.name / "records.jsonl").read_bytes() == (again / "records.jsonl").read_bytes()
+    assert path.endswith(again.name)
+
+
+def test_every_artefact_writes_its_tables_and_pictures(folder):
+    for name in ("fig4", "fig5", "fig6", "bound"):
+        for suffix in (".csv", ".png", ".pdf"):
+            assert (folder / f"{name}{suffix}").stat().st_size > 200
+    assert (folder / "fig4.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_table_1_agrees_with_the_preset_to_the_letter():
+    assert {row["agrees"] for row in table1.rows()} == {"yes"}
+    changed = {row["key"] for row in table1.rows() if row["paper"] != row["paper_converged"]}
+    assert changed == {"train.learning_rate"}
+
+
+def test_every_claim_names_tables_that_some_artefact_writes():
+    known = {table for artefact in ARTEFACTS.values() for table in artefact.tables}
+    assert all(set(claim.tables) <= known for claim in CLAIMS)
+    assert len({claim.name for claim in CLAIMS}) == len(CLAIMS)
+
+
+def test_full_profile_is_table_1_on_both_presets():
+    full = PROFILES["full"]
+    scenario = full.scenario("paper", 0, {})
+    assert dataclasses.asdict(full)["changes"] == {}
+    assert (scenario.data.train_samples, scenario.rounds.global_rounds, scenario.edge_rounds_of) == (50_000, 10, [5] * 5)
+    assert full.presets == ("paper", "paper-converged") and len(full.seeds) == 3
+
+
+def test_fig6_ratios_fall_with_the_clock():
+    rows = [row for row in fig6.rows() if row["kind"] == "optimal" and row["cycles_per_weight"] == 20]
+    ratio = np.array([row["pruning_ratio"] for row in rows])
+    assert np.all(np.diff(ratio) <= 1e-12) and ratio[0] > ratio[-1]
+
+
+SEEDS = np.array([0.0, 0.001, -0.001])
+
+
+@pytest.mark.parametrize(
+    ("levels", "rising", "verdict"),
+    [
+        ([1.0, 2.0, 3.0], True, Verdict.HOLDS),
+        ([1.0, 2.0, 3.0], False, Verdict.FAILS),
+        ([1.0, 3.0, 2.0], True, Verdict.PARTLY),
+        ([1.0, 1.0, 1.0], True, Verdict.FAILS),
+    ],
+)
+def test_trends_are_judged_by_their_ends_and_steps(levels, rising, verdict):
+    arrays = [level + np.roll(SEEDS, i) for i, level in enumerate(levels)]
+    assert judge_trend(["a", "b", "c"], arrays, rising=rising, noise=0.1, what="x").verdict is verdict
+
+
+def test_one_seed_within_the_noise_cannot_be_decided():
+    one = [np.array([1.0]), np.array([1.01])]
+    assert judge_trend(["a", "b"], one, rising=True, noise=0.05, what="x").verdict is Verdict.UNDECIDED
+    assert judge_better(*one[::-1], noise=0.05, what="x", names=("a", "b")).verdict is Verdict.UNDECIDED
+
+
+def test_a_sentence_of_two_statements_holds_in_part_if_one_does():
+    yes = judge_better(1 + SEEDS, SEEDS[::-1], noise=0.1, what="x", names=("a", "b"))
+    no = judge_better(SEEDS, 1 + SEEDS[::-1], noise=0.1, what="x", names=("a", "b"))
+    assert combined([yes, yes]).verdict is Verdict.HOLDS
+    assert combined([yes, no]).verdict is Verdict.PARTLY
+    assert combined([no, no]).verdict is Verdict.FAILS

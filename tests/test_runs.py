@@ -1,0 +1,388 @@
+"""Run folders: what they hold, how a stopped run goes on, and what they refuse."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from support.processes import (
+    PATIENCE_S,
+    airprune,
+    kill,
+    start_airprune,
+    this_process_workers,
+    wait_for,
+    wait_until_gone,
+    workers_of,
+)
+from support.tiny import blobs, final_bytes, tiny_file, tiny_scenario
+from support.trouble import Moody, Plain
+
+import airprune as ap
+from airprune.errors import UsageError, WorkFailed
+from airprune.models import build_model
+from airprune.run_folder import RunFolder
+
+SERIAL = {"engine.name": "serial"}
+ONE_WORKER = {"engine.name": "processes", "engine.workers": 1}
+TWO_WORKERS = {"engine.name": "processes", "engine.workers": 2}
+
+
+def pruned_scenario(**changes) -> ap.Scenario:
+    return tiny_scenario(
+        **{"plan__deadline_s": 2e-4, "radio__fading": "rayleigh", "events__dropout_probability": 0.2, **changes}
+    )
+
+
+def advance(folder: Path, scenario: ap.Scenario, *, records: int, **own) -> int:
+    """Takes so many records, then closes the run; how many there were."""
+    own.setdefault("dataset", blobs())
+    run = ap.run(scenario, out=folder, resume=True, **own)
+    taken = [record for _, record in zip(range(records), run, strict=False)]
+    run.close()
+    return len(taken)
+
+
+def finish(folder: Path, scenario: ap.Scenario, **own) -> tuple[bytes, bytes]:
+    own.setdefault("dataset", blobs())
+    list(ap.run(scenario, out=folder, resume=True, **own))
+    return final_bytes(folder)
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """A folder with the first two of six records, and its scenario."""
+    scenario = pruned_scenario()
+    assert advance(tmp_path / "run", scenario, records=2) == 2
+    return RunFolder(tmp_path / "run"), scenario
+
+
+# What a folder holds.
+
+
+def test_a_run_folder_holds_what_is_documented(tmp_path):
+    scenario = pruned_scenario()
+    records = list(ap.run(scenario, out=tmp_path / "run", dataset=blobs()))
+    shown = {path.name for path in (tmp_path / "run").iterdir() if not path.name.startswith(".")}
+    assert shown == {"scenario.toml", "environment.json", "records.jsonl", "checkpoint", "final.safetensors"}
+    folder = RunFolder(tmp_path / "run")
+    assert folder.scenario() == scenario and folder.scenario().hash == scenario.hash
+    assert folder.records() == records
+    assert [json.loads(line) for line in folder.records_file.read_text().splitlines()] == records
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert environment["airprune"] == ap.__version__
+    assert environment["torch"] == torch.__version__ and environment["numpy"] == np.__version__
+    assert environment["python"] and environment["cpu"] and environment["cores"] == os.cpu_count()
+
+
+@pytest.mark.parametrize("model", [None, Moody], ids=["mlp", "with buffers"])
+def test_the_final_model_loads_into_the_module_and_has_the_recorded_accuracy(tmp_path, model):
+    data = blobs()
+    own = None if model is None else model()
+    records = list(ap.run(tiny_scenario(), out=tmp_path / "run", dataset=data, model=own))
+    module = own or build_model("mlp", input_shape=(12,), num_classes=4, seed=99)
+    module.load_state_dict(safetensors.torch.load_file(tmp_path / "run" / "final.safetensors"))
+    x, y = torch.from_numpy(data[1][0]), torch.from_numpy(data[1][1])
+    with torch.no_grad():
+        correct = int((module.eval()(x).argmax(1) == y).sum())
+    assert correct / len(y) == records[-1]["test_accuracy"]
+
+
+def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    records = ap.run(tiny_scenario().with_values(ONE_WORKER), dataset=blobs())
+    next(records)
+    records.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_diverged_run_ends_and_says_so_in_strict_json(tmp_path):
+    scenario = tiny_scenario(train__learning_rate=1e30)
+    records = list(ap.run(scenario, out=tmp_path / "run", dataset=blobs()))
+    assert records[-1]["test_loss"] is None and records[-1]["train_loss"] is None
+    text = (tmp_path / "run" / "records.jsonl").read_text()
+    assert "NaN" not in text and "Infinity" not in text
+    assert (tmp_path / "run" / "final.safetensors").exists()
+
+
+def test_records_are_on_disk_when_they_are_yielded(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    for count, record in enumerate(ap.run(tiny_scenario(), out=folder.path, dataset=blobs()), start=1):
+        assert len(folder.records()) == count and folder.records()[-1] == record
+
+
+# Going on where a run stopped.
+
+
+@pytest.mark.parametrize("records", range(7))
+def test_a_run_stopped_after_any_record_ends_in_the_same_bytes(tmp_path, records):
+    scenario = pruned_scenario(rounds__edge_rounds=[1, 2])
+    expected = finish(tmp_path / "undisturbed", scenario)
+    assert len(expected[1].splitlines()) == 6
+    assert advance(tmp_path / "stopped", scenario, records=records) == records
+    assert finish(tmp_path / "stopped", scenario) == expected
+
+
+@pytest.mark.parametrize(
+    "engines",
+    [[ONE_WORKER] * 6, [SERIAL, TWO_WORKERS, ONE_WORKER, SERIAL, SERIAL, ONE_WORKER]],
+    ids=["processes", "engines and workers change"],
+)
+def test_a_run_stopped_after_every_record_ends_in_the_same_bytes(tmp_path, engines):
+    scenario = pruned_scenario()
+    expected = finish(tmp_path / "undisturbed", scenario)
+    for engine in engines:
+        assert advance(tmp_path / "stopped", scenario.with_values(engine), records=1) == 1
+    assert finish(tmp_path / "stopped", scenario) == expected
+    assert this_process_workers() == []
+
+
+def test_a_finished_run_has_nothing_to_resume(tmp_path):
+    scenario = pruned_scenario()
+    expected = finish(tmp_path / "run", scenario)
+    assert list(ap.run(scenario, out=tmp_path / "run", resume=True, dataset=blobs())) == []
+    assert final_bytes(tmp_path / "run") == expected
+
+
+def test_a_run_killed_before_its_final_model_still_writes_it(tmp_path):
+    scenario = pruned_scenario()
+    expected = finish(tmp_path / "run", scenario)
+    (tmp_path / "run" / "final.safetensors").unlink()
+    assert finish(tmp_path / "run", scenario) == expected
+
+
+def test_records_beyond_the_checkpoint_are_cut_off(tmp_path, stopped):
+    folder, scenario = stopped
+    expected = finish(tmp_path / "undisturbed", scenario)
+    with folder.records_file.open("ab") as file:  # a whole record, and one killed while it was written
+        file.write(folder.records_file.read_bytes().splitlines()[-1] + b'\n{"kind":"glo')
+    assert len(folder.records()) == 3
+    assert finish(folder.path, scenario) == expected
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path, stopped):
+    folder, scenario = stopped
+    folder.checkpoint_file.unlink()
+    first = folder.records_file.read_bytes().splitlines(keepends=True)[0]
+    folder.records_file.write_bytes(first)
+    assert finish(folder.path, scenario) == finish(tmp_path / "undisturbed", scenario)
+
+
+def test_a_checkpoint_killed_while_it_was_written_does_no_harm(tmp_path, stopped):
+    folder, scenario = stopped
+    folder.checkpoint_file.with_suffix(".partial").write_bytes(b"half a check")
+    assert finish(folder.path, scenario) == finish(tmp_path / "undisturbed", scenario)
+
+
+def test_what_a_killed_run_left_for_its_workers_is_cleared_away(stopped):
+    folder, scenario = stopped
+    (folder.path / ".scratch").mkdir()
+    (folder.path / ".scratch" / "train_x.npy").write_bytes(b"half an arr")
+    finish(folder.path, scenario.with_values(ONE_WORKER))
+    assert not (folder.path / ".scratch").exists()
+
+
+def test_name_engine_and_place_of_data_may_change_between_stop_and_resume(tmp_path, stopped):
+    folder, scenario = stopped
+    other = scenario.with_values({"name": "another", "engine.workers": 7, "data.data_dir": str(tmp_path)})
+    assert finish(folder.path, other) == finish(tmp_path / "undisturbed", scenario)
+
+
+def kill_at_random_moments(tmp_path: Path, engine: list[str], *, kills: int, seed: int) -> None:
+    """kill -9 at random moments, resume, and so on; every run must end in the bytes of an undisturbed one.
+
+    Moments: every third while the command starts, the others soon after it has written something.
+    """
+    rng = np.random.default_rng(seed)
+    scenario = tiny_file(tmp_path, global_rounds=60)
+    expected = undisturbed_bytes(tmp_path, scenario)
+    num_runs, num_kills = 1, 0
+    while num_kills < kills:
+        folder = RunFolder(tmp_path / f"run{num_runs}")
+        process = start_airprune("run", scenario, "--out", folder.path, "--resume", *engine)
+        if num_kills % 3 == 1:
+            time.sleep(rng.uniform(0, 3))
+        else:
+            wait_for_writing(process, folder)
+            time.sleep(rng.uniform(0, 0.4))
+        workers = workers_of(process.pid)
+        kill(process)
+        wait_until_gone(workers)
+        num_kills += process.returncode == -signal.SIGKILL
+        if folder.is_finished:
+            assert final_bytes(folder.path) == expected
+            num_runs += 1
+    done = airprune("run", scenario, "--out", folder.path, "--resume", *engine)
+    assert done.returncode == 0, done.stderr
+    assert final_bytes(folder.path) == expected
+
+
+def wait_for_writing(process: subprocess.Popen, folder: RunFolder) -> None:
+    """Until the command, just started, has touched the records, or has ended."""
+
+    def written() -> int:
+        return folder.records_file.stat().st_mtime_ns if folder.records_file.exists() else 0
+
+    before = written()
+    wait_for(lambda: process.poll() is not None or written() > before, "a record")
+
+
+def undisturbed_bytes(tmp_path: Path, scenario: Path) -> tuple[bytes, bytes]:
+    list(ap.run(ap.Scenario.load(scenario).with_values(SERIAL), out=tmp_path / "undisturbed"))
+    return final_bytes(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("engine", [["--engine", "serial"], ["--workers", "2"]], ids=["serial", "processes"])
+def test_a_run_killed_at_any_moment_ends_in_the_same_bytes(tmp_path, engine):
+    kill_at_random_moments(tmp_path, engine, kills=3, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [["--engine", "serial"], ["--workers", "2"]], ids=["serial", "processes"])
+def test_a_run_killed_at_ten_moments_ends_in_the_same_bytes(tmp_path, engine):
+    kill_at_random_moments(tmp_path, engine, kills=10, seed=2)
+
+
+@pytest.mark.parametrize("engine", [["--engine", "serial"], ["--workers", "2"]], ids=["serial", "processes"])
+def test_ctrl_c_says_how_to_continue_and_loses_nothing(tmp_path, engine):
+    scenario, folder = tiny_file(tmp_path, global_rounds=60), RunFolder(tmp_path / "run")
+    process = start_airprune("run", scenario, "--out", folder.path, *engine)
+    wait_for(lambda: len(folder.records()) > 2, "some records")
+    workers = workers_of(process.pid)
+    assert len(workers) == (2 if "--workers" in engine else 0)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert out == "" and "Traceback" not in err
+    sentence = f"Stopped; {folder.path} keeps what is done. Continue with the same command and --resume."
+    assert err.splitlines()[-1] == sentence and "topped" not in err.replace(sentence, "")
+    wait_until_gone(workers)
+    assert len(folder.records()) < 180 and not (folder.path / ".scratch").exists()
+    done = airprune("run", scenario, "--out", folder.path, "--resume", "--engine", "serial")
+    assert done.returncode == 0, done.stderr
+    assert final_bytes(folder.path) == undisturbed_bytes(tmp_path, scenario)
+
+
+# What a folder refuses.
+
+
+def test_two_runs_never_write_the_same_folder(tmp_path):
+    first = ap.run(tiny_scenario(), out=tmp_path / "run", dataset=blobs())
+    next(first)
+    with pytest.raises(UsageError, match="is being written by another run; wait for it or choose another"):
+        next(ap.run(tiny_scenario(), out=tmp_path / "run", resume=True, dataset=blobs()))
+    assert len([*first]) == 5
+
+
+def test_a_folder_with_a_run_is_refused_unless_resumed(stopped):
+    folder, scenario = stopped
+    with pytest.raises(UsageError, match=r"already holds a run; resume it \(--resume, resume=True\)"):
+        ap.run(scenario, out=folder.path, dataset=blobs())
+
+
+def test_another_scenario_is_refused_by_the_key_that_differs(stopped):
+    folder, scenario = stopped
+    before = folder.records_file.read_bytes(), folder.checkpoint_file.read_bytes()
+    other = scenario.with_values({"name": "another", "engine.workers": 2, "train.momentum": 0.5})
+    with pytest.raises(UsageError, match=r"holds another scenario: train\.momentum is 0\.0 there, 0\.5 here"):
+        finish(folder.path, other)
+    assert (folder.records_file.read_bytes(), folder.checkpoint_file.read_bytes()) == before
+
+
+@pytest.mark.parametrize("own", [{"dataset": blobs(seed=1)}, {"model": Plain()}], ids=["data", "model"])
+def test_another_data_set_or_model_is_refused(stopped, own):
+    folder, scenario = stopped
+    with pytest.raises(UsageError, match="was started with another model or data set"):
+        finish(folder.path, scenario, **own)
+
+
+def test_a_network_table_may_move_but_not_change(tmp_path):
+    table = tmp_path / "network.csv"
+    table.write_text("device,edge,distance_m\n" + "".join(f"{n},{n % 2},{120 + n}\n" for n in range(6)))
+    scenario = tiny_scenario(network__table=str(table))
+    expected = finish(tmp_path / "undisturbed", scenario)
+    advance(tmp_path / "run", scenario, records=2)
+    moved = table.rename(tmp_path / "moved.csv")
+    scenario = scenario.with_("network.table", str(moved))
+    moved.write_text(moved.read_text().replace("125", "126"))
+    with pytest.raises(UsageError, match="started with other contents of the network table"):
+        finish(tmp_path / "run", scenario)
+    moved.write_text(moved.read_text().replace("126", "125"))
+    assert finish(tmp_path / "run", scenario) == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", None], ids=["empty", "garbage", "cut short"])
+def test_a_spoilt_checkpoint_is_one_sentence(stopped, content):
+    folder, scenario = stopped
+    whole = folder.checkpoint_file.read_bytes()
+    folder.checkpoint_file.write_bytes(whole[:-100] if content is None else content)
+    with pytest.raises(WorkFailed, match=r"state\.safetensors cannot be read \(.*\); start over in another folder\."):
+        finish(folder.path, scenario)
+
+
+def test_a_lost_checkpoint_or_shortened_records_are_one_sentence(stopped):
+    folder, scenario = stopped
+    records = folder.records_file.read_bytes()
+    folder.records_file.write_bytes(records[:-5])
+    with pytest.raises(WorkFailed, match=rf"must have at least {len(records):,} bytes"):
+        finish(folder.path, scenario)
+    folder.records_file.unlink()
+    with pytest.raises(WorkFailed, match="got 0; restore it"):
+        finish(folder.path, scenario)
+    folder.records_file.write_bytes(records)
+    folder.checkpoint_file.unlink()
+    with pytest.raises(WorkFailed, match="is gone; restore it or start over"):
+        finish(folder.path, scenario)
+    assert folder.records_file.read_bytes() == records
+
+
+def test_remains_without_a_scenario_are_not_overwritten(stopped):
+    folder, scenario = stopped
+    folder.scenario_file.unlink()
+    with pytest.raises(UsageError, match=r"has files of a run but no scenario\.toml"):
+        finish(folder.path, scenario)
+    assert len(folder.records()) == 2
+
+
+def test_a_place_that_cannot_be_a_folder_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be used as a run folder: File exists"):
+        next(ap.run(tiny_scenario(), out=tmp_path / "file", dataset=blobs()))
+
+
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(tmp_path, monkeypatch):
+    scenario = pruned_scenario()
+    run = ap.run(scenario, out=tmp_path / "run", dataset=blobs())
+    next(run)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("airprune.run_folder.os.fsync", full)
+        with pytest.raises(WorkFailed, match=r"was not written: No space left on device; mend that and resume\."):
+            next(run)
+    assert finish(tmp_path / "run", scenario) == finish(tmp_path / "undisturbed", scenario)
+
+
+def test_reading_records_passes_over_garbage(stopped):
+    folder, _ = stopped
+    whole = folder.records()
+    lines = folder.records_file.read_bytes().splitlines()
+    garbage = [b"\xff\xfe\x00", b"17", b"[]", b'{"other": 1}', b"[" * 100_000, b"", b'{"kind":"ed']
+    folder.records_file.write_bytes(b"\n".join([lines[0], *garbage[:-1], lines[1], garbage[-1]]))
+    assert folder.records() == whole
+    assert RunFolder(folder.path / "nowhere").records() == []
+
+
+def test_an_unknown_engine_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(UsageError, match=r"Scenario\.engine\.name 'dask' is unknown"):
+        ap.run(tiny_scenario(engine__name="dask"), out=tmp_path / "run", dataset=blobs())
+    assert not (tmp_path / "run").exists()
