@@ -17,7 +17,9 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,7 +27,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from airprune.data.shared import save_shared
-from airprune.data.convert import as_dataset
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
 from airprune.experiment import Experiment
@@ -97,8 +98,7 @@ def cpu_of(pids: list[int]) -> float:
     """CPU-seconds of running processes, from the kernel's books."""
     ticks = 0
     for pid in pids:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -117,8 +117,6 @@ def in_engine(rounds: int, folder: str) -> tuple[float, float, float]:
 
 
 def speed(rounds: int) -> None:
-    import tempfile
-
     torch.set_num_threads(1)
     plain_loop(1, 512, 1)
     start = time.process_time()
@@ -130,10 +128,13 @@ def speed(rounds: int) -> None:
         [sys.executable, __file__, "--two-threads", str(rounds)], capture_output=True, text=True, check=True
     )
     plain_wall = float(threads.stdout)
-    print(f"plain torch loop, 1 thread:     {plain_cpu:,.0f} samples per CPU-second")
-    print(f"airprune, 2 workers + driver:   {samples / cpu:,.0f} samples per CPU-second = {samples / cpu / plain_cpu:.2f} ×")
-    print(f"plain torch loop, 2 threads:    {plain_wall:,.0f} samples per second on the wall")
-    print(f"airprune, 2 workers:            {samples / wall:,.0f} samples per second on the wall = {samples / wall / plain_wall:.2f} ×")
+    ours_cpu, ours_wall = samples / cpu, samples / wall
+    print(f"plain torch loop, 1 thread:   {plain_cpu:,.0f} samples per CPU-second")
+    print(f"airprune, 2 workers + driver: {ours_cpu:,.0f} samples per CPU-second = {ours_cpu / plain_cpu:.2f} ×")
+    print(f"plain torch loop, 2 threads:  {plain_wall:,.0f} samples per second on the wall")
+    print(
+        f"airprune, 2 workers:          {ours_wall:,.0f} samples per second on the wall = {ours_wall / plain_wall:.2f} ×"
+    )
 
 
 def two_threads(rounds: int) -> None:
@@ -163,8 +164,8 @@ def overhead(num_devices: int = 2_500, samples: int = 20) -> None:
         beside_ms = 1e3 * (time.process_time() - start) / num_devices
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"{num_devices:,} devices × {samples} samples: {whole_ms:.2f} CPU-ms per device and round, {beside_ms:.3f} of it "
-        f"beside the gradients; peak memory {peak_mb:.0f} MB"
+        f"{num_devices:,} devices × {samples} samples: {whole_ms:.2f} CPU-ms per device and round, "
+        f"{beside_ms:.3f} of it beside the gradients; peak memory {peak_mb:.0f} MB"
     )
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.processes import AIRPRUNE, PATIENCE_S, airprune
-from support.tiny import final_bytes, tiny_file
 
 import airprune as ap
 from airprune.cli import main
@@ -19,6 +17,8 @@ from airprune.cli.compare import parse_seeds
 from airprune.compare import Estimate
 from airprune.errors import UsageError
 from airprune.run_folder import RunFolder
+from support.processes import AIRPRUNE, PATIENCE_S, airprune
+from support.tiny import final_bytes, tiny_file
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -317,7 +317,7 @@ def test_seeds_are_read(text, seeds):
 
 @pytest.mark.parametrize("text", ["", "a", "-1", "1-", "3-1", "1,,2", "1.5", "0-99999999999", "1,1", "0-3,2"])
 def test_wrong_seeds_are_refused(text):
-    with pytest.raises(UsageError, match="^--seeds must "):
+    with pytest.raises(UsageError, match=r"^--seeds must "):
         parse_seeds(text)
 
 

@@ -9,9 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.processes import PATIENCE_S, this_process_workers, wait_until_gone
-from support.tiny import blobs, final_bytes, tiny_scenario
-from support.trouble import AlwaysDies, CannotArrive, DiesOnce, Moody, Plain, Raises
 
 import airprune as ap
 from airprune.engines import ENGINES, engine_named
@@ -21,6 +18,9 @@ from airprune.engines.work import TrainChunk
 from airprune.errors import UnknownName, WorkFailed
 from airprune.experiment import Experiment
 from airprune.runs import InProcess
+from support.processes import PATIENCE_S, this_process_workers, wait_until_gone
+from support.tiny import blobs, final_bytes, tiny_scenario
+from support.trouble import AlwaysDies, CannotArrive, DiesOnce, Moody, Plain, Raises
 
 # Ten epochs of 40 samples make a chunk of their own, so that edges merge several chunks.
 PRUNED = {"plan__deadline_s": 2e-4, "train__local_epochs": 10, "rounds__global_rounds": 1}

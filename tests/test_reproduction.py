@@ -64,7 +64,12 @@ def test_claims_are_judged_again_from_the_csv_files_alone(folder, tmp_path):
         ("theorem-1-holds", "bound", lambda row: {"measured": row["corrected"] * 2}, "does not hold"),
         ("erratum-identity", "errata", lambda row: {"observed": "no"}, "does not hold"),
         ("iid-beats-non-iid", "fig5", lambda row: {"test_accuracy": float("IID" in row["series"])}, "holds"),
-        ("iid-beats-non-iid", "fig5", lambda row: {"test_accuracy": float("IID" not in row["series"])}, "does not hold"),
+        (
+            "iid-beats-non-iid",
+            "fig5",
+            lambda row: {"test_accuracy": float("IID" not in row["series"])},
+            "does not hold",
+        ),
         ("hierarchy-beats-flat", "fig4", lambda row: {"test_accuracy": float(row["series"] == "optimal")}, "holds"),
         (
             "hierarchy-beats-flat",
@@ -72,7 +77,12 @@ def test_claims_are_judged_again_from_the_csv_files_alone(folder, tmp_path):
             lambda row: {"test_accuracy": float(row["series"] != "optimal")},
             "does not hold",
         ),
-        ("communication-halved", "fig4", lambda row: {"uploaded_weights": 1 + (row["series"] == "no-pruning")}, "holds"),
+        (
+            "communication-halved",
+            "fig4",
+            lambda row: {"uploaded_weights": 1 + (row["series"] == "no-pruning")},
+            "holds",
+        ),
         ("communication-halved", "fig4", lambda row: {"uploaded_weights": 1.0}, "does not hold"),
         ("optimal-close-to-no-pruning", "fig4", lambda row: {"test_accuracy": 0.8}, "holds"),
         (
@@ -139,7 +149,11 @@ def test_full_profile_is_table_1_on_both_presets():
     full = PROFILES["full"]
     scenario = full.scenario("paper", 0, {})
     assert dataclasses.asdict(full)["changes"] == {}
-    assert (scenario.data.train_samples, scenario.rounds.global_rounds, scenario.edge_rounds_of) == (50_000, 10, [5] * 5)
+    assert (scenario.data.train_samples, scenario.rounds.global_rounds, scenario.edge_rounds_of) == (
+        50_000,
+        10,
+        [5] * 5,
+    )
     assert full.presets == ("paper", "paper-converged") and len(full.seeds) == 3
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from support.tiny import blobs, tiny_scenario
 from torch.nn import functional as F
 
 import airprune as ap
@@ -15,6 +14,7 @@ from airprune.randomness import rng_for
 from airprune.round_plan import plan_round
 from airprune.rounds import State, run_rounds
 from airprune.runs import InProcess
+from support.tiny import blobs, tiny_scenario
 
 
 def run_with_state(scenario: ap.Scenario, data=None) -> tuple[Experiment, State, list[dict]]:

@@ -11,6 +11,11 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+
+import airprune as ap
+from airprune.errors import UsageError, WorkFailed
+from airprune.models import build_model
+from airprune.run_folder import RunFolder
 from support.processes import (
     PATIENCE_S,
     airprune,
@@ -23,11 +28,6 @@ from support.processes import (
 )
 from support.tiny import blobs, final_bytes, tiny_file, tiny_scenario
 from support.trouble import Moody, Plain
-
-import airprune as ap
-from airprune.errors import UsageError, WorkFailed
-from airprune.models import build_model
-from airprune.run_folder import RunFolder
 
 SERIAL = {"engine.name": "serial"}
 ONE_WORKER = {"engine.name": "processes", "engine.workers": 1}

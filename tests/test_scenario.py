@@ -578,11 +578,11 @@ def test_bad_toml_is_one_sentence_with_the_line(text, message):
     ids=range(25),
 )
 def test_hostile_toml_is_refused_quickly_in_one_sentence(text):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(AirpruneError) as caught:
         Scenario.from_text(text)
     sentence(caught.value)
-    assert time.perf_counter() - start < 3  # milliseconds alone; a parser without limits takes minutes
+    assert time.process_time() - start < 20  # takes milliseconds; a parser without limits takes minutes
 
 
 @pytest.mark.parametrize("name", ["missing.toml", "", "a\0b"])

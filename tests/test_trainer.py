@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from support.tiny import blobs
 from torch.nn import functional as F
 
 from airprune.learning.optimisers import OPTIMISERS
 from airprune.learning.trainer import LocalSettings, Trainer
 from airprune.models import MLP, FlatModel
 from airprune.pruning.importance import importance_named
+from support.tiny import blobs
 
 
 def trainer(**changes) -> Trainer:

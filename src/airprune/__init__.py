@@ -13,8 +13,8 @@ One edge round, and the modules that make it:
     engines    where the devices' work runs
     runs       run folders: records, checkpoints, resume
 
-A `Scenario` describes an experiment, `run` carries it out. Both are imported when first used, so that planning alone does
-not wait for torch.
+A `Scenario` describes an experiment, `run` carries it out. Both are imported when first used, so that planning alone
+does not wait for torch.
 """
 
 from __future__ import annotations

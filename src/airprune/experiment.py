@@ -52,8 +52,8 @@ class Experiment:
                 scenario.model.name, input_shape=shape, num_classes=data.num_classes, seed=scenario.seed
             )
         pickled = cloudpickle.dumps(module)
-        settings = {"prunable": tuple(scenario.model.prunable), "float64": scenario.model.float64}
-        flat = FlatModel(cloudpickle.loads(pickled), **settings)
+        settings = scenario.model
+        flat = FlatModel(cloudpickle.loads(pickled), prunable=settings.prunable, float64=settings.float64)
         samples = partition(
             data.train_y,
             edge=network.edge,

@@ -115,7 +115,9 @@ def comparison_figure(runs_by_name: Mapping[str, list[list[dict[str, Any]]]], *,
 
 def save_figure(figure: Figure, path: Path) -> None:
     """PNG or PDF by the file name; without dates inside, so that equal pictures are equal files."""
-    metadata = {"Software": None} if path.suffix == ".png" else {"CreationDate": None, "Producer": None, "Creator": None}
+    metadata = (
+        {"Software": None} if path.suffix == ".png" else {"CreationDate": None, "Producer": None, "Creator": None}
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, metadata=metadata)
 

@@ -3,7 +3,8 @@
     rng_for(seed, "fading", round_index)      the same numbers whenever and wherever it is asked for
 
 Streams in use: placement, cpu (network); line-of-sight, shadowing, fading (channel); initial-weights (models); subset,
-hold-out, partition (data); device, layers, events (rounds).
+hold-out, partition-size, partition-classes, partition-share, glyphs-train, glyphs-test (data); device, layers, events
+(rounds).
 """
 
 from __future__ import annotations

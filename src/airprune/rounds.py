@@ -1,7 +1,7 @@
 """Algorithm 1: hierarchical federated learning with model pruning, line for line.
 
-Rounds count from 0 in code and from 1 in records. All randomness is addressed by seed, stream, round and device, so a run
-that starts from a `State` continues as if it had never stopped.
+Rounds count from 0 in code and from 1 in records. All randomness is addressed by seed, stream, round and device, so a
+run that starts from a `State` continues as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ def _coverage(plan: RoundPlan, present: list[int], sums: list[EdgeSum]) -> list[
     """How many devices kept each prunable weight, edge by edge: Γ of the paper."""
     found = []
     for edge, edge_sum in zip(present, sums, strict=True):
-        coverage = coverage_of(edge_sum.masked_sum.kept_by, int(np.count_nonzero(plan.takes_part & (plan.edge == edge))))
+        coverage = coverage_of(
+            edge_sum.masked_sum.kept_by, int(np.count_nonzero(plan.takes_part & (plan.edge == edge)))
+        )
         found.append({"edge": int(edge), "min_count": coverage.min_count, "num_uncovered": coverage.num_uncovered})
     return found
 

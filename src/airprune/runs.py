@@ -6,8 +6,8 @@
     checkpoint/          the state after the last record, replaced atomically
     final.safetensors    the trained model, when the run has ended
 
-A record is appended first, then the checkpoint that knows the record file's length takes the old one's place. A run that
-is killed in between resumes from the older checkpoint and cuts the extra lines off, so it ends in the same bytes.
+A record is appended first, then the checkpoint that knows the record file's length takes the old one's place. A run
+that is killed in between resumes from the older checkpoint and cuts the extra lines off, so it ends in the same bytes.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from airprune.cli.console import say
 from airprune.cli.data import data
 from airprune.cli.doctor import doctor
 from airprune.cli.plan import plan
+from airprune.cli.report import report
 from airprune.cli.reproduce import reproduce
 from airprune.cli.run import run
 from airprune.cli.schemes import schemes
@@ -30,6 +31,7 @@ app.command()(plan)
 app.command()(run)
 app.command()(compare)
 app.command()(reproduce)
+app.command()(report)
 app.command()(schemes)
 app.command()(doctor)
 app.add_typer(data, name="data")

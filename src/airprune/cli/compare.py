@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 from rich.table import Table
 
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.progress import STOPPED, watch
+from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
 
@@ -83,7 +84,9 @@ def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> Non
     try:
         for variant, seed, records in runs_of(variants, seeds, out):
             label = f"[{places.index((variant, seed)) + 1}/{len(places)}] {variant.name}, seed {seed}"
-            watch(records, variant.scenario, label=label, done=len(variant.folder(out, seed).records()))
+            with contextlib.closing(records):
+                for _ in watched(records, variant.scenario, label=label, done=len(variant.folder(out, seed).records())):
+                    pass
     except KeyboardInterrupt:
         say(f"Stopped; {out} keeps what is done. The same command continues.")
         raise typer.Exit(STOPPED) from None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,9 +14,6 @@ from rich.table import Column
 
 from airprune.cli.console import say
 from airprune.scenario import Scenario
-
-if TYPE_CHECKING:
-    from airprune.runs import Records
 
 STOPPED = 130  # the exit status of a command that was interrupted
 
@@ -52,22 +49,25 @@ class Pulse:
         return " · ".join(parts)
 
 
-def watch(records: Records, scenario: Scenario, *, label: str, done: int = 0) -> None:
-    """Runs to the end, showing the records while they pass; `done` of them were there before."""
-    show = _live if sys.stderr.isatty() else _plain
-    with contextlib.closing(records):  # workers leave before the next word, whatever happens
-        show(records, scenario, label, done)
+def watched(
+    records: Iterable[dict[str, Any]], scenario: Scenario, *, label: str, done: int = 0
+) -> Iterator[dict[str, Any]]:
+    """The records, shown while they pass; `done` of them were there before."""
+    if sys.stderr.isatty():
+        return _live(records, scenario, label, done)
+    return _plain(records, scenario, label)
 
 
-def _plain(records: Records, scenario: Scenario, label: str, done: int) -> None:
+def _plain(records: Iterable[dict[str, Any]], scenario: Scenario, label: str) -> Iterator[dict[str, Any]]:
     pulse = Pulse()
     for record in records:
         pulse.take(record)
         if record["kind"] == "global":
             say(f"{label}: {pulse.words(scenario.rounds.global_rounds)}")
+        yield record
 
 
-def _live(records: Records, scenario: Scenario, label: str, done: int) -> None:
+def _live(records: Iterable[dict[str, Any]], scenario: Scenario, label: str, done: int) -> Iterator[dict[str, Any]]:
     columns = (
         TextColumn("{task.fields[label]}"),
         BarColumn(bar_width=20),
@@ -75,11 +75,10 @@ def _live(records: Records, scenario: Scenario, label: str, done: int) -> None:
         TimeRemainingColumn(elapsed_when_finished=True),
         TextColumn("{task.fields[words]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
-    pulse = Pulse()
+    pulse, total = Pulse(), num_records(scenario)
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(
-            "", total=num_records(scenario), completed=done, label=escape(label), words="starting …"
-        )
+        task = progress.add_task("", total=total, completed=done, label=escape(label), words="starting …")
         for record in records:
             pulse.take(record)
             progress.update(task, advance=1, words=pulse.words(scenario.rounds.global_rounds))
+            yield record

@@ -34,8 +34,12 @@ class What(StrEnum):
 
 def reproduce(
     what: Annotated[What, typer.Argument(help="The table or figure of the paper, or all of them.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Minutes instead of an hour; says so on every picture.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Table I to the letter, on both presets; more than a day.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Minutes instead of an hour; says so on every picture.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Table I to the letter, on both presets; more than a day.")
+    ] = False,
     seeds: Annotated[str | None, typer.Option(help="Seeds, e.g. `0-4`; by default the profile's.")] = None,
     placements: Annotated[int, typer.Option(min=1, max=100_000, help="For table2: placements to average over.")] = 40,
     out: Annotated[Path | None, typer.Option(help="Folder; by default reproduction/PROFILE.")] = None,

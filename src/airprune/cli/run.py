@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.progress import STOPPED, watch
+from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 
 
@@ -34,8 +35,9 @@ def run(
     out = out or Path("runs") / f"{chosen.name}-seed{chosen.seed}"
     folder = RunFolder(out)
     try:
-        records = run_scenario(chosen, out=out, resume=resume)
-        watch(records, chosen, label=chosen.name, done=len(folder.records()))
+        with contextlib.closing(run_scenario(chosen, out=out, resume=resume)) as records:
+            for _ in watched(records, chosen, label=chosen.name, done=len(folder.records())):
+                pass
     except KeyboardInterrupt:
         say(f"Stopped; {out} keeps what is done. Continue with the same command and --resume.")
         raise typer.Exit(STOPPED) from None

@@ -28,9 +28,11 @@ class Engine(ABC):
         results = self.map("train", [chunk for chunks in chunks_of_edges for chunk in chunks])
         return [EdgeSum.joined(itertools.islice(results, len(chunks))) for chunks in chunks_of_edges]
 
+    @abstractmethod
     def start(self) -> None:
         """Makes the workers ready."""
 
+    @abstractmethod
     def close(self) -> None:
         """Ends the workers; harmless if there are none."""
 

@@ -130,8 +130,8 @@ class ProcessesEngine(Engine):
         if lost.task is not None:
             if tries[lost.task] >= MAX_TRIES:
                 raise WorkFailed(
-                    f"A worker process died {MAX_TRIES} times on the same devices, last by {lost.how_it_ended()}; often "
-                    "this is too little memory, then fewer workers help. The run can be resumed."
+                    f"A worker process died {MAX_TRIES} times on the same devices, last by {lost.how_it_ended()}; "
+                    "often this is too little memory, then fewer workers help. The run can be resumed."
                 )
             waiting.appendleft(lost.task)
         self._processes[slot] = _Process(self._job)

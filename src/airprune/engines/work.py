@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Protocol
 
 import cloudpickle
@@ -210,5 +211,5 @@ def keep_large_buffers() -> None:
 def worker_environment() -> dict[str, str]:
     """For worker processes: one thread each, and modules found where this process finds them."""
     single = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    modules = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    modules = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     return {**os.environ, **single, "PYTHONPATH": modules}

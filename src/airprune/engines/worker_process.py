@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def serve(descriptor: int) -> None:
-    """Answers every task with (failed, result or what went wrong). A job that cannot be taken up fails the first task."""
+    """Answers every task with (failed, result or what went wrong). A job that cannot be taken up fails the first."""
     threading.Thread(target=_leave_with_the_driver, args=[descriptor], daemon=True).start()
     connection: Connection[Any, Any] = Connection(descriptor)
     try:

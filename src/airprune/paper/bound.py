@@ -1,5 +1,5 @@
-"""Theorem 1 over a run: the measured mean squared gradient, the bound with constants estimated from the run, and the bound
-as printed."""
+"""Theorem 1 over a run: the measured mean squared gradient, and the bound, corrected and as printed, with constants
+estimated from the run."""
 
 from __future__ import annotations
 
@@ -54,10 +54,12 @@ def rows(records: Sequence[dict[str, Any]], *, learning_rate: float, local_steps
     globals_ = [record for record in records if record["kind"] == "global"]
     edges = [record for record in records if record["kind"] == "edge"]
     edge_rounds = len(edges) // len(globals_)
-    ratio_sum = float(np.mean([sum(r for r in record["pruning_ratio"] if r is not None) for record in edges])) * edge_rounds
+    ratio_sum = (
+        float(np.mean([sum(r for r in record["pruning_ratio"] if r is not None) for record in edges])) * edge_rounds
+    )
     start = edges[0]["train_loss"]
     found: Rows = []
-    for q, record in enumerate(globals_, start=1):
+    for q in range(1, len(globals_) + 1):
         settings = {
             "initial_loss_gap": start,
             "learning_rate": learning_rate,

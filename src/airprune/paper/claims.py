@@ -9,6 +9,7 @@ from airprune.paper import fig2, fig3, fig5, fig6
 from airprune.paper.judging import (
     SINGLE_SEED_NOISE,
     Claim,
+    Judge,
     Judgement,
     Tables,
     Verdict,
@@ -24,7 +25,7 @@ CLOSE_ACCURACY = 0.02
 ABOUT_HALF = (0.40, 0.60)
 
 
-def _ratio_trend(measure: str, rising: bool):
+def _ratio_trend(measure: str, rising: bool) -> Judge:
     def judge(tables: Tables, preset: str) -> Judgement:
         rows = select(tables["fig2"], preset=preset)
         return combined(
@@ -43,7 +44,7 @@ def _ratio_trend(measure: str, rising: bool):
     return judge
 
 
-def _deadline_trend(measure: str, rising: bool):
+def _deadline_trend(measure: str, rising: bool) -> Judge:
     def judge(tables: Tables, preset: str) -> Judgement:
         rows = select(tables["fig3"], preset=preset)
         labels = [fig3.series_label(ms) for ms in fig3.DEADLINES_MS]
@@ -81,11 +82,13 @@ def _flat_is_ten_times_slower(tables: Tables, preset: str) -> Judgement:
         scheme: _latency(tables, "non-HFL", scheme) / _latency(tables, "HFL", scheme)
         for scheme in ("optimal", "equal-reused", "no-pruning")
     }
-    verdict = Verdict.HOLDS if min(factors.values()) > 10 else Verdict.PARTLY if max(factors.values()) > 10 else Verdict.FAILS
+    verdict = (
+        Verdict.HOLDS if min(factors.values()) > 10 else Verdict.PARTLY if max(factors.values()) > 10 else Verdict.FAILS
+    )
     listed = ", ".join(f"{scheme} {factor:.1f} ×" for scheme, factor in factors.items())
     return Judgement(
         verdict=verdict,
-        reason=f"{listed}. The factor of the optimal scheme is the ratio of the two deadlines, which the authors chose.",
+        reason=f"{listed}. The optimal scheme's factor is the ratio of the two deadlines, which the authors chose.",
         numbers={scheme: round(factor, 2) for scheme, factor in factors.items()},
     )
 
@@ -130,8 +133,8 @@ def _close_to_no_pruning(tables: Tables, preset: str) -> Judgement:
     if abs(gap.mean) - half > CLOSE_ACCURACY:
         return Judgement(
             verdict=Verdict.FAILS,
-            reason=f"{sentence}, more than {CLOSE_ACCURACY:.0%}. At 30 ms the exact optimum prunes the far devices of an "
-            "edge to the cap and leaves the near ones whole, and every weight is averaged over those that kept it.",
+            reason=f"{sentence}, more than {CLOSE_ACCURACY:.0%}. At 30 ms the exact optimum prunes the far devices of "
+            "an edge to the cap and leaves the near ones whole; every weight is averaged over those that kept it.",
             numbers=numbers,
         )
     return Judgement(
@@ -139,13 +142,15 @@ def _close_to_no_pruning(tables: Tables, preset: str) -> Judgement:
     )
 
 
-def _about_half(measure: str, what: str):
+def _about_half(measure: str, what: str) -> Judge:
     def judge(tables: Tables, preset: str) -> Judgement:
         rows = select(tables["fig4"], preset=preset)
         saved = 1.0 - last_by_seed(rows, measure, series="optimal") / last_by_seed(rows, measure, series="no-pruning")
         estimate = Estimate.of(list(saved))
         low, high = ABOUT_HALF
-        verdict = Verdict.HOLDS if low <= estimate.mean <= high else Verdict.PARTLY if estimate.mean > 0.25 else Verdict.FAILS
+        verdict = (
+            Verdict.HOLDS if low <= estimate.mean <= high else Verdict.PARTLY if estimate.mean > 0.25 else Verdict.FAILS
+        )
         reason = f"{what} falls by {shown(estimate, 100)} % (about half: {low:.0%} to {high:.0%})."
         return Judgement(verdict=verdict, reason=reason, numbers={"saved": shown(estimate, 100)})
 
@@ -165,7 +170,10 @@ def _hierarchy_wins(tables: Tables, preset: str) -> Judgement:
                 what=f"against {meaning}",
                 names=("hierarchical", other),
             )
-            for other, meaning in (("one edge", "one edge with its own five devices"), ("flat", "all devices on the cloud"))
+            for other, meaning in (
+                ("one edge", "one edge with its own five devices"),
+                ("flat", "all devices on the cloud"),
+            )
         ]
     )
 
@@ -206,15 +214,22 @@ def _faster_cpu_gets_more(tables: Tables, preset: str) -> Judgement:
             if r["pruning_ratio"] is not None
         ]
         share, ratio = column(rows, "bandwidth_share"), column(rows, "pruning_ratio")
+        lowest = rows[int(share.argmin())]["clock_ghz"]
         share_rises = bool(np.all(np.diff(share) >= -1e-12) and share[-1] > share[0])
         ratio_falls = bool(np.all(np.diff(ratio) <= 1e-12) and ratio[-1] < ratio[0])
-        verdict = Verdict.HOLDS if share_rises and ratio_falls else Verdict.PARTLY if ratio_falls or share_rises else Verdict.FAILS
+        verdict = (
+            Verdict.HOLDS
+            if share_rises and ratio_falls
+            else Verdict.PARTLY
+            if ratio_falls or share_rises
+            else Verdict.FAILS
+        )
         parts.append(
             Judgement(
                 verdict=verdict,
                 reason=f"{cycles} cycles per weight, {rows[0]['clock_ghz']:g} to {rows[-1]['clock_ghz']:g} GHz: share "
-                f"{share[0]:.3f} → {share.min():.3f} → {share[-1]:.3f}, lowest at {rows[int(share.argmin())]['clock_ghz']:g} "
-                f"GHz, ratio {ratio[0]:.3f} → {ratio[-1]:.3f}; a device pruned to the cap needs more band the slower it is.",
+                f"{share[0]:.3f} → {share.min():.3f} → {share[-1]:.3f}, lowest at {lowest:g} GHz, ratio {ratio[0]:.3f} "
+                f"→ {ratio[-1]:.3f}; a device pruned to the cap needs more band the slower it is.",
                 numbers={"share": share.round(4).tolist(), "ratio": ratio.round(4).tolist()},
             )
         )
@@ -228,15 +243,15 @@ def _bound_is_vacuous(tables: Tables, preset: str) -> Judgement:
     trivial = float(last["trivial"])
     verdict = Verdict.HOLDS if measured <= corrected else Verdict.FAILS
     reason = (
-        f"measured {measured:.3g}, bound {corrected:.3g} (as printed {printed:.3g}); the assumption on gradients alone gives "
-        f"{trivial:.3g}, so the theorem says {'less' if corrected > trivial else 'more'} than its own premise here."
+        f"measured {measured:.3g}, bound {corrected:.3g} (as printed {printed:.3g}); the assumption on gradients alone "
+        f"gives {trivial:.3g}, so the theorem says {'less' if corrected > trivial else 'more'} than its own premise."
     )
     return Judgement(
         verdict=verdict, reason=reason, numbers={"measured": measured, "corrected": corrected, "paper": printed}
     )
 
 
-def _erratum(key: str):
+def _erratum(key: str) -> Judge:
     def judge(tables: Tables, preset: str) -> Judgement:
         (row,) = select(tables["errata"], name=key)
         verdict = Verdict.HOLDS if row["observed"] == "yes" else Verdict.FAILS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from airprune.convergence import convergence_bound
@@ -31,8 +33,7 @@ def _negative_bandwidth() -> tuple[bool, str]:
 
 
 def _remark_2() -> tuple[bool, str]:
-    """Share against channel quality, on every edge of the paper's network, among devices that are neither capped nor whole
-    under a spread of CPUs wide enough to have such devices; here simply the rank correlation over each edge."""
+    """Who gets more on each edge of the paper's network: the best channel or the worst?"""
     problem = paper_problem(ROWS[0], seed=0)
     result = plan(problem)
     need_more = []
@@ -42,7 +43,9 @@ def _remark_2() -> tuple[bool, str]:
         share = result.bandwidth_share[mine][order]
         need_more.append(share[0] > share[-1])
     wins = int(np.count_nonzero(need_more))
-    evidence = f"on {5 - wins} of 5 edges the best channel gets a larger share than the worst; a r b stays below q̂ throughout."
+    evidence = (
+        f"on {5 - wins} of 5 edges the best channel gets a larger share than the worst; a r b stays below q̂ throughout."
+    )
     product = problem.seconds_per_weight * problem.full_band_rate_bps * result.bandwidth_share
     return wins <= 1 and bool(np.all(product < 64.0)), evidence
 
@@ -57,7 +60,7 @@ def _identity() -> tuple[bool, str]:
 
 
 def _h2() -> tuple[bool, str]:
-    settings = {
+    settings: dict[str, Any] = {
         "initial_loss_gap": 1.0,
         "learning_rate": 1e-3,
         "smoothness": 2.0,
@@ -74,7 +77,9 @@ def _h2() -> tuple[bool, str]:
     }
     printed = convergence_bound(**settings, variant="paper").h2
     corrected = convergence_bound(**settings).h2
-    return not np.isclose(printed, corrected), f"H2 = {float(printed):.4g} as printed, {float(corrected):.4g} by Eq. (58)."
+    return not np.isclose(
+        printed, corrected
+    ), f"H2 = {float(printed):.4g} as printed, {float(corrected):.4g} by Eq. (58)."
 
 
 def _frozen_mask() -> tuple[bool, str]:
@@ -87,7 +92,6 @@ def _frozen_mask() -> tuple[bool, str]:
     literal = np.abs(received - (received - 0.1 * gradient * mask))
     dense = np.abs(0.1 * gradient)
     frozen = bool(np.all(literal[~mask] == 0.0)) and bool(np.all(dense[~mask] > 0.0))
-    evidence = f"all {int(np.count_nonzero(~mask))} pruned weights score exactly 0 after masked steps; under a dense probe none does."
+    pruned = int(np.count_nonzero(~mask))
+    evidence = f"all {pruned} pruned weights score exactly 0 after masked steps; under a dense probe none does."
     return frozen, evidence
-
-

@@ -43,12 +43,12 @@ def draw(rows: Rows, *, caption: str) -> Figure:
         ax.set_title(dataset, fontsize=10)
     for dataset, marker, line in zip(DATASETS, "os", ("-", "--"), strict=True):
         accuracy = [last_by_seed(rows, "test_accuracy", series=series_label(dataset, r)).mean() for r in RATIOS]
-        axes[2].plot(RATIOS, accuracy, line, marker=marker, color="#000000" if marker == "o" else "#0072B2", label=dataset)
+        axes[2].plot(
+            RATIOS, accuracy, line, marker=marker, color="#000000" if marker == "o" else "#0072B2", label=dataset
+        )
     axes[2].set_xlabel("pruning ratio")
     axes[2].set_ylabel("test accuracy after the last round")
     axes[2].legend(frameon=False, fontsize=8)
     outside_legend(figure, axes[0])
     note(figure, caption)
     return figure
-
-

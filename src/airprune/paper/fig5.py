@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.figure import Figure
 
 from airprune.figures import curve_axes, new_figure, note, outside_legend
 from airprune.paper.tidy import Rows
 from airprune.paper.training import TrainingFigure
 
-PARTITIONS = {
+PARTITIONS: dict[str, dict[str, Any]] = {
     "IID": {"data.partition": "iid"},
     "2 classes": {"data.partition": "shards", "data.classes_per_device": 2},
     "Dirichlet 0.5": {"data.partition": "dirichlet", "data.alpha": 0.5},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from airprune.compare import Estimate
 from airprune.paper.tidy import Rows
 
 Tables = Mapping[str, Rows]
+Judge = Callable[[Tables, str], "Judgement"]
 
 
 class Verdict(StrEnum):
@@ -46,7 +48,7 @@ class Claim:
     where: str
     text: str
     tables: tuple[str, ...]
-    judge: Callable[[Tables, str], Judgement]
+    judge: Judge
     by_preset: bool = True
 
 
@@ -75,19 +77,21 @@ def judge_trend(
     if the ends do but a step does not; does not hold if the ends differ the other way or not at all over several seeds.
     """
     sign = 1.0 if rising else -1.0
-    steps = [Estimate.of(list(sign * (b - a))) for a, b in zip(by_level[:-1], by_level[1:], strict=True)]
+    steps = [Estimate.of(list(sign * (b - a))) for a, b in itertools.pairwise(by_level)]
     whole = Estimate.of(list(sign * (by_level[-1] - by_level[0])))
-    against = [
-        f"{levels[i]} → {levels[i + 1]}" for i, s in enumerate(steps) if s.mean < 0 and is_significant(s, noise)
-    ]
-    numbers = {level: shown(Estimate.of(list(values)), digits=4) for level, values in zip(levels, by_level, strict=True)}
+    against = [f"{levels[i]} → {levels[i + 1]}" for i, s in enumerate(steps) if s.mean < 0 and is_significant(s, noise)]
+    numbers = {
+        level: shown(Estimate.of(list(values)), digits=4) for level, values in zip(levels, by_level, strict=True)
+    }
     direction = "rises" if rising else "falls"
     ends = f"{what} from {levels[0]} to {levels[-1]}: {numbers[levels[0]]} → {numbers[levels[-1]]}"
     if is_significant(whole, noise) and whole.mean > 0:
         if not against:
             return Judgement(verdict=Verdict.HOLDS, reason=f"{ends}; no step goes the other way.", numbers=numbers)
         return Judgement(
-            verdict=Verdict.PARTLY, reason=f"{ends}, but it goes the other way at {', '.join(against)}.", numbers=numbers
+            verdict=Verdict.PARTLY,
+            reason=f"{ends}, but it goes the other way at {', '.join(against)}.",
+            numbers=numbers,
         )
     if math.isnan(whole.half_width) and not is_significant(whole, noise):
         return Judgement(verdict=Verdict.UNDECIDED, reason=f"{ends}: within the noise of one seed.", numbers=numbers)
@@ -110,7 +114,9 @@ def judge_better(
         verdict = Verdict.HOLDS if difference.mean > 0 else Verdict.FAILS
         return Judgement(verdict=verdict, reason=f"{sentence}.", numbers=numbers)
     if math.isnan(difference.half_width):
-        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: within the noise of one seed.", numbers=numbers)
+        return Judgement(
+            verdict=Verdict.UNDECIDED, reason=f"{sentence}: within the noise of one seed.", numbers=numbers
+        )
     return Judgement(verdict=Verdict.FAILS, reason=f"{sentence}: no difference beyond the interval.", numbers=numbers)
 
 

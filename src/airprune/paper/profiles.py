@@ -38,7 +38,7 @@ PROFILES = {
     for profile in (
         Profile(
             name="quick",
-            note="quick profile: 100 samples per device, batch 16, 3 global × 1 edge rounds, 1 seed; trends may drown in noise",
+            note="quick profile: 100 samples per device, batch 16, 3 global × 1 edge rounds, 1 seed; noisy",
             seeds=(0,),
             presets=("paper-converged",),
             samples_per_device=100,

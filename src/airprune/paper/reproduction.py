@@ -1,9 +1,9 @@
 """A reproduction folder: runs, tidy tables, pictures, claims.
 
-    runs/<hash>/         every run once, whoever needs it; interrupted ones resume
-    fig2.csv …           tidy tables, from which pictures and verdicts are made
-    fig2.png, fig2.pdf   pictures (one per preset if there are several)
-    claims.json          what holds, with numbers and reasons
+runs/<hash>/         every run once, whoever needs it; interrupted ones resume
+fig2.csv …           tidy tables, from which pictures and verdicts are made
+fig2.png, fig2.pdf   pictures (one per preset if there are several)
+claims.json          what holds, with numbers and reasons
 """
 
 from __future__ import annotations
@@ -89,7 +89,11 @@ class Reproduction:
         for preset in presets:
             mine = {name: _of_preset(rows, preset) for name, rows in tables.items()}
             stem = artefact.name if len(presets) == 1 else f"{artefact.name}-{preset}"
-            caption = artefact.title if artefact.training is None else f"{artefact.title} · {preset or ''} · {self.profile.note}"
+            caption = (
+                artefact.title
+                if artefact.training is None
+                else f"{artefact.title} · {preset or ''} · {self.profile.note}"
+            )
             figure = artefact.draw(mine, caption)
             for suffix in (".png", ".pdf"):
                 save_figure(figure, self.out / f"{stem}{suffix}")
@@ -178,7 +182,7 @@ ARTEFACTS: dict[str, Artefact] = {
 def judged(folder: Path) -> list[dict[str, Any]]:
     """Every claim whose tables lie in `folder`, judged from these files alone."""
     tables: dict[str, Rows] = {path.stem: read_rows(path) for path in sorted(folder.glob("*.csv"))}
-    found = []
+    found: list[dict[str, Any]] = []
     for claim in CLAIMS:
         if all(tables.get(name) for name in claim.tables):
             found.extend(_judgements(claim, tables))

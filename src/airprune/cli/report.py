@@ -1,0 +1,23 @@
+"""`airprune report`: one page about a run, a comparison or a reproduction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run, comparison or reproduction folder.")],
+    out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the folder.")] = None,
+) -> None:
+    """Write a self-contained HTML page about a folder: summary, curves, devices, claims, and how to repeat it.
+
+    Pictures are kept beside the page as PNG, PDF and CSV. An unfinished run shows what it has so far.
+
+    Example: `airprune report runs/smoke-seed0`
+    """
+    from airprune.report import write_report
+
+    typer.echo(str(write_report(folder, out)))

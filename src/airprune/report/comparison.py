@@ -1,0 +1,210 @@
+"""The report of several variants over several seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from airprune.compare import Estimate, summary
+from airprune.paper.training import MEASURES
+from airprune.report.markup import MISSING, Markup, badge, code_block, details, note, paragraph, plain, table
+from airprune.report.page import Page, Place, Section
+from airprune.report.reading import Run, read_run, seed_runs
+from airprune.report.sections import beside, curves_section, environment_section, repeat_section, seeds_text
+from airprune.scenario import Scenario
+from airprune.schemes import SCHEMES
+
+Runs = Mapping[str, Mapping[int, Run]]
+
+_COLUMNS = {
+    "test_accuracy": ("test accuracy (%)", 100.0, ".2f"),
+    "test_loss": ("test loss", 1.0, ".4f"),
+    "time_s": ("simulated time (s)", 1.0, ".4g"),
+    "uploaded_weights": ("uploaded (million weights)", 1e-6, ".4g"),
+    "energy_j": ("energy (J)", 1.0, ".4g"),
+    "mean_pruning_ratio": ("mean pruning ratio", 1.0, ".3f"),
+}
+
+
+def page(folder: Path, place: Place) -> Page:
+    runs: dict[str, dict[int, Run]] = {}
+    for (variant, seed), path in seed_runs(folder).items():
+        runs.setdefault(variant, {})[seed] = read_run(path)
+    place.add_table(
+        [
+            {"series": variant, "seed": seed, **{measure: row[measure] for measure in MEASURES}}
+            for variant, by_seed in runs.items()
+            for seed, run in by_seed.items()
+            for row in run.rounds
+        ],
+        "curves.csv",
+    )
+    curves = {variant: [run.rounds for run in by_seed.values()] for variant, by_seed in runs.items()}
+    about = "Mean over seeds; the band reaches from the lowest to the highest seed and ends with the shortest one."
+    environment, remark = _environment(runs)
+    return Page(
+        kind="Comparison",
+        name=folder.resolve().name,
+        lead=_lead(runs),
+        sections=[
+            Section("Summary", _summary(runs)),
+            curves_section(curves, place, about=about),
+            Section("What the variants differ in", _differences(runs)),
+            Section("Runs", _runs_table(runs, place)),
+            Section("Scenario", _scenario(runs)),
+            environment_section(environment, remark),
+            _repeat(folder, runs),
+        ],
+    )
+
+
+def _all(runs: Runs) -> list[Run]:
+    return [run for by_seed in runs.values() for run in by_seed.values()]
+
+
+def _lead(runs: Runs) -> Markup:
+    everything = _all(runs)
+    finished = sum(run.is_finished for run in everything)
+    seeds = {seed for by_seed in runs.values() for seed in by_seed}
+    state = "finished" if finished == len(everything) else f"unfinished: {finished} of {len(everything)} runs"
+    words = f" {_count(len(runs), 'variant')} over {_count(len(seeds), 'seed')}."
+    return paragraph(badge(state, "good" if state == "finished" else "fair"), words)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _summary(runs: Runs) -> list[Markup]:
+    """Estimates over finished runs; over what there is for a variant that has none."""
+    chosen = {}
+    for variant, by_seed in runs.items():
+        with_rounds = [run for run in by_seed.values() if run.rounds]
+        chosen[variant] = [run.rounds for run in with_rounds if run.is_finished] or [run.rounds for run in with_rounds]
+    estimates = summary({variant: rounds for variant, rounds in chosen.items() if rounds})
+    rows = [
+        (
+            variant,
+            _seeds_word(by_seed, len(chosen[variant])),
+            *(_cell(estimates.get(variant, {}).get(name), scale, form) for name, (_, scale, form) in _COLUMNS.items()),
+        )
+        for variant, by_seed in runs.items()
+    ]
+    header = ("variant", "seeds", *(heading for heading, _, _ in _COLUMNS.values()))
+    about = (
+        "Last global round: mean over seeds ± half-width of the 95 % interval (Student's t). A single seed has no "
+        "interval. Runs that are not finished count only where a variant has no other."
+    )
+    return [table(header, rows, label="Last global round", words=("variant", "seeds")), note(about)]
+
+
+def _seeds_word(by_seed: Mapping[int, Run], used: int) -> str:
+    if not any(run.is_finished for run in by_seed.values()):
+        return f"{used}, unfinished"
+    return str(used) if used == len(by_seed) else f"{used} of {len(by_seed)}"
+
+
+def _cell(estimate: Estimate | None, scale: float, form: str) -> str:
+    if estimate is None:
+        return MISSING
+    mean = format(estimate.mean * scale, form)
+    if math.isnan(estimate.half_width):
+        return mean
+    return f"{mean} ± {format(estimate.half_width * scale, form if form.endswith('f') else '.2g')}"
+
+
+def _first_scenarios(runs: Runs) -> dict[str, Scenario]:
+    """Each variant's scenario, of its lowest seed that can be read."""
+    found = {}
+    for variant, by_seed in runs.items():
+        readable = [run.scenario for run in by_seed.values() if run.scenario is not None]
+        if readable:
+            found[variant] = readable[0]
+    return found
+
+
+def _differences(runs: Runs) -> list[Markup]:
+    scenarios = _first_scenarios(runs)
+    if not scenarios:
+        return [note("No scenario can be read.")]
+    first = next(iter(scenarios.values()))
+    values: dict[str, dict[str, Any]] = {}
+    for variant, scenario in scenarios.items():
+        for key, mine, theirs in first.diff(scenario):
+            if key not in ("seed", "name"):
+                values.setdefault(key, dict.fromkeys(scenarios, mine))[variant] = theirs
+    if not values:
+        return [note("The variants' scenarios are the same but for seeds and names.")]
+    rows = [(key, *map(plain, by_variant.values())) for key, by_variant in values.items()]
+    header = ("key", *scenarios)
+    return [table(header, rows, label="Differences between variants", words=header)]
+
+
+def _runs_table(runs: Runs, place: Place) -> list[Markup]:
+    rows = [
+        (
+            variant,
+            seed,
+            badge(run.state, "good" if run.is_finished else "fair"),
+            place.link_to(run.path),
+        )
+        for variant, by_seed in runs.items()
+        for seed, run in by_seed.items()
+    ]
+    return [
+        table(("variant", "seed", "state", "folder"), rows, label="Runs", words=("variant", "state", "folder")),
+        note("airprune report FOLDER makes the report of a single run."),
+    ]
+
+
+def _scenario(runs: Runs) -> list[Markup]:
+    run = next((run for run in _all(runs) if run.scenario_text), None)
+    if run is None:
+        return [note("No scenario.toml can be read.")]
+    return [details(f"{run.path.name}/scenario.toml", code_block(run.scenario_text))]
+
+
+def _environment(runs: Runs) -> tuple[dict[str, Any], str]:
+    """The environment of the first run that has one, and a remark on the others."""
+    known = [run.environment for run in _all(runs) if run.environment]
+    if not known:
+        return {}, ""
+    others = [environment for environment in known if environment != known[0]]
+    if not others:
+        return known[0], "The same for all runs."
+    keys = sorted(
+        {str(key) for other in others for key in known[0].keys() | other.keys() if other.get(key) != known[0].get(key)}
+    )
+    return known[0], f"Of the first run; {_count(len(others), 'run')} differ in {', '.join(keys)}."
+
+
+def _repeat(folder: Path, runs: Runs) -> Section:
+    scenarios = _first_scenarios(runs)
+    if not scenarios:
+        return Section("Repeat it", [])
+    base_name = next((name for name in scenarios if name in SCHEMES), next(iter(scenarios)))
+    base = scenarios[base_name]
+    base_file = next(run.path for run in runs[base_name].values() if run.scenario is not None) / "scenario.toml"
+    schemes, also = [], []
+    for variant, scenario in scenarios.items():
+        changes = {key: theirs for key, _, theirs in base.diff(scenario) if key not in ("seed", "name")}
+        if variant == scenario.plan.scheme and set(changes) <= {"plan.scheme"}:
+            schemes.append(variant)
+        else:
+            also += [
+                "--also",
+                f"{variant}: {' '.join(f'{key}={_word(value)}' for key, value in changes.items())}".strip(),
+            ]
+    seeds = sorted({seed for by_seed in runs.values() for seed in by_seed})
+    options = ["--schemes", ",".join(schemes), *also, "--seeds", seeds_text(seeds), "--out", beside(folder)]
+    return repeat_section(
+        [["airprune", "compare", str(base_file), *options]],
+        "A model or data set of your own, given in Python, is not part of the scenarios and must be given again.",
+    )
+
+
+def _word(value: Any) -> str:
+    """A value as `--also` takes it: without blanks."""
+    return str(value) if isinstance(value, str) else str(plain(value)).replace(" ", "") if value is not None else "none"

@@ -1,0 +1,107 @@
+"""The page around the sections: title, contents, looks, and the place where pictures are kept."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+import airprune
+from airprune.paper.tidy import Rows, write_rows
+from airprune.report.drawing import save_both
+from airprune.report.markup import Markup, element, image, join, link, shown
+from airprune.report.style import CSS
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it; without content it is left out."""
+
+    title: str
+    content: Sequence[Markup]
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    kind: str
+    name: str
+    lead: Markup
+    sections: Sequence[Section]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a page and its pictures are written."""
+
+    out: Path
+
+    @property
+    def figures(self) -> Path:
+        return self.out.parent / ("figures" if self.out.stem == "report" else f"{self.out.stem}-figures")
+
+    def link_to(self, path: Path) -> Markup:
+        """A link that works as long as page and file stay where they are."""
+        return link(path.name, os.path.relpath(path.resolve(), self.out.parent.resolve()))
+
+    def add_figure(self, figure: Figure, name: str, *, alt: str, caption: str, table: str = "") -> Markup:
+        """Saves a picture as PNG and PDF and puts it into the page; `table` is the CSV it shows."""
+        stem = self.figures / name
+        save_both(figure, stem)
+        files = [f"{name}.png", f"{name}.pdf", *([table] if table else [])]
+        return image(
+            stem.with_name(f"{name}.png"),
+            alt=alt,
+            caption=captioned(caption, [self.link_to(self.figures / file) for file in files]),
+        )
+
+    def add_table(self, rows: Rows, name: str) -> None:
+        if rows:
+            self.figures.mkdir(parents=True, exist_ok=True)
+            write_rows(self.figures / name, rows)
+
+
+def captioned(caption: str, links: Sequence[Markup]) -> Markup:
+    """A caption, then the files it is also found in."""
+    files = Markup(" · ".join(links))
+    return Markup(f"{shown(caption)} {element('span', files, class_='files')}" if links else shown(caption))
+
+
+def page_text(page: Page) -> str:
+    sections = [section for section in page.sections if section.content]
+    entries = (element("li", element("a", section.title, href=f"#{section.anchor}")) for section in sections)
+    body = join(
+        element("section", element("h2", section.title), Markup("\n"), join(section.content), id=section.anchor)
+        for section in sections
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>{shown(f"{page.kind}: {page.name}")}</title>
+<style>
+{CSS}</style>
+</head>
+<body>
+<header>
+<p class="kind">{shown(page.kind)}</p>
+<h1>{shown(page.name)}</h1>
+<div class="lead">{page.lead}</div>
+<nav aria-label="Contents">{element("ul", *entries)}</nav>
+</header>
+<main>
+{body}
+</main>
+<footer><p>Made by airprune {shown(airprune.__version__)}. All times are simulated.</p></footer>
+</body>
+</html>
+"""

@@ -1,0 +1,94 @@
+"""Sections that several kinds of report have in common."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from airprune.figures import AXES, MEASURES
+from airprune.report.drawing import curve_panel, has_values
+from airprune.report.markup import Markup, element, facts_table, join, note
+from airprune.report.page import Place, Section
+from airprune.report.reading import Row
+
+# Panels of a report in reading order: (measure, against).
+PANELS = (
+    *(("test_accuracy", against) for against in AXES),
+    *(("test_loss", against) for against in AXES),
+    ("mean_pruning_ratio", "global_round"),
+)
+_FILE_NAMES = {
+    "test_accuracy": "accuracy",
+    "test_loss": "loss",
+    "mean_pruning_ratio": "pruning",
+    "global_round": "rounds",
+    "time_s": "time",
+    "uploaded_bits": "bits",
+    "energy_j": "energy",
+}
+
+
+def curves_section(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *, about: str = "") -> Section:
+    """Every measure against rounds, time, bits and joules."""
+    drawn = {name: [run for run in runs if run] for name, runs in runs_by_name.items()}
+    drawn = {name: runs for name, runs in drawn.items() if runs}
+    panels = [
+        _panel(drawn, place, measure=measure, against=against)
+        for measure, against in PANELS
+        if has_values(drawn, measure) and has_values(drawn, against)
+    ]
+    if not panels:
+        return Section("Curves", [note("No global round has been evaluated yet.")])
+    return Section("Curves", [*([note(about)] if about else []), element("div", *panels, class_="grid")])
+
+
+def _panel(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *, measure: str, against: str) -> Markup:
+    figure = curve_panel(runs_by_name, measure=measure, against=against)
+    title = f"{MEASURES[measure][0].upper()}{MEASURES[measure][1:]} against {AXES[against][0]}"
+    ends = "; ".join(_ends(name, runs, measure) for name, runs in runs_by_name.items())
+    name = f"{_FILE_NAMES[measure]}-{_FILE_NAMES[against]}"
+    return place.add_figure(figure, name, alt=f"{title}. {ends}.", caption=f"{title}.", table="curves.csv")
+
+
+def _ends(name: str, runs: Sequence[Sequence[Row]], measure: str) -> str:
+    """What a curve says in words: where it starts and ends, averaged over seeds."""
+    points = [(run[0].get(measure), run[-1].get(measure)) for run in runs]
+    whole = [(first, last) for first, last in points if first is not None and last is not None]
+    if not whole:
+        return f"{name}: no value at one of its ends"
+    first, last = (sum(values) / len(whole) for values in zip(*whole, strict=True))
+    return f"{name}: from {first:.4g} to {last:.4g}"
+
+
+def environment_section(environment: Mapping[str, Any], about: str) -> Section:
+    if not environment:
+        return Section("Environment", [note("environment.json is missing or cannot be read.")])
+    return Section("Environment", [note(about), facts_table(environment, label="Environment")])
+
+
+def commands(lines: Iterable[Sequence[str]]) -> Markup:
+    """Commands to copy into a shell."""
+    text = "\n".join(shlex.join(words) for words in lines)
+    return element("pre", element("code", text), class_="command", tabindex="0")
+
+
+def repeat_section(lines: Sequence[Sequence[str]], *notes: str) -> Section:
+    return Section("Repeat it", [join([commands(lines), *map(note, notes)])])
+
+
+def beside(folder: Path) -> str:
+    """A new folder's name, for repeating what is in `folder`."""
+    return f"{folder}-again"
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """0, 1, 2, 5 → 0-2,5."""
+    parts: list[list[int]] = []
+    for seed in seeds:
+        if parts and seed == parts[-1][-1] + 1:
+            parts[-1].append(seed)
+        else:
+            parts.append([seed])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
