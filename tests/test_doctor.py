@@ -38,7 +38,7 @@ def test_a_sound_installation_passes_within_five_cpu_seconds():
     assert done.returncode == 0 and done.stderr == ""
     findings = {finding["check"]: finding for finding in json.loads(done.stdout)["checks"]}
     assert {"python", "airprune", "numpy", "torch", "cores", "memory", "cache"} <= set(findings)
-    assert {"extra web", "extra cluster", *(f"data {name}" for name in DATASETS)} <= set(findings)
+    assert {f"data {name}" for name in DATASETS} <= set(findings)
     assert findings["plan"]["health"] == findings["training"]["health"] == "ok"
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 5
 
@@ -60,21 +60,13 @@ def test_nothing_is_downloaded_and_nothing_left_behind(monkeypatch, capsys, empt
     assert not empty_cache.exists() and not list(empty_cache.parent.parent.iterdir())
 
 
-def test_missing_extras_and_data_are_notes(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(module, "_version", lambda _: None)
+def test_missing_data_are_notes(monkeypatch, capsys, tmp_path, empty_cache):
     monkeypatch.setattr("airprune.data.sources.SYSTEM_FOLDER", tmp_path)
     status, findings = diagnosis(capsys)
     assert status == 0
-    for check in ("extra web", "extra cluster", "data mnist"):
-        assert findings[check]["health"] == "note" and findings[check]["advice"]
+    assert findings["data mnist"]["health"] == "note"
     assert findings["data mnist"]["advice"].endswith("airprune data fetch mnist")
     assert findings["data glyphs"]["health"] == "ok"
-
-
-def test_installed_extras_are_listed_with_their_versions(monkeypatch, capsys):
-    monkeypatch.setattr(module, "_version", lambda _: "1.2.3")
-    _, findings = diagnosis(capsys)
-    assert findings["extra cluster"]["found"] == "dask 1.2.3, distributed 1.2.3"
 
 
 def test_without_torch_planning_works_and_the_way_out_is_named():

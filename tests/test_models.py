@@ -92,6 +92,30 @@ def test_prunable_layers_can_be_named():
     assert cnn.fc_weights == 18_432 + 25_088
 
 
+def test_frozen_parameters_are_carried_along_but_never_trained_or_counted():
+    module = Custom()
+    module.embed.weight.requires_grad_(False)
+    flat = FlatModel(module)
+    assert flat.fc_weights == 18 and flat.conv_weights == 0
+    assert flat.num_parameters == 6 + 6 + 6 + 18  # bias, norm, head
+    flat.module(torch.randn(5, 4)).sum().backward()
+    assert flat.module.embed.weight.grad is None
+
+
+def test_a_weight_shared_by_two_layers_is_laid_out_once():
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(5, 5, bias=False), nn.Linear(5, 5, bias=False)
+            self.second.weight = self.first.weight
+
+        def forward(self, x):
+            return self.second(self.first(x))
+
+    flat = FlatModel(Tied())
+    assert flat.num_state == 25 and flat.module.first.weight is flat.module.second.weight
+
+
 def test_unknown_or_unprunable_layers_are_refused():
     with pytest.raises(ap.UsageError, match="'heed' is unknown; did you mean 'head'"):
         FlatModel(Custom(), prunable=["heed"])

@@ -181,11 +181,12 @@ def test_a_checkpoint_killed_while_it_was_written_does_no_harm(tmp_path, stopped
     assert finish(folder.path, scenario) == finish(tmp_path / "undisturbed", scenario)
 
 
-def test_what_a_killed_run_left_for_its_workers_is_cleared_away(stopped):
+@pytest.mark.parametrize("engine", [SERIAL, ONE_WORKER], ids=["serial", "processes"])
+def test_what_a_killed_run_left_for_its_workers_is_cleared_away(stopped, engine):
     folder, scenario = stopped
     (folder.path / ".scratch").mkdir()
     (folder.path / ".scratch" / "train_x.npy").write_bytes(b"half an arr")
-    finish(folder.path, scenario.with_values(ONE_WORKER))
+    finish(folder.path, scenario.with_values(engine))
     assert not (folder.path / ".scratch").exists()
 
 

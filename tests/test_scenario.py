@@ -305,7 +305,7 @@ def test_the_hash_ignores_how_a_number_is_written():
     assert others == [first, first]
 
 
-IGNORED = {"name", "data.data_dir", "engine.name", "engine.workers", "engine.on_device_failure"}
+IGNORED = {"name", "data.data_dir", "engine.name", "engine.workers"}
 OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "network.devices_per_edge": 6,
     "rounds.edge_rounds": 6,

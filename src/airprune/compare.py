@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from airprune.estimates import Estimate
 from airprune.run_folder import RunFolder
 from airprune.runs import Records, run
 from airprune.scenario import Scenario
 
-# Two-sided 95 % quantiles of Student's t by degrees of freedom; the normal one beyond.
-_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-_NORMAL95 = 1.96
-
 COLUMNS = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "energy_j", "mean_pruning_ratio")
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds and the half-width of its 95 % interval; NaN for a single seed."""
-
-    mean: float
-    half_width: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Estimate:
-        count = len(values)
-        mean = float(np.mean(values))
-        if count < 2:
-            return cls(mean, math.nan)
-        quantile = _T95[count - 2] if count - 2 < len(_T95) else _NORMAL95
-        return cls(mean, float(quantile * np.std(values, ddof=1) / math.sqrt(count)))
 
 
 @dataclass(frozen=True, kw_only=True)

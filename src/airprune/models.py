@@ -1,8 +1,8 @@
 """The paper's CNN and its siblings, and any torch module seen as one flat vector.
 
-The vector is laid out as  [ other parameters | prunable weights | floating buffers ]  so that a pruning mask covers one
-contiguous slice. Which weights are prunable is found by type (Linear) or named by the user; weight counts for the
-planner follow.
+The vector is laid out as  [ other parameters | prunable weights | frozen parameters, floating buffers ]  so that a
+pruning mask covers one contiguous slice. Which weights are prunable is found by type (Linear) or named by the user;
+weight counts for the planner follow.
 """
 
 from __future__ import annotations
@@ -121,11 +121,13 @@ class FlatModel:
 
     def __init__(self, module: nn.Module, *, prunable: Sequence[str] = (), float64: bool = False) -> None:
         self.module = module.to(torch.float64 if float64 else torch.float32)
-        names = _prunable_names(self.module, prunable)
-        parameters = dict(self.module.named_parameters())
+        parameters = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        names = [name for name in _prunable_names(self.module, prunable) if name in parameters]
         others = [name for name in parameters if name not in names]
-        buffers = [name for name, tensor in self.module.named_buffers() if tensor.is_floating_point()]
-        tensors = {**parameters, **dict(self.module.named_buffers())}
+        constants = {name: p for name, p in self.module.named_parameters() if not p.requires_grad}
+        floating = {name: b for name, b in self.module.named_buffers() if b.is_floating_point()}
+        buffers = [*constants, *floating]
+        tensors = {**parameters, **constants, **floating}
         self.parts: list[_Part] = []
         for name in (*others, *names, *buffers):
             start = self.parts[-1].stop if self.parts else 0
@@ -149,7 +151,6 @@ class FlatModel:
             tensor.data = view
             if part.start < self.num_parameters:
                 tensor.grad = part.view(self.gradient)
-                tensor.requires_grad_(True)
 
     @property
     def num_state(self) -> int:

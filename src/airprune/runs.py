@@ -74,9 +74,7 @@ def _run(experiment: Experiment, state: State, folder: RunFolder | None) -> Reco
     settings = experiment.scenario.engine
     with contextlib.ExitStack() as stack:
         job = experiment.job(_place_of(experiment.dataset, settings.name, folder, stack))
-        engine = stack.enter_context(
-            engine_named(settings.name)(job, workers=settings.workers, on_device_failure=settings.on_device_failure)
-        )
+        engine = stack.enter_context(engine_named(settings.name)(job, workers=settings.workers))
         for record in map(finite, run_rounds(experiment, engine, state)):
             if folder is not None:
                 folder.save(state, record)
@@ -90,11 +88,11 @@ def _place_of(
 
     They lie in the run folder, so that a killed run leaves nothing elsewhere and its continuation clears them away.
     """
-    if engine == "serial":
-        return InProcess(dataset)
-    if folder is not None:
-        return save_shared(dataset, stack.enter_context(folder.scratch()))
-    return save_shared(dataset, stack.enter_context(tempfile.TemporaryDirectory(prefix="airprune-")))
+    if folder is None:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airprune-")))
+    else:
+        place = stack.enter_context(folder.scratch())
+    return InProcess(dataset) if engine == "serial" else save_shared(dataset, place)
 
 
 class InProcess:

@@ -135,7 +135,13 @@ _HEADINGS = {
 
 
 def _table(table: dict[str, dict[str, Estimate]]) -> Table:
-    shown = Table(title="Last global round, mean ± 95 % interval", title_justify="left", header_style="bold")
+    shown = Table(
+        title="Last global round, mean ± 95 % interval",
+        title_justify="left",
+        header_style="bold",
+        box=None,
+        pad_edge=False,
+    )
     shown.add_column("variant", no_wrap=True)
     for heading, _, _ in _HEADINGS.values():
         shown.add_column(heading, justify="right")

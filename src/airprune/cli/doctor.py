@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +31,6 @@ from airprune.errors import WorkFailed
 
 OLDEST_PYTHON = (3, 11)
 INSTALL = "pip install -c constraints.txt ."
-EXTRAS = {"web": ("fastapi", "uvicorn", "plotly"), "cluster": ("dask", "distributed")}
 # Measured on the preset `paper`: resident memory of the driver and of each worker; on disk, its data take 0.25 GB.
 DRIVER_GB = 0.8
 WORKER_GB = 0.5
@@ -79,8 +77,6 @@ def _checks() -> Iterator[tuple[str, Callable[[], Finding]]]:
     yield "torch", _torch
     yield "cores", _cores
     yield "memory", _memory
-    for extra in EXTRAS:
-        yield f"extra {extra}", partial(_extra, extra)
     for entry in DATASETS.values():
         yield f"data {entry.name}", partial(_data, entry)
     yield "cache", _cache
@@ -162,22 +158,6 @@ def _cgroup(name: str) -> str:
         return Path("/sys/fs/cgroup", name).read_text().strip()
     except OSError:
         return ""
-
-
-def _extra(extra: str) -> Finding:
-    versions = {package: _version(package) for package in EXTRAS[extra]}
-    missing = [package for package, version in versions.items() if version is None]
-    if missing:
-        way_out = f'If wanted: pip install -c constraints.txt ".[{extra}]"'
-        return Finding(f"extra {extra}", Health.NOTE, f"without {', '.join(missing)}", way_out)
-    return Finding(f"extra {extra}", Health.OK, ", ".join(f"{name} {version}" for name, version in versions.items()))
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _data(entry: DatasetEntry) -> Finding:

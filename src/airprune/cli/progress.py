@@ -72,11 +72,12 @@ def _live(records: Iterable[dict[str, Any]], scenario: Scenario, label: str, don
         TextColumn("{task.fields[label]}"),
         BarColumn(bar_width=20),
         TaskProgressColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("{task.fields[words]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        TextColumn("{task.fields[words]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
     )
     pulse, total = Pulse(), num_records(scenario)
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Console(stderr=True), expand=True) as progress:  # a narrow one cuts the words
         task = progress.add_task("", total=total, completed=done, label=escape(label), words="starting …")
         for record in records:
             pulse.take(record)

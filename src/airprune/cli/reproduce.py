@@ -90,7 +90,7 @@ def _reproduction(
 
 
 def _run_missing(reproduction: Reproduction, artefacts: list[Artefact]) -> None:
-    from airprune.cli.progress import watched
+    from airprune.cli.progress import STOPPED, watched
     from airprune.run_folder import RunFolder
 
     todo = reproduction.missing(artefacts)
@@ -102,7 +102,7 @@ def _run_missing(reproduction: Reproduction, artefacts: list[Artefact]) -> None:
                 pass
     except KeyboardInterrupt:
         say(f"Stopped; {reproduction.out} keeps what is done. The same command continues.")
-        raise
+        raise typer.Exit(STOPPED) from None
 
 
 def _write(reproduction: Reproduction, artefacts: list[Artefact]) -> tuple[list[dict[str, Any]], list[Path]]:

@@ -14,10 +14,9 @@ from airprune.engines.work import EdgeSum, Job, TrainChunk
 class Engine(ABC):
     """Runs `Worker` methods somewhere. Use as a context: workers live from enter to exit."""
 
-    def __init__(self, job: Job, *, workers: int | None = None, on_device_failure: str = "fail") -> None:
+    def __init__(self, job: Job, *, workers: int | None = None) -> None:
         self.job = job
         self.workers = workers
-        self.on_device_failure = on_device_failure
 
     @abstractmethod
     def map(self, method: str, tasks: Sequence[Any]) -> Iterator[Any]:

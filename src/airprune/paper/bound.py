@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from airprune.convergence import convergence_bound
 from airprune.figures import new_figure, note
+from airprune.paper.judging import Claim, Judgement, Tables, Verdict
 from airprune.paper.tidy import Rows, column
 from airprune.paper.training import TrainingFigure
 
@@ -100,3 +101,30 @@ def draw(table: Rows, *, caption: str) -> Figure:
     ax.legend(frameon=False, fontsize=8)
     note(figure, caption)
     return figure
+
+
+def _bound_is_vacuous(tables: Tables, preset: str) -> Judgement:
+    rows = tables["bound"]
+    last = rows[-1]
+    measured, corrected, printed = (float(last[k]) for k in ("measured", "corrected", "paper"))
+    trivial = float(last["trivial"])
+    verdict = Verdict.HOLDS if measured <= corrected else Verdict.FAILS
+    reason = (
+        f"measured {measured:.3g}, bound {corrected:.3g} (as printed {printed:.3g}); the assumption on gradients alone "
+        f"gives {trivial:.3g}, so the theorem says {'less' if corrected > trivial else 'more'} than its own premise."
+    )
+    return Judgement(
+        verdict=verdict, reason=reason, numbers={"measured": measured, "corrected": corrected, "paper": printed}
+    )
+
+
+CLAIMS = (
+    Claim(
+        name="theorem-1-holds",
+        where="Theorem 1",
+        text="The mean squared gradient stays below the bound (corrected constants).",
+        tables=("bound",),
+        judge=_bound_is_vacuous,
+        by_preset=False,
+    ),
+)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from airprune.convergence import convergence_bound
+from airprune.paper.judging import Claim, Judge, Judgement, Tables, Verdict
 from airprune.paper.table2 import ROWS, paper_problem
-from airprune.paper.tidy import Rows
+from airprune.paper.tidy import Rows, select
 from airprune.randomness import rng_for
 from airprune.schemes import plan
 
@@ -95,3 +96,56 @@ def _frozen_mask() -> tuple[bool, str]:
     pruned = int(np.count_nonzero(~mask))
     evidence = f"all {pruned} pruned weights score exactly 0 after masked steps; under a dense probe none does."
     return frozen, evidence
+
+
+def _erratum(key: str) -> Judge:
+    def judge(tables: Tables, preset: str) -> Judgement:
+        (row,) = select(tables["errata"], name=key)
+        verdict = Verdict.HOLDS if row["observed"] == "yes" else Verdict.FAILS
+        return Judgement(verdict=verdict, reason=str(row["evidence"]))
+
+    return judge
+
+
+CLAIMS = (
+    Claim(
+        name="erratum-negative-bandwidth",
+        where="Theorem 3 (our erratum)",
+        text="The printed closed form hands out negative bandwidth in the paper's own range.",
+        tables=("errata",),
+        judge=_erratum("negative-bandwidth"),
+        by_preset=False,
+    ),
+    Claim(
+        name="erratum-remark-2",
+        where="Remark 2 (our erratum)",
+        text="In the paper's range the worse channel gets less bandwidth, not more.",
+        tables=("errata",),
+        judge=_erratum("remark-2"),
+        by_preset=False,
+    ),
+    Claim(
+        name="erratum-identity",
+        where="Theorem 3 (our erratum)",
+        text="V1 V4 + V2 V3 equals q̂ W_fully T_th identically.",
+        tables=("errata",),
+        judge=_erratum("identity"),
+        by_preset=False,
+    ),
+    Claim(
+        name="erratum-h2",
+        where="Eq. (24) (our erratum)",
+        text="H2 as printed does not follow from Eq. (58).",
+        tables=("errata",),
+        judge=_erratum("h2"),
+        by_preset=False,
+    ),
+    Claim(
+        name="erratum-frozen-mask",
+        where="Eq. (2) (our erratum)",
+        text="Read literally, Eq. (2) gives every pruned weight importance zero for ever.",
+        tables=("errata",),
+        judge=_erratum("frozen-mask"),
+        by_preset=False,
+    ),
+)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from airprune.figures import curve_axes, new_figure, note, outside_legend
-from airprune.paper.tidy import Rows, last_by_seed
+from airprune.paper.judging import SINGLE_SEED_NOISE, Claim, Judge, Judgement, Tables, combined, judge_trend
+from airprune.paper.tidy import Rows, last_by_seed, select
 from airprune.paper.training import TrainingFigure
 
 RATIOS = (0.0, 0.3, 0.5, 0.7, 0.9)
@@ -52,3 +53,40 @@ def draw(rows: Rows, *, caption: str) -> Figure:
     outside_legend(figure, axes[0])
     note(figure, caption)
     return figure
+
+
+def _ratio_trend(measure: str, rising: bool) -> Judge:
+    def judge(tables: Tables, preset: str) -> Judgement:
+        rows = select(tables["fig2"], preset=preset)
+        return combined(
+            [
+                judge_trend(
+                    [f"ρ = {ratio:g}" for ratio in RATIOS],
+                    [last_by_seed(rows, measure, series=series_label(dataset, r)) for r in RATIOS],
+                    rising=rising,
+                    noise=SINGLE_SEED_NOISE[measure],
+                    what=f"{dataset}, {measure.replace('_', ' ')}",
+                )
+                for dataset in DATASETS
+            ]
+        )
+
+    return judge
+
+
+CLAIMS = (
+    Claim(
+        name="loss-grows-with-ratio",
+        where="Fig. 2(a), (b)",
+        text="Test loss grows with the pruning ratio on MNIST and Fashion-MNIST.",
+        tables=("fig2",),
+        judge=_ratio_trend("test_loss", rising=True),
+    ),
+    Claim(
+        name="accuracy-falls-with-ratio",
+        where="Fig. 2(c)",
+        text="Test accuracy falls as the pruning ratio grows.",
+        tables=("fig2",),
+        judge=_ratio_trend("test_accuracy", rising=False),
+    ),
+)

@@ -8,8 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from airprune.figures import curve_axes, new_figure, note, outside_legend
+from airprune.paper.judging import SINGLE_SEED_NOISE, Claim, Judge, Judgement, Tables, Verdict, judge_trend
 from airprune.paper.table2 import ROWS, paper_problem
-from airprune.paper.tidy import Rows
+from airprune.paper.tidy import Rows, column, last_by_seed, select
 from airprune.paper.training import TrainingFigure
 from airprune.schemes import plan
 
@@ -67,3 +68,57 @@ def draw(rows: Rows, ratios: Rows, *, caption: str) -> Figure:
     outside_legend(figure, axes[0])
     note(figure, caption)
     return figure
+
+
+def _deadline_trend(measure: str, rising: bool) -> Judge:
+    def judge(tables: Tables, preset: str) -> Judgement:
+        rows = select(tables["fig3"], preset=preset)
+        labels = [series_label(ms) for ms in DEADLINES_MS]
+        return judge_trend(
+            labels,
+            [last_by_seed(rows, measure, series=label) for label in labels],
+            rising=rising,
+            noise=SINGLE_SEED_NOISE[measure],
+            what=measure.replace("_", " "),
+        )
+
+    return judge
+
+
+def _longer_deadline_prunes_less(tables: Tables, preset: str) -> Judgement:
+    rows = select(tables["fig3_ratios"], scheme="optimal")
+    ratio = np.array([column(select(rows, deadline_ms=float(ms)), "pruning_ratio") for ms in DEADLINES_MS])
+    worst = float(np.max(np.diff(ratio, axis=0)))
+    numbers = {f"{ms} ms": f"{r.mean():.3f}" for ms, r in zip(DEADLINES_MS, ratio, strict=True)}
+    holds = worst <= 1e-9 and ratio[-1].mean() < ratio[0].mean()
+    listed = ", ".join(f"{key}: {value}" for key, value in numbers.items())
+    reason = f"mean ratio of the edge's devices {listed}; no single device is pruned more at a longer deadline."
+    if not holds:
+        reason = f"mean ratio {listed}; a device's ratio grows by up to {worst:.3f} from one deadline to the next."
+    return Judgement(verdict=Verdict.HOLDS if holds else Verdict.FAILS, reason=reason, numbers=numbers)
+
+
+CLAIMS = (
+    Claim(
+        name="longer-deadline-lower-loss",
+        where="Fig. 3(a)",
+        text="A longer deadline gives a lower test loss.",
+        tables=("fig3",),
+        judge=_deadline_trend("test_loss", rising=False),
+    ),
+    Claim(
+        name="longer-deadline-higher-accuracy",
+        where="Fig. 3(b)",
+        text="A longer deadline gives a higher test accuracy.",
+        tables=("fig3",),
+        judge=_deadline_trend("test_accuracy", rising=True),
+    ),
+    Claim(
+        name="longer-deadline-prunes-less",
+        where="Fig. 3(c)",
+        text="A longer deadline needs smaller pruning ratios.",
+        tables=("fig3_ratios",),
+        judge=_longer_deadline_prunes_less,
+        by_preset=False,
+    ),
+)

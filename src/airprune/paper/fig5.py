@@ -7,7 +7,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from airprune.figures import curve_axes, new_figure, note, outside_legend
-from airprune.paper.tidy import Rows
+from airprune.paper.judging import SINGLE_SEED_NOISE, Claim, Judgement, Tables, combined, judge_better
+from airprune.paper.tidy import Rows, last_by_seed, select
 from airprune.paper.training import TrainingFigure
 
 PARTITIONS: dict[str, dict[str, Any]] = {
@@ -40,3 +41,29 @@ def draw(rows: Rows, *, caption: str) -> Figure:
     outside_legend(figure, axes[0])
     note(figure, caption)
     return figure
+
+
+def _iid_wins(tables: Tables, preset: str) -> Judgement:
+    rows = select(tables["fig5"], preset=preset)
+    parts = []
+    for scheme in SCHEMES:
+        iid = last_by_seed(rows, "test_accuracy", series=series_label("IID", scheme))
+        for partition in list(PARTITIONS)[1:]:
+            other = last_by_seed(rows, "test_accuracy", series=series_label(partition, scheme))
+            parts.append(
+                judge_better(
+                    iid, other, noise=SINGLE_SEED_NOISE["test_accuracy"], what=scheme, names=("IID", partition)
+                )
+            )
+    return combined(parts)
+
+
+CLAIMS = (
+    Claim(
+        name="iid-beats-non-iid",
+        where="Fig. 5",
+        text="IID data gives better accuracy than non-IID data.",
+        tables=("fig5",),
+        judge=_iid_wins,
+    ),
+)

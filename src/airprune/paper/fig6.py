@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from airprune.channel import Radio, full_band_rate_bps, path_loss_db, snr
 from airprune.figures import new_figure, note, styles_for
 from airprune.latency import seconds_per_weight
-from airprune.paper.tidy import Rows, select
+from airprune.paper.judging import Claim, Judgement, Tables, Verdict, combined
+from airprune.paper.tidy import Rows, column, select
 from airprune.planning import PlanProblem
 from airprune.planning.tradeoff import ratio_for_share
 from airprune.schemes import plan
@@ -80,3 +81,66 @@ def draw(table: Rows, *, caption: str) -> Figure:
         ax.legend(frameon=False, fontsize=8)
     note(figure, caption)
     return figure
+
+
+def _more_band_less_pruning(tables: Tables, preset: str) -> Judgement:
+    rows = select(tables["fig6"], kind="given")
+    worst = -np.inf
+    for cycles in CYCLES:
+        for clock in CLOCKS_GHZ:
+            ratio = column(select(rows, cycles_per_weight=float(cycles), clock_ghz=clock), "pruning_ratio")
+            worst = max(worst, float(np.max(np.diff(ratio))))
+    verdict = Verdict.HOLDS if worst <= 1e-12 else Verdict.FAILS
+    reason = f"over {len(rows)} plans the ratio never grows with the share (largest change {worst:+.2g})."
+    return Judgement(verdict=verdict, reason=reason, numbers={"largest change": worst})
+
+
+def _faster_cpu_gets_more(tables: Tables, preset: str) -> Judgement:
+    parts = []
+    for cycles in CYCLES:
+        rows = [
+            r
+            for r in select(tables["fig6"], kind="optimal", cycles_per_weight=float(cycles))
+            if r["pruning_ratio"] is not None
+        ]
+        share, ratio = column(rows, "bandwidth_share"), column(rows, "pruning_ratio")
+        lowest = rows[int(share.argmin())]["clock_ghz"]
+        share_rises = bool(np.all(np.diff(share) >= -1e-12) and share[-1] > share[0])
+        ratio_falls = bool(np.all(np.diff(ratio) <= 1e-12) and ratio[-1] < ratio[0])
+        verdict = (
+            Verdict.HOLDS
+            if share_rises and ratio_falls
+            else Verdict.PARTLY
+            if ratio_falls or share_rises
+            else Verdict.FAILS
+        )
+        parts.append(
+            Judgement(
+                verdict=verdict,
+                reason=f"{cycles} cycles per weight, {rows[0]['clock_ghz']:g} to {rows[-1]['clock_ghz']:g} GHz: share "
+                f"{share[0]:.3f} → {share.min():.3f} → {share[-1]:.3f}, lowest at {lowest:g} GHz, ratio {ratio[0]:.3f} "
+                f"→ {ratio[-1]:.3f}; a device pruned to the cap needs more band the slower it is.",
+                numbers={"share": share.round(4).tolist(), "ratio": ratio.round(4).tolist()},
+            )
+        )
+    return combined(parts)
+
+
+CLAIMS = (
+    Claim(
+        name="more-band-prunes-less",
+        where="Fig. 6",
+        text="At the same CPU, more bandwidth means less pruning.",
+        tables=("fig6",),
+        judge=_more_band_less_pruning,
+        by_preset=False,
+    ),
+    Claim(
+        name="faster-cpu-gets-more",
+        where="Fig. 6, Remark 2",
+        text="A faster CPU gets more bandwidth and is pruned less.",
+        tables=("fig6",),
+        judge=_faster_cpu_gets_more,
+        by_preset=False,
+    ),
+)

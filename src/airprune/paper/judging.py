@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.compare import Estimate
+from airprune.estimates import Estimate
 from airprune.paper.tidy import Rows
 
 Tables = Mapping[str, Rows]

@@ -51,13 +51,13 @@ PROFILES = {
         ),
         Profile(
             name="default",
-            note="default profile: 200 samples per device, batch 32, 8 global × 2 edge rounds, 3 seeds",
+            note="default profile: 200 samples per device, batch 32, 6 global × 2 edge rounds, 3 seeds",
             seeds=(0, 1, 2),
             presets=("paper-converged",),
             samples_per_device=200,
             changes={
                 "train.batch_size": 32,
-                "rounds.global_rounds": 8,
+                "rounds.global_rounds": 6,
                 "rounds.edge_rounds": 2,
                 "data.test_samples": 5000,
             },

@@ -26,6 +26,8 @@ from airprune.network import (
     place_flat,
     place_hierarchical,
 )
+from airprune.paper.judging import Claim, Judgement, Tables, Verdict, combined
+from airprune.paper.tidy import select
 from airprune.planning import PlanProblem
 from airprune.schemes import plan
 
@@ -116,3 +118,75 @@ def _place(topology: str, seed: int) -> Network:
         cpu_hz=PAPER_CPU_HZ,
         seed=seed,
     )
+
+
+def _latency(tables: Tables, topology: str, scheme: str) -> float:
+    (row,) = select(tables["table2"], topology=topology, scheme=scheme)
+    return float(row["mean_ms"])
+
+
+def _flat_is_ten_times_slower(tables: Tables, preset: str) -> Judgement:
+    factors = {
+        scheme: _latency(tables, "non-HFL", scheme) / _latency(tables, "HFL", scheme)
+        for scheme in ("optimal", "equal-reused", "no-pruning")
+    }
+    verdict = (
+        Verdict.HOLDS if min(factors.values()) > 10 else Verdict.PARTLY if max(factors.values()) > 10 else Verdict.FAILS
+    )
+    listed = ", ".join(f"{scheme} {factor:.1f} ×" for scheme, factor in factors.items())
+    return Judgement(
+        verdict=verdict,
+        reason=f"{listed}. The optimal scheme's factor is the ratio of the two deadlines, which the authors chose.",
+        numbers={scheme: round(factor, 2) for scheme, factor in factors.items()},
+    )
+
+
+def _optimal_is_fastest(tables: Tables, preset: str) -> Judgement:
+    parts = []
+    for topology in ("HFL", "non-HFL"):
+        latency = [_latency(tables, topology, s) for s in ("optimal", "equal-reused", "no-pruning")]
+        holds = latency[0] < latency[1] < latency[2]
+        parts.append(
+            Judgement(
+                verdict=Verdict.HOLDS if holds else Verdict.FAILS,
+                reason=f"{topology}: {latency[0]:.1f}, {latency[1]:.1f} and {latency[2]:.1f} ms.",
+                numbers={topology: [round(x, 2) for x in latency]},
+            )
+        )
+    return combined(parts)
+
+
+def _latencies_agree(tables: Tables, preset: str) -> Judgement:
+    deviation = {f"{r['topology']}, {r['scheme']}": r["mean_ms"] / r["paper_ms"] - 1 for r in tables["table2"]}
+    worst = max(deviation, key=lambda key: abs(deviation[key]))
+    verdict = Verdict.HOLDS if abs(deviation[worst]) <= 0.05 else Verdict.FAILS
+    reason = f"largest deviation {deviation[worst]:+.1%} ({worst}), distances inferred since the paper gives none."
+    return Judgement(verdict=verdict, reason=reason, numbers={key: f"{value:+.1%}" for key, value in deviation.items()})
+
+
+CLAIMS = (
+    Claim(
+        name="flat-ten-times-slower",
+        where="Table II",
+        text="A round without hierarchy takes more than ten times as long.",
+        tables=("table2",),
+        judge=_flat_is_ten_times_slower,
+        by_preset=False,
+    ),
+    Claim(
+        name="optimal-fastest",
+        where="Table II",
+        text="Optimal pruning has the shortest round, then equal resources, then no pruning.",
+        tables=("table2",),
+        judge=_optimal_is_fastest,
+        by_preset=False,
+    ),
+    Claim(
+        name="table-2-numbers",
+        where="Table II",
+        text="The printed latencies.",
+        tables=("table2",),
+        judge=_latencies_agree,
+        by_preset=False,
+    ),
+)

@@ -25,7 +25,11 @@ def read_rows(path: Path) -> Rows:
     """The rows of a CSV, numbers as floats."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            return [{key: _value(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
+            rows = list(csv.DictReader(file))
+        for line, row in enumerate(rows, start=2):
+            if None in row:
+                raise BadTable(str(path), line, "has more cells than the header.")
+        return [{key: _value(cell) for key, cell in row.items()} for row in rows]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadTable(str(path), 0, f"cannot be read ({error}).") from None
 

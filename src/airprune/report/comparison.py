@@ -9,7 +9,7 @@ from typing import Any
 
 from airprune.compare import Estimate, summary
 from airprune.paper.training import MEASURES
-from airprune.report.markup import MISSING, Markup, badge, code_block, details, note, paragraph, plain, table
+from airprune.report.markup import MISSING, Markup, badge, code_block, details, exact, note, paragraph, table
 from airprune.report.page import Page, Place, Section
 from airprune.report.reading import Run, read_run, seed_runs
 from airprune.report.sections import beside, curves_section, environment_section, repeat_section, seeds_text
@@ -26,6 +26,9 @@ _COLUMNS = {
     "energy_j": ("energy (J)", 1.0, ".4g"),
     "mean_pruning_ratio": ("mean pruning ratio", 1.0, ".3f"),
 }
+
+# Seeds that differ by less only differ in how sums were rounded.
+_ROUNDING = 1e-9
 
 
 def page(folder: Path, place: Place) -> Page:
@@ -97,7 +100,7 @@ def _summary(runs: Runs) -> list[Markup]:
         "Last global round: mean over seeds ± half-width of the 95 % interval (Student's t). A single seed has no "
         "interval. Runs that are not finished count only where a variant has no other."
     )
-    return [table(header, rows, label="Last global round", words=("variant", "seeds")), note(about)]
+    return [table(header, rows, label="Last global round", words=("variant", "seeds"), class_="estimates"), note(about)]
 
 
 def _seeds_word(by_seed: Mapping[int, Run], used: int) -> str:
@@ -112,6 +115,8 @@ def _cell(estimate: Estimate | None, scale: float, form: str) -> str:
     mean = format(estimate.mean * scale, form)
     if math.isnan(estimate.half_width):
         return mean
+    if estimate.half_width <= _ROUNDING * abs(estimate.mean):
+        return f"{mean} ± 0"
     return f"{mean} ± {format(estimate.half_width * scale, form if form.endswith('f') else '.2g')}"
 
 
@@ -137,7 +142,7 @@ def _differences(runs: Runs) -> list[Markup]:
                 values.setdefault(key, dict.fromkeys(scenarios, mine))[variant] = theirs
     if not values:
         return [note("The variants' scenarios are the same but for seeds and names.")]
-    rows = [(key, *map(plain, by_variant.values())) for key, by_variant in values.items()]
+    rows = [(key, *map(exact, by_variant.values())) for key, by_variant in values.items()]
     header = ("key", *scenarios)
     return [table(header, rows, label="Differences between variants", words=header)]
 
@@ -207,4 +212,4 @@ def _repeat(folder: Path, runs: Runs) -> Section:
 
 def _word(value: Any) -> str:
     """A value as `--also` takes it: without blanks."""
-    return str(value) if isinstance(value, str) else str(plain(value)).replace(" ", "") if value is not None else "none"
+    return exact(value).replace(", ", ",")

@@ -30,8 +30,7 @@ def curve_panel(runs_by_name: Mapping[str, list[list[Row]]], *, measure: str, ag
     lines = math.ceil(len(shown) / 2) if len(shown) > 1 else 0
     figure, (ax,) = new_figure(1, height=3.2 + 0.2 * lines)
     draw_curves(ax, shown, measure=measure, against=against)
-    if against == "global_round":
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(6, integer=against == "global_round"))
     if lines:
         handles, labels = ax.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
@@ -88,6 +87,7 @@ def save_both(figure: Figure, stem: Path) -> None:
         warnings.filterwarnings("ignore", message="Glyph")
         for suffix in (".png", ".pdf"):
             save_figure(figure, stem.with_name(stem.name + suffix))
+            figure.set_layout_engine("none")  # laid out once: it is most of the work
 
 
 def has_values(runs_by_name: Mapping[str, Sequence[Sequence[Row]]], measure: str) -> bool:

@@ -111,6 +111,13 @@ def plain(value: Any) -> object:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+def exact(value: Any) -> str:
+    """A value of a scenario to the last digit, as a command line takes it."""
+    if value is None or isinstance(value, str):
+        return "none" if value is None else value
+    return json.dumps(value, ensure_ascii=False)
+
+
 def number(value: float | None, form: str, unit: str = "", *, scale: float = 1.0) -> str:
     """A number with its unit; a dash if there is none."""
     return MISSING if value is None or value != value else format(value * scale, form) + unit

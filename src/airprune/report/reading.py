@@ -95,7 +95,7 @@ def seed_runs(path: Path) -> dict[tuple[str, int], Path]:
     for child in path.iterdir():
         match = _SEED_FOLDER.fullmatch(child.name)
         if match and is_run(child):
-            found[match["variant"], int(match["seed"])] = child
+            found[writable(match["variant"]), int(match["seed"])] = child
     return dict(sorted(found.items()))
 
 
@@ -137,6 +137,11 @@ def number_in(record: Mapping[str, Any], name: str) -> float | None:
     return float(value) if abs(value) < _LARGEST else None
 
 
+def writable(value: object) -> str:
+    """A value as text that can be written in UTF-8: half a surrogate pair cannot."""
+    return str(value).encode(errors="replace").decode()
+
+
 def read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
@@ -172,7 +177,7 @@ def _rounds(records: list[dict[str, Any]]) -> list[Row]:
 
 def _edge_round(record: Mapping[str, Any]) -> EdgeRound:
     device, edge = ([int(value) for value in record[name]] for name in ("device", "edge"))
-    fate = [str(value) for value in record["fate"]]
+    fate = [writable(value) for value in record["fate"]]
     columns = {name: _floats(record[name]) for name in ("bandwidth_share", "pruning_ratio", "compute_s", "uplink_s")}
     lengths = {len(edge), len(fate), *map(len, columns.values())}
     if not device or lengths != {len(device)}:

@@ -192,19 +192,19 @@ def _tables(folder: Path, tables: dict[str, Rows | None], place: Place) -> list[
 
 
 def _latency_table(rows: Rows) -> Markup:
-    def spread(row: dict[str, Any], mean: str, deviation: str) -> str:
-        return f"{plain_ms(row[mean])}{f' ± {plain_ms(row[deviation])}' if row[deviation] else ''}"
+    def cell(value: Any, form: str) -> object:
+        return format(value, form) if isinstance(value, float) else plain(value)
 
-    def plain_ms(value: Any) -> str:
-        return f"{value:.4g}" if isinstance(value, float) else str(plain(value))
+    def percent(value: Any) -> object:
+        return f"{round(value, 3) + 0.0:+.1%}" if isinstance(value, float) else plain(value)
 
     cells = [
         (
             row["topology"],
             row["scheme"],
-            spread(row, "mean_ms", "spread_ms"),
-            spread(row, "paper_ms", "paper_spread_ms"),
-            f"{row['deviation']:+.1%}" if isinstance(row["deviation"], float) else plain(row["deviation"]),
+            f"{cell(row['mean_ms'], '.1f')} ± {cell(row['spread_ms'], '.1f')}",
+            f"{cell(row['paper_ms'], 'g')} ± {cell(row['paper_spread_ms'], 'g')}",
+            percent(row["deviation"]),
         )
         for row in rows
     ]

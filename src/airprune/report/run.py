@@ -17,10 +17,10 @@ from airprune.report.markup import (
     code_block,
     details,
     element,
+    exact,
     note,
     number,
     paragraph,
-    plain,
     table,
     tiles,
 )
@@ -184,7 +184,7 @@ def _scenario(run: Run) -> list[Markup]:
         found.append(note("scenario.toml is missing or cannot be read as a scenario."))
     else:
         changes = [
-            (key, plain(mine), plain(default))
+            (key, exact(mine), exact(default))
             for key, mine, default in run.scenario.diff(Scenario())
             if key not in ("name", "seed")
         ]

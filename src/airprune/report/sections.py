@@ -18,10 +18,18 @@ PANELS = (
     *(("test_accuracy", against) for against in AXES),
     *(("test_loss", against) for against in AXES),
     ("mean_pruning_ratio", "global_round"),
+    ("train_loss", "global_round"),
 )
+_AXIS_WORDS = {
+    "global_round": "global rounds",
+    "time_s": "simulated time",
+    "uploaded_bits": "uploaded bits",
+    "energy_j": "energy",
+}
 _FILE_NAMES = {
     "test_accuracy": "accuracy",
     "test_loss": "loss",
+    "train_loss": "training-loss",
     "mean_pruning_ratio": "pruning",
     "global_round": "rounds",
     "time_s": "time",
@@ -46,7 +54,7 @@ def curves_section(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *,
 
 def _panel(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *, measure: str, against: str) -> Markup:
     figure = curve_panel(runs_by_name, measure=measure, against=against)
-    title = f"{MEASURES[measure][0].upper()}{MEASURES[measure][1:]} against {AXES[against][0]}"
+    title = f"{MEASURES[measure][0].upper()}{MEASURES[measure][1:]} against {_AXIS_WORDS[against]}"
     ends = "; ".join(_ends(name, runs, measure) for name, runs in runs_by_name.items())
     name = f"{_FILE_NAMES[measure]}-{_FILE_NAMES[against]}"
     return place.add_figure(figure, name, alt=f"{title}. {ends}.", caption=f"{title}.", table="curves.csv")

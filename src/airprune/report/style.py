@@ -42,9 +42,11 @@ dd { margin: .15rem 0 0; font-size: 1.15rem; font-weight: 600; line-height: 1.3;
 .scroll { overflow-x: auto; margin: .8rem 0; border: 1px solid var(--line); border-radius: 8px; }
 table { width: 100%; border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .45rem .7rem; text-align: left; vertical-align: top; }
-thead th { background: var(--box); font-weight: 600; white-space: nowrap; }
+thead th { background: var(--box); font-weight: 600; vertical-align: bottom; }
 tbody tr + tr td, thead + tbody td { border-top: 1px solid var(--line); }
-.number { text-align: right; white-space: nowrap; }
+.number { text-align: right; }
+td.number { white-space: nowrap; }
+.estimates td:first-child { min-width: 8rem; overflow-wrap: anywhere; }
 .claims { min-width: 860px; }
 .claims td:nth-child(2), .claims td:nth-child(5) { min-width: 15rem; }
 .claims table { font-size: .85rem; }
@@ -68,13 +70,24 @@ figure.wide { margin: 1rem 0; }
 figcaption { padding: .5rem .2rem 0; }
 .files { display: block; font-size: .8rem; overflow-wrap: anywhere; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); }
-@media (max-width: 700px) { .wide .picture img { min-width: 640px; } h1 { font-size: 1.45rem; } }
+@media (max-width: 700px) {
+  h1 { font-size: 1.45rem; }
+  .wide .picture img { min-width: 640px; }
+  .claims { min-width: 0; }
+  .claims > thead { display: none; }
+  .claims, .claims > tbody, .claims > tbody > tr, .claims > tbody > tr > td { display: block; }
+  .claims > tbody > tr > td { border: 0; padding: .15rem .7rem; }
+  .claims > tbody > tr { padding: .5rem 0; }
+  .claims > tbody > tr + tr { border-top: 1px solid var(--line); }
+  .claims > tbody > tr > td:first-child { color: var(--quiet); }
+}
 @media print {
   body { max-width: none; padding: 0; font-size: 11pt; }
   nav { display: none; }
   pre { max-height: none; white-space: pre-wrap; }
   .scroll, .picture { overflow: visible; }
-  .claims { min-width: 0; }
+  .estimates td:first-child { min-width: 8rem; overflow-wrap: anywhere; }
+.claims { min-width: 0; }
   figure, .tiles div, tr { break-inside: avoid; }
   h2 { break-after: avoid; }
 }

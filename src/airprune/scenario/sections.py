@@ -252,10 +252,7 @@ class EngineSection(Section):
 
     owner: ClassVar[str] = "Scenario.engine"
 
-    name: Literal["serial", "processes", "dask"] = Field(
-        default="processes", description="in turn, on cores, a cluster"
+    name: Literal["serial", "processes"] = Field(
+        default="processes", description="one after the other, or on cores"
     )
     workers: Count | None = Field(default=None, description="none: one per core")
-    on_device_failure: Literal["fail", "drop-device"] = Field(
-        default="fail", description="fail the run, or leave the device out of the round"
-    )
