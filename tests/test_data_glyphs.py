@@ -1,6 +1,5 @@
 """Glyphs: quick to draw, the same every time, and worth a convolution."""
 
-
 import numpy as np
 import pytest
 import torch

@@ -66,10 +66,10 @@ def styles_for(names: Sequence[str]) -> dict[str, Style]:
     return chosen
 
 
-def new_figure(columns: int, *, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list[Axes]]:
-    """A row of axes in the house look."""
-    figure = Figure(figsize=(width * columns, height), layout="constrained")
-    axes = [figure.add_subplot(1, columns, i + 1) for i in range(columns)]
+def new_figure(columns: int, *, rows: int = 1, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list[Axes]]:
+    """Axes in the house look, row by row."""
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    axes = [figure.add_subplot(rows, columns, i + 1) for i in range(rows * columns)]
     for ax in axes:
         ax.grid(True, color="#dddddd", linewidth=0.6)
         ax.set_axisbelow(True)
@@ -102,7 +102,7 @@ def draw_curves(
 
 def comparison_figure(runs_by_name: Mapping[str, list[list[dict[str, Any]]]], *, title: str = "") -> Figure:
     """Accuracy against rounds, simulated time and uploaded bits, and the loss against rounds."""
-    figure, axes = new_figure(4)
+    figure, axes = new_figure(2, rows=2)
     draw_curves(axes[0], runs_by_name, measure="test_loss")
     draw_curves(axes[1], runs_by_name, measure="test_accuracy")
     draw_curves(axes[2], runs_by_name, measure="test_accuracy", against="time_s")

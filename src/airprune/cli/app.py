@@ -17,6 +17,7 @@ from airprune.cli.plan import plan
 from airprune.cli.report import report
 from airprune.cli.reproduce import reproduce
 from airprune.cli.run import run
+from airprune.cli.scenarios import scenarios
 from airprune.cli.schemes import schemes
 from airprune.errors import AirpruneError
 
@@ -33,6 +34,7 @@ app.command()(compare)
 app.command()(reproduce)
 app.command()(report)
 app.command()(schemes)
+app.command()(scenarios)
 app.command()(doctor)
 app.add_typer(data, name="data")
 

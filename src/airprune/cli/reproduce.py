@@ -71,7 +71,12 @@ def reproduce(
             }
         )
         return
-    stdout_console().print(_claims_table(claims))
+    tables = {name for artefact in artefacts for name in artefact.tables}
+    mine = [claim for claim in claims if set(claim["tables"]) & tables]
+    if what is What.table1:
+        stdout_console().print(_parameter_table(reproduction.out / "table1.csv"))
+    else:
+        stdout_console().print(_claims_table(mine))
 
 
 def _reproduction(
@@ -128,6 +133,18 @@ def _claims_table(claims: list[dict[str, Any]]) -> Table:
     for claim in claims:
         style = _STYLES[claim["verdict"]]
         table.add_row(claim["where"], claim["text"], f"[{style}]{claim['verdict']}[/{style}]", claim["reason"])
+    return table
+
+
+def _parameter_table(path: Path) -> Table:
+    from airprune.paper.tidy import read_rows
+
+    table = Table(title="Table I: as printed, and in the presets", title_justify="left", header_style="bold")
+    for heading in ("parameter", "printed", "setting", "paper", "paper-converged", "agrees"):
+        table.add_column(heading)
+    for row in read_rows(path):
+        cells = (f"{value:g}" if isinstance(value, float) else str(value) for value in row.values())
+        table.add_row(*cells)
     return table
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from matplotlib.figure import Figure
 
-from airprune.figures import curve_axes, new_figure, note, outside_legend
+from airprune.figures import curve_axes, new_figure, note, outside_legend, styles_for
 from airprune.paper.judging import SINGLE_SEED_NOISE, Claim, Judge, Judgement, Tables, Verdict, judge_trend
 from airprune.paper.table2 import ROWS, paper_problem
 from airprune.paper.tidy import Rows, column, last_by_seed, select
@@ -56,15 +56,14 @@ def draw(rows: Rows, ratios: Rows, *, caption: str) -> Figure:
     figure, axes = new_figure(3)
     curve_axes(axes[0], rows, measure="test_loss")
     curve_axes(axes[1], rows, measure="test_accuracy")
-    greys = ("#000000", "#0072B2", "#E69F00", "#56B4E9")
+    styles = styles_for([series_label(ms) for ms in DEADLINES_MS])
     width = 0.2
-    for i, (ms, colour) in enumerate(zip(DEADLINES_MS, greys, strict=True)):
+    for i, ms in enumerate(DEADLINES_MS):
         mine = [r for r in ratios if r["deadline_ms"] == ms and r["scheme"] == "optimal" and r["seed"] == 0]
         x = np.array([r["device"] for r in mine]) + (i - 1.5) * width
-        axes[2].bar(x, [r["pruning_ratio"] for r in mine], width, color=colour, label=f"{ms} ms")
+        axes[2].bar(x, [r["pruning_ratio"] for r in mine], width, color=styles[series_label(ms)].colour)
     axes[2].set_xlabel("device of one edge, nearest first")
     axes[2].set_ylabel("pruning ratio")
-    axes[2].legend(frameon=False, fontsize=8)
     outside_legend(figure, axes[0])
     note(figure, caption)
     return figure

@@ -37,7 +37,7 @@ FIGURE = TrainingFigure(
 
 
 def draw(rows: Rows, *, caption: str) -> Figure:
-    figure, axes = new_figure(4)
+    figure, axes = new_figure(2, rows=2)
     curve_axes(axes[0], rows, measure="test_loss")
     curve_axes(axes[1], rows, measure="test_accuracy")
     curve_axes(axes[2], rows, measure="test_accuracy", against="time_s")

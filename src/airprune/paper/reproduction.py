@@ -197,6 +197,7 @@ def _judgements(claim: Claim, tables: Tables) -> Iterator[dict[str, Any]]:
             "claim": claim.name,
             "where": claim.where,
             "text": claim.text,
+            "tables": list(claim.tables),
             "preset": preset,
             "verdict": judgement.verdict.value,
             "reason": judgement.reason,

@@ -252,7 +252,5 @@ class EngineSection(Section):
 
     owner: ClassVar[str] = "Scenario.engine"
 
-    name: Literal["serial", "processes"] = Field(
-        default="processes", description="one after the other, or on cores"
-    )
+    name: Literal["serial", "processes"] = Field(default="processes", description="one after the other, or on cores")
     workers: Count | None = Field(default=None, description="none: one per core")

@@ -1,0 +1,37 @@
+"""`airprune scenarios`: presets, full settings, schema."""
+
+import json
+
+import pytest
+
+from airprune.cli import main
+from airprune.scenario import Scenario, presets
+
+
+def test_presets_are_listed_with_what_they_are(capsys):
+    assert main(["scenarios"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in presets())
+    assert main(["scenarios", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == presets()
+
+
+def test_a_preset_shown_in_full_is_a_scenario_file(capsys, tmp_path):
+    assert main(["scenarios", "hetero-cpu"]) == 0
+    path = tmp_path / "mine.toml"
+    path.write_text(capsys.readouterr().out)
+    assert Scenario.load(path).hash == Scenario.preset("hetero-cpu").hash
+    assert main(["scenarios", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["network"]["cpu_hz_max"] == 3e9
+
+
+def test_the_schema_knows_every_section(capsys):
+    assert main(["scenarios", "--schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert set(Scenario().to_dict()) <= set(schema["properties"])
+
+
+@pytest.mark.parametrize("name", ["papr", "missing.toml"])
+def test_an_unknown_scenario_is_one_sentence(capsys, name):
+    assert main(["scenarios", name]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
