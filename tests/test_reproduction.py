@@ -180,6 +180,12 @@ def test_trends_are_judged_by_their_ends_and_steps(levels, rising, verdict):
     assert judge_trend(["a", "b", "c"], arrays, rising=rising, noise=0.1, what="x").verdict is verdict
 
 
+def test_seeds_that_disagree_cannot_decide():
+    wide = np.array([-1.0, 0.0, 1.2])
+    assert judge_trend(["a", "b"], [np.zeros(3), wide], rising=True, noise=0.1, what="x").verdict is Verdict.UNDECIDED
+    assert judge_better(wide, np.zeros(3), noise=0.1, what="x", names=("a", "b")).verdict is Verdict.UNDECIDED
+
+
 def test_one_seed_within_the_noise_cannot_be_decided():
     one = [np.array([1.0]), np.array([1.01])]
     assert judge_trend(["a", "b"], one, rising=True, noise=0.05, what="x").verdict is Verdict.UNDECIDED

@@ -44,6 +44,7 @@ def compare(
     Example: `airprune compare smoke --schemes optimal,min-max,no-pruning --seeds 0-2`
     """
     from airprune.compare import curves, summary
+    from airprune.report import write_report
 
     base = scenario_from(scenario, overrides or [], engine=engine, workers=workers)
     variants = variants_of(base, [name.strip() for name in schemes.split(",") if name.strip()], also or [])
@@ -58,6 +59,7 @@ def compare(
         print_json({name: {column: _json(value) for column, value in row.items()} for name, row in table.items()})
         return
     stdout_console().print(_table(table))
+    say(f"Report: {write_report(out)}")
 
 
 def variants_of(base: Scenario, schemes: Sequence[str], also: Sequence[str]) -> list[Variant]:

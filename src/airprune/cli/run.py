@@ -28,6 +28,7 @@ def run(
 
     Example: `airprune run paper plan.deadline_s=0.04 --out runs/paper-40ms`
     """
+    from airprune.report import write_report
     from airprune.run_folder import RunFolder
     from airprune.runs import run as run_scenario
 
@@ -46,7 +47,7 @@ def run(
         print_json({"folder": str(out), **last})
         return
     stdout_console().print(_summary(last), markup=False)
-    say(f"Run folder: {out}")
+    say(f"Report: {write_report(out)}")
 
 
 def _summary(last: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from airprune.figures import curve_axes, new_figure, note, outside_legend
-from airprune.paper.judging import SINGLE_SEED_NOISE, Claim, Judge, Judgement, Tables, combined, judge_trend
+from airprune.paper.judging import NOISE, Claim, Judge, Judgement, Tables, combined, judge_trend
 from airprune.paper.tidy import Rows, last_by_seed, select
 from airprune.paper.training import TrainingFigure
 
@@ -64,7 +64,7 @@ def _ratio_trend(measure: str, rising: bool) -> Judge:
                     [f"ρ = {ratio:g}" for ratio in RATIOS],
                     [last_by_seed(rows, measure, series=series_label(dataset, r)) for r in RATIOS],
                     rising=rising,
-                    noise=SINGLE_SEED_NOISE[measure],
+                    noise=NOISE[measure],
                     what=f"{dataset}, {measure.replace('_', ' ')}",
                 )
                 for dataset in DATASETS

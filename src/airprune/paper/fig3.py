@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from airprune.figures import curve_axes, new_figure, note, outside_legend, styles_for
-from airprune.paper.judging import SINGLE_SEED_NOISE, Claim, Judge, Judgement, Tables, Verdict, judge_trend
+from airprune.paper.judging import NOISE, Claim, Judge, Judgement, Tables, Verdict, judge_trend
 from airprune.paper.table2 import ROWS, paper_problem
 from airprune.paper.tidy import Rows, column, last_by_seed, select
 from airprune.paper.training import TrainingFigure
@@ -77,7 +77,7 @@ def _deadline_trend(measure: str, rising: bool) -> Judge:
             labels,
             [last_by_seed(rows, measure, series=label) for label in labels],
             rising=rising,
-            noise=SINGLE_SEED_NOISE[measure],
+            noise=NOISE[measure],
             what=measure.replace("_", " "),
         )
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from airprune.estimates import Estimate
 from airprune.figures import curve_axes, new_figure, note, outside_legend, styles_for
 from airprune.paper.judging import (
-    SINGLE_SEED_NOISE,
+    NOISE,
     Claim,
     Judge,
     Judgement,
@@ -104,7 +104,7 @@ def _about_half(measure: str, what: str) -> Judge:
 def _hierarchy_wins(tables: Tables, preset: str) -> Judgement:
     rows = select(tables["fig4"], preset=preset)
     optimal = last_by_seed(rows, "test_accuracy", series="optimal")
-    noise = SINGLE_SEED_NOISE["test_accuracy"]
+    noise = NOISE["test_accuracy"]
     return combined(
         [
             judge_better(

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from airprune.figures import curve_axes, new_figure, note, outside_legend
-from airprune.paper.judging import SINGLE_SEED_NOISE, Claim, Judgement, Tables, combined, judge_better
+from airprune.paper.judging import NOISE, Claim, Judgement, Tables, combined, judge_better
 from airprune.paper.tidy import Rows, last_by_seed, select
 from airprune.paper.training import TrainingFigure
 
@@ -50,11 +50,7 @@ def _iid_wins(tables: Tables, preset: str) -> Judgement:
         iid = last_by_seed(rows, "test_accuracy", series=series_label("IID", scheme))
         for partition in list(PARTITIONS)[1:]:
             other = last_by_seed(rows, "test_accuracy", series=series_label(partition, scheme))
-            parts.append(
-                judge_better(
-                    iid, other, noise=SINGLE_SEED_NOISE["test_accuracy"], what=scheme, names=("IID", partition)
-                )
-            )
+            parts.append(judge_better(iid, other, noise=NOISE["test_accuracy"], what=scheme, names=("IID", partition)))
     return combined(parts)
 
 

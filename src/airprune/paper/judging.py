@@ -52,8 +52,8 @@ class Claim:
     by_preset: bool = True
 
 
-# With one seed there is no interval; a difference below this is then called noise.
-SINGLE_SEED_NOISE = {"test_accuracy": 0.03, "test_loss": 0.08}
+# Differences below this are no difference: within the noise of a single seed, or too small to matter over several.
+NOISE = {"test_accuracy": 0.03, "test_loss": 0.08}
 
 
 def is_significant(difference: Estimate, noise: float) -> bool:
@@ -61,6 +61,11 @@ def is_significant(difference: Estimate, noise: float) -> bool:
     if math.isnan(difference.half_width):
         return abs(difference.mean) > noise
     return abs(difference.mean) > difference.half_width
+
+
+def is_negligible(difference: Estimate, noise: float) -> bool:
+    """Whether the 95 % interval shows that there is no difference worth the name."""
+    return not math.isnan(difference.half_width) and abs(difference.mean) + difference.half_width < noise
 
 
 def shown(estimate: Estimate, scale: float = 1.0, digits: int = 2) -> str:
@@ -74,7 +79,7 @@ def judge_trend(
     """Whether a measure rises (or falls) along ordered levels; arrays hold one value per seed, seeds aligned.
 
     Holds if the ends differ significantly in the claimed direction and no step goes the other way beyond noise; in part
-    if the ends do but a step does not; does not hold if the ends differ the other way or not at all over several seeds.
+    if the ends do but a step does not; does not hold if the ends differ the other way or by a negligible amount.
     """
     sign = 1.0 if rising else -1.0
     steps = [Estimate.of(list(sign * (b - a))) for a, b in itertools.pairwise(by_level)]
@@ -83,7 +88,6 @@ def judge_trend(
     numbers = {
         level: shown(Estimate.of(list(values)), digits=4) for level, values in zip(levels, by_level, strict=True)
     }
-    direction = "rises" if rising else "falls"
     ends = f"{what} from {levels[0]} to {levels[-1]}: {numbers[levels[0]]} → {numbers[levels[-1]]}"
     if is_significant(whole, noise) and whole.mean > 0:
         if not against:
@@ -93,10 +97,11 @@ def judge_trend(
             reason=f"{ends}, but it goes the other way at {', '.join(against)}.",
             numbers=numbers,
         )
-    if math.isnan(whole.half_width) and not is_significant(whole, noise):
-        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{ends}: within the noise of one seed.", numbers=numbers)
-    reason = f"{ends}: it {'goes the other way' if whole.mean < 0 else f'never {direction} beyond the interval'}."
-    return Judgement(verdict=Verdict.FAILS, reason=reason, numbers=numbers)
+    if is_significant(whole, noise):
+        return Judgement(verdict=Verdict.FAILS, reason=f"{ends}: it goes the other way.", numbers=numbers)
+    if is_negligible(whole, noise):
+        return Judgement(verdict=Verdict.FAILS, reason=f"{ends}: no change worth the name.", numbers=numbers)
+    return Judgement(verdict=Verdict.UNDECIDED, reason=f"{ends}: {_too_close(whole)}.", numbers=numbers)
 
 
 def judge_better(
@@ -113,11 +118,15 @@ def judge_better(
     if is_significant(difference, noise):
         verdict = Verdict.HOLDS if difference.mean > 0 else Verdict.FAILS
         return Judgement(verdict=verdict, reason=f"{sentence}.", numbers=numbers)
+    if is_negligible(difference, noise):
+        return Judgement(verdict=Verdict.FAILS, reason=f"{sentence}: no difference worth the name.", numbers=numbers)
+    return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: {_too_close(difference)}.", numbers=numbers)
+
+
+def _too_close(difference: Estimate) -> str:
     if math.isnan(difference.half_width):
-        return Judgement(
-            verdict=Verdict.UNDECIDED, reason=f"{sentence}: within the noise of one seed.", numbers=numbers
-        )
-    return Judgement(verdict=Verdict.FAILS, reason=f"{sentence}: no difference beyond the interval.", numbers=numbers)
+        return "within the noise of one seed"
+    return f"the difference, {shown(difference, digits=4)}, is within its interval; more seeds would tell"
 
 
 def combined(parts: Sequence[Judgement]) -> Judgement:
