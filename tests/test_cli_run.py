@@ -227,7 +227,7 @@ def comparison(tmp_path_factory) -> tuple[list[str], Path, subprocess.CompletedP
 def test_compare_makes_a_folder_per_run_curves_and_a_table(comparison):
     _, out, done = comparison
     runs = {f"{name}-seed{seed}" for name in ("optimal", "no-pruning", "flat") for seed in (0, 1)}
-    assert {path.name for path in out.iterdir()} == runs | {"curves.png", "curves.pdf"}
+    assert {path.name for path in out.iterdir()} == runs | {"curves.png", "curves.pdf", "report.html", "figures"}
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert (out / "curves.pdf").read_bytes().startswith(b"%PDF")
     assert "mean ± 95 % interval" in done.stdout
@@ -235,7 +235,7 @@ def test_compare_makes_a_folder_per_run_curves_and_a_table(comparison):
         row = next(line for line in done.stdout.splitlines() if line.startswith(name))
         assert row.count("±") == 6
     assert done.stderr.splitlines()[0].startswith("[1/6] optimal, seed 0: round 1/2")
-    assert done.stderr.splitlines()[-1] == f"Curves: {out / 'curves.png'}"
+    assert done.stderr.splitlines()[-2:] == [f"Curves: {out / 'curves.png'}", f"Report: {out / 'report.html'}"]
 
 
 def test_compare_variants_differ_only_in_what_was_asked(comparison):
