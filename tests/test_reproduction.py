@@ -180,8 +180,14 @@ def test_trends_are_judged_by_their_ends_and_steps(levels, rising, verdict):
     assert judge_trend(["a", "b", "c"], arrays, rising=rising, noise=0.1, what="x").verdict is verdict
 
 
+def test_seeds_that_agree_in_order_show_a_trend_though_their_sizes_differ():
+    levels = [np.array([0.0, 0.0, 0.0]), np.array([0.1, 1.0, 5.0]), np.array([0.2, 2.0, 10.0])]
+    assert judge_trend(["a", "b", "c"], levels, rising=True, noise=0.05, what="x").verdict is Verdict.HOLDS
+    assert judge_trend(["a", "b", "c"], levels, rising=False, noise=0.05, what="x").verdict is Verdict.FAILS
+
+
 def test_seeds_that_disagree_cannot_decide():
-    wide = np.array([-1.0, 0.0, 1.2])
+    wide = np.array([-1.0, 0.1, 1.2])
     assert judge_trend(["a", "b"], [np.zeros(3), wide], rising=True, noise=0.1, what="x").verdict is Verdict.UNDECIDED
     assert judge_better(wide, np.zeros(3), noise=0.1, what="x", names=("a", "b")).verdict is Verdict.UNDECIDED
 

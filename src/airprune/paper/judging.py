@@ -78,8 +78,10 @@ def judge_trend(
 ) -> Judgement:
     """Whether a measure rises (or falls) along ordered levels; arrays hold one value per seed, seeds aligned.
 
-    Holds if the ends differ significantly in the claimed direction and no step goes the other way beyond noise; in part
-    if the ends do but a step does not; does not hold if the ends differ the other way or by a negligible amount.
+    A trend is there if the ends differ beyond their interval, or if the rank correlation between level and measure, one
+    per seed, does: seeds may differ widely in size and still agree in order. It holds if it has the claimed direction
+    and no step goes the other way beyond noise, in part if a step does; it does not hold if the trend goes the other
+    way or the ends differ by a negligible amount.
     """
     sign = 1.0 if rising else -1.0
     steps = [Estimate.of(list(sign * (b - a))) for a, b in itertools.pairwise(by_level)]
@@ -89,19 +91,31 @@ def judge_trend(
         level: shown(Estimate.of(list(values)), digits=4) for level, values in zip(levels, by_level, strict=True)
     }
     ends = f"{what} from {levels[0]} to {levels[-1]}: {numbers[levels[0]]} → {numbers[levels[-1]]}"
-    if is_significant(whole, noise) and whole.mean > 0:
+    order = Estimate.of([_rank_correlation(sign * values) for values in np.transpose(by_level)])
+    numbers["rank correlation"] = shown(order)
+    agree = not math.isnan(order.half_width) and is_significant(order, 0.0) and order.mean * whole.mean > 0
+    is_trend = is_significant(whole, noise) or agree
+    if is_trend and whole.mean > 0:
         if not against:
-            return Judgement(verdict=Verdict.HOLDS, reason=f"{ends}; no step goes the other way.", numbers=numbers)
+            return Judgement(
+                verdict=Verdict.HOLDS, reason=f"{ends}; no step goes the other way beyond the noise.", numbers=numbers
+            )
         return Judgement(
             verdict=Verdict.PARTLY,
             reason=f"{ends}, but it goes the other way at {', '.join(against)}.",
             numbers=numbers,
         )
-    if is_significant(whole, noise):
+    if is_trend:
         return Judgement(verdict=Verdict.FAILS, reason=f"{ends}: it goes the other way.", numbers=numbers)
     if is_negligible(whole, noise):
         return Judgement(verdict=Verdict.FAILS, reason=f"{ends}: no change worth the name.", numbers=numbers)
     return Judgement(verdict=Verdict.UNDECIDED, reason=f"{ends}: {_too_close(whole)}.", numbers=numbers)
+
+
+def _rank_correlation(values: np.ndarray) -> float:
+    """Spearman's, of a series against its own order; equal values share no ranks because measured ones never are."""
+    ranks = np.argsort(np.argsort(values))
+    return float(np.corrcoef(ranks, np.arange(len(values)))[0, 1])
 
 
 def judge_better(
