@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from airprune.data import Dataset, as_dataset, load_dataset, save_shared
+from airprune.data import Dataset, as_dataset, load_dataset, save_shared, standardized
 from airprune.errors import InvalidValue, UnknownName, WorkFailed
 
 
@@ -218,3 +218,13 @@ def test_more_samples_than_there_are_is_an_error():
         load_dataset("mnist", train_samples=60_001)
     with pytest.raises(InvalidValue, match=r"load_dataset\.test_samples"):
         load_dataset("glyphs", test_samples=0)
+
+
+def test_standardizing_gives_training_samples_mean_0_and_deviation_1_and_moves_the_test_alike():
+    rng = np.random.default_rng(0)
+    raw = as_dataset(((rng.random((200, 4), dtype=np.float32), np.arange(200) % 2), (np.ones((2, 4)), [0, 1])))
+    scaled = standardized(raw)
+    assert scaled.train_x.mean() == pytest.approx(0, abs=1e-5) and scaled.train_x.std() == pytest.approx(1, rel=1e-5)
+    expected = (1 - raw.train_x.mean(dtype=np.float64)) / raw.train_x.std(dtype=np.float64)
+    np.testing.assert_allclose(scaled.test_x, expected, rtol=1e-5)  # float32
+    assert scaled.fingerprint != raw.fingerprint

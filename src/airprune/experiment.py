@@ -10,7 +10,7 @@ import cloudpickle
 import numpy as np
 
 from airprune.channel import Radio, full_band_rate_bps, large_scale_gain, small_scale_gain, snr
-from airprune.data import Dataset, as_dataset, load_dataset, partition
+from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
 from airprune.engines.work import Job
 from airprune.errors import InvalidValue
 from airprune.learning.trainer import LocalSettings
@@ -130,13 +130,15 @@ class Experiment:
 
 
 def _dataset(scenario: Scenario, given: Any) -> Dataset:
-    if given is not None:
-        return as_dataset(given, seed=scenario.seed)
     data = scenario.data
-    return load_dataset(
-        data.name,
-        data_dir=data.data_dir,
-        train_samples=data.train_samples,
-        test_samples=data.test_samples,
-        seed=scenario.seed,
-    )
+    if given is not None:
+        dataset = as_dataset(given, seed=scenario.seed)
+    else:
+        dataset = load_dataset(
+            data.name,
+            data_dir=data.data_dir,
+            train_samples=data.train_samples,
+            test_samples=data.test_samples,
+            seed=scenario.seed,
+        )
+    return standardized(dataset) if data.standardize else dataset

@@ -7,7 +7,7 @@ partition       which device holds which samples
 """
 
 from airprune.data.catalog import DATASETS, dataset_named, fetch_dataset, load_dataset
-from airprune.data.convert import as_dataset
+from airprune.data.convert import as_dataset, standardized
 from airprune.data.dataset import Dataset
 from airprune.data.entry import DatasetEntry
 from airprune.data.partition_figure import draw_partition
@@ -22,6 +22,7 @@ __all__ = [
     "fetch_dataset",
     "dataset_named",
     "as_dataset",
+    "standardized",
     "SharedDataset",
     "save_shared",
     "PARTITIONS",

@@ -56,6 +56,22 @@ def as_dataset(
     return Dataset(name=name, train_x=train_x, train_y=train_y, test_x=test_x, test_y=test_y, num_classes=num_classes)
 
 
+def standardized(dataset: Dataset) -> Dataset:
+    """All samples shifted and scaled by one mean and one deviation, those of the training samples."""
+    mean = float(dataset.train_x.mean(dtype=np.float64))
+    deviation = float(dataset.train_x.std(dtype=np.float64)) or 1.0
+    scaled = {
+        name: (getattr(dataset, name) - np.float32(mean)) / np.float32(deviation) for name in ("train_x", "test_x")
+    }
+    return Dataset(
+        name=dataset.name,
+        train_y=dataset.train_y,
+        test_y=dataset.test_y,
+        num_classes=dataset.num_classes,
+        **scaled,
+    )
+
+
 def _is_part(value: Any) -> bool:
     """Whether `value` is a whole part, i.e. samples with labels, rather than one array."""
     return (isinstance(value, tuple) and len(value) == 2) or _is_map_style(value)
