@@ -11,6 +11,8 @@ import torch
 
 from airprune.data import Dataset, as_dataset, load_dataset, save_shared, standardized
 from airprune.errors import InvalidValue, UnknownName, WorkFailed
+from airprune.experiment import Experiment
+from airprune.scenario import Scenario
 
 
 def small(**changes) -> Dataset:
@@ -228,3 +230,11 @@ def test_standardizing_gives_training_samples_mean_0_and_deviation_1_and_moves_t
     expected = (1 - raw.train_x.mean(dtype=np.float64)) / raw.train_x.std(dtype=np.float64)
     np.testing.assert_allclose(scaled.test_x, expected, rtol=1e-5)  # float32
     assert scaled.fingerprint != raw.fingerprint
+
+
+def test_the_catalogues_samples_are_standardized_and_a_users_own_taken_as_they_are():
+    scenario = Scenario.preset("smoke")
+    assert Experiment.of(scenario).dataset.train_x.std() == pytest.approx(1, rel=1e-4)
+    assert Experiment.of(scenario.with_("data.standardize", False)).dataset.train_x.min() >= 0
+    own = (np.full((40, 1, 28, 28), 3.0, dtype=np.float32), np.arange(40) % 10)
+    assert np.all(Experiment.of(scenario, dataset=own).dataset.train_x == 3.0)

@@ -30,6 +30,14 @@ def test_pooling_before_the_relu_is_the_papers_function():
     torch.testing.assert_close(model(x), expected, rtol=0, atol=0)  # max and relu commute exactly
 
 
+def test_no_unit_of_the_papers_cnn_starts_dead_or_always_on():
+    """Behind a ReLU inputs are ≥ 0; weights that sum to zero let each unit answer to what differs between images."""
+    for seed in range(3):
+        model = build_model("paper-cnn", input_shape=(1, 28, 28), num_classes=10, seed=seed)
+        for layer in (model.conv2, model.fc1, model.fc2):
+            np.testing.assert_allclose(layer.weight.detach().flatten(1).sum(1), 0.0, atol=1e-5)
+
+
 def test_flattening_changes_no_output_and_no_gradient():
     torch.manual_seed(0)
     plain = paper_cnn()

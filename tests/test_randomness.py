@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airprune.errors import InvalidValue
-from airprune.randomness import rng_for
+from airprune.randomness import NumberedStreams, rng_for
 
 KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=3)
 
@@ -76,3 +76,19 @@ def test_seeds_and_keys_are_whole_and_not_negative(seed, key):
 def test_a_stream_has_a_name(stream):
     with pytest.raises(InvalidValue, match=r"rng_for\.stream"):
         rng_for(0, stream)
+
+
+def test_numbered_streams_are_repeatable_and_all_different():
+    def draw(seed, stream, key, number):
+        return tuple(NumberedStreams(seed, stream, *key)[number].integers(0, 2**63, size=2).tolist())
+
+    addresses = [(0, "device", (0, 0), n) for n in (0, 1, 2, 2**32, 2**63)]
+    addresses += [(1, "device", (0, 0), 0), (0, "layers", (0, 0), 0), (0, "device", (0, 1), 0), (0, "device", (), 0)]
+    assert len({draw(*address) for address in addresses}) == len(addresses)
+    assert [draw(*address) for address in addresses] == [draw(*address) for address in addresses]
+
+
+def test_a_numbered_stream_starts_where_philox_is_after_number_times_2_to_the_128_draws():
+    streams = NumberedStreams(5, "device", 3)
+    far = streams[0].bit_generator.advance(7 * 2**128)
+    assert np.array_equal(far.random_raw(9), streams[7].bit_generator.random_raw(9))

@@ -10,7 +10,7 @@ from airprune.engines.serial import SerialEngine
 from airprune.experiment import Experiment
 from airprune.learning.optimisers import learning_rate_at
 from airprune.models import MLP, build_model
-from airprune.randomness import rng_for
+from airprune.randomness import NumberedStreams
 from airprune.round_plan import plan_round
 from airprune.rounds import State, run_rounds
 from airprune.runs import InProcess
@@ -49,7 +49,7 @@ def independent_fedavg(scenario: ap.Scenario, data, *, hierarchical: bool) -> di
                     optimiser = torch.optim.SGD(
                         model.parameters(), lr=scenario.train.learning_rate, momentum=scenario.train.momentum
                     )
-                    rng = rng_for(scenario.seed, "device", q, e, int(n))
+                    rng = NumberedStreams(scenario.seed, "device", q, e)[int(n)]
                     for _ in range(scenario.train.local_epochs):
                         order = experiment.samples[n][rng.permutation(len(experiment.samples[n]))]
                         for start in range(0, len(order), scenario.train.batch_size):
@@ -107,7 +107,7 @@ def test_one_edge_rounds_average_is_eq_12_of_its_devices():
                     received,
                     keep=int(keep),
                     samples=experiment.samples[n],
-                    rng=rng_for(scenario.seed, "device", 0, 0, int(n)),
+                    rng=NumberedStreams(scenario.seed, "device", 0, 0)[int(n)],
                     learning_rate=scenario.train.learning_rate,
                 )
                 mask = np.ones(experiment.model.num_state, dtype=bool)

@@ -132,13 +132,12 @@ class Experiment:
 def _dataset(scenario: Scenario, given: Any) -> Dataset:
     data = scenario.data
     if given is not None:
-        dataset = as_dataset(given, seed=scenario.seed)
-    else:
-        dataset = load_dataset(
-            data.name,
-            data_dir=data.data_dir,
-            train_samples=data.train_samples,
-            test_samples=data.test_samples,
-            seed=scenario.seed,
-        )
+        return as_dataset(given, seed=scenario.seed)
+    dataset = load_dataset(
+        data.name,
+        data_dir=data.data_dir,
+        train_samples=data.train_samples,
+        test_samples=data.test_samples,
+        seed=scenario.seed,
+    )
     return standardized(dataset) if data.standardize else dataset

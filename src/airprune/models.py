@@ -27,6 +27,10 @@ class PaperCNN(nn.Module):
 
     On 28×28 images: 18,720 convolution and 25,168 fully-connected weights. Pooling before the ReLU gives the same
     function as after it, on a quarter of the values.
+
+    The paper does not say how weights start. Here they start as torch draws them, with every unit behind a ReLU
+    centred: its inputs are all ≥ 0, so weights that do not sum to zero would hold it on, or off, for every image, and
+    the luck of a few of the eight hidden units would decide the run.
     """
 
     def __init__(self, input_shape: Sequence[int] = (1, 28, 28), num_classes: int = 10, hidden: int = 8) -> None:
@@ -36,6 +40,9 @@ class PaperCNN(nn.Module):
         self.conv2 = nn.Conv2d(32, 64, 3, padding=1)
         self.fc1 = nn.Linear(64 * (height // 4) * (width // 4), hidden)
         self.fc2 = nn.Linear(hidden, num_classes)
+        with torch.no_grad():
+            for layer in (self.conv2, self.fc1, self.fc2):
+                layer.weight -= layer.weight.flatten(1).mean(1).reshape(-1, *[1] * (layer.weight.dim() - 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = F.relu_(F.max_pool2d(self.conv1(x), 2))
@@ -112,6 +119,7 @@ class FlatModel:
 
     Attributes:
       state: parameters and floating buffers.  [num_state]
+      state_array: the same memory as a numpy array.
       gradient: of the parameters only.  [num_parameters]
       prunable: where the prunable weights lie in `state`.
       layers: their matrices.
@@ -143,6 +151,7 @@ class FlatModel:
     def _flatten(self, tensors: dict[str, torch.Tensor]) -> None:
         dtype = next(iter(tensors.values())).dtype
         self.state = torch.zeros(self.parts[-1].stop, dtype=dtype)
+        self.state_array = self.state.numpy()
         self.gradient = torch.zeros(self.num_parameters, dtype=dtype)
         for part in self.parts:
             tensor = tensors[part.name]
@@ -157,7 +166,7 @@ class FlatModel:
         return len(self.state)
 
     def load(self, state: np.ndarray) -> None:
-        self.state.copy_(torch.from_numpy(state))
+        self.state_array[:] = state
 
     def named_arrays(self, state: np.ndarray) -> dict[str, np.ndarray]:
         """A flat state as the module's own named tensors, for saving."""

@@ -25,7 +25,7 @@ from airprune.learning.aggregate import MaskedSum
 from airprune.learning.evaluate import evaluate
 from airprune.learning.trainer import LocalResult, LocalSettings, Trainer, tensor_of
 from airprune.models import FlatModel
-from airprune.randomness import rng_for
+from airprune.randomness import NumberedStreams, rng_for
 
 Array = np.ndarray
 
@@ -150,6 +150,7 @@ class Worker:
         Torch's stream feeds layers that draw, such as Dropout; whoever else draws from it here finds it untouched.
         """
         place = (chunk.global_round, chunk.edge_round)
+        streams = NumberedStreams(self.job.seed, "device", *place)
         layer_seeds = rng_for(self.job.seed, "layers", *place).integers(2**63, size=len(self.job.samples)).tolist()
         with torch.random.fork_rng(devices=[]):
             for device, keep in zip(chunk.devices, chunk.keep, strict=True):
@@ -160,7 +161,7 @@ class Worker:
                     chunk.received,
                     keep=keep,
                     samples=self.job.samples[device],
-                    rng=rng_for(self.job.seed, "device", *place, device),
+                    rng=streams[device],
                     learning_rate=chunk.learning_rate,
                 )
 

@@ -77,12 +77,11 @@ class Trainer:
     ) -> LocalResult:
         """One edge round of one device that keeps `keep` prunable weights."""
         model, settings = self.model, self.settings
-        index = torch.from_numpy(samples)
         model.load(received)
         if not model.module.training:
             model.module.train()
-        before = self._full_gradient(index) if settings.diagnostics else None
-        order = index[torch.from_numpy(rng.permutation(len(samples)))]
+        before = self._full_gradient(samples) if settings.diagnostics else None
+        order = torch.from_numpy(rng.permutation(samples))
         mask = self._choose_mask(order[: settings.batch_size], keep, rng, learning_rate)
         error_sq = self._apply(mask)
         multiplier = None if mask is None else torch.from_numpy(mask).to(model.state.dtype)
@@ -92,18 +91,20 @@ class Trainer:
         loss_sum, count, gradient_sq_max = 0.0, 0, 0.0
         for epoch in range(settings.local_epochs):
             if epoch:
-                order = index[torch.from_numpy(rng.permutation(len(samples)))]
-            for batch in order.split(settings.batch_size):
-                loss_sum += self._gradient(batch) * len(batch)
-                count += len(batch)
+                order = torch.from_numpy(rng.permutation(samples))
+            for start in range(0, len(samples), settings.batch_size):
+                batch = order[start : start + settings.batch_size]
+                size = min(settings.batch_size, len(samples) - start)
+                loss_sum += self._gradient(batch) * size
+                count += size
                 if multiplier is not None:
                     model.gradient[model.prunable] *= multiplier
                 if settings.diagnostics:
                     gradient_sq_max = max(gradient_sq_max, float(model.gradient.square().sum()))
                 step(weights, model.gradient)
-        noise_sq, smoothness = self._constants(index, received, before) if before is not None else (np.nan, np.nan)
+        noise_sq, smoothness = self._constants(samples, received, before) if before is not None else (np.nan, np.nan)
         return LocalResult(
-            state=model.state.numpy(),
+            state=model.state_array,
             mask=mask,
             loss=loss_sum / count,
             num_samples=count,
@@ -131,7 +132,7 @@ class Trainer:
             gradient=model.gradient[model.prunable].numpy() if importance.needs_gradient else None,
             learning_rate=learning_rate,
             loss=self._loss_of_prunable(batch) if importance.needs_loss else None,
-            rng=rng.spawn(1)[0],
+            rng=np.random.Generator(rng.bit_generator.jumped()),
         )
         scores = importance.score(probe)
         if self.settings.structure == "neurons":
@@ -161,22 +162,23 @@ class Trainer:
             x = x.contiguous(memory_format=torch.channels_last)
         return F.cross_entropy(self.model.module(x), self.y[batch])
 
-    def _full_gradient(self, index: torch.Tensor) -> torch.Tensor:
+    def _full_gradient(self, samples: Array) -> torch.Tensor:
         """∇F(w) over all of the device's samples."""
+        index = torch.from_numpy(samples)
         total = torch.zeros_like(self.model.gradient)
         for batch in index.split(self.settings.batch_size):
             self._gradient(batch)
             total.add_(self.model.gradient, alpha=len(batch) / len(index))
         return total
 
-    def _constants(self, index: torch.Tensor, received: Array, before: torch.Tensor) -> tuple[float, float]:
+    def _constants(self, samples: Array, received: Array, before: torch.Tensor) -> tuple[float, float]:
         """(σ̂² on one minibatch at the received model, L between it and the trained model)."""
         model = self.model
         trained = model.state.clone()
-        after = self._full_gradient(index)
+        after = self._full_gradient(samples)
         model.load(received)
         moved = (trained - model.state)[: model.num_parameters].norm()
-        self._gradient(index[: self.settings.batch_size])
+        self._gradient(torch.from_numpy(samples[: self.settings.batch_size]))
         noise_sq = float((model.gradient - before).square().sum())
         model.state.copy_(trained)
         return noise_sq, float((after - before).norm() / moved) if moved > 0 else 0.0

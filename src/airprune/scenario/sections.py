@@ -142,7 +142,9 @@ class DataSection(Section):
         default=2, description="of shards and edge-iid; of edge-non-iid, classes per edge"
     )
     alpha: Positive = Field(default=0.5, description="of dirichlet; smaller is less alike")
-    standardize: bool = Field(default=False, description="shift and scale samples to mean 0, deviation 1")
+    standardize: bool = Field(
+        default=True, description="shift and scale the samples of `name` to mean 0, deviation 1; else in [0, 1]"
+    )
     size_spread: NonNegative = Field(
         default=0.0, description="standard deviation of the log of devices' shares; 0: equal"
     )
