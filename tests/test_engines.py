@@ -77,7 +77,6 @@ def lone_devices(experiment: Experiment) -> list[TrainChunk]:
     """A chunk for each of the first three devices."""
     return [
         TrainChunk(
-            received=experiment.model.state.numpy().copy(),
             devices=(device,),
             keep=(50,),
             weights=(1.0,),
@@ -92,9 +91,10 @@ def lone_devices(experiment: Experiment) -> list[TrainChunk]:
 def test_a_device_trains_alike_whoever_trained_before_it_in_the_same_process():
     experiment = Experiment.of(tiny_scenario(), dataset=blobs(), model=Moody())
     chunks = lone_devices(experiment)
+    received = experiment.model.state.numpy().copy()
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
-        together = list(engine.map("train", chunks))
-        alone = list(engine.map("train", chunks[::-1]))[::-1]
+        together = list(engine.map("train", received, chunks))
+        alone = list(engine.map("train", received, chunks[::-1]))[::-1]
     for first, second in zip(together, alone, strict=True):
         np.testing.assert_array_equal(first.masked_sum.total, second.masked_sum.total)
 
@@ -147,15 +147,21 @@ def test_devices_that_kill_their_worker_three_times_fail_the_run_which_stays_res
     assert final_bytes(tmp_path / "run") == expected
 
 
-@pytest.mark.parametrize(("model", "words"), [(Raises, "the flag is up"), (CannotArrive, "lost on the way")])
-def test_an_exception_in_a_worker_surfaces_once_with_its_traceback(tmp_path, capfd, model, words):
+@pytest.mark.parametrize(
+    ("model", "begin", "words"),
+    [
+        (Raises, "Device 0 failed 3 times;", "the flag is up"),
+        (CannotArrive, "A worker could not do its task:\nTraceback (most recent call last):", "lost on the way"),
+    ],
+)
+def test_an_exception_in_a_worker_surfaces_once_with_its_traceback(tmp_path, capfd, model, begin, words):
     flag = tmp_path / "flag"
     flag.touch()
     scenario = tiny_scenario().with_values({"engine.name": "processes", "engine.workers": 1})
     with pytest.raises(WorkFailed) as caught:
         list(ap.run(scenario, model=model(flag), dataset=blobs()))
     message = str(caught.value)
-    assert message.startswith("A worker could not do its task:\nTraceback (most recent call last):")
+    assert message.startswith(begin)
     assert message.endswith(f"ArithmeticError: {words}") and message.count("Traceback") == 1
     assert capfd.readouterr().err == ""
     assert this_process_workers() == []
@@ -190,7 +196,7 @@ def test_a_worker_that_cannot_be_started_is_one_sentence_and_leaves_nobody_behin
 
 
 def test_an_engine_is_known_by_name():
-    assert engine_named("serial") is SerialEngine and set(ENGINES) == {"serial", "processes"}
+    assert engine_named("serial") is SerialEngine and set(ENGINES) == {"serial", "processes", "dask"}
     with pytest.raises(UnknownName, match=r"Scenario\.engine\.name 'seriall' is unknown; did you mean 'serial'\?"):
         engine_named("seriall")
 

@@ -14,6 +14,7 @@ Each message is one sentence of the form: owner.field, rule, value got, way out.
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
 
 
@@ -62,3 +63,10 @@ class WorkFailed(AirpruneError):
 
 class Infeasible(WorkFailed):
     """No plan exists for the problem as it stands."""
+
+
+def trouble_of(error: Exception) -> str:
+    """A deliberate error's own sentence, or the traceback of a surprise in a worker."""
+    if isinstance(error, AirpruneError):
+        return str(error)
+    return f"A worker could not do its task:\n{''.join(traceback.format_exception(error)).rstrip()}"

@@ -126,6 +126,7 @@ class Experiment:
                 diagnostics=self.scenario.diagnostics.gradients,
             ),
             seed=self.scenario.seed,
+            drop_failing=self.scenario.engine.on_device_failure == "drop-device",
         )
 
 

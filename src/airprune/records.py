@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from airprune.engines.work import EdgeSum
+from airprune.engines.work import EdgeAverage
 from airprune.round_plan import Fate, RoundPlan
 
 if TYPE_CHECKING:
@@ -45,19 +45,19 @@ class Totals:
     round_devices: int = 0
     round_left_out: int = 0
 
-    def add_round(self, plan: RoundPlan, sums: Sequence[EdgeSum]) -> None:
+    def add_round(self, plan: RoundPlan, averages: Sequence[EdgeAverage]) -> None:
         """Counts one edge round."""
         took_part = plan.takes_part
         num_left_out = int(np.count_nonzero(~took_part))
-        samples = sum(int(edge.statistics.num_samples.sum()) for edge in sums)
+        samples = sum(int(edge.statistics.num_samples.sum()) for edge in averages)
         self.uploaded_bits += float(plan.uploaded_bits.sum())
-        self.uploaded_weights += uploaded_weights(sums)
+        self.uploaded_weights += uploaded_weights(averages)
         self.energy_j += float(plan.energy_j.sum())
         self.left_out += num_left_out
         self.num_samples += samples
         self.round_left_out += num_left_out
         self.round_samples += samples
-        self.round_loss_sum += sum(float((s.statistics.loss * s.statistics.num_samples).sum()) for s in sums)
+        self.round_loss_sum += sum(float((s.statistics.loss * s.statistics.num_samples).sum()) for s in averages)
         self.round_ratio_sum += float(plan.ratio[took_part].sum())
         self.round_devices += int(np.count_nonzero(took_part))
 
@@ -69,16 +69,16 @@ class Totals:
         return asdict(self)
 
 
-def uploaded_weights(sums: Sequence[EdgeSum]) -> int:
+def uploaded_weights(averages: Sequence[EdgeAverage]) -> int:
     """Weights that reached the edges: the paper's communication cost. Biases and buffers do not count."""
-    return sum(int(edge.statistics.uploaded_weights.sum()) for edge in sums)
+    return sum(int(edge.statistics.uploaded_weights.sum()) for edge in averages)
 
 
 def edge_record(
-    state: State, plan: RoundPlan, sums: Sequence[EdgeSum], coverage: list[dict[str, Any]]
+    state: State, plan: RoundPlan, averages: Sequence[EdgeAverage], coverage: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """One edge round of all active edges. Per-device lists share the order of `device`; None means not applicable."""
-    trained = _by_device(plan, sums)
+    trained = _by_device(plan, averages)
     record = {
         "kind": "edge",
         "global_round": state.global_round + 1,
@@ -88,12 +88,12 @@ def edge_record(
         "edge_status": plan.status.tolist(),
         "shadow_price": _plain(plan.shadow_price),
         "coverage": coverage,
-        "uploaded_weights": uploaded_weights(sums),
+        "uploaded_weights": uploaded_weights(averages),
         "uploaded_bits": float(plan.uploaded_bits.sum()),
         "energy_j": float(plan.energy_j.sum()),
         "mean_pruning_ratio": _mean(plan.ratio[plan.takes_part]),
         "left_out": {fate.value: int(np.count_nonzero(plan.fate == fate)) for fate in Fate if fate is not Fate.OK},
-        "num_samples": sum(int(edge.statistics.num_samples.sum()) for edge in sums),
+        "num_samples": sum(int(edge.statistics.num_samples.sum()) for edge in averages),
         "train_loss": _mean(trained["loss"][plan.takes_part]),
         "device": plan.device.tolist(),
         "edge": plan.edge.tolist(),
@@ -133,11 +133,11 @@ def global_record(state: State, latency_s: float, metrics: dict[str, Any]) -> di
     }
 
 
-def _by_device(plan: RoundPlan, sums: Sequence[EdgeSum]) -> dict[str, Array]:
+def _by_device(plan: RoundPlan, averages: Sequence[EdgeAverage]) -> dict[str, Array]:
     """Statistics of the trained devices laid out in the plan's order, NaN for the others."""
     names = ("loss", "gradient_sq_max", "gradient_noise_sq", "smoothness", "pruning_error_sq")
     columns = {name: np.full(len(plan.device), np.nan) for name in names}
-    for edge in sums:
+    for edge in averages:
         place = np.searchsorted(plan.device, edge.statistics.device)
         for name in names:
             columns[name][place] = getattr(edge.statistics, name)

@@ -34,6 +34,8 @@ class Fate(StrEnum):
     """It disappeared after planning."""
     LATE = "late"
     """It straggled and missed the deadline."""
+    FAILED = "failed"
+    """Its training failed for good, and `engine.on_device_failure` is to go on without it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,6 +6,8 @@ run that starts from a `State` continues as if it had never stopped.
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from airprune.engines.base import Engine
-from airprune.engines.work import TEST_PART, EdgeSum, TrainChunk, chunks_of
+from airprune.engines.work import MAX_TRIES, TEST_PART, EdgeAverage, EdgeWork, Failure, TrainChunk, chunks_of
 from airprune.experiment import Experiment
 from airprune.latency import global_round_latency_s
 from airprune.learning.aggregate import cloud_average
 from airprune.learning.optimisers import learning_rate_at
-from airprune.pruning.coverage import coverage_of
 from airprune.records import Totals, edge_record, global_record
-from airprune.round_plan import RoundPlan, plan_round
+from airprune.round_plan import Fate, RoundPlan, plan_round
 
 Array = np.ndarray
+_log = logging.getLogger("airprune")
 
 
 @dataclass(eq=False)
@@ -70,22 +72,23 @@ def _edge_round(experiment: Experiment, engine: Engine, state: State, edges: Arr
     """Plans, trains and averages one edge round of `edges`."""
     plan = plan_round(experiment, global_round=state.global_round, edge_round=state.edge_round, edges=edges)
     present = [edge for edge in plan.edges if plan.takes_part[plan.edge == edge].any()]
-    sums = engine.edge_sums([_chunks(experiment, state, plan, edge) for edge in present])  # lines 5–11
-    for edge, edge_sum in zip(present, sums, strict=True):
-        state.edge_states[edge] = edge_sum.masked_sum.mean(state.edge_states[edge])  # lines 12–15, Eq. (12)
+    averages = engine.edge_averages([_work(experiment, state, plan, edge) for edge in present])  # lines 5–15
+    for edge, average in zip(present, averages, strict=True):
+        state.edge_states[edge] = average.state  # Eq. (12)
+    plan = _without_failed(engine, plan, averages)
 
     latency_s = np.full(experiment.network.num_edges, np.nan)
     latency_s[plan.edges] = plan.edge_latency_s
     state.edge_latency_s.append(latency_s.tolist())
-    state.totals.add_round(plan, sums)
+    state.totals.add_round(plan, averages)
     state.edge_round += 1
-    record = edge_record(state, plan, sums, _coverage(plan, present, sums))
+    record = edge_record(state, plan, averages, _coverage(present, averages))
     if experiment.scenario.rounds.evaluate_every == "edge":
         record |= test_metrics(experiment, engine, _cloud_average(experiment, state))
     return record
 
 
-def _chunks(experiment: Experiment, state: State, plan: RoundPlan, edge: int) -> list[TrainChunk]:
+def _work(experiment: Experiment, state: State, plan: RoundPlan, edge: int) -> EdgeWork:
     """The work of one edge: the devices that will make it, in runs of a chunk's worth of samples."""
     scenario = experiment.scenario
     positions = np.flatnonzero(plan.takes_part & (plan.edge == edge))
@@ -100,9 +103,8 @@ def _chunks(experiment: Experiment, state: State, plan: RoundPlan, edge: int) ->
         step_factor=scenario.train.step_factor,
     )
     per_device = float(np.mean(sizes)) * scenario.train.local_epochs
-    return [
+    chunks = [
         TrainChunk(
-            received=state.edge_states[edge].copy(),
             devices=tuple(plan.device[chunk].tolist()),
             keep=tuple(plan.keep[chunk].tolist()),
             weights=tuple(sizes[plan.device[chunk]].astype(float).tolist() if by_data else [1.0] * len(chunk)),
@@ -112,17 +114,37 @@ def _chunks(experiment: Experiment, state: State, plan: RoundPlan, edge: int) ->
         )
         for chunk in chunks_of(positions, per_device)
     ]
+    return EdgeWork(received=state.edge_states[edge].copy(), chunks=tuple(chunks))
 
 
-def _coverage(plan: RoundPlan, present: list[int], sums: list[EdgeSum]) -> list[dict[str, Any]]:
+def _without_failed(engine: Engine, plan: RoundPlan, averages: list[EdgeAverage]) -> RoundPlan:
+    """The plan as it came out: devices whose training failed for good are in no average."""
+    failures = [failure for average in averages for failure in average.failures]
+    if not failures:
+        return plan
+    failed = np.isin(plan.device, [failure.device for failure in failures])
+    _report(engine, failures)
+    return dataclasses.replace(
+        plan,
+        fate=np.where(failed, Fate.FAILED.value, plan.fate),
+        uploaded_bits=np.where(failed, 0.0, plan.uploaded_bits),
+    )
+
+
+def _report(engine: Engine, failures: list[Failure]) -> None:
+    """Each device's trouble once, where Python's logging sends it: by default to stderr."""
+    for failure in failures:
+        if failure.device not in engine.reported:
+            engine.reported.add(failure.device)
+            _log.error("Device %d failed %d times and is left out:\n%s", failure.device, MAX_TRIES, failure.trouble)
+
+
+def _coverage(present: list[int], averages: list[EdgeAverage]) -> list[dict[str, Any]]:
     """How many devices kept each prunable weight, edge by edge: Γ of the paper."""
-    found = []
-    for edge, edge_sum in zip(present, sums, strict=True):
-        coverage = coverage_of(
-            edge_sum.masked_sum.kept_by, int(np.count_nonzero(plan.takes_part & (plan.edge == edge)))
-        )
-        found.append({"edge": int(edge), "min_count": coverage.min_count, "num_uncovered": coverage.num_uncovered})
-    return found
+    return [
+        {"edge": int(edge), "min_count": average.coverage.min_count, "num_uncovered": average.coverage.num_uncovered}
+        for edge, average in zip(present, averages, strict=True)
+    ]
 
 
 def _global_round(experiment: Experiment, engine: Engine, state: State) -> dict[str, Any]:
@@ -153,7 +175,7 @@ def _cloud_average(experiment: Experiment, state: State) -> Array:
 def test_metrics(experiment: Experiment, engine: Engine, model_state: Array) -> dict[str, float]:
     """Loss and accuracy on the test set, its parts judged in parallel and added in order."""
     size = len(experiment.dataset.test_y)
-    parts = list(engine.map("evaluate", [(model_state, start) for start in range(0, size, TEST_PART)]))
+    parts = list(engine.map("evaluate", model_state, range(0, size, TEST_PART)))
     return {
         "test_loss": sum(loss for loss, _ in parts) / size,
         "test_accuracy": sum(correct for _, correct in parts) / size,
@@ -163,6 +185,6 @@ def test_metrics(experiment: Experiment, engine: Engine, model_state: Array) -> 
 def _gradient_sq(experiment: Experiment, engine: Engine, model_state: Array) -> float:
     """‖∇F(w_q)‖², F being the mean loss on the test set; the left side of Eq. (22), before 1/W."""
     size = len(experiment.dataset.test_y)
-    parts = engine.map("test_gradient", [(model_state, start) for start in range(0, size, TEST_PART)])
+    parts = engine.map("test_gradient", model_state, range(0, size, TEST_PART))
     gradient = sum(parts) / size
     return float(np.square(gradient).sum())

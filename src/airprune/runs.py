@@ -74,7 +74,9 @@ def _run(experiment: Experiment, state: State, folder: RunFolder | None) -> Reco
     settings = experiment.scenario.engine
     with contextlib.ExitStack() as stack:
         job = experiment.job(_place_of(experiment.dataset, settings.name, folder, stack))
-        engine = stack.enter_context(engine_named(settings.name)(job, workers=settings.workers))
+        engine_class = engine_named(settings.name)
+        tls = None if settings.tls is None else Path(settings.tls)
+        engine = stack.enter_context(engine_class(job, workers=settings.workers, scheduler=settings.scheduler, tls=tls))
         for record in map(finite, run_rounds(experiment, engine, state)):
             if folder is not None:
                 folder.save(state, record)

@@ -40,6 +40,16 @@ class SharedDataset:
         arrays = {name: self._map(name, record) for name in ARRAYS}
         return Dataset.trusted(fingerprint=self.fingerprint, name=self.name, num_classes=self.num_classes, **arrays)
 
+    def check(self) -> None:
+        """Hashes the arrays anew; for files that came from elsewhere."""
+        opened = self.open()
+        found = Dataset(name=self.name, num_classes=self.num_classes, **{a: getattr(opened, a) for a in ARRAYS})
+        if found.fingerprint != self.fingerprint:
+            raise WorkFailed(
+                f"{self.folder} holds data with hash {found.fingerprint[:12]}…, "
+                f"but this run's data has {self.fingerprint[:12]}…."
+            )
+
     def _record(self) -> dict[str, Any]:
         try:
             record = json.loads((self.folder / _RECORD).read_text(encoding="utf-8"))

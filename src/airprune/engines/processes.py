@@ -21,11 +21,10 @@ from typing import Any
 
 import cloudpickle
 
-from airprune.engines.base import Engine
-from airprune.engines.work import worker_environment
+from airprune.engines.base import Call, Died, Engine
+from airprune.engines.work import MAX_TRIES, worker_environment
 from airprune.errors import WorkFailed
 
-MAX_TRIES = 3
 _GRACE_S = 1.0
 _WORKER_FILE = str(Path(__file__).with_name("worker_process.py"))
 
@@ -57,7 +56,7 @@ class _Process:
         return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
-def _num_cores() -> int:
+def num_cores() -> int:
     """Those that this process may use, where the system tells."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -82,30 +81,27 @@ class ProcessesEngine(Engine):
     def start(self) -> None:
         self._job = cloudpickle.dumps(self.job)
         self._processes: list[_Process] = []
-        for _ in range(self.workers or _num_cores()):
+        for _ in range(self.workers or num_cores()):
             self._processes.append(_Process(self._job))
 
-    def map(self, method: str, tasks: Sequence[Any]) -> Iterator[Any]:
-        waiting = deque(range(len(tasks)))
-        tries = [0] * len(tasks)
+    def calls(self, method: str, calls: Sequence[Call]) -> Iterator[Any]:
+        waiting = deque(range(len(calls)))
+        tries = [0] * len(calls)
         results: dict[int, Any] = {}
-        for wanted in range(len(tasks)):
+        for wanted in range(len(calls)):
             while wanted not in results:
-                self._hand_out(method, tasks, waiting, tries)
-                for index, result in self._collect(waiting, tries):
-                    results[index] = result
+                self._hand_out(method, calls, waiting, tries)
+                results.update(self._collect(waiting, tries))
             yield results.pop(wanted)
 
-    def _hand_out(self, method: str, tasks: Sequence[Any], waiting: deque[int], tries: list[int]) -> None:
-        for slot, worker in enumerate(self._processes):
+    def _hand_out(self, method: str, calls: Sequence[Call], waiting: deque[int], tries: list[int]) -> None:
+        for worker in self._processes:
             if worker.task is None and waiting:
                 index = waiting.popleft()
                 tries[index] += 1
                 worker.task = index
-                try:
-                    worker.connection.send((method, tasks[index]))
-                except OSError:
-                    self._replace(slot, waiting, tries)
+                with contextlib.suppress(OSError):  # if it is dead, that shows when results are collected
+                    worker.connection.send((method, *calls[index]))
 
     def _collect(self, waiting: deque[int], tries: list[int]) -> Iterator[tuple[int, Any]]:
         """Results of the workers that have one; dead workers are replaced and their tasks put back in front."""
@@ -116,7 +112,7 @@ class ProcessesEngine(Engine):
             try:
                 failed, result = worker.connection.recv()
             except (EOFError, OSError):
-                self._replace(slot, waiting, tries)
+                yield from self._replace(slot, waiting, tries)
                 continue
             index, worker.task = worker.task, None
             assert index is not None
@@ -124,17 +120,17 @@ class ProcessesEngine(Engine):
                 raise WorkFailed(result)
             yield index, result
 
-    def _replace(self, slot: int, waiting: deque[int], tries: list[int]) -> None:
+    def _replace(self, slot: int, waiting: deque[int], tries: list[int]) -> Iterator[tuple[int, Died]]:
+        """A new worker in the dead one's place, whose task is put back in front, or given up."""
         lost = self._processes[slot]
         _stop([lost])
-        if lost.task is not None:
-            if tries[lost.task] >= MAX_TRIES:
-                raise WorkFailed(
-                    f"A worker process died {MAX_TRIES} times on the same devices, last by {lost.how_it_ended()}; "
-                    "often this is too little memory, then fewer workers help. The run can be resumed."
-                )
-            waiting.appendleft(lost.task)
         self._processes[slot] = _Process(self._job)
+        if lost.task is None:
+            return
+        if tries[lost.task] < MAX_TRIES:
+            waiting.appendleft(lost.task)
+        else:
+            yield lost.task, Died(lost.how_it_ended())
 
     def close(self) -> None:
         _stop(getattr(self, "_processes", []))

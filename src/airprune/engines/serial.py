@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from airprune.engines.base import Engine
+from airprune.engines.base import Call, Engine
 from airprune.engines.work import Worker, single_thread
 from airprune.errors import AirpruneError, WorkFailed
 
@@ -22,10 +22,10 @@ class SerialEngine(Engine):
         single_thread()
         self._worker = Worker(self.job)
 
-    def map(self, method: str, tasks: Sequence[Any]) -> Iterator[Any]:
-        for task in tasks:
+    def calls(self, method: str, calls: Sequence[Call]) -> Iterator[Any]:
+        for model, task in calls:
             try:
-                result = getattr(self._worker, method)(task)
+                result = getattr(self._worker, method)(model, task)
             except AirpruneError as error:  # as from any other engine's workers
                 raise WorkFailed(str(error)) from error
             yield result

@@ -1,17 +1,19 @@
 """The work that engines spread: chunks of devices to train, parts of the test set to judge.
 
 A chunk is a fixed run of devices of one edge, decided by the scenario alone. Its masked sum is taken in device order
-where the chunk is trained; chunks are merged in order. So every engine, with any number of workers, adds the same
-numbers in the same order and ends in the same bits.
+where the chunk is trained; chunks are merged in order into groups, and groups into the edge's sum. So every engine,
+with any number of workers, adds the same numbers in the same order and ends in the same bits.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,10 +23,12 @@ import torch
 from torch.nn import functional as F
 
 from airprune.data import Dataset
+from airprune.errors import AirpruneError, WorkFailed
 from airprune.learning.aggregate import MaskedSum
 from airprune.learning.evaluate import evaluate
 from airprune.learning.trainer import LocalResult, LocalSettings, Trainer, tensor_of
 from airprune.models import FlatModel
+from airprune.pruning.coverage import Coverage, coverage_of
 from airprune.randomness import NumberedStreams, rng_for
 
 Array = np.ndarray
@@ -32,7 +36,10 @@ Array = np.ndarray
 # A chunk trains about this many samples: a tenth of a second, long against the cost of handing it out.
 CHUNK_SAMPLES = 500
 MAX_CHUNK_DEVICES = 64
+# So many chunks are merged at a time, which bounds the memory of whoever merges.
+GROUP_CHUNKS = 16
 TEST_PART = 1_000
+MAX_TRIES = 3
 
 
 class DatasetSource(Protocol):
@@ -47,6 +54,7 @@ class Job:
       module: the model, pickled by value so that classes of a user's script reach the workers.
       dataset: anything whose `open()` gives the `Dataset`: in a worker process, a map of shared files.
       samples: the training samples of each device.
+      drop_failing: whether a device whose training fails `MAX_TRIES` times is left out; else it ends the run.
     """
 
     module: bytes
@@ -56,19 +64,59 @@ class Job:
     samples: tuple[Array, ...]
     settings: LocalSettings
     seed: int
+    drop_failing: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainChunk:
     """Some devices of one edge in one edge round."""
 
-    received: Array
     devices: tuple[int, ...]
     keep: tuple[int, ...]
     weights: tuple[float, ...]
     learning_rate: float
     global_round: int
     edge_round: int
+
+    def of(self, devices: Iterable[int]) -> TrainChunk:
+        """The same chunk with only these of its devices."""
+        places = [self.devices.index(device) for device in devices]
+        return replace(
+            self,
+            devices=tuple(self.devices[i] for i in places),
+            keep=tuple(self.keep[i] for i in places),
+            weights=tuple(self.weights[i] for i in places),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EdgeWork:
+    """One edge round of one edge: the model its devices receive, and who trains it."""
+
+    received: Array
+    chunks: tuple[TrainChunk, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A device whose training failed every time, and the last traceback, or what became of the worker."""
+
+    device: int
+    trouble: str
+
+
+class DeviceFailed(WorkFailed):
+    """A device failed for good and the scenario's policy is to end the run."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(
+            f"Device {failure.device} failed {MAX_TRIES} times; "
+            f'engine.on_device_failure="drop-device" goes on without it. The last failure:\n{failure.trouble}'
+        )
+        self.failure = failure
+
+    def __reduce__(self) -> tuple[type, tuple[Failure]]:
+        return DeviceFailed, (self.failure,)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,27 +133,71 @@ class DeviceStatistics:
     pruning_error_sq: Array
 
     @classmethod
+    def of(cls, rows: Sequence[tuple[Any, ...]]) -> DeviceStatistics:
+        """From one row per device, in the order of the fields."""
+        table = np.array(rows, dtype=np.float64).reshape(len(rows), len(fields(cls)))
+        columns = {field.name: column for field, column in zip(fields(cls), table.T, strict=True)}
+        for name in ("device", "uploaded_weights", "num_samples"):
+            columns[name] = columns[name].astype(np.int64)
+        return cls(**columns)
+
+    @classmethod
     def joined(cls, parts: Sequence[DeviceStatistics]) -> DeviceStatistics:
         return cls(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EdgeSum:
-    """The masked sum of a chunk, or of all chunks of an edge, and its devices' statistics."""
+    """The masked sum of a chunk, or of several chunks of an edge, and its devices' statistics and failures."""
 
     masked_sum: MaskedSum
     statistics: DeviceStatistics
+    failures: tuple[Failure, ...] = ()
 
     @classmethod
     def joined(cls, parts: Iterable[EdgeSum]) -> EdgeSum:
         """The parts merged in order, one at a time; the first one's sum is used up."""
         parts = iter(parts)
         first = next(parts)
-        statistics = [first.statistics]
+        statistics, failures = [first.statistics], [*first.failures]
         for part in parts:
             first.masked_sum.merge(part.masked_sum)
             statistics.append(part.statistics)
-        return cls(masked_sum=first.masked_sum, statistics=DeviceStatistics.joined(statistics))
+            failures += part.failures
+        joined = DeviceStatistics.joined(statistics)
+        return cls(masked_sum=first.masked_sum, statistics=joined, failures=tuple(failures))
+
+    def copy(self) -> EdgeSum:
+        """With a sum of its own, that can be used up."""
+        return replace(self, masked_sum=self.masked_sum.copy())
+
+    @classmethod
+    def of_edge(cls, chunks: Iterable[EdgeSum]) -> EdgeSum:
+        """All chunks of an edge, in order: group by group, as every engine merges them."""
+        return cls.joined(cls.joined(group) for group in _groups(iter(chunks)))
+
+    def average(self, received: Array) -> EdgeAverage:
+        return EdgeAverage(
+            state=self.masked_sum.mean(received),
+            coverage=coverage_of(self.masked_sum.kept_by, self.masked_sum.all_count),
+            statistics=self.statistics,
+            failures=self.failures,
+        )
+
+
+def _groups(chunks: Iterator[EdgeSum]) -> Iterator[Iterator[EdgeSum]]:
+    for first in chunks:
+        yield itertools.chain([first], itertools.islice(chunks, GROUP_CHUNKS - 1))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EdgeAverage:
+    """What one edge round makes of an edge: its new model, Eq. (12), and what is recorded."""
+
+    state: Array
+    coverage: Coverage
+    statistics: DeviceStatistics
+    failures: tuple[Failure, ...]
 
 
 class Worker:
@@ -121,11 +213,15 @@ class Worker:
         buffers = self.model.module.buffers()
         self._counters = [(counter, counter.clone()) for counter in buffers if not counter.is_floating_point()]
 
-    def train(self, chunk: TrainChunk) -> EdgeSum:
+    def train(self, received: Array, chunk: TrainChunk) -> EdgeSum:
         """Steps 5–9 of Algorithm 1 for the chunk's devices, and their part of the sums of Eq. (12)."""
         masked_sum = MaskedSum.zeros(self.model.num_state, self.model.prunable)
         rows: list[tuple[Any, ...]] = []
-        for result, device, weight in zip(self._trained(chunk), chunk.devices, chunk.weights, strict=True):
+        failures = []
+        for device, weight, result in zip(chunk.devices, chunk.weights, self._trained(received, chunk), strict=True):
+            if isinstance(result, Failure):
+                failures.append(result)
+                continue
             masked_sum.add(result.state, result.mask, weight)
             kept = self.model.fc_weights if result.mask is None else int(np.count_nonzero(result.mask))
             rows.append(
@@ -140,11 +236,9 @@ class Worker:
                     result.pruning_error_sq,
                 )
             )
-        names = [f.name for f in fields(DeviceStatistics)]
-        columns = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
-        return EdgeSum(masked_sum=masked_sum, statistics=DeviceStatistics(**columns))
+        return EdgeSum(masked_sum=masked_sum, statistics=DeviceStatistics.of(rows), failures=tuple(failures))
 
-    def _trained(self, chunk: TrainChunk) -> Iterator[LocalResult]:
+    def _trained(self, received: Array, chunk: TrainChunk) -> Iterator[LocalResult | Failure]:
         """Each device as if it were the first of its process: its own random streams, no trace of those before it.
 
         Torch's stream feeds layers that draw, such as Dropout; whoever else draws from it here finds it untouched.
@@ -154,27 +248,35 @@ class Worker:
         layer_seeds = rng_for(self.job.seed, "layers", *place).integers(2**63, size=len(self.job.samples)).tolist()
         with torch.random.fork_rng(devices=[]):
             for device, keep in zip(chunk.devices, chunk.keep, strict=True):
-                torch.default_generator.manual_seed(layer_seeds[device])
-                for counter, start in self._counters:
-                    counter.copy_(start)
-                yield self.trainer.train(
-                    chunk.received,
-                    keep=keep,
-                    samples=self.job.samples[device],
-                    rng=streams[device],
-                    learning_rate=chunk.learning_rate,
-                )
+                for tries_left in reversed(range(MAX_TRIES)):
+                    torch.default_generator.manual_seed(layer_seeds[device])
+                    for counter, start in self._counters:
+                        counter.copy_(start)
+                    try:
+                        result: LocalResult | Failure = self.trainer.train(
+                            received,
+                            keep=keep,
+                            samples=self.job.samples[device],
+                            rng=streams[device],
+                            learning_rate=chunk.learning_rate,
+                        )
+                        break
+                    except AirpruneError:
+                        raise
+                    except Exception as error:
+                        result = Failure(device, "".join(traceback.format_exception(error)).rstrip())
+                        if not tries_left and not self.job.drop_failing:
+                            raise DeviceFailed(result) from error
+                yield result
 
-    def evaluate(self, task: tuple[Array, int]) -> tuple[float, int]:
+    def evaluate(self, state: Array, start: int) -> tuple[float, int]:
         """(Σ loss, correct) of a state on the test samples from `start`, at most TEST_PART of them."""
-        state, start = task
         self.model.load(state)
         part = slice(start, start + TEST_PART)
         return evaluate(self.model, self.test_x[part], self.test_y[part])
 
-    def test_gradient(self, task: tuple[Array, int]) -> Array:
+    def test_gradient(self, state: Array, start: int) -> Array:
         """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""
-        state, start = task
         self.model.load(state)
         self.model.module.eval()
         self.model.gradient.zero_()

@@ -11,7 +11,6 @@ import pickle
 import select
 import sys
 import threading
-import traceback
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
 
 def serve(descriptor: int) -> None:
     """Answers every task with (failed, result or what went wrong). A job that cannot be taken up fails the first."""
-    threading.Thread(target=_leave_with_the_driver, args=[descriptor], daemon=True).start()
+    threading.Thread(target=leave_with_the_driver, args=[descriptor], daemon=True).start()
     connection: Connection[Any, Any] = Connection(descriptor)
     try:
         worker, trouble = _worker(connection.recv_bytes())
         while True:
-            method, task = connection.recv()
-            connection.send(_answer(worker, method, task) if worker else (True, trouble))
+            method, model, task = connection.recv()
+            connection.send(_answer(worker, method, model, task) if worker else (True, trouble))
     except (EOFError, OSError):
         return  # the driver has hung up
 
@@ -39,26 +38,23 @@ def _worker(job: bytes) -> tuple[Worker | None, str]:
         single_thread()
         return Worker(pickle.loads(job)), ""
     except Exception as error:
-        return None, _what_went_wrong(error)
+        return None, _trouble_of(error)
 
 
-def _answer(worker: Worker, method: str, task: Any) -> tuple[bool, Any]:
+def _answer(worker: Worker, method: str, model: Any, task: Any) -> tuple[bool, Any]:
     try:
-        return False, getattr(worker, method)(task)
+        return False, getattr(worker, method)(model, task)
     except Exception as error:
-        return True, _what_went_wrong(error)
+        return True, _trouble_of(error)
 
 
-def _what_went_wrong(error: Exception) -> str:
-    """A deliberate error's own sentence, or the traceback of a surprise."""
-    from airprune.errors import AirpruneError
+def _trouble_of(error: Exception) -> str:
+    from airprune.errors import trouble_of
 
-    if isinstance(error, AirpruneError):
-        return str(error)
-    return f"A worker could not do its task:\n{''.join(traceback.format_exception(error)).rstrip()}"
+    return trouble_of(error)
 
 
-def _leave_with_the_driver(descriptor: int) -> None:
+def leave_with_the_driver(descriptor: int) -> None:
     """Ends this process as soon as nobody is at the other end, be it in the midst of a long task."""
     line = select.poll()
     line.register(descriptor, 0)  # hang-ups are always reported

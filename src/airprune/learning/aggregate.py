@@ -6,7 +6,7 @@ in a fixed order, so the result does not depend on where or in how many pieces t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +43,10 @@ class MaskedSum:
     def zeros(cls, num_state: int, prunable: slice) -> MaskedSum:
         size = prunable.stop - prunable.start
         return cls(prunable, np.zeros(num_state), np.zeros(size), np.zeros(size, dtype=np.int64))
+
+    def copy(self) -> MaskedSum:
+        arrays = {name: getattr(self, name).copy() for name in ("total", "masked_weight", "masked_count")}
+        return replace(self, **arrays)
 
     def add(self, state: Array, mask: Array | None, weight: float = 1.0) -> None:
         """One device. `state` is zero wherever `mask` (over the prunable slice) is false; None keeps everything."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -132,7 +133,7 @@ class Trainer:
             gradient=model.gradient[model.prunable].numpy() if importance.needs_gradient else None,
             learning_rate=learning_rate,
             loss=self._loss_of_prunable(batch) if importance.needs_loss else None,
-            rng=np.random.Generator(rng.bit_generator.jumped()),
+            rng=np.random.Generator(cast(np.random.Philox, rng.bit_generator).jumped()),
         )
         scores = importance.score(probe)
         if self.settings.structure == "neurons":

@@ -255,5 +255,14 @@ class EngineSection(Section):
 
     owner: ClassVar[str] = "Scenario.engine"
 
-    name: Literal["serial", "processes"] = Field(default="processes", description="one after the other, or on cores")
-    workers: Count | None = Field(default=None, description="none: one per core")
+    name: Literal["serial", "processes", "dask"] = Field(
+        default="processes", description="one after the other, on cores, or on a Dask cluster"
+    )
+    workers: Count | None = Field(default=None, description="none: one per core, or those of the cluster")
+    scheduler: str | None = Field(
+        default=None, description="for dask: an address (tls://host:8786) or a scheduler file; none: a local cluster"
+    )
+    tls: FilePath | None = Field(default=None, description="for dask: a folder with certificates, for tls:// addresses")
+    on_device_failure: Literal["fail", "drop-device"] = Field(
+        default="fail", description="what to do if a device's training fails three times"
+    )

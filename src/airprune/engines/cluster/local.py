@@ -1,0 +1,85 @@
+"""A cluster of this machine's own: a scheduler in this process and worker processes that live as long as it does.
+
+It speaks TLS on loopback with certificates made for the occasion, so that nobody else on the machine can hand it work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from distributed import LocalCluster
+
+from airprune.engines.cluster.certificates import make_certificates, security_of
+from airprune.engines.processes import num_cores
+from airprune.engines.work import MAX_TRIES, worker_environment
+from airprune.errors import WorkFailed
+
+_GRACE_S = 2.0
+
+
+class OwnCluster:
+    """Started by its constructor; `close` ends it."""
+
+    def __init__(self, workers: int | None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="airprune-cluster-")
+        self.tls = Path(self._folder.name) / "tls"
+        make_certificates(self.tls, days=30)
+        self._cluster = LocalCluster(
+            n_workers=0,
+            host="127.0.0.1",
+            protocol="tls://",
+            security=security_of(self.tls, "scheduler"),
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+            scheduler_kwargs={"allowed_failures": MAX_TRIES - 1},
+        )
+        self.address: str = self._cluster.scheduler_address
+        self._workers: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
+        for _ in range(workers or num_cores()):
+            self._workers.append(self._start())
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "airprune.engines.cluster.local_worker"]
+        with theirs:
+            try:
+                process = subprocess.Popen(
+                    [*command, self.address, str(self.tls), self._folder.name, str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    env=worker_environment(),
+                    stdin=subprocess.DEVNULL,
+                    process_group=0,  # Ctrl-C is for the driver alone
+                )
+            except OSError as error:
+                raise WorkFailed(f"A worker process could not be started: {error.strerror or error}.") from error
+        return process, ours
+
+    def replace_dead(self) -> None:
+        for place, (process, line) in enumerate(self._workers):
+            if process.poll() is not None:
+                line.close()
+                self._workers[place] = self._start()
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process, _ in self._workers]
+
+    def close(self) -> None:
+        for _, line in self._workers:
+            line.close()  # which they see, and leave
+        for process, _ in self._workers:
+            try:
+                process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._workers = []
+        with contextlib.suppress(TimeoutError):
+            self._cluster.close(timeout=_GRACE_S)
+        self._folder.cleanup()

@@ -1,0 +1,35 @@
+"""A worker process of the own cluster; arguments: scheduler, certificates, folder for its files, lifeline."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+
+from distributed import Worker
+
+from airprune.engines.cluster import tasks
+from airprune.engines.cluster.certificates import security_of
+from airprune.engines.worker_process import leave_with_the_driver
+
+
+async def work(address: str, tls: str, folder: str) -> None:
+    assert tasks  # imported now, not when the first task arrives
+    worker = Worker(
+        address,
+        nthreads=1,
+        host="127.0.0.1",
+        security=security_of(tls, "worker"),
+        local_directory=folder,
+        dashboard=False,
+        memory_limit=0,
+        silence_logs=logging.CRITICAL,
+    )
+    await worker
+    await worker.finished()
+
+
+if __name__ == "__main__":
+    threading.Thread(target=leave_with_the_driver, args=[int(sys.argv[4])], daemon=True).start()
+    asyncio.run(work(*sys.argv[1:4]))
