@@ -10,6 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from airprune.experiment import Experiment
+from support.tiny import blobs, tiny_scenario
+
 
 class Plain(nn.Module):
     """Two layers for the blobs, the same weights each time."""
@@ -55,6 +58,30 @@ class AlwaysDies(Flagged):
 class Raises(Flagged):
     def misbehave(self) -> None:
         raise ArithmeticError("the flag is up")
+
+
+class PoisonForDeviceTwo(Plain):
+    """Misbehaves on the samples of one device: the third of `tiny_scenario` on `blobs`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        experiment = Experiment.of(tiny_scenario(), dataset=blobs())
+        self.poison = torch.from_numpy(experiment.dataset.train_x[experiment.samples[2]])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if (x[:1] == self.poison).all(1).any():
+            self.misbehave()
+        return super().forward(x)
+
+
+class RaisesForDeviceTwo(PoisonForDeviceTwo):
+    def misbehave(self) -> None:
+        raise ArithmeticError("bad sample")
+
+
+class DiesOfDeviceTwo(PoisonForDeviceTwo):
+    def misbehave(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class CannotArrive(Flagged):

@@ -62,7 +62,7 @@ class Engine(ABC):
         """`Worker.<method>(model, task)` for every task, in the order of the tasks."""
         for result in self.calls(method, [(model, task) for task in tasks]):
             if isinstance(result, Died):
-                raise WorkFailed(_died(result))
+                raise WorkFailed(died(result))
             yield result
 
     def edge_averages(self, edges: Sequence[EdgeWork]) -> list[EdgeAverage]:
@@ -76,22 +76,26 @@ class Engine(ABC):
         if isinstance(result, EdgeSum):
             return result
         received, chunk = call
-        rest, failures = self.without_killers(received, chunk, result)
+        rest, failures = self.without_killers(received, chunk)
+        if not failures:
+            raise WorkFailed(died(result))
         (again,) = self.calls("train", [(received, rest)])
         if isinstance(again, Died):
-            raise WorkFailed(_died(again))
+            raise WorkFailed(died(again))
         return replace(again, failures=(*again.failures, *failures))
 
-    def without_killers(self, received: Array, chunk: TrainChunk, died: Died) -> tuple[TrainChunk, list[Failure]]:
-        """A chunk that workers die of without the devices to blame, if the scenario lets it go on; tries each alone."""
-        killers = []
-        if self.job.drop_failing:
-            alone = self.calls("train", [(received, chunk.of([device])) for device in chunk.devices])
-            killers = [n for n, result in zip(chunk.devices, alone, strict=True) if isinstance(result, Died)]
-        if not killers:
-            raise WorkFailed(_died(died))
-        rest = chunk.of(device for device in chunk.devices if device not in killers)
-        return rest, [Failure(device, _died(died)) for device in killers]
+    def without_killers(self, received: Array, chunk: TrainChunk) -> tuple[TrainChunk, list[Failure]]:
+        """A chunk that workers died of without the devices to blame, if the scenario lets it go on without them.
+
+        Tries each device alone, one after the other, so that none is blamed for another.
+        """
+        failures = []
+        for device in chunk.devices if self.job.drop_failing else ():
+            (result,) = self.calls("train", [(received, chunk.of([device]))])
+            if isinstance(result, Died):
+                failures.append(Failure(device, died(result)))
+        killers = {failure.device for failure in failures}
+        return chunk.of(device for device in chunk.devices if device not in killers), failures
 
     @abstractmethod
     def start(self) -> None:
@@ -115,8 +119,8 @@ class Engine(ABC):
         self.close()
 
 
-def _died(died: Died) -> str:
+def died(result: Died) -> str:
     return (
-        f"A worker died {MAX_TRIES} times on the same devices, last by {died.how}; often this is too little memory, "
+        f"A worker died {MAX_TRIES} times on the same devices, last by {result.how}; often this is too little memory, "
         "then fewer workers help. The run can be resumed."
     )

@@ -22,17 +22,21 @@ from typing import Any
 import cloudpickle
 
 from airprune.engines.base import Call, Died, Engine
-from airprune.engines.work import MAX_TRIES, worker_environment
+from airprune.engines.work import MAX_TRIES, Worker, worker_environment
 from airprune.errors import WorkFailed
 
 _GRACE_S = 1.0
 _WORKER_FILE = str(Path(__file__).with_name("worker_process.py"))
 
 
-class _Process:
-    """One worker process and the task it is busy with."""
+class WorkerProcess:
+    """One worker process and the task it is busy with.
 
-    def __init__(self, job: bytes) -> None:
+    Args:
+      start: pickled, what it is to be: the class of a worker, and its argument.
+    """
+
+    def __init__(self, start: bytes) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             try:
@@ -49,7 +53,7 @@ class _Process:
             self.connection = Connection(ours.detach())
         self.task: int | None = None
         with contextlib.suppress(OSError):  # if it is dead already, that shows when it gets its first task
-            self.connection.send_bytes(job)
+            self.connection.send_bytes(start)
 
     def how_it_ended(self) -> str:
         status = self.process.returncode
@@ -61,7 +65,7 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _stop(workers: Iterable[_Process]) -> None:
+def stop(workers: Iterable[WorkerProcess]) -> None:
     """Hangs up on all of them, then waits: they have nothing to finish and leave at once."""
     workers = list(workers)
     for worker in workers:
@@ -79,10 +83,10 @@ class ProcessesEngine(Engine):
     """As many workers as this machine has cores, or as told."""
 
     def start(self) -> None:
-        self._job = cloudpickle.dumps(self.job)
-        self._processes: list[_Process] = []
+        self._start = cloudpickle.dumps((Worker, self.job))
+        self._processes: list[WorkerProcess] = []
         for _ in range(self.workers or num_cores()):
-            self._processes.append(_Process(self._job))
+            self._processes.append(WorkerProcess(self._start))
 
     def calls(self, method: str, calls: Sequence[Call]) -> Iterator[Any]:
         waiting = deque(range(len(calls)))
@@ -123,8 +127,8 @@ class ProcessesEngine(Engine):
     def _replace(self, slot: int, waiting: deque[int], tries: list[int]) -> Iterator[tuple[int, Died]]:
         """A new worker in the dead one's place, whose task is put back in front, or given up."""
         lost = self._processes[slot]
-        _stop([lost])
-        self._processes[slot] = _Process(self._job)
+        stop([lost])
+        self._processes[slot] = WorkerProcess(self._start)
         if lost.task is None:
             return
         if tries[lost.task] < MAX_TRIES:
@@ -133,5 +137,5 @@ class ProcessesEngine(Engine):
             yield lost.task, Died(lost.how_it_ended())
 
     def close(self) -> None:
-        _stop(getattr(self, "_processes", []))
+        stop(getattr(self, "_processes", []))
         self._processes = []

@@ -1,7 +1,7 @@
-"""The worker's side of the `processes` engine: one job, then tasks until the driver hangs up.
+"""The worker's side of the `processes` engine: what to be, then tasks until the driver hangs up.
 
-Run as a file, so that it listens before torch is imported: it takes its job at once, and leaves even while it starts if
-the driver is gone.
+Run as a file, so that it listens before torch is imported: it takes its orders at once, and leaves even while it starts
+if the driver is gone.
 """
 
 from __future__ import annotations
@@ -12,38 +12,36 @@ import select
 import sys
 import threading
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from airprune.engines.work import Worker
+from typing import Any
 
 
 def serve(descriptor: int) -> None:
-    """Answers every task with (failed, result or what went wrong). A job that cannot be taken up fails the first."""
+    """Answers every task with (failed, result or what went wrong). A worker that cannot start fails the first."""
     threading.Thread(target=leave_with_the_driver, args=[descriptor], daemon=True).start()
     connection: Connection[Any, Any] = Connection(descriptor)
     try:
         worker, trouble = _worker(connection.recv_bytes())
         while True:
-            method, model, task = connection.recv()
-            connection.send(_answer(worker, method, model, task) if worker else (True, trouble))
+            method, *arguments = connection.recv()
+            connection.send((True, trouble) if worker is None else _answer(worker, method, arguments))
     except (EOFError, OSError):
         return  # the driver has hung up
 
 
-def _worker(job: bytes) -> tuple[Worker | None, str]:
+def _worker(start: bytes) -> tuple[Any, str]:
     try:
-        from airprune.engines.work import Worker, single_thread
+        from airprune.engines.work import single_thread
 
         single_thread()
-        return Worker(pickle.loads(job)), ""
+        kind, argument = pickle.loads(start)
+        return kind(argument), ""
     except Exception as error:
         return None, _trouble_of(error)
 
 
-def _answer(worker: Worker, method: str, model: Any, task: Any) -> tuple[bool, Any]:
+def _answer(worker: Any, method: str, arguments: list[Any]) -> tuple[bool, Any]:
     try:
-        return False, getattr(worker, method)(model, task)
+        return False, getattr(worker, method)(*arguments)
     except Exception as error:
         return True, _trouble_of(error)
 

@@ -7,14 +7,13 @@ numbers that describe and record each device.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import logging
 import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from distributed import CancelledError, Client, Future
 from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
-from airprune.engines.base import Call, Died, Engine
+from airprune.engines.base import Call, Died, Engine, died
 from airprune.engines.cluster import tasks
 from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.local import OwnCluster
@@ -37,6 +36,7 @@ _LOOK_AROUND_S = 1.0
 _CONNECT_S = 10.0
 _NO_WORKERS_S = 60.0
 _MAX_HAND_OUTS = 20
+_DEATH = Died("a signal or an exit that only its own machine has seen")
 _GIVEN_UP = f"The cluster lost the same task {_MAX_HAND_OUTS} times. The run can be resumed."
 
 
@@ -92,7 +92,7 @@ class DaskEngine(Engine):
                 result = self._result(future)
             else:
                 raise WorkFailed(_GIVEN_UP)
-            yield Died("a worker's death") if isinstance(result, KilledWorker) else result
+            yield _DEATH if isinstance(result, KilledWorker) else result
 
     def _submit_calls(self, method: str, calls: Sequence[Call]) -> list[Future]:
         models = {id(model): model for model, _ in calls}
@@ -145,16 +145,17 @@ class DaskEngine(Engine):
         for _ in range(_MAX_HAND_OUTS):
             result = self._result(edge.future)
             if isinstance(result, EdgeAverage):
-                return dataclasses.replace(result, failures=(*result.failures, *edge.failures))
+                return replace(result, failures=(*result.failures, *edge.failures))
             failures, work = edge.failures, edge.work
             if isinstance(result, KilledWorker):
-                place = edge.keys.index(result.task) if result.task in edge.keys else None
-                if place is None:
-                    raise WorkFailed(f"Workers die of merging models ({result}); is there enough memory?")
-                chunk = work.chunks[place]
-                rest, found = self.without_killers(work.received, chunk, Died("a worker's death"))
-                failures = [*failures, *found]
-                work = dataclasses.replace(work, chunks=tuple(rest if c is chunk else c for c in work.chunks))
+                if not self.job.drop_failing:
+                    raise WorkFailed(died(_DEATH))
+                # Dask also blames tasks that only waited where another one died: those are just handed out again.
+                if result.task in edge.keys:
+                    chunk = work.chunks[edge.keys.index(result.task)]
+                    rest, found = self.without_killers(work.received, chunk)
+                    failures = [*failures, *found]
+                    work = replace(work, chunks=tuple(rest if c is chunk else c for c in work.chunks))
             edge = self._submit_edge(work)
             edge.failures = failures
         raise WorkFailed(_GIVEN_UP)
@@ -266,5 +267,6 @@ def _short(error: BaseException) -> str:
 
 def quiet() -> None:
     """What matters is said by us, in sentences; Dask's own log is for its dashboard."""
-    for name in ("distributed", "tornado.application", "asyncio"):
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]
+    for name in (*names, "tornado.application", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import dask
 from distributed import LocalCluster
 
 from airprune.engines.cluster.certificates import make_certificates, security_of
@@ -21,6 +22,8 @@ from airprune.engines.work import MAX_TRIES, worker_environment
 from airprune.errors import WorkFailed
 
 _GRACE_S = 2.0
+# Dask starts a web server beside every scheduler and worker, dashboard or not: let it have nothing to show.
+WITHOUT_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
 
 class OwnCluster:
@@ -29,19 +32,28 @@ class OwnCluster:
     def __init__(self, workers: int | None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="airprune-cluster-")
         self.tls = Path(self._folder.name) / "tls"
-        make_certificates(self.tls, days=30)
-        self._cluster = LocalCluster(
-            n_workers=0,
-            host="127.0.0.1",
-            protocol="tls://",
-            security=security_of(self.tls, "scheduler"),
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-            scheduler_kwargs={"allowed_failures": MAX_TRIES - 1},
-        )
-        self.address: str = self._cluster.scheduler_address
+        self._cluster: LocalCluster | None = None
         self._workers: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
-        for _ in range(workers or num_cores()):
+        try:
+            self._begin(workers or num_cores())
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, workers: int) -> None:
+        make_certificates(self.tls, days=30)
+        with dask.config.set(WITHOUT_PAGES):
+            self._cluster = LocalCluster(
+                n_workers=0,
+                host="127.0.0.1",
+                protocol="tls://",
+                security=security_of(self.tls, "scheduler"),
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,
+                scheduler_kwargs={"allowed_failures": MAX_TRIES - 1, "dashboard": False},
+            )
+        self.address: str = self._cluster.scheduler_address
+        for _ in range(workers):
             self._workers.append(self._start())
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
@@ -80,6 +92,7 @@ class OwnCluster:
                 process.kill()
                 process.wait()
         self._workers = []
-        with contextlib.suppress(TimeoutError):
-            self._cluster.close(timeout=_GRACE_S)
+        if self._cluster is not None:
+            with contextlib.suppress(TimeoutError):
+                self._cluster.close(timeout=_GRACE_S)
         self._folder.cleanup()

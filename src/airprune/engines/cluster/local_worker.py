@@ -7,15 +7,18 @@ import logging
 import sys
 import threading
 
+import dask
 from distributed import Worker
 
 from airprune.engines.cluster import tasks
 from airprune.engines.cluster.certificates import security_of
+from airprune.engines.cluster.local import WITHOUT_PAGES
 from airprune.engines.worker_process import leave_with_the_driver
 
 
 async def work(address: str, tls: str, folder: str) -> None:
     assert tasks  # imported now, not when the first task arrives
+    dask.config.set(WITHOUT_PAGES)
     worker = Worker(
         address,
         nthreads=1,

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from distributed import Client
 
 from airprune.engines.cluster import tasks
-from airprune.engines.cluster.parcel import Parcel
+from airprune.engines.cluster.parcel import Parcel, parts_of
 
 _log = logging.getLogger("airprune")
 
@@ -25,6 +25,7 @@ class Members:
     def __init__(self, client: Client, parcel: Parcel) -> None:
         self.client = client
         self.parcel = parcel
+        self.source = parcel.folder
         self.wanted = tasks.versions()
         self.accepted: set[str] = set()
         self.refused: dict[str, str] = {}
@@ -43,8 +44,8 @@ class Members:
         for address, answer in answers.items():
             if answer is None:
                 self.accepted.add(address)
-            else:
-                self.refuse(address, _why(answer))
+            elif not isinstance(answer, OSError):  # which it would be if it has just died
+                self.refuse(address, reason_in(answer))
 
     def refuse(self, address: str, why: str) -> None:
         """Leaves a worker out from now on, and says so once."""
@@ -75,7 +76,7 @@ class Members:
         if not machines:
             return False
         receivers = sorted(machines.values())
-        for name, offset, piece in self.parcel.parts():
+        for name, offset, piece in parts_of(self.source):
             self.client.run(tasks.receive, self.parcel, name, offset, piece, workers=receivers)
         self.client.run(tasks.complete, self.parcel, workers=receivers)
         return True
@@ -85,7 +86,8 @@ def _lacks_files(answer: Any) -> bool:
     return isinstance(answer, tasks.Refusal) and answer.missing
 
 
-def _why(answer: Any) -> str:
+def reason_in(answer: Any) -> str:
+    """Why a worker that gave this answer is left out."""
     if isinstance(answer, tasks.Refusal):
         return answer.sentence
     if isinstance(answer, ImportError):

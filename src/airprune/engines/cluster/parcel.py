@@ -34,7 +34,7 @@ class Parcel:
     """Where the files are and what they must be; travels with every task.
 
     Attributes:
-      folder: the driver's.
+      folder: the driver's; other machines may see it, too.
       digest: SHA-256 of the pickled job.
       fingerprint: of the data set.
     """
@@ -42,13 +42,6 @@ class Parcel:
     folder: Path
     digest: str
     fingerprint: str
-
-    def parts(self) -> Iterator[tuple[str, int, bytes]]:
-        """(file name, offset, bytes) of all files, in pieces small enough to send."""
-        for path in sorted(self.folder.iterdir()):
-            with path.open("rb") as file:
-                for piece in iter(lambda file=file: file.read(PART_BYTES), b""):  # type: ignore[misc]
-                    yield path.name, file.tell() - len(piece), piece
 
     @property
     def here(self) -> Path | None:
@@ -108,6 +101,14 @@ def pack(job: Job) -> Parcel:
     return Parcel(
         folder=job.dataset.folder, digest=hashlib.sha256(pickled).hexdigest(), fingerprint=job.dataset.fingerprint
     )
+
+
+def parts_of(folder: Path) -> Iterator[tuple[str, int, bytes]]:
+    """(file name, offset, bytes) of all files, in pieces small enough to send."""
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        with path.open("rb") as file:
+            while piece := file.read(PART_BYTES):
+                yield path.name, file.tell() - len(piece), piece
 
 
 def _home() -> Path:

@@ -48,18 +48,28 @@ def versions() -> dict[str, str]:
 
 def greet(wanted: dict[str, str], parcel: Parcel, *, dask_worker: Any = None) -> Refusal | None:
     """Asks a worker whether it may take part; cheap, since it runs beside the worker's own business."""
-    address = dask_worker.address
+    refusal = other_version(wanted, dask_worker.address)
+    if refusal is None and not parcel.here:
+        return Refusal(dask_worker.address, "has no data", missing=True)
+    return refusal
+
+
+def other_version(wanted: dict[str, str], address: str) -> Refusal | None:
+    """Refuses if this worker's bits could differ from those `wanted`."""
     found = versions()
     for name, version in wanted.items():
         if found[name] != version:
             return Refusal(address, f"has {name} {found[name]}, but this run has {name} {version}")
-    return None if parcel.here else Refusal(address, "has no data", missing=True)
+    return None
+
+
+# Torch's random stream and number of threads are the process's: in one with several threads, one task at a time.
+ALONE = threading.Lock()
 
 
 class _Opened:
     """The worker's one open job."""
 
-    lock = threading.Lock()
     digest: str | None = None
     worker: Worker | None = None
 
@@ -78,7 +88,7 @@ def call(model: Array, task: Any, *, method: str, parcel: Parcel, wanted: dict[s
     refusal = None if _Opened.digest == parcel.digest else greet(wanted, parcel, dask_worker=get_worker())
     if refusal is not None:
         return refusal
-    with _Opened.lock:  # in case a worker was started with several threads
+    with ALONE:
         try:
             worker = _Opened.of(parcel)
         except AirpruneError as error:
@@ -126,7 +136,10 @@ def complete(parcel: Parcel) -> None:
 
 def forget(parcel: Parcel) -> None:
     """The run is over: its memory and this machine's copy of its files."""
-    with _Opened.lock:
-        if _Opened.digest == parcel.digest:
-            _Opened.digest = _Opened.worker = None
+    if ALONE.acquire(blocking=False):  # never wait for somebody's task in the worker's own thread
+        try:
+            if _Opened.digest == parcel.digest:
+                _Opened.digest = _Opened.worker = None
+        finally:
+            ALONE.release()
     parcel.forget()
