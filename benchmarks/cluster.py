@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from training import cpu_of, images
@@ -83,8 +84,8 @@ def paper_workload(rounds: int) -> None:
 
 
 @contextlib.contextmanager
-def cluster() -> Iterator[tuple[str, list[int]]]:
-    """(scheduler file, pids of scheduler and workers): a scheduler and two workers as processes of their own."""
+def cluster() -> Iterator[tuple[str, tuple[int, int]]]:
+    """(scheduler file, pids of the scheduler and of the workers' parent): all processes of their own."""
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder) / "scheduler.json")
         scheduler = subprocess.Popen([AIRPRUNE, "cluster", "scheduler", "--port", "0", "--scheduler-file", file])
@@ -92,7 +93,7 @@ def cluster() -> Iterator[tuple[str, list[int]]]:
             time.sleep(0.1)
         workers = subprocess.Popen([AIRPRUNE, "cluster", "worker", file, "--workers", "2"])
         try:
-            yield file, [scheduler.pid, workers.pid]
+            yield file, (scheduler.pid, workers.pid)
         finally:
             for process in (workers, scheduler):
                 process.terminate()
@@ -150,32 +151,60 @@ def driver_traffic(scheduler: str) -> None:
         )
 
 
-def one_round_cpu(engine: Engine, one: Experiment, pids: list[int], rounds: int) -> tuple[float, float, list[float]]:
-    """(CPU-seconds, wall seconds) per edge round after one to warm up, and this process's memory after each, in MB."""
+@dataclass(frozen=True)
+class Cost:
+    """Per edge round, after one to warm up; `memory_mb` is this process's after each round."""
+
+    driver_s: float
+    scheduler_s: float
+    workers_s: float
+    wall_s: float
+    memory_mb: list[float]
+
+    @property
+    def cpu_s(self) -> float:
+        return self.driver_s + self.scheduler_s + self.workers_s
+
+
+def cost_of(engine: Engine, one: Experiment, pids: tuple[int, ...], rounds: int) -> Cost:
+    """`pids` are the scheduler and the workers' parent, if there are any."""
     records = run_rounds(one, engine, State.initial(one))
     next(records)
-    cpu, own, wall, memory = cpu_of(descendants(pids)), time.process_time(), time.monotonic(), []
+
+    def clocks() -> list[float]:
+        return [time.process_time(), *(cpu_of(descendants([pid])) for pid in pids), time.monotonic()]
+
+    before, memory = clocks(), []
     for _ in range(rounds):
         next(records)
         memory.append(memory_mb())
-    cpu = cpu_of(descendants(pids)) - cpu + time.process_time() - own
-    return cpu / rounds, (time.monotonic() - wall) / rounds, memory
+    spent = [(after - start) / rounds for after, start in zip(clocks(), before, strict=True)]
+    driver, *others, wall = spent
+    scheduler, workers = others or (0.0, 0.0)
+    return Cost(driver, scheduler, workers, wall, memory)
 
 
-def many_tiny_devices(scheduler: str, pids: list[int], num_devices: int, num_edges: int, rounds: int = 4) -> None:
-    one = experiment(num_edges, num_devices, 20, rounds + 1, batch_size=20, model="mlp")
+def many_tiny_devices(
+    file: str, pids: tuple[int, ...], num_devices: int, num_edges: int, *, samples: int = 20, rounds: int = 4
+) -> None:
+    one = experiment(num_edges, num_devices, samples, rounds + 1, batch_size=20, model="mlp")
     with SerialEngine(one.job(InProcess(one.dataset))) as engine:
-        alone, _, _ = one_round_cpu(engine, one, [], rounds)
+        alone = cost_of(engine, one, (), rounds)
     with (
         tempfile.TemporaryDirectory() as folder,
-        DaskEngine(one.job(save_shared(one.dataset, folder)), scheduler=scheduler) as engine,
+        DaskEngine(one.job(save_shared(one.dataset, folder)), scheduler=file) as engine,
     ):
-        cpu, wall, memory = one_round_cpu(engine, one, pids, rounds)
+        cost = cost_of(engine, one, pids, rounds)
+
+    def ms(seconds: float) -> str:
+        return f"{1e3 * seconds / num_devices:.3f}"
+
     print(
-        f"{num_devices:7,} devices × 20 samples on {num_edges:,} edges: {1e3 * cpu / num_devices:.3f} CPU-ms per "
-        f"device and round in all, {1e3 * (cpu - alone) / num_devices:.3f} of it beside the serial engine's "
-        f"{1e3 * alone / num_devices:.3f}; {wall:.1f} s on the wall with 2 workers; driver's memory after each round: "
-        + ", ".join(f"{value:.0f}" for value in memory)
+        f"{num_devices:,} devices × {samples} samples on {num_edges} edges, CPU-ms per device and round: "
+        f"serial {ms(alone.cpu_s)}; cluster {ms(cost.cpu_s)} (workers {ms(cost.workers_s)}, scheduler "
+        f"{ms(cost.scheduler_s)}, driver {ms(cost.driver_s)}), overhead {ms(cost.cpu_s - alone.cpu_s)}; "
+        f"{cost.wall_s:.1f} s on the wall; driver's memory after each round "
+        + ", ".join(f"{value:.0f}" for value in cost.memory_mb)
         + " MB"
     )
 
@@ -183,7 +212,7 @@ def many_tiny_devices(scheduler: str, pids: list[int], num_devices: int, num_edg
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--large", action="store_true", help="100,000 devices as well")
+    parser.add_argument("--large", action="store_true", help="100,000 devices with 4 samples each as well")
     parser.add_argument("--only", choices=["paper", "traffic", "tiny"])
     options = parser.parse_args()
     if options.only in (None, "paper"):
@@ -196,4 +225,4 @@ if __name__ == "__main__":
                 for devices, edges in [(2_500, 10), (10_000, 10), (10_000, 100)]:
                     many_tiny_devices(file, processes, devices, edges)
                 if options.large:
-                    many_tiny_devices(file, processes, 100_000, 100, rounds=2)
+                    many_tiny_devices(file, processes, 100_000, 100, samples=4, rounds=2)

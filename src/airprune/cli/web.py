@@ -1,0 +1,46 @@
+"""`airprune web`: the page, served on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airprune.cli.console import say
+from airprune.errors import UsageError
+
+if TYPE_CHECKING:
+    from airprune.web.site import Site
+
+
+def web(
+    runs_dir: Annotated[Path, typer.Argument(metavar="[RUNS_DIR]", help="Folder whose runs are shown.")] = Path("runs"),
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port; 0 takes any free one; by default 8765 or the next free."),
+    ] = None,
+    allow_run: Annotated[bool, typer.Option("--allow-run", help="Let the page start runs.")] = False,
+) -> None:
+    """Open the planner, the runs and the reproduction in a browser, served by this machine alone.
+
+    Prints the address to open. Its token lets the page change things; without it, it can only plan and show.
+
+    Example: `airprune web runs`
+    """
+    missing = [name for name in ("fastapi", "uvicorn", "plotly") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError("airprune web needs the extra `web`: pip install 'airprune[web]'")
+    from airprune.web.serve import serve
+    from airprune.web.site import LOOPBACK_NAMES, Site, bracketed
+
+    if bracketed(host) not in LOOPBACK_NAMES:
+        say("note: others on the network can reach this server; what they read and send is not encrypted.")
+    serve(Site(runs_dir=runs_dir, host=host, allow_run=allow_run), port=port, announce=_announce)
+
+
+def _announce(site: Site) -> None:
+    typer.echo(site.address)
+    say("Open this address in a browser; Ctrl-C stops the server.")

@@ -1,0 +1,12 @@
+"""The web page: a small server on this machine, thin over the same calls as the command line.
+
+    safety     who may ask: Host, Origin, token, sizes; the headers of every answer
+    answers    strict JSON, and every error as one sentence
+    pages      the frame around each page, the navigation, scripts and styles
+    planner    the planner page: settings, network or fleet, plan
+    app        all of these as one application
+    serve      a free port, and the server on it
+
+To add a page: a `Page` in `pages.PAGES`, `static/NAME.html` (what stands in <main>), `static/NAME.js`, a folder with a
+`router`, and its line in `app.ROUTERS`.
+"""

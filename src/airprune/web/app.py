@@ -1,0 +1,35 @@
+"""The application: its routers behind the guard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+import airprune
+from airprune.web import pages
+from airprune.web.answers import answer_errors
+from airprune.web.planner import routes as planner
+from airprune.web.planner.fleets import FleetMemory
+from airprune.web.reproduction import routes as reproduction
+from airprune.web.runs import routes as runs
+from airprune.web.safety import Guard
+from airprune.web.site import Site
+from airprune.web.starting import routes as starting
+
+# Newer frameworks can report to collectors named in the environment; this server reports to nobody.
+_SILENT: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
+
+ROUTERS = (pages.router, planner.router, runs.router, reproduction.router, starting.router)
+
+
+def create_app(site: Site) -> FastAPI:
+    """The whole site. The framework's own documentation pages stay off: they load scripts from elsewhere."""
+    app = FastAPI(title="airprune", version=airprune.__version__, docs_url=None, redoc_url=None, telemetry=_SILENT)
+    app.state.site = site
+    app.state.fleets = FleetMemory()
+    for router in ROUTERS:
+        app.include_router(router)
+    answer_errors(app)
+    app.add_middleware(Guard, site=site)
+    return app

@@ -1,0 +1,247 @@
+"""A plan as the page draws it: statistics of all devices, arrays of those that are drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from airprune.latency import kept_weights
+from airprune.planning import Plan, PlanProblem, Status
+from airprune.planning.plan import DEADLINE_TOLERANCE, round_up_ms
+from airprune.schemes import SCHEMES
+from airprune.schemes import plan as plan_by
+from airprune.units import mhz_to_hz, ms_to_s
+from airprune.web.answers import number, numbers
+from airprune.web.planner.scene import Scene
+from airprune.web.planner.settings import MAX_DEADLINE_MS, PlannerSettings
+
+Array = np.ndarray
+
+# Browsers draw this many marks in a tenth of a second or two.
+MAX_DRAWN = 1_200
+MAX_EDGES_DRAWN = 1_000
+# The other schemes are planned beside the chosen one up to this size.
+MAX_COMPARED = 20_000
+
+
+class Mark(StrEnum):
+    """How a device fares."""
+
+    OK = "ok"
+    LATE = "late"
+    """It misses the deadline."""
+    BLOCKS = "blocks"
+    """Its edge has a plan once it leaves."""
+    WAITS = "waits"
+    """Its edge has no plan, through no fault of its own."""
+    OUTSIDE = "outside"
+    """A formula gave it a share or a ratio that cannot be used."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Planned:
+    """A scene, its plan, and what follows from both."""
+
+    settings: PlannerSettings
+    scene: Scene
+    plan: Plan
+
+    @property
+    def problem(self) -> PlanProblem:
+        return self.plan.problem
+
+    @cached_property
+    def has_plan(self) -> Array:
+        """Devices whose edge has a plan, if a late one.  [num_devices]"""
+        return self.problem.groups.spread(~self.plan.failed)
+
+    @cached_property
+    def late(self) -> Array:
+        with np.errstate(invalid="ignore"):
+            return self.has_plan & (self.plan.latency_s > self.problem.deadline_s * (1.0 + DEADLINE_TOLERANCE))
+
+    @cached_property
+    def outside(self) -> Array:
+        """Devices at which a formula left its box."""
+        share, ratio = self.plan.bandwidth_share, self.plan.pruning_ratio
+        inside = (share >= 0) & (share <= 1 + DEADLINE_TOLERANCE)
+        inside &= ratio >= self.problem.min_pruning_ratio - DEADLINE_TOLERANCE
+        inside &= ratio <= self.problem.max_pruning_ratio + DEADLINE_TOLERANCE
+        return self.problem.groups.spread(self.plan.status == Status.OUTSIDE_BOX) & ~inside
+
+    @cached_property
+    def blocks(self) -> Array:
+        infeasible = self.plan.failed & (self.plan.status != Status.OUTSIDE_BOX)
+        return self.plan.blocking_devices & self.problem.groups.spread(infeasible)
+
+    @cached_property
+    def marks(self) -> Array:
+        return np.select(
+            [self.blocks, self.outside, ~self.has_plan, self.late],
+            [Mark.BLOCKS, Mark.OUTSIDE, Mark.WAITS, Mark.LATE],
+            Mark.OK,
+        )
+
+    @cached_property
+    def drawn_plan(self) -> Plan:
+        """The plan, but with each infeasible edge at its own smallest deadline, so that there is something to see."""
+        hopeful = self.plan.failed & np.isfinite(self.plan.min_deadline_s) & (self.plan.min_deadline_s > 0)
+        hopeful &= self.plan.status != Status.OUTSIDE_BOX
+        if not hopeful.any():
+            return self.plan
+        longer_s = np.where(hopeful, self.plan.min_deadline_s, self.problem.groups.max(self.problem.deadline_s))
+        problem = dataclasses.replace(self.problem, deadline_s=self.problem.groups.spread(longer_s))
+        return plan_by(problem, self.plan.scheme)
+
+    @cached_property
+    def suggested_deadline_ms(self) -> float | None:
+        """A deadline with which every edge has a plan in time; None if there is nothing to suggest."""
+        if (self.plan.status == Status.OK).all() or (self.plan.status == Status.OUTSIDE_BOX).any():
+            return None
+        longest_s = float(np.max(self.plan.min_deadline_s))
+        if not np.isfinite(longest_s) or longest_s <= np.max(self.problem.deadline_s):  # late, but time is not the cure
+            return None
+        suggested = float(round_up_ms(longest_s))
+        return suggested if suggested <= MAX_DEADLINE_MS else None
+
+    def drawn(self) -> Array:
+        """Which devices are drawn: all, or every so many-th and those that were moved or that trouble the plan."""
+        count = self.problem.num_devices
+        if count <= MAX_DRAWN:
+            return np.arange(count)
+        troubled = np.flatnonzero(self.blocks | self.late | self.outside)
+        troubled = troubled[_evenly(len(troubled), MAX_DRAWN // 3)]
+        sample = _evenly(count, MAX_DRAWN - len(troubled))
+        return np.union1d(np.union1d(sample, troubled), self.scene.moved)
+
+
+def plan_scene(settings: PlannerSettings, scene: Scene, **changes: float) -> Planned:
+    """The scene planned as set; `changes` replace single numbers of the settings."""
+    changed = settings.model_copy(update=changes)
+    problem = scene.problem(
+        bandwidth_hz=mhz_to_hz(changed.bandwidth_mhz),
+        deadline_s=ms_to_s(changed.deadline_ms),
+        max_pruning_ratio=changed.max_pruning,
+    )
+    return Planned(settings=changed, scene=scene, plan=plan_by(problem, changed.scheme))
+
+
+def picture(planned: Planned) -> dict[str, Any]:
+    """Everything the page draws, as JSON values."""
+    drawn = planned.drawn()
+    scene, plan = planned.scene, planned.plan
+    return {
+        "settings": planned.settings.model_dump(exclude_none=True),
+        "is_table": scene.is_table,
+        "num_devices": planned.problem.num_devices,
+        "num_edges": planned.problem.groups.num_edges,
+        "num_drawn": len(drawn),
+        "summary": summary(planned),
+        "suggested_deadline_ms": planned.suggested_deadline_ms,
+        "edges": _edges(planned),
+        "devices": _devices(planned, drawn),
+        "compared": compared(planned),
+        "status": {str(word): int(np.count_nonzero(plan.status == word)) for word in np.unique(plan.status)},
+    }
+
+
+def summary(planned: Planned) -> dict[str, Any]:
+    """Statistics of every device whose edge has a plan."""
+    plan, problem, has_plan = planned.plan, planned.problem, planned.has_plan
+    count = int(np.count_nonzero(has_plan))
+    ratio = plan.pruning_ratio[has_plan]
+    weights = kept_weights(plan.pruning_ratio, conv_weights=problem.conv_weights, fc_weights=problem.fc_weights)
+    whole = problem.conv_weights + problem.fc_weights
+    bits = problem.bits_per_weight * weights
+    return {
+        "num_planned": count,
+        "num_late": int(np.count_nonzero(planned.late)),
+        "num_blocking": int(np.count_nonzero(planned.blocks)),
+        "num_outside": int(np.count_nonzero(planned.outside)),
+        "sum_pruning": float(np.sum(ratio)) if count else None,
+        "mean_pruning": float(np.mean(ratio)) if count else None,
+        "mean_weights": number(np.mean(weights[has_plan])) if count else None,
+        "mean_whole_weights": float(np.mean(whole)),
+        "mean_bits": number(np.mean(bits[has_plan])) if count else None,
+        "round_ms": number(1e3 * np.max(plan.latency_s[has_plan])) if count else None,
+    }
+
+
+def compared(planned: Planned) -> list[dict[str, Any]]:
+    """Every scheme on the same devices; empty for a fleet too large to do that while a slider moves."""
+    if planned.problem.num_devices > MAX_COMPARED:
+        return []
+    rows = []
+    for name in SCHEMES:
+        other = planned
+        if name != planned.plan.scheme:
+            other = dataclasses.replace(planned, plan=plan_by(planned.problem, name))
+        facts = summary(other)
+        rows.append(
+            {
+                "scheme": name,
+                "mean_pruning": facts["mean_pruning"],
+                "round_ms": facts["round_ms"],
+                "num_late": facts["num_late"],
+                "num_failed": int(np.count_nonzero(other.plan.failed)),
+            }
+        )
+    return rows
+
+
+def _edges(planned: Planned) -> dict[str, list[Any]]:
+    plan, groups = planned.plan, planned.problem.groups
+    shown = slice(0, MAX_EDGES_DRAWN)
+    mean_ratio = groups.sum(plan.pruning_ratio) / groups.counts
+    return {
+        "name": [str(name) for name in planned.scene.fleet.edge_names[shown].tolist()],
+        "x_m": _rounded(planned.scene.edge_position_m[shown, 0], 2),
+        "y_m": _rounded(planned.scene.edge_position_m[shown, 1], 2),
+        "status": plan.status[shown].tolist(),
+        "num_devices": groups.counts[shown].tolist(),
+        "mean_pruning": numbers(np.where(plan.failed, np.nan, mean_ratio)[shown]),
+        "round_ms": numbers(1e3 * np.where(plan.failed, np.nan, plan.edge_latency_s)[shown]),
+        "min_deadline_ms": numbers(1e3 * plan.min_deadline_s[shown]),
+        "shadow_price": numbers(plan.shadow_price[shown]),
+    }
+
+
+def _devices(planned: Planned, drawn: Array) -> dict[str, list[Any]]:
+    scene, plan, problem = planned.scene, planned.drawn_plan, planned.problem
+    usable = ~problem.groups.spread(plan.failed)
+    ratio = np.where(usable, plan.pruning_ratio, np.nan)
+    share = np.where(usable, plan.bandwidth_share, np.nan)
+    weights = kept_weights(ratio, conv_weights=problem.conv_weights, fc_weights=problem.fc_weights)
+    compute_s = problem.seconds_per_weight * weights
+    latency_s = np.where(usable, plan.latency_s, np.nan)
+    return {
+        "index": drawn.tolist(),
+        "name": [str(name) for name in scene.fleet.device[drawn].tolist()],
+        "edge": scene.fleet.edge[drawn].tolist(),
+        "x_m": _rounded(scene.position_m[drawn, 0], 2),
+        "y_m": _rounded(scene.position_m[drawn, 1], 2),
+        "mark": planned.marks[drawn].tolist(),
+        "share": numbers(share[drawn]),
+        "ratio": numbers(ratio[drawn]),
+        "compute_ms": numbers(1e3 * compute_s[drawn]),
+        "uplink_ms": numbers(1e3 * (latency_s - compute_s)[drawn]),
+        "latency_ms": numbers(1e3 * latency_s[drawn]),
+        "snr_db": _rounded(scene.fleet.columns["snr_db"][drawn], 3),
+        "cpu_ghz": _rounded(scene.fleet.columns["cpu_hz"][drawn] / 1e9, 4),
+    }
+
+
+def _rounded(values: Array, decimals: int) -> list[Any]:
+    return numbers(np.round(values, decimals))
+
+
+def _evenly(count: int, wanted: int) -> Array:
+    """Up to `wanted` of `count` places, evenly spaced, always the same ones."""
+    if count <= wanted:
+        return np.arange(count)
+    return np.arange(wanted) * count // wanted

@@ -1,0 +1,97 @@
+"""The plan in sentences: how it ended, what more band or time would buy, and who stands in the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from airprune.planning import Status
+from airprune.schemes import scheme_named
+from airprune.web.planner.picture import Planned, plan_scene, summary
+
+_FAILURES_SHOWN = 5
+
+
+def words(planned: Planned) -> dict[str, Any]:
+    """How the plan ended (kind is good, fair or bad), what more band and time would buy, and who blocks."""
+    kind, verdict = _verdict(planned)
+    return {"kind": kind, "verdict": verdict, "prices": _prices(planned), "failures": _failures(planned)}
+
+
+def _verdict(planned: Planned) -> tuple[str, str]:
+    facts, plan = summary(planned), planned.plan
+    deadline = f"{planned.settings.deadline_ms:g} ms"
+    num_failed, num_edges = int(np.count_nonzero(plan.failed)), len(plan.status)
+    if num_failed:
+        none = f"{num_failed:,} of {num_edges:,} edges {'has' if num_failed == 1 else 'have'} no"
+        edges_have = "No edge has a" if num_failed == num_edges else none
+        if (plan.status == Status.OUTSIDE_BOX).any():
+            return "bad", (
+                f"{edges_have} usable plan: scheme {plan.scheme} asks for shares or ratios that do not exist, for "
+                f"{_count(facts['num_outside'])}. Scheme optimal stays within bounds."
+            )
+        who = _count(facts["num_blocking"])
+        return "bad", f"{edges_have} plan for {deadline}: {who} would have to leave, or the deadline to be longer."
+    mean = f"{100 * facts['mean_pruning']:.1f} %"
+    pruned = f"on average {mean} of the prunable weights are left out"
+    if facts["num_late"]:
+        return "fair", (
+            f"{facts['num_late']:,} of {facts['num_planned']:,} devices miss the {deadline} deadline, since scheme "
+            f"{plan.scheme} does not adapt to it; the slowest takes {facts['round_ms']:.4g} ms, and "
+            + (f"{pruned}." if facts["mean_pruning"] else "nothing is pruned.")
+        )
+    if facts["mean_pruning"] == 0:
+        return "good", f"Every device meets the {deadline} deadline with its whole model; nothing is pruned."
+    return "good", f"Every device meets the {deadline} deadline; {pruned}."
+
+
+def _count(num_devices: int) -> str:
+    return "1 device" if num_devices == 1 else f"{num_devices:,} devices"
+
+
+def _prices(planned: Planned) -> list[str]:
+    """What 1 MHz and 1 ms more would change, each found by planning once more."""
+    if planned.plan.failed.any():
+        return []
+    settings, scene = planned.settings, planned.scene
+    more_band = plan_scene(settings, scene, bandwidth_mhz=settings.bandwidth_mhz + 1.0)
+    more_time = plan_scene(settings, scene, deadline_ms=settings.deadline_ms + 1.0)
+    return [
+        f"1 MHz more for each edge {_effect(planned, more_band)}.",
+        f"1 ms more for each round {_effect(planned, more_time)}.",
+    ]
+
+
+def _effect(planned: Planned, other: Planned) -> str:
+    before, after = summary(planned), summary(other)
+    if other.plan.failed.any():
+        return "would leave an edge without a usable plan"
+    saved = 100 * (before["mean_pruning"] - after["mean_pruning"])
+    if abs(saved) >= 0.0005:
+        verb = "cut" if saved > 0 else "raise"
+        return (
+            f"would {verb} mean pruning by {_points(abs(saved))} "
+            f"({100 * before['mean_pruning']:.2f} % → {100 * after['mean_pruning']:.2f} %)"
+        )
+    sooner_ms = before["round_ms"] - after["round_ms"]
+    if scheme_named(planned.plan.scheme).adapts or abs(sooner_ms) < 5e-4:
+        return "would change nothing"
+    return f"would not change pruning, but the slowest device would be {sooner_ms:.3g} ms sooner"
+
+
+def _points(value: float) -> str:
+    return f"{value:.1f} points" if value >= 0.95 else f"{value:.2g} points"
+
+
+def _failures(planned: Planned) -> list[str]:
+    """One sentence for each of the first edges without a plan, as `airprune plan` says it."""
+    failed = np.flatnonzero(planned.plan.failed)
+    fleet = planned.scene.fleet
+    sentences = [
+        planned.plan.failure(int(k), edge_name=str(fleet.edge_names[k]), device_names=fleet.device)
+        for k in failed[:_FAILURES_SHOWN]
+    ]
+    if len(failed) > _FAILURES_SHOWN:
+        sentences.append(f"{len(failed) - _FAILURES_SHOWN:,} more edges have no plan.")
+    return sentences

@@ -1,0 +1,149 @@
+"""A reproduction folder as the page shows it. Its runs are on the runs page."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from airprune.paper.judging import Verdict
+from airprune.paper.reproduction import ARTEFACTS
+from airprune.report.markup import plain
+from airprune.report.reproduction import (
+    KINDS,
+    SIGNS,
+    Picture,
+    any_run,
+    claims_in,
+    pictures_in,
+    profile_of,
+    rows_of,
+    shown_table,
+    verdict_of,
+)
+from airprune.scenario.problems import shown
+from airprune.web.runs.listing import listing
+from airprune.web.runs.names import folder_named, is_plain_file
+
+MAX_FILE_BYTES = 8 * 2**20
+MAX_CLAIMS = 500
+TYPES = {".png": "image/png", ".pdf": "application/pdf", ".csv": "text/csv; charset=utf-8"}
+
+_TABLES = ("table1", "table2", "errata")
+_MAX_ROWS = 200
+_MAX_TEXT = 4_000
+
+
+def start_page(root: Path, asked: str | None) -> dict[str, Any]:
+    """The folder asked for, or the one written last; `folder` is None if there is none."""
+    names = listing(root).latest()["reproductions"]
+    name = asked if asked in names else next(iter(names), None)
+    unknown = asked if asked is not None and asked not in names else None
+    return {"folders": names, "unknown": unknown, "folder": reproduction(root, name) if name else None}
+
+
+def folder_of(root: Path, name: str) -> Path:
+    path = folder_named(root, name)
+    if not _is_readable(path / "claims.json"):
+        raise HTTPException(404, f"There is no reproduction {shown(name)} in the runs folder.")
+    return path
+
+
+def reproduction(root: Path, name: str) -> dict[str, Any]:
+    folder = folder_of(root, name)
+    claims = claims_in(folder)
+    counts = Counter(verdict_of(claim) for claim in claims or [])
+    profile = profile_of(any_run(folder / "runs"))
+    return {
+        "name": name,
+        "profile": f"{profile.note[0].upper()}{profile.note[1:]}." if profile else None,
+        "claims": None if claims is None else [_claim(claim) for claim in claims[:MAX_CLAIMS]],
+        "num_claims": len(claims or []),
+        "verdicts": [_verdict(verdict, counts[verdict]) for verdict in Verdict],
+        "pictures": [_picture(picture) for picture in _pictures(folder)],
+        "tables": [table for key in _TABLES if (table := _table(folder, key))],
+    }
+
+
+def _claim(claim: dict[str, Any]) -> dict[str, Any]:
+    verdict = verdict_of(claim)
+    numbers = claim.get("numbers")
+    return {
+        **{key: _text(claim.get(key)) for key in ("where", "text", "preset", "reason")},
+        "verdict": {"sign": "?", "word": _text(claim.get("verdict")), "kind": "open"}
+        if verdict is None
+        else _verdict(verdict, 1),
+        "numbers": [[_text(key), _text(value)] for key, value in numbers.items()] if isinstance(numbers, dict) else [],
+    }
+
+
+def _verdict(verdict: Verdict, count: int) -> dict[str, Any]:
+    return {"sign": SIGNS[verdict], "word": verdict.value, "kind": KINDS[verdict], "count": count}
+
+
+def _text(value: Any) -> str:
+    text = plain(value)
+    return "" if text is None else str(text)[:_MAX_TEXT]
+
+
+def _pictures(folder: Path) -> list[Picture]:
+    """Those of the paper's tables and figures: nothing else of the folder is served."""
+    return [picture for picture in pictures_in(folder) if picture.artefact and _is_readable(picture.png)]
+
+
+def _picture(picture: Picture) -> dict[str, Any]:
+    width, height = _size(picture.png)
+    return {
+        "file": picture.png.name,
+        "width": width,
+        "height": height,
+        "caption": picture.caption,
+        "alt": picture.alt,
+        "files": [path.name for path in picture.files if path.suffix in TYPES and _is_readable(path)],
+    }
+
+
+def _size(png: Path) -> tuple[int, int] | tuple[None, None]:
+    """Width and height, so that the page keeps the place free while the picture loads."""
+    try:
+        with png.open("rb") as file:
+            head = file.read(24)
+        return struct.unpack(">II", head[16:24]) if head.startswith(b"\x89PNG") else (None, None)
+    except (OSError, struct.error):
+        return None, None
+
+
+def _table(folder: Path, name: str) -> dict[str, Any] | None:
+    path = folder / f"{name}.csv"
+    rows = rows_of(path) if _is_readable(path) else None
+    if not rows:
+        return None
+    header, cells, words = shown_table(name, rows[:_MAX_ROWS])
+    return {
+        "file": path.name,
+        "title": ARTEFACTS[name].title,
+        "header": [_text(key) for key in header],
+        "rows": [[_text(cell) for cell in row] for row in cells],
+        "words": [i for i, key in enumerate(header) if key in words],
+    }
+
+
+def file_of(root: Path, name: str, wanted: str) -> Path:
+    """A picture, its PDF or a table of numbers; 404 for anything else that may lie in the folder."""
+    folder = folder_of(root, name)
+    known = {path.name: path for picture in _pictures(folder) for path in picture.files}
+    known |= {f"{table}.csv": folder / f"{table}.csv" for table in _TABLES}
+    path = known.get(wanted)
+    if path is None or path.suffix not in TYPES or not _is_readable(path):
+        raise HTTPException(404, f"{shown(wanted)} is not a picture or table of the reproduction {shown(name)}.")
+    return path
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        return is_plain_file(path) and path.stat().st_size <= MAX_FILE_BYTES
+    except OSError:
+        return False

@@ -1,0 +1,56 @@
+"""What one server serves, and to whom."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from starlette.requests import Request
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """One running server.
+
+    Attributes:
+      runs_dir: the folder whose runs are shown.
+      host, port: where it listens.
+      allow_run: whether the page may start runs.
+      token: guards every request that changes something; new for each server.
+    """
+
+    runs_dir: Path = Path("runs")
+    host: str = "127.0.0.1"
+    port: int = 8765
+    allow_run: bool = False
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+
+    @property
+    def origin(self) -> str:
+        return f"http://{bracketed(self.host)}:{self.port}"
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser."""
+        return f"{self.origin}/?token={self.token}"
+
+    @property
+    def allowed_hosts(self) -> frozenset[str]:
+        """The Host headers that are answered: any other name led here by a trick of DNS."""
+        names = {*LOOPBACK_NAMES, bracketed(self.host).lower()}
+        bare = names if self.port == 80 else set()  # browsers leave out the port that is usual
+        return frozenset({f"{name}:{self.port}" for name in names} | bare)
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands in an address: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def site_of(request: Request) -> Site:
+    """The site that a request came to."""
+    site: Site = request.app.state.site
+    return site

@@ -1,0 +1,398 @@
+// The planner page: settings and places in, one request, one picture.
+
+import {
+  byId, dataTable, element, fixed, getJson, initialData, onGround, onThemeChange, plotlyReady, say, sendJson,
+} from "./common.js";
+import { drawMap, drawShares, drawTimes, MARK_WORDS } from "./planner-charts.js";
+import { connectMap } from "./planner-map.js";
+import { NUMBERS, roundedMove, showSettings, State, stretch } from "./planner-state.js";
+
+const MAX_TABLE_ROWS = 200;
+const MAX_FLEET_BYTES = 64 * 2 ** 20;
+const BADGES = { good: "fits", fair: "late", bad: "no plan" };
+const TABLES_AFTER_MS = 60;
+const STALE_MS = 400; // a request this old is given up for a newer one
+
+const initial = initialData();
+const schemes = new Map(initial.schemes.map((scheme) => [scheme.name, scheme]));
+const state = new State(initial.defaults);
+let answer = initial.answer;
+let selected = null;
+
+// From state to picture ---------------------------------------------------------------------------------------------
+
+let wanted = null; // the query to ask next
+let running = null; // the request under way
+let tablesTimer = null; // tables follow once the sliders rest
+let answered = ""; // the query that `answer` answers
+
+/** Asks for the plan of the present state; of many calls in a row only the last one counts. */
+function replan() {
+  wanted = state.query();
+  writeAddress();
+  if (!running) void pump();
+  else if (performance.now() - running.since > STALE_MS) running.controller.abort();
+}
+
+async function pump() {
+  while (wanted !== null) {
+    const query = wanted;
+    wanted = null;
+    running = { since: performance.now(), controller: new AbortController() };
+    try {
+      answer = await getJson(`/api/plan?${query}`, { signal: running.controller.signal });
+      answered = query;
+      showError(null);
+      await show();
+    } catch (error) {
+      if (error.name !== "AbortError") showError(error.message);
+    }
+    running = null;
+  }
+}
+
+/** Words first; then, once plotly is there, the charts in view, and the others when they come into view. */
+async function show() {
+  showWords();
+  showDevice();
+  if (!window.Plotly) showCompared();
+  const Plotly = await plotlyReady;
+  for (const id of Object.keys(CHARTS)) stale.add(id);
+  await drawInView(Plotly);
+  document.body.dataset.drawn = answered; // what the picture shows, for those who wait for it
+  clearTimeout(tablesTimer);
+  tablesTimer = setTimeout(() => { showCompared(); showTables(); }, TABLES_AFTER_MS);
+}
+
+const CHARTS = {
+  map: (Plotly) => drawMap(Plotly, answer, selected),
+  time: (Plotly) => drawTimes(Plotly, answer, schemes.get(answer.settings.scheme).colour),
+  share: (Plotly) => drawShares(Plotly, answer, schemes.get(answer.settings.scheme).colour),
+};
+const stale = new Set();
+const inView = new Set(Object.keys(CHARTS));
+
+async function drawInView(Plotly) {
+  for (const id of [...stale].filter((name) => inView.has(name))) {
+    stale.delete(id);
+    await CHARTS[id](Plotly);
+    byId(id).dataset.drawn = answered;
+  }
+}
+
+function watchCharts() {
+  const observer = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) inView.add(target.id);
+      else inView.delete(target.id);
+    }
+    if (stale.size) void plotlyReady.then(drawInView);
+  }, { rootMargin: "80px" });
+  for (const id of Object.keys(CHARTS)) observer.observe(byId(id));
+}
+
+function showWords() {
+  const { summary, words } = answer;
+  say(byId("badge"), BADGES[words.kind]);
+  byId("badge").className = `badge ${words.kind}`;
+  say(byId("verdict"), words.verdict);
+  const planned = summary.num_planned < answer.num_devices ? ` of ${fixed(summary.num_planned)} planned` : "";
+  tile("mean-pruning", summary.mean_pruning === null ? "–" : `${fixed(100 * summary.mean_pruning, 1)} %`, planned);
+  tile("sum-pruning", fixed(summary.sum_pruning, 2), planned);
+  tile("mean-upload", `${fixed(summary.mean_weights)}`, summary.mean_weights === null ? ""
+    : ` of ${fixed(summary.mean_whole_weights)} weights, ${fixed(summary.mean_bits / 1e6, 2)} Mbit`);
+  tile("round-ms", summary.round_ms === null ? "–" : `${fixed(summary.round_ms, 2)} ms`,
+    summary.num_late ? ` ${fixed(summary.num_late)} late` : "");
+  tile("counts", fixed(answer.num_devices), ` on ${fixed(answer.num_edges)}`);
+  byId("prices").replaceChildren(...words.prices.map((sentence) => element("p", {}, sentence)),
+    ...(words.prices.length ? [element("p", { class: "hint" }, "Both found exactly, by planning once more.")] : []));
+  byId("failures").replaceChildren(...words.failures.map((sentence) => element("li", {}, sentence)));
+  byId("failures").hidden = !words.failures.length;
+  const deadline = answer.suggested_deadline_ms;
+  byId("use-deadline").hidden = deadline === null;
+  if (deadline !== null) say(byId("use-deadline"), `Set the deadline to ${deadline} ms`);
+  byId("use-optimal").hidden = !summary.num_outside;
+  const thinned = answer.num_drawn < answer.num_devices;
+  byId("thinned").hidden = !thinned;
+  say(byId("thinned"), thinned ? `The pictures show ${fixed(answer.num_drawn)} of ${fixed(answer.num_devices)} devices, evenly `
+    + "chosen, with those that were moved or are late or block an edge; all statistics are of all devices." : "");
+  const scheme = schemes.get(answer.settings.scheme);
+  byId("swatch").style.background = onGround(scheme.colour);
+  say(byId("scheme-hint"), scheme.summary);
+  for (const [id, path] of [["download-plan", "/api/plan.csv"], ["download-fleet", "/api/fleet.csv"]]) {
+    byId(id).href = `${path}?${state.query()}`;
+  }
+  byId("fleet-drop").hidden = !answer.is_table;
+  byId("put-all-back").hidden = state.moves.size < 2;
+  say(byId("put-all-back"), `Put all ${state.moves.size} back`);
+}
+
+function tile(id, value, more = "") {
+  byId(id).replaceChildren(value, ...(more ? [element("small", {}, more)] : []));
+}
+
+function showCompared() {
+  if (!answer.compared.length) {
+    byId("compared").replaceChildren(element("p", { class: "note" }, "Shown for up to 20,000 devices."));
+    return;
+  }
+  const rows = answer.compared.map((row) => {
+    const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.background = onGround(schemes.get(row.scheme).colour);
+    const choose = element("button", { type: "button", title: schemes.get(row.scheme).summary, "data-scheme": row.scheme }, row.scheme);
+    const [kind, word] = row.num_failed ? ["bad", "no plan"] : row.num_late ? ["fair", `${fixed(row.num_late)} late`] : ["good", "fits"];
+    return [element("span", {}, swatch, " ", choose), element("span", { class: `badge ${kind}` }, word),
+      row.mean_pruning === null ? "–" : `${fixed(100 * row.mean_pruning, 1)} %`, row.round_ms === null ? "–" : `${fixed(row.round_ms, 2)} ms`];
+  });
+  const focused = document.activeElement?.dataset?.scheme;
+  byId("compared").replaceChildren(dataTable(["scheme", "deadline", "mean pruning", "slowest"], rows, { words: [0, 1] }));
+  byId("compared").querySelectorAll("tbody tr").forEach((line, i) => {
+    if (answer.compared[i].scheme === answer.settings.scheme) line.setAttribute("aria-current", "true");
+    const button = line.querySelector("button");
+    button.addEventListener("click", () => set("scheme", button.dataset.scheme));
+    if (button.dataset.scheme === focused) button.focus();
+  });
+}
+
+function showError(sentence) {
+  byId("error").hidden = sentence === null;
+  say(byId("error"), sentence ?? "");
+  const field = sentence?.match(/planner\.(\w+)/)?.[1];
+  for (const name of NUMBERS) {
+    if (name === field) byId(name).setAttribute("aria-invalid", "true");
+    else byId(name).removeAttribute("aria-invalid");
+  }
+}
+
+function showTables() {
+  if (!byId("numbers").open) return;
+  const { devices, edges } = answer;
+  const share = (value, decimals) => (value === null ? "–" : `${fixed(100 * value, decimals)} %`);
+  const deviceRows = devices.index.slice(0, MAX_TABLE_ROWS).map((_, i) => [devices.name[i], edges.name[devices.edge[i]] ?? "",
+    MARK_WORDS[devices.mark[i]], share(devices.ratio[i], 2), share(devices.share[i], 2), fixed(devices.compute_ms[i], 3),
+    fixed(devices.uplink_ms[i], 3), fixed(devices.latency_ms[i], 3), fixed(devices.snr_db[i], 2), fixed(devices.cpu_ghz[i], 2)]);
+  const edgeRows = edges.name.slice(0, MAX_TABLE_ROWS).map((name, k) => [name, edges.status[k], fixed(edges.num_devices[k]),
+    share(edges.mean_pruning[k], 2), fixed(edges.round_ms[k], 3), fixed(edges.min_deadline_ms[k], 3), fixed(edges.shadow_price[k], 4)]);
+  const more = (shown, all, what) => (shown < all ? `The first ${fixed(shown)} of ${fixed(all)} ${what}; the CSV has all.` : `All ${fixed(all)} ${what}.`);
+  byId("tables").replaceChildren(
+    dataTable(["device", "edge", "state", "pruned", "band share", "compute ms", "upload ms", "total ms", "SNR dB", "GHz"],
+      deviceRows, { words: [0, 1, 2], caption: more(deviceRows.length, answer.num_devices, "devices") }),
+    dataTable(["edge", "status", "devices", "mean pruning", "slowest ms", "smallest workable ms", "shadow price"], edgeRows,
+      { words: [0, 1], caption: `${more(edgeRows.length, answer.num_edges, "edges")} Shadow price: drop of the edge’s Σρ per whole band added.` }),
+  );
+}
+
+// The selected device -----------------------------------------------------------------------------------------------
+
+const place = (index) => answer.devices.index.indexOf(index);
+
+function showDevice() {
+  const { devices, edges } = answer;
+  if (place(selected) < 0) selected = devices.index[0];
+  const choice = byId("device");
+  const names = devices.name.join("\n");
+  if (choice.dataset.names !== names) {
+    choice.dataset.names = names;
+    choice.replaceChildren(...devices.index.map((index, i) => element("option", { value: index }, devices.name[i])));
+  }
+  choice.value = String(selected);
+  const i = place(selected);
+  for (const [id, value] of [["east", devices.x_m[i]], ["north", devices.y_m[i]]]) {
+    if (document.activeElement !== byId(id)) byId(id).value = String(Math.round(10 * value) / 10);
+  }
+  byId("put-back").disabled = !state.moves.has(moveKey(selected));
+  const edge = devices.edge[i];
+  const away = Math.hypot(devices.x_m[i] - edges.x_m[edge], devices.y_m[i] - edges.y_m[edge]);
+  const plan = devices.ratio[i] === null ? "no plan" : `prunes ${fixed(100 * devices.ratio[i], 1)} %, has ${fixed(100 * devices.share[i], 1)} % of `
+    + `the band; ${fixed(devices.compute_ms[i], 2)} ms compute + ${fixed(devices.uplink_ms[i], 2)} ms upload`;
+  const waits = ["blocks", "waits"].includes(devices.mark[i]) ? ` (drawn at its edge’s smallest workable deadline, ${fixed(edges.min_deadline_ms[edge], 2)} ms)` : "";
+  say(byId("device-words"), `Device ${devices.name[i]} on edge ${edges.name[edge] ?? edge}, ${fixed(away)} m away, SNR `
+    + `${fixed(devices.snr_db[i], 1)} dB, ${fixed(devices.cpu_ghz[i], 2)} GHz: ${plan}; ${MARK_WORDS[devices.mark[i]]}${waits}.`);
+}
+
+/** How a device is called in an address: edge.device, or the row of a table. */
+function moveKey(index) {
+  if (answer.is_table) return String(index);
+  const size = answer.settings.devices_per_edge;
+  return `${Math.floor(index / size)}.${index % size}`;
+}
+
+function select(index) {
+  selected = index;
+  showDevice();
+  void plotlyReady.then((Plotly) => drawMap(Plotly, answer, selected));
+}
+
+function move(index, east, north) {
+  const i = place(index);
+  const edge = answer.devices.edge[i];
+  const [origin_x, origin_y] = [answer.edges.x_m[edge] ?? 0, answer.edges.y_m[edge] ?? 0];
+  const [dx, dy] = roundedMove(east - origin_x, north - origin_y);
+  state.moves.set(moveKey(index), [dx, dy]);
+  [answer.devices.x_m[i], answer.devices.y_m[i]] = [origin_x + dx, origin_y + dy];
+  replan();
+}
+
+// Controls ----------------------------------------------------------------------------------------------------------
+
+function set(name, value) {
+  state.settings[name] = value;
+  if (name === "inner_m") state.settings.outer_m = Math.max(value, state.settings.outer_m);
+  if (name === "outer_m") state.settings.inner_m = Math.min(value, state.settings.inner_m);
+  showSettings(state.settings, Boolean(state.settings.fleet));
+  replan();
+}
+
+function connectControls() {
+  byId("scheme").replaceChildren(...initial.schemes.map(({ name }) => element("option", { value: name }, name)));
+  byId("scheme").addEventListener("change", (event) => set("scheme", event.target.value));
+  for (const name of NUMBERS) {
+    const [field, slider] = [byId(name), byId(`${name}-slider`)];
+    slider.addEventListener("input", () => set(name, Number(slider.value)));
+    field.addEventListener("input", () => {
+      if (field.value === "" || field.validity.badInput) {
+        field.setAttribute("aria-invalid", "true");
+        return;
+      }
+      stretch(slider, Number(field.value));
+      set(name, Number(field.value));
+    });
+  }
+  byId("controls").addEventListener("submit", (event) => event.preventDefault());
+  byId("controls").addEventListener("reset", (event) => {
+    event.preventDefault();
+    const { fleet } = state.settings;
+    state.settings = { ...state.defaults, ...(fleet ? { fleet } : {}) };
+    state.moves.clear();
+    showSettings(state.settings, Boolean(fleet));
+    replan();
+  });
+  byId("use-deadline").addEventListener("click", () => {
+    set("deadline_ms", answer.suggested_deadline_ms);
+    byId("deadline_ms").focus();
+  });
+  byId("use-optimal").addEventListener("click", () => {
+    set("scheme", "optimal");
+    byId("scheme").focus();
+  });
+  byId("device").addEventListener("change", (event) => select(Number(event.target.value)));
+  for (const id of ["east", "north"]) {
+    byId(id).addEventListener("change", () => {
+      if (byId("east").value !== "" && byId("north").value !== "") move(selected, Number(byId("east").value), Number(byId("north").value));
+    });
+  }
+  byId("put-back").addEventListener("click", () => {
+    state.moves.delete(moveKey(selected));
+    replan();
+  });
+  byId("put-all-back").addEventListener("click", () => {
+    state.moves.clear();
+    replan();
+  });
+  byId("numbers").addEventListener("toggle", showTables);
+  byId("copy-link").addEventListener("click", copyLink);
+}
+
+// Own fleets --------------------------------------------------------------------------------------------------------
+
+async function useTable(content, name) {
+  byId("fleet-error").hidden = true;
+  say(byId("fleet-words"), "Reading …");
+  try {
+    if (content.size > MAX_FLEET_BYTES) throw new Error("The file must have at most 64 MiB; use `airprune plan` for larger ones.");
+    const read = await sendJson(`/api/fleet?name=${encodeURIComponent(name)}`, content, { type: "text/csv" });
+    await state.rememberTable(content.size > 2 ** 22 ? "".padEnd(2 ** 22) : await content.text());
+    state.settings.fleet = read.fleet;
+    state.moves.clear();
+    selected = null;
+    showSettings(state.settings, true);
+    tellTable(read, name);
+    replan();
+  } catch (error) {
+    say(byId("fleet-words"), "");
+    byId("fleet-error").hidden = false;
+    say(byId("fleet-error"), error.message);
+  }
+}
+
+function tellTable({ num_devices: devices, num_edges: edges, ignored }, name) {
+  const skipped = ignored.length ? ` Ignored columns: ${ignored.join(", ")}.` : "";
+  const link = state.tableInLink ? "" : " It is too long for a link: links to it work while this server runs.";
+  say(byId("fleet-words"), `Planning ${name}: ${fixed(devices)} devices on ${fixed(edges)} edges. They stand where the path `
+    + `loss law would give their SNR; moving one changes its SNR.${skipped}${link}`);
+}
+
+function connectFleet() {
+  byId("fleet-file").addEventListener("change", (event) => {
+    const [file] = event.target.files;
+    if (file) void useTable(file, file.name);
+  });
+  byId("fleet-use").addEventListener("click", () => void useTable(new Blob([byId("fleet-text").value]), "the pasted table"));
+  byId("fleet-drop").addEventListener("click", () => {
+    delete state.settings.fleet;
+    state.tableInLink = "";
+    state.moves.clear();
+    byId("fleet-file").value = "";
+    selected = null;
+    say(byId("fleet-words"), "");
+    showSettings(state.settings, false);
+    replan();
+  });
+}
+
+// The address -------------------------------------------------------------------------------------------------------
+
+let addressTimer = null;
+
+// Browsers allow only so many changes of the address per second.
+function writeAddress() {
+  addressTimer ??= setTimeout(() => {
+    addressTimer = null;
+    history.replaceState(null, "", state.link());
+  }, 250);
+}
+
+async function copyLink() {
+  try {
+    await navigator.clipboard.writeText(state.link());
+    say(byId("copied"), "Copied. It works while this server runs.");
+  } catch {
+    history.replaceState(null, "", state.link());
+    say(byId("copied"), "The address bar has it.");
+  }
+}
+
+/** Sends the table of a link to a server that may not know it; true if the plan has to be asked for again. */
+async function sendTableOfAddress() {
+  try {
+    const text = await state.tableOfAddress();
+    if (text === null) return false;
+    tellTable(await sendJson("/api/fleet", new Blob([text]), { type: "text/csv" }), "the table of this link");
+    return Boolean(initial.error);
+  } catch (error) {
+    showError(`The table of this link cannot be used: ${error.message}`);
+    return false;
+  }
+}
+
+async function start() {
+  connectControls();
+  connectFleet();
+  connectMap({ answer: () => answer, selected: () => selected, select, move, settled: show });
+  state.accept(answer.settings);
+  answered = state.query();
+  showSettings(state.settings, answer.is_table);
+  if (initial.error) showError(`${initial.error} Shown are the paper’s values.`);
+  showWords();
+  if (await sendTableOfAddress()) {
+    state.acceptQuery(location.search);
+    showSettings(state.settings, true);
+    replan();
+  } else {
+    await show();
+  }
+  watchCharts();
+}
+
+onThemeChange(() => void show());
+void start();

@@ -1,0 +1,480 @@
+// The runs page: a list to choose from, curves that grow while a run writes, one edge round and coverage up close.
+
+import {
+  byId, dataTable, element, fixed, getJson, hasToken, initialData, onThemeChange, say, sendJson, site,
+} from "./common.js";
+import {
+  coverageTable, devicesTable, drawCoverage, drawCurves, drawDevices, stylesOf,
+} from "./runs-charts.js";
+import { connectStart } from "./runs-start.js";
+
+const start = initialData();
+const columns = start.columns;
+const column = (row, name) => row[columns.indexOf(name)];
+const rows = new Map(start.runs.map((row) => [row.name, row]));
+const curves = new Map(start.curves.map((curve) => [curve.name, curve]));
+const mayRun = site.allow_run && hasToken();
+const narrow = matchMedia("(max-width: 600px)");
+
+const asked = new URLSearchParams(location.search);
+const state = {
+  chosen: start.chosen,
+  byDefault: !asked.has("run"),
+  measure: asked.get("measure") in start.measures ? asked.get("measure") : "test_accuracy",
+  against: asked.get("against") in start.axes ? asked.get("against") : "global_round",
+  look: asked.get("look"),
+  round: /^\d{1,7}\.\d{1,7}$/.test(asked.get("round") ?? "") ? asked.get("round").split(".").map(Number) : null,
+  about: start,
+  work: start.work,
+};
+
+// The address -------------------------------------------------------------------------------------------------------
+
+function rememberInAddress() {
+  const parameters = new URLSearchParams();
+  state.chosen.forEach((name) => parameters.append("run", name));
+  if (state.measure !== "test_accuracy") parameters.set("measure", state.measure);
+  if (state.against !== "global_round") parameters.set("against", state.against);
+  if (looked() && looked() !== state.chosen[0]) parameters.set("look", looked());
+  if (state.round) parameters.set("round", state.round.join("."));
+  const text = parameters.toString();
+  history.replaceState(null, "", text ? `?${text}` : location.pathname);
+}
+
+// The list ----------------------------------------------------------------------------------------------------------
+
+const items = new Map();
+const BADGES = { running: ["● running", "fair"], finished: ["✓ finished", "good"], stopped: ["◼ stopped", "open"] };
+
+function age(seconds) {
+  if (seconds < 60) return "just now";
+  const [value, unit] = seconds < 3600 ? [seconds / 60, "min"] : seconds < 86400 ? [seconds / 3600, "h"] : [seconds / 86400, "d"];
+  return `${Math.floor(value)} ${unit} ago`;
+}
+
+function factsOf(row) {
+  const done = row.rounds_total === null ? `${fixed(row.rounds_done)} rounds` : `round ${fixed(row.rounds_done)} of ${fixed(row.rounds_total)}`;
+  const accuracy = row.test_accuracy === null ? null : `${fixed(row.test_accuracy * 100, 1)} %`;
+  const scheme = row.scheme === null ? "scenario cannot be read" : `${row.scheme} · ${row.scenario} · ${row.data} · seed ${row.seed}`;
+  return [scheme, done, accuracy, age(Date.now() / 1e3 - row.written)].filter(Boolean).join(" · ");
+}
+
+function newItem(name) {
+  const box = element("input", { type: "checkbox" });
+  const swatch = element("span", { class: "swatch", "aria-hidden": "true", hidden: true });
+  const title = element("span", { class: "name" }, swatch, name === "." ? "(this folder)" : name);
+  const facts = element("span");
+  const badge = element("span", { class: "badge" });
+  const action = element("button", { type: "button", class: "quiet", hidden: true });
+  const item = element("li", { class: "run" },
+    element("label", {}, box, title, element("span", { class: "facts" }, badge, " ", facts)), action);
+  box.addEventListener("change", () => choose(name, box.checked));
+  action.addEventListener("click", () => (action.dataset.do === "stop" ? stop() : resume(name)));
+  return { item, box, swatch, facts, badge, action };
+}
+
+function showItem(name, styles) {
+  const row = rows.get(name);
+  if (!items.has(name)) items.set(name, newItem(name));
+  const parts = items.get(name);
+  const chosen = state.chosen.includes(name);
+  parts.item.classList.toggle("chosen", chosen);
+  parts.box.checked = chosen;
+  parts.box.disabled = !chosen && state.chosen.length >= start.max_compared;
+  say(parts.facts, factsOf(row));
+  const [word, kind] = BADGES[row.state];
+  say(parts.badge, word);
+  parts.badge.className = `badge ${kind}`;
+  const style = styles.get(name);
+  parts.swatch.hidden = !style;
+  if (style) {
+    parts.swatch.style.borderTopColor = style.colour === "#000000" ? "currentColor" : style.colour;
+    parts.swatch.style.borderTopStyle = style.dash === "solid" ? "solid" : style.dash === "dot" ? "dotted" : "dashed";
+  }
+  const atWork = ["running", "stopping"].includes(state.work.state);
+  const stops = mayRun && atWork && state.work.name === name;
+  parts.action.hidden = !(stops || (mayRun && row.state === "stopped" && !atWork));
+  parts.action.dataset.do = stops ? "stop" : "resume";
+  say(parts.action, stops ? (state.work.state === "stopping" ? "Stop at once" : "Stop") : "Resume");
+  parts.action.setAttribute("aria-label", `${parts.action.textContent} ${name}`);
+  return parts.item;
+}
+
+function shownNames() {
+  const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const text = (row) => `${row.name} ${row.scheme} ${row.scenario} ${row.data} seed${row.seed} ${row.state}`.toLowerCase();
+  const first = (row) => (row.state === "running" ? 0 : 1);
+  return [...rows.values()].filter((row) => words.every((word) => text(row).includes(word)))
+    .sort((a, b) => first(a) - first(b) || b.written - a.written || (a.name < b.name ? -1 : 1)).map((row) => row.name);
+}
+
+function showList() {
+  const list = byId("list");
+  const styles = stylesOf(state.chosen, rows, state.about.styles);
+  const wanted = shownNames().map((name) => showItem(name, styles));
+  if (wanted.length !== list.children.length || wanted.some((item, i) => list.children[i] !== item)) {
+    const focused = document.activeElement;
+    list.replaceChildren(...wanted);
+    if (list.contains(focused)) focused.focus();
+  }
+  for (const name of items.keys()) if (!rows.has(name)) items.delete(name);
+  byId("none").hidden = rows.size > 0;
+  byId("some").hidden = rows.size === 0;
+  const count = rows.size === 1 ? "1 run" : `${fixed(rows.size)} runs`;
+  say(byId("where"), `${rows.size ? count : "Nothing"} in ${site.runs_dir}.`);
+  say(byId("num-chosen"), `${state.chosen.length} of at most ${start.max_compared} chosen`);
+  byId("clear").disabled = state.chosen.length === 0;
+  const left = state.about.num_left_out;
+  const notes = [
+    left ? `${fixed(left)} older runs are not listed.` : "",
+    state.about.is_complete ? "" : "There are too many folders to look into all of them.",
+  ].filter(Boolean).join(" ");
+  say(byId("list-note"), notes);
+  byId("list-note").hidden = !notes;
+}
+
+function choose(name, isChosen) {
+  state.chosen = isChosen ? [...state.chosen, name] : state.chosen.filter((other) => other !== name);
+  state.byDefault = false;
+  byId("notice").hidden = true;
+  chosenChanged();
+}
+
+function chosenChanged() {
+  for (const name of curves.keys()) if (!state.chosen.includes(name)) curves.delete(name);
+  if (!state.chosen.includes(state.look)) { state.look = null; state.round = null; }
+  rememberInAddress();
+  showAll();
+  listen();
+  showDifferences();
+}
+
+// Curves ------------------------------------------------------------------------------------------------------------
+
+const drawable = () => state.chosen.filter((name) => curves.get(name)?.rows);
+
+function showCurves() {
+  const styles = stylesOf(state.chosen, rows, state.about.styles);
+  const runs = drawable().map((name) => ({ name, rows: curves.get(name).rows, style: styles.get(name) }));
+  const withRounds = runs.filter((run) => run.rows.length > 0);
+  byId("curves").hidden = withRounds.length === 0;
+  byId("curves-empty").hidden = withRounds.length > 0;
+  say(byId("curves-empty"), state.chosen.length === 0 ? (rows.size ? "Choose one or more runs to draw their curves." : "")
+    : "No global round is finished yet; the curve starts with the first one.");
+  if (withRounds.length) {
+    drawCurves(byId("curves"), withRounds, { ...state, columns, measures: start.measures, axes: start.axes, narrow: narrow.matches });
+  }
+  showLastRounds(withRounds);
+  showNotes(runs);
+  showLive();
+  if (byId("points").open) showPoints();
+}
+
+function showLastRounds(runs) {
+  const table = runs.map(({ name, rows: points }) => {
+    const last = points[points.length - 1];
+    const row = rows.get(name);
+    const accuracy = column(last, "test_accuracy");
+    const bits = column(last, "uploaded_bits");
+    return [name, row?.scheme ?? "–", row?.seed ?? "–", fixed(column(last, "global_round")),
+      accuracy === null ? "–" : `${fixed(accuracy * 100, 2)} %`, fixed(column(last, "test_loss"), 4),
+      fixed(column(last, "time_s"), 3), fixed(bits === null ? null : bits / 1e6, 1), fixed(column(last, "energy_j"), 2),
+      fixed(column(last, "mean_pruning_ratio"), 3)];
+  });
+  const header = ["run", "scheme", "seed", "round", "accuracy", "loss", "time (s)", "upload (Mbit)", "energy (J)", "pruning"];
+  replaceTable(byId("last-rounds"), table.length ? dataTable(header, table, { words: [0, 1], caption: "Last global round" }) : null);
+}
+
+/** Keeps the place to which a table was scrolled. */
+function replaceTable(target, table) {
+  const old = target.firstElementChild;
+  const [top, left] = [old?.scrollTop ?? 0, old?.scrollLeft ?? 0];
+  target.replaceChildren(...(table ? [table] : []));
+  if (table) { table.scrollTop = top; table.scrollLeft = left; }
+}
+
+function showNotes(runs) {
+  const notes = [];
+  for (const name of state.chosen) {
+    const curve = curves.get(name);
+    if (!curve) continue;
+    if (curve.gone) notes.push(`${name} is no longer there.`);
+    else {
+      if (curve.num_spoilt) notes.push(`${name}: ${curve.num_spoilt === 1 ? "1 line" : `${fixed(curve.num_spoilt)} lines`} of records.jsonl cannot be read and are left out.`);
+      if (curve.is_thinned) notes.push(`${name}: ${fixed(curve.num_rounds)} global and ${fixed(curve.num_edge_rounds)} edge rounds, of which at most 1,000 each are drawn, evenly spaced.`);
+      if (curve.num_bytes_read < curve.num_bytes) notes.push(`${name}: ${fixed(100 * curve.num_bytes_read / curve.num_bytes)} % of ${fixed(curve.num_bytes / 1e6)} MB read so far.`);
+    }
+  }
+  const without = runs.filter((run) => run.rows.length === 0).map((run) => run.name);
+  if (without.length && without.length < runs.length) notes.push(`No global round is finished yet: ${without.join(", ")}.`);
+  byId("curves-notes").replaceChildren(...notes.map((note) => element("li", {}, note)));
+}
+
+function showLive() {
+  const words = state.chosen.filter((name) => rows.get(name)?.state === "running").map((name) => {
+    const row = rows.get(name);
+    const accuracy = row.test_accuracy === null ? "" : `, test accuracy ${fixed(row.test_accuracy * 100, 1)} %`;
+    return `${name}: round ${fixed(row.rounds_done)} of ${fixed(row.rounds_total)}${accuracy}.`;
+  });
+  say(byId("live"), words.join(" "));
+}
+
+function showPoints() {
+  const { label, divisor } = start.axes[state.against];
+  const table = drawable().flatMap((name) => curves.get(name).rows.map((row) => {
+    const [x, y] = [column(row, state.against), column(row, state.measure)];
+    return [name, x === null ? "–" : String(+(x / divisor).toPrecision(6)), y === null ? "–" : String(+y.toPrecision(6))];
+  }));
+  const shown = table.slice(0, 2000);
+  const caption = table.length > shown.length ? `The first 2,000 of ${fixed(table.length)} points` : "All points";
+  replaceTable(byId("points-table"), dataTable(["run", label, start.measures[state.measure]], shown, { words: [0], caption }));
+}
+
+// One run up close --------------------------------------------------------------------------------------------------
+
+const looked = () => (state.chosen.includes(state.look) ? state.look : state.chosen[0] ?? null);
+const entriesOf = (name) => curves.get(name)?.edges ?? [];
+let asking = null;
+let shownDevices = null;
+
+function showOneRun() {
+  const name = looked();
+  const entries = name === null ? [] : entriesOf(name);
+  byId("one-run").hidden = entries.length === 0;
+  if (entries.length === 0) return;
+  const select = byId("look");
+  if ([...select.options].map((option) => option.value).join("\n") !== state.chosen.join("\n")) {
+    select.replaceChildren(...state.chosen.map((other) => element("option", { value: other }, other)));
+  }
+  select.value = name;
+  const round = state.round ?? entries[entries.length - 1].slice(0, 2);
+  byId("newest").setAttribute("aria-pressed", String(state.round === null));
+  for (const [id, value] of [["global-round", round[0]], ["edge-round", round[1]]]) {
+    if (document.activeElement !== byId(id)) byId(id).value = value;
+  }
+  const at = entries.findIndex((entry) => entry[0] === round[0] && entry[1] === round[1]);
+  byId("previous").disabled = at === 0;
+  byId("next").disabled = at === entries.length - 1;
+  askForDevices(name, round);
+  showCoverage(entries);
+}
+
+async function askForDevices(name, round) {
+  const key = `${name}\n${round.join(".")}`;
+  if (asking?.key === key || shownDevices?.key === key) return;
+  asking?.controller.abort();
+  const controller = new AbortController();
+  asking = { key, controller };
+  const query = new URLSearchParams({ run: name, global_round: round[0], edge_round: round[1] });
+  try {
+    const answer = await getJson(`/api/runs/devices?${query}`, { signal: controller.signal });
+    shownDevices = { key, answer };
+    showDevices();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    shownDevices = null;
+    byId("devices").hidden = byId("devices-all").hidden = true;
+    say(byId("devices-note"), error.message);
+  } finally {
+    if (asking?.key === key) asking = null;
+  }
+}
+
+function showDevices() {
+  if (!shownDevices) return;
+  const { answer } = shownDevices;
+  const left = new Map();
+  answer.fate.forEach((fate) => { if (fate !== "ok") left.set(fate, (left.get(fate) ?? 0) + 1); });
+  const gone = [...left].map(([fate, count]) => `${fixed(count)} ${fate}`).join(", ");
+  const many = answer.num_devices > answer.drawn.length ? ` The ${answer.drawn.length} slowest of ${fixed(answer.num_devices)} devices are drawn.` : "";
+  const latency = answer.compute_s.map((value, i) => (value ?? 0) + (answer.uplink_s[i] ?? 0));
+  say(byId("devices-note"), `Global round ${answer.global_round}, edge round ${answer.edge_round}: ${gone ? `left out ${gone}` : "all devices in time"}; `
+    + `the slowest takes ${fixed(Math.max(...latency) * 1e3, 2)} ms.${many}`);
+  byId("devices").hidden = byId("devices-all").hidden = false;
+  drawDevices(byId("devices"), answer);
+  if (byId("devices-all").open) replaceTable(byId("devices-table"), devicesTable(answer));
+}
+
+function showCoverage(entries) {
+  const known = entries.filter((entry) => entry[2]?.length);
+  byId("coverage").hidden = byId("coverage-all").hidden = known.length === 0;
+  if (known.length === 0) {
+    say(byId("coverage-note"), "Its coverage is not in the records, or in lines too long to be looked into.");
+    return;
+  }
+  const worst = Math.max(...known[known.length - 1][2].map((row) => row[2] ?? 0));
+  const edges = known[known.length - 1][2].length;
+  say(byId("coverage-note"), `A weight that no device of an edge kept stays as it was. In the last edge round: up to ${fixed(worst)} on one edge.${edges === 32 ? " The first 32 edges are shown." : ""}`);
+  drawCoverage(byId("coverage"), known, Number(byId("coverage-what").value));
+  if (byId("coverage-all").open) replaceTable(byId("coverage-table"), coverageTable(known));
+}
+
+function step(by) {
+  const entries = entriesOf(looked());
+  const current = state.round ?? entries[entries.length - 1].slice(0, 2);
+  const later = entries.findIndex((entry) => entry[0] > current[0] || (entry[0] === current[0] && entry[1] >= current[1]));
+  const at = later < 0 ? entries.length : later;
+  const exact = entries[at]?.[0] === current[0] && entries[at]?.[1] === current[1];
+  const target = entries[Math.min(entries.length - 1, Math.max(0, by > 0 && !exact ? at : at + by))];
+  setRound(target.slice(0, 2));
+}
+
+function setRound(round) {
+  state.round = round;
+  rememberInAddress();
+  showOneRun();
+}
+
+// Differences -------------------------------------------------------------------------------------------------------
+
+async function showDifferences(given = null) {
+  const names = state.chosen;
+  byId("differences-panel").hidden = names.length < 2;
+  if (names.length < 2) return;
+  let found = given;
+  try {
+    found ??= await getJson(`/api/runs/differences?${new URLSearchParams(names.map((name) => ["run", name]))}`);
+  } catch (error) {
+    byId("differences").replaceChildren(element("p", { class: "note" }, error.message));
+    return;
+  }
+  if (names !== state.chosen) return;
+  const header = ["key", ...found.names];
+  const lines = Object.entries(found.keys).map(([key, values]) => [key, ...values]);
+  const content = [lines.length ? dataTable(header, lines, { words: header.map((_, i) => i), caption: "Only the keys that differ" })
+    : element("p", { class: "note" }, "The scenarios are the same.")];
+  if (found.unreadable.length) content.push(element("p", { class: "note" }, `The scenario cannot be read: ${found.unreadable.join(", ")}.`));
+  byId("differences").replaceChildren(...content);
+}
+
+// Live --------------------------------------------------------------------------------------------------------------
+
+let source = null;
+
+function listen() {
+  source?.close();
+  source = new EventSource(`/api/runs/events?${new URLSearchParams(state.chosen.map((name) => ["run", name]))}`);
+  source.addEventListener("open", () => say(byId("connection"), ""));
+  source.addEventListener("error", () => say(byId("connection"), "The server does not answer; trying again."));
+  source.addEventListener("curve", (event) => takeCurve(JSON.parse(event.data)));
+  source.addEventListener("runs", (event) => takeRuns(JSON.parse(event.data)));
+  source.addEventListener("work", (event) => takeWork(JSON.parse(event.data)));
+}
+
+function takeCurve(news) {
+  if (!state.chosen.includes(news.name)) return;
+  if (!news.gone) {
+    const old = curves.get(news.name);
+    news.rows = [...(old?.rows ?? []).slice(0, news.row_from), ...news.rows];
+    news.edges = [...(old?.edges ?? []).slice(0, news.edge_from), ...news.edges];
+  }
+  curves.set(news.name, news);
+  showSoon();
+}
+
+function takeRuns(news) {
+  news.gone.forEach((name) => rows.delete(name));
+  news.changed.forEach((row) => rows.set(row.name, row));
+  const { changed, gone, ...about } = news;
+  state.about = about;
+  if (state.chosen.length === 0 && state.byDefault && changed.length) choose(changed[0].name, true);
+  else showSoon();
+}
+
+function takeWork(work) {
+  const started = work.name !== null && work.name !== state.work.name && work.state === "running";
+  state.work = work;
+  if (started && !state.chosen.includes(work.name) && state.chosen.length < start.max_compared) choose(work.name, true);
+  showWork();
+  showList();
+}
+
+let waiting = false;
+
+/** Many events in a moment are one redraw. */
+function showSoon() {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => { waiting = false; showAll(); });
+}
+
+function showAll() {
+  showList();
+  showCurves();
+  showOneRun();
+}
+
+// The run at work ---------------------------------------------------------------------------------------------------
+
+function showWork() {
+  const box = byId("work");
+  const { state: how, name, exit_status: status, said } = state.work;
+  const words = {
+    running: `${name} is at work; it was started here.`,
+    stopping: `${name} finishes what it must and stops; it can be resumed.`,
+    ended: status === 0 ? `${name} is finished.` : status === 130 ? `${name} is stopped and can be resumed.` : `${name} failed. Its last words:`,
+  }[how];
+  box.hidden = !words || !mayRun;
+  box.className = `box ${how === "ended" ? (status === 0 ? "good" : status === 130 ? "open" : "bad") : "fair"}`;
+  if (!words) return;
+  const stopButton = element("button", { type: "button", class: "quiet" }, how === "stopping" ? "Stop at once" : "Stop");
+  stopButton.addEventListener("click", stop);
+  box.replaceChildren(words, ...(how === "ended" ? [] : [stopButton]), ...(said ? [element("pre", {}, said)] : []));
+}
+
+async function ask(path, body) {
+  try {
+    takeWork(await sendJson(path, body));
+  } catch (error) {
+    tell(error.message);
+  }
+}
+
+const stop = () => ask("/api/work/stop", {});
+const resume = (name) => ask("/api/work/resume", { run: name });
+
+function tell(sentence) {
+  byId("notice").textContent = sentence;
+  byId("notice").hidden = false;
+}
+
+// Wiring ------------------------------------------------------------------------------------------------------------
+
+function fill(select, names, value) {
+  select.replaceChildren(...Object.entries(names).map(([key, word]) => element("option", { value: key }, word)));
+  select.value = value;
+}
+
+fill(byId("measure"), start.measures, state.measure);
+fill(byId("against"), Object.fromEntries(Object.entries(start.axes).map(([key, axis]) => [key, axis.label])), state.against);
+for (const key of ["measure", "against"]) {
+  byId(key).addEventListener("change", () => { state[key] = byId(key).value; rememberInAddress(); showCurves(); });
+}
+byId("filter").addEventListener("input", showList);
+byId("clear").addEventListener("click", () => { state.chosen = []; state.byDefault = false; chosenChanged(); });
+byId("look").addEventListener("change", () => { state.look = byId("look").value; setRound(null); });
+for (const id of ["global-round", "edge-round"]) {
+  byId(id).addEventListener("change", () => {
+    const round = [byId("global-round"), byId("edge-round")].map((input) => Math.max(1, Math.floor(Number(input.value) || 1)));
+    setRound(round);
+  });
+}
+byId("previous").addEventListener("click", () => step(-1));
+byId("next").addEventListener("click", () => step(1));
+byId("newest").addEventListener("click", () => setRound(null));
+byId("coverage-what").addEventListener("change", showOneRun);
+byId("points").addEventListener("toggle", () => byId("points").open && showPoints());
+byId("devices-all").addEventListener("toggle", showDevices);
+byId("coverage-all").addEventListener("toggle", showOneRun);
+onThemeChange(() => { showAll(); showDevices(); });
+narrow.addEventListener("change", showCurves);
+setInterval(showList, 15_000);
+
+const quoted = (path) => (/^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
+byId("none-command").textContent = `airprune run smoke --out ${quoted(`${site.runs_dir}/first`)}`;
+if (start.unknown.length) tell(`Not a run here: ${start.unknown.join(", ")}.`);
+showAll();
+showWork();
+showDifferences(start.differences);
+listen();
+connectStart({ mayRun, take: takeWork, quoted });

@@ -1,0 +1,393 @@
+"""The planner page as a user meets it: in a real browser, against a real server."""
+
+import re
+
+import numpy as np
+import pytest
+
+import airprune as ap
+
+pytest_plugins = ["support.browser"]
+
+FLEET = "device,edge,snr_db\ncam-1,north,43.0\ncam-2,north,42.0\n<b>cam</b>-3,south,38.9\n"
+TILES = ("mean-pruning", "sum-pruning", "mean-upload", "round-ms", "counts")
+
+
+def visit(page, address):
+    page.goto(address)
+    page.wait_for_selector("body[data-drawn]")
+    return page
+
+
+def settled(page, act):
+    """Does `act` and waits until the picture shows what it asked for."""
+    before = page.evaluate("document.body.dataset.drawn")
+    act()
+    page.wait_for_function("before => document.body.dataset.drawn !== before", arg=before)
+
+
+def numbers(page):
+    """Every figure in words, and the bars of the chart of times."""
+    page.locator("#time").scroll_into_view_if_needed()
+    page.wait_for_function("() => document.getElementById('time').dataset.drawn === document.body.dataset.drawn")
+    tiles = {name: page.text_content(f"#{name}") for name in TILES}
+    bars = page.evaluate("document.getElementById('time').data.slice(0, 2).map((trace) => Array.from(trace.y))")
+    return {"verdict": page.text_content("#verdict"), "tiles": tiles, "bars": bars}
+
+
+def set_slider(page, name, value):
+    change = """([name, value]) => {
+      const slider = document.getElementById(`${name}-slider`);
+      slider.value = value;
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+    }"""
+    settled(page, lambda: page.evaluate(change, [name, value]))
+
+
+def place_of(page, index):
+    """Where a device is on the screen."""
+    page.locator("#map").scroll_into_view_if_needed()
+    return page.evaluate(
+        """(index) => {
+          const map = document.getElementById("map");
+          const { xaxis, yaxis } = map._fullLayout;
+          const box = map.getBoundingClientRect();
+          const devices = map.data.findLast((trace) => Array.isArray(trace.marker?.symbol));
+          return [box.left + xaxis._offset + xaxis.d2p(devices.x[index]),
+                  box.top + yaxis._offset + yaxis.d2p(devices.y[index])];
+        }""",
+        index,
+    )
+
+
+def open_tables(page):
+    page.click("#numbers summary")
+    page.wait_for_selector("#tables table")
+
+
+def wait_for_address(page, pattern):
+    page.wait_for_function("pattern => new RegExp(pattern).test(location.href)", arg=pattern)
+
+
+def test_the_page_shows_the_papers_plan_and_forgets_the_token_in_its_address(server, page):
+    visit(page, server.site.address)
+    assert page.text_content("#badge") == "fits"
+    assert page.text_content("#mean-pruning").startswith("70.1 %")
+    assert "token" not in page.url
+    assert page.evaluate("sessionStorage.getItem('airprune-token')") == server.site.token
+    assert page.locator("nav a[aria-current=page]").text_content() == "Planner"
+
+
+def test_words_do_not_wait_for_the_charts(server, page):
+    page.route("**/plotly.min.js", lambda route: None)  # never answered
+    page.goto(server.url, wait_until="commit")
+    page.wait_for_function("() => document.getElementById('mean-pruning').textContent.startsWith('70.1')")
+    assert page.locator("#compared tbody tr").count() == len(ap.SCHEMES)
+    page.unroute_all(behavior="ignoreErrors")
+
+
+SLIDERS = {
+    "deadline_ms": 40, "bandwidth_mhz": 25, "transmit_power_dbm": 20, "inner_m": 50, "outer_m": 300, "num_edges": 7,
+    "devices_per_edge": 6, "cpu_spread": 0.5, "max_pruning": 0.99, "seed": 3, "cpu_ghz": 0.5,
+}  # fmt: skip
+
+
+def test_every_slider_plans_again(server, page):
+    visit(page, server.url)
+    sliders = page.locator("#controls input[type=range]").evaluate_all("all => all.map((one) => one.id)")
+    assert sorted(sliders) == sorted(f"{name}-slider" for name in SLIDERS)
+    paper = numbers(page)
+    for name, value in SLIDERS.items():
+        set_slider(page, name, value)
+        assert numbers(page) != paper, name
+        assert page.input_value(f"#{name}") == str(value)
+        wait_for_address(page, f"{name}={value}")
+        answer = server.client.get("/api/plan", params={name: value}).json()
+        assert page.text_content("#mean-pruning").startswith(f"{100 * answer['summary']['mean_pruning']:.1f} %"), name
+        settled(page, lambda: page.click("button[type=reset]"))
+        assert numbers(page) == paper
+
+
+def test_number_fields_and_schemes_plan_again_and_bad_numbers_are_explained(server, page):
+    visit(page, server.url)
+    settled(page, lambda: page.fill("#deadline_ms", "250"))  # beyond the slider
+    assert page.input_value("#deadline_ms-slider") == "250"
+    assert "nothing is pruned" in page.text_content("#verdict")
+    page.fill("#deadline_ms", "-1")
+    page.wait_for_selector("#error:not([hidden])")
+    assert "planner.deadline_ms must be in" in page.text_content("#error")
+    assert page.get_attribute("#deadline_ms", "aria-invalid") == "true"
+    page.faults.clear()  # the browser reports the refused request itself
+    settled(page, lambda: page.fill("#deadline_ms", "30"))
+    assert page.is_hidden("#error")
+    settled(page, lambda: page.select_option("#scheme", "no-pruning"))
+    assert page.text_content("#badge") == "late"
+    settled(page, lambda: page.click("#compared button[data-scheme=min-max]"))
+    assert page.input_value("#scheme") == "min-max"
+    settled(page, lambda: page.click("button[type=reset]"))
+    assert page.input_value("#scheme") == "optimal"
+
+
+def test_a_dragged_device_is_planned_where_it_is_dropped_and_its_link_repeats_the_picture(server, page, new_page):
+    visit(page, server.url)
+    before = numbers(page)
+    x, y = place_of(page, 7)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    settled(page, lambda: page.mouse.move(x + 45, y + 30, steps=6))
+    page.mouse.up()
+    wait_for_address(page, r"moved=1\.2_")
+    page.wait_for_function("() => document.body.dataset.drawn === location.search.slice(1)")
+    after = numbers(page)
+    assert after["bars"] != before["bars"]
+    assert page.input_value("#device") == "7"
+    other = visit(new_page(), page.url)
+    assert numbers(other) == after
+    assert other.url == page.url
+    settled(page, lambda: page.click("#put-back"))
+    assert numbers(page) == before
+
+
+def test_dragging_the_ground_pans_and_moves_no_device(server, page):
+    visit(page, server.url)
+    x, y = place_of(page, 0)
+    box = page.locator("#map").bounding_box()
+    page.mouse.move(box["x"] + 90, box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 150, box["y"] + 60, steps=4)
+    page.mouse.up()
+    page.wait_for_timeout(400)
+    assert place_of(page, 0) != [x, y]
+    assert "moved" not in page.url
+
+
+def test_a_finger_moves_a_device(server, new_page):
+    page = visit(new_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True), server.url)
+    x, y = place_of(page, 3)
+    touch = page.context.new_cdp_session(page)
+
+    def send(kind, points):
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    send("touchStart", [{"x": x, "y": y}])
+    for step in range(1, 6):
+        send("touchMove", [{"x": x + 6 * step, "y": y - 6 * step}])
+    send("touchEnd", [])
+    wait_for_address(page, r"moved=0\.3_")
+
+
+def test_the_keyboard_selects_and_moves_devices(server, page):
+    visit(page, server.url)
+    page.focus("#map")
+    page.keyboard.press("PageDown")
+    assert page.input_value("#device") == "1"
+    east = float(page.input_value("#east"))
+    settled(page, lambda: page.keyboard.press("ArrowRight"))
+    assert float(page.input_value("#east")) == pytest.approx(east + 5, abs=0.11)  # places go by tenths of a metre
+    settled(page, lambda: page.keyboard.press("Shift+ArrowUp"))
+    wait_for_address(page, r"moved=0\.1_")
+    assert "Device 1 on edge 0" in page.text_content("#device-words")
+    page.fill("#east", "400")
+    settled(page, lambda: page.keyboard.press("Enter"))
+    assert "m away" in page.text_content("#device-words")
+
+
+def test_every_control_is_reached_by_tab_and_has_a_name(server, page):
+    visit(page, server.url)
+    names = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(
+            """() => {
+              const at = document.activeElement;
+              const label = at.labels?.[0]?.textContent ?? at.getAttribute("aria-label") ?? at.textContent;
+              const outline = getComputedStyle(at).outlineStyle;
+              return [at.id || at.tagName, (label ?? "").trim(), outline];
+            }"""
+        )
+        names.append(focused[0])
+        assert focused[1] or focused[0] == "BODY", focused
+        assert focused[2] != "none" or focused[0] == "BODY", f"{focused[0]} shows no focus"
+    assert {"theme", "scheme", "deadline_ms", "deadline_ms-slider", "map", "device", "fleet-file", "copy-link"} <= set(
+        names
+    )
+
+
+def test_an_infeasible_deadline_offers_one_that_works(server, page):
+    visit(page, f"{server.url}/?deadline_ms=20")
+    assert page.text_content("#badge") == "no plan"
+    assert "blocked by" in page.text_content("#failures")
+    symbols = page.evaluate(
+        "document.getElementById('map').data.findLast((t) => Array.isArray(t.marker?.symbol)).marker.symbol"
+    )
+    assert {"x", "circle-open"} == set(symbols)
+    button = page.locator("#use-deadline")
+    suggested = re.search(r"Set the deadline to ([\d.]+) ms", button.text_content())[1]
+    settled(page, button.click)
+    assert page.input_value("#deadline_ms") == suggested
+    assert page.text_content("#badge") == "fits"
+    assert button.is_hidden()
+
+
+def test_a_formula_out_of_bounds_offers_the_scheme_that_is_not(server, page):
+    visit(page, f"{server.url}/?scheme=closed-form")
+    settled(page, lambda: page.click("#use-optimal"))
+    assert page.text_content("#badge") == "fits"
+
+
+def test_a_pasted_fleet_is_planned_downloaded_and_repeated_by_its_link(server, page, new_page, serve):
+    visit(page, server.url)
+    page.fill("#fleet-text", FLEET)
+    settled(page, lambda: page.click("#fleet-use"))
+    assert "3 devices on 2 edges" in page.text_content("#fleet-words")
+    assert page.is_disabled("#num_edges-slider") and page.is_enabled("#deadline_ms-slider")
+    assert page.locator("#device option").all_text_contents() == ["cam-1", "cam-2", "<b>cam</b>-3"]
+    set_slider(page, "deadline_ms", 16)
+    with page.expect_download() as download:
+        page.click("#download-plan")
+    lines = download.value.path().read_text().splitlines()
+    assert lines[0] == "device,edge,bandwidth_share,pruning_ratio,latency_ms"
+    problem = ap.PlanProblem(
+        full_band_rate_bps=20e6 * np.log2(1 + 10 ** (np.array([43.0, 42.0, 38.9]) / 10)),
+        seconds_per_weight=2 * 20 / 3e9,
+        edge=np.array([0, 0, 1]),
+        deadline_s=0.016,
+        max_pruning_ratio=0.95,
+    )
+    ratios = [float(line.split(",")[3]) for line in lines[1:]]
+    np.testing.assert_allclose(ratios, ap.plan(problem).pruning_ratio, rtol=1e-12)  # the same formulas
+    wait_for_address(page, "deadline_ms=16.*#table=")
+    shown = numbers(page)
+    elsewhere = page.url.replace(server.url, serve().url)  # a server that has never seen the table
+    other = visit(new_page(), elsewhere)
+    other.wait_for_function("() => document.getElementById('counts').textContent.startsWith('3')")
+    other.wait_for_function("() => document.body.dataset.drawn.includes('fleet=')")
+    assert numbers(other) == shown
+    settled(page, lambda: page.click("#fleet-drop"))
+    assert page.text_content("#counts").startswith("25")
+
+
+def test_an_uploaded_file_with_a_fault_is_explained_with_its_line(server, page, tmp_path):
+    visit(page, server.url)
+    bad = tmp_path / "bad.csv"
+    bad.write_text("device,edge,snr_db\na,x,40\nb,x,forty\n")
+    page.set_input_files("#fleet-file", bad)
+    page.wait_for_selector("#fleet-error:not([hidden])")
+    assert page.text_content("#fleet-error").startswith("bad.csv, line 3: snr_db")
+    page.faults.clear()  # the browser reports the refused request itself
+    good = tmp_path / "good.csv"
+    good.write_text(FLEET)
+    settled(page, lambda: page.set_input_files("#fleet-file", good))
+    assert page.is_hidden("#fleet-error") and page.text_content("#counts").startswith("3")
+
+
+def test_names_in_a_fleet_are_text_wherever_they_appear(server, page):
+    visit(page, server.url)
+    evil = "<img src=x onerror=document.title='broken'>"
+    page.fill("#fleet-text", f"device,edge,snr_db\n{evil},{evil},40\nb,x,41\n")
+    settled(page, lambda: page.click("#fleet-use"))
+    open_tables(page)
+    x, y = place_of(page, 0)
+    page.mouse.move(x, y)
+    page.wait_for_selector("#map .hovertext")
+    assert page.locator("#tables td").first.text_content() == evil
+    assert page.locator("main img").count() == 0 and "broken" not in page.title()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_theme_follows_the_system_until_it_is_chosen_and_is_remembered(server, new_page, scheme):
+    page = visit(new_page(color_scheme=scheme), server.url)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark, light = "rgb(20, 24, 29)", "rgb(255, 255, 255)"
+    assert page.evaluate(ground) == (dark if scheme == "dark" else light)
+    page.click("#theme")
+    assert page.text_content("#theme") == "Theme: light" and page.evaluate(ground) == light
+    page.click("#theme")
+    assert page.evaluate(ground) == dark
+    page.wait_for_function("() => document.getElementById('map')._fullLayout.font.color === '#e3e7eb'")
+    visit(page, server.url)
+    assert page.text_content("#theme") == "Theme: dark" and page.evaluate(ground) == dark
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(server, page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    visit(page, f"{server.url}/?deadline_ms=20")
+    open_tables(page)
+    worst = page.evaluate(
+        """() => {
+          const channel = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+          const light = (rgb) => 0.2126 * channel(rgb[0]) + 0.7152 * channel(rgb[1]) + 0.0722 * channel(rgb[2]);
+          const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+          const ground = (node) => {
+            for (let at = node; at; at = at.parentElement) {
+              const rgba = parse(getComputedStyle(at).backgroundColor);
+              if (rgba.length === 3 || rgba[3] === 1) return rgba;
+            }
+            return [255, 255, 255];
+          };
+          const found = [];
+          for (const node of document.querySelectorAll("body *:not(script):not(svg *)")) {
+            const text = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+            if (!text || node.closest("[hidden]") || node.disabled || !node.getClientRects().length) continue;
+            const [a, b] = [light(parse(getComputedStyle(node).color)), light(ground(node))];
+            found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), node.textContent.trim().slice(0, 40)]);
+          }
+          return found.sort((x, y) => x[0] - y[0])[0];
+        }"""
+    )
+    assert worst[0] >= 4.5, worst  # WCAG AA
+
+
+def test_no_width_scrolls_sideways(server, page):
+    visit(page, f"{server.url}/?deadline_ms=20")
+    open_tables(page)
+    for width in (360, 768, 1100, 1440, 3840):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(150)  # charts follow a little later
+        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, width
+
+
+def test_of_many_devices_the_page_says_how_many_it_draws(server, page):
+    visit(page, f"{server.url}/?num_edges=50&devices_per_edge=200&deadline_ms=1200")
+    assert "1,200 of 10,000 devices" in page.text_content("#thinned")
+    assert page.text_content("#counts").startswith("10,000")
+    open_tables(page)
+    assert "The first 200 of 10,000 devices" in page.text_content("#tables")
+
+
+def test_a_slow_answer_never_replaces_a_newer_one(server, page):
+    visit(page, server.url)
+    held = []
+    page.route("**/api/plan?deadline_ms=31", lambda route: held.append(route))
+    change = """(value) => {
+      const slider = document.getElementById("deadline_ms-slider");
+      slider.value = value;
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+    }"""
+    page.evaluate(change, 31)
+    page.wait_for_timeout(500)  # until it counts as slow
+    settled(page, lambda: page.evaluate(change, 45))
+    for route in held:
+        route.abort()
+    assert len(held) == 1
+    assert page.evaluate("document.body.dataset.drawn") == "deadline_ms=45"
+    assert "45 ms" in page.text_content("#verdict")
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def test_a_link_that_cannot_be_planned_says_why_and_shows_the_paper(server, page):
+    visit(page, f"{server.url}/?deadline_ms=soon")
+    assert "planner.deadline_ms must be a number" in page.text_content("#error")
+    assert page.text_content("#mean-pruning").startswith("70.1 %")
+
+
+def test_the_tables_say_what_the_charts_show(server, page):
+    visit(page, server.url)
+    open_tables(page)
+    rows = page.locator("#tables table").first.locator("tbody tr")
+    assert rows.count() == 25
+    answer = server.client.get("/api/plan").json()
+    cells = rows.nth(4).locator("td").all_text_contents()
+    assert cells[0] == "4" and cells[3] == f"{100 * answer['devices']['ratio'][4]:.2f} %"
+    assert cells[7] == f"{answer['devices']['latency_ms'][4]:.3f}"
