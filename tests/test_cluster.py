@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ PRUNED = {"plan__deadline_s": 2e-4, "train__local_epochs": 10, "rounds__global_r
 
 
 @pytest.fixture
-def cluster(tmp_path):
+def cluster(tmp_path) -> Iterator[Cluster]:
     (tmp_path / "cluster").mkdir()
     cluster = Cluster(tmp_path / "cluster")
     yield cluster
@@ -111,6 +112,24 @@ def test_a_worker_that_joins_late_is_used(tmp_path, cluster):
     early.wait()
     assert len(list(records)) == 2  # all of it by the late one
     assert late.poll() is None
+    assert final_bytes(tmp_path / "dask") == expected
+
+
+def test_a_cluster_that_all_workers_leave_ends_the_run_which_another_worker_can_resume(tmp_path, cluster, monkeypatch):
+    monkeypatch.setattr("airprune.engines.cluster.engine._NO_WORKERS_S", 1.0)
+    only = cluster.add_worker()
+    wait_until_joined(cluster, 1)
+    scenario = tiny_scenario(**PRUNED)
+    expected = serial(tmp_path / "serial", scenario)
+    records = ap.run(on(cluster, scenario), out=tmp_path / "dask", dataset=blobs())
+    next(records)
+    only.kill()
+    only.wait()
+    with pytest.raises(WorkFailed, match=r"No worker of the cluster can take part, none has joined\."):
+        list(records)
+    cluster.add_worker()
+    wait_until_joined(cluster, 1)
+    list(ap.run(on(cluster, scenario), out=tmp_path / "dask", dataset=blobs(), resume=True))
     assert final_bytes(tmp_path / "dask") == expected
 
 

@@ -69,6 +69,21 @@ def test_missing_data_are_notes(monkeypatch, capsys, tmp_path, empty_cache):
     assert findings["data glyphs"]["health"] == "ok"
 
 
+def test_missing_extras_are_notes(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    status, findings = diagnosis(capsys)
+    assert status == 0
+    for extra in ("cluster", "web"):
+        assert findings[f"extra {extra}"]["health"] == "note"
+        assert findings[f"extra {extra}"]["advice"].endswith(f"pip install 'airprune[{extra}]'")
+
+
+def test_an_extra_is_told_by_the_version_of_its_package(monkeypatch):
+    monkeypatch.setitem(module.EXTRAS, "test", ("pytest", "numpy"))
+    finding = module._extra("test")
+    assert finding.health == "ok" and finding.found == f"pytest {pytest.__version__}"
+
+
 def test_without_torch_planning_works_and_the_way_out_is_named():
     code = (
         "import sys; sys.modules['torch'] = None; from airprune.cli import main; sys.exit(main(['doctor', '--json']))"

@@ -11,9 +11,10 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import safetensors
@@ -27,6 +28,8 @@ from airprune.records import Totals
 from airprune.rounds import State
 from airprune.scenario import Scenario
 from airprune.tables import write_text_atomic
+
+_FIRST_LOOK_BYTES = 64 * 2**10
 
 
 class RunFolder:
@@ -55,13 +58,22 @@ class RunFolder:
         """All whole records so far; a line still being written, or spoilt, is left out."""
         if not self.records_file.exists():
             return []
-        found = []
-        for line in self.records_file.read_bytes().split(b"\n"):
-            with contextlib.suppress(ValueError, RecursionError):
-                record = json.loads(line)
-                if isinstance(record, dict) and "kind" in record:
-                    found.append(record)
-        return found
+        return [record for line in self.records_file.read_bytes().split(b"\n") if (record := record_in(line))]
+
+    def last_record(self, kind: str, *, within_bytes: int) -> dict[str, Any] | None:
+        """The last whole record of this kind, if it begins within so many bytes of the end."""
+        with self.records_file.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            num_bytes = min(size, within_bytes, _FIRST_LOOK_BYTES)
+            while True:
+                file.seek(size - num_bytes)
+                lines = file.read(num_bytes).split(b"\n")
+                for line in reversed(lines if num_bytes == size else lines[1:]):
+                    if (record := record_in(line)) and record["kind"] == kind:
+                        return record
+                if num_bytes == min(size, within_bytes):
+                    return None
+                num_bytes = min(size, within_bytes, 8 * num_bytes)
 
     def has_finished(self, scenario: Scenario) -> bool:
         """Whether the trained model of this very scenario is here."""
@@ -69,6 +81,15 @@ class RunFolder:
             with safetensors.safe_open(self.final_file, "numpy") as file:
                 return file.metadata().get("scenario") == scenario.hash
         except (OSError, AttributeError, safetensors.SafetensorError):
+            return False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether somebody writes this folder now."""
+        try:
+            with (self.path / ".lock").open() as lock:
+                return not _flocked(lock, fcntl.LOCK_SH)
+        except OSError:
             return False
 
     @contextlib.contextmanager
@@ -80,12 +101,8 @@ class RunFolder:
         except OSError as error:
             raise UsageError(f"{self.path} cannot be used as a run folder: {error.strerror}.") from None
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"{self.path} is being written by another run; wait for it or choose another."
-                ) from None
+            if not _taken(lock):
+                raise UsageError(f"{self.path} is being written by another run; wait for it or choose another.")
             yield
 
     @contextlib.contextmanager
@@ -213,6 +230,33 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
+
+
+def record_in(line: bytes) -> dict[str, Any] | None:
+    """The record that a line holds; None for one still being written, or spoilt."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and "kind" in record else None
+
+
+def _taken(lock: IO[str]) -> bool:
+    """Takes the lock unless another run has it. Whoever only looks (`is_running`) shares it for a moment: not a run."""
+    while not _flocked(lock, fcntl.LOCK_EX):
+        if not _flocked(lock, fcntl.LOCK_SH):
+            return False
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        time.sleep(0.001)
+    return True
+
+
+def _flocked(lock: IO[str], kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def finite(value: Any) -> Any:

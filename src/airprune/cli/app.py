@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import airprune
+from airprune.cli.cluster import cluster
 from airprune.cli.compare import compare
 from airprune.cli.console import say
 from airprune.cli.data import data
@@ -19,6 +20,8 @@ from airprune.cli.reproduce import reproduce
 from airprune.cli.run import run
 from airprune.cli.scenarios import scenarios
 from airprune.cli.schemes import schemes
+from airprune.cli.sweep import sweep
+from airprune.cli.web import web
 from airprune.errors import AirpruneError
 
 app = typer.Typer(
@@ -31,12 +34,15 @@ app = typer.Typer(
 app.command()(plan)
 app.command()(run)
 app.command()(compare)
+app.command()(sweep)
 app.command()(reproduce)
 app.command()(report)
+app.command()(web)
 app.command()(schemes)
 app.command()(scenarios)
 app.command()(doctor)
 app.add_typer(data, name="data")
+app.add_typer(cluster, name="cluster")
 
 
 def _show_version(wanted: bool) -> None:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.estimates import estimates_json, estimates_table
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from airprune.compare import Estimate, Variant
+    from airprune.compare import Variant
     from airprune.scenario import Scenario
 
 MAX_RUNS = 10_000
@@ -56,9 +56,9 @@ def compare(
     table = summary(results)
     _draw(results, out, title=f"{base.name}, {len(chosen)} seed{'s' if len(chosen) > 1 else ''}")
     if as_json:
-        print_json({name: {column: _json(value) for column, value in row.items()} for name, row in table.items()})
+        print_json({name: estimates_json(row) for name, row in table.items()})
         return
-    stdout_console().print(_table(table))
+    stdout_console().print(estimates_table(["variant"], (([name], row) for name, row in table.items())))
     say(f"Report: {write_report(out)}")
 
 
@@ -124,40 +124,3 @@ def _draw(results: dict[str, list[list[dict[str, Any]]]], out: Path, *, title: s
     for name in ("curves.png", "curves.pdf"):
         save_figure(figure, out / name)
     say(f"Curves: {out / 'curves.png'}")
-
-
-_HEADINGS = {
-    "test_accuracy": ("accuracy %", 100.0, ".2f"),
-    "test_loss": ("test loss", 1.0, ".4f"),
-    "time_s": ("simulated s", 1.0, ".3f"),
-    "uploaded_weights": ("uploaded Mweights", 1e-6, ".2f"),
-    "energy_j": ("energy J", 1.0, ".2f"),
-    "mean_pruning_ratio": ("mean pruning", 1.0, ".3f"),
-}
-
-
-def _table(table: dict[str, dict[str, Estimate]]) -> Table:
-    shown = Table(
-        title="Last global round, mean ± 95 % interval",
-        title_justify="left",
-        header_style="bold",
-        box=None,
-        pad_edge=False,
-    )
-    shown.add_column("variant", no_wrap=True)
-    for heading, _, _ in _HEADINGS.values():
-        shown.add_column(heading, justify="right")
-    for name, row in table.items():
-        shown.add_row(name, *(_cell(row.get(column), scale, form) for column, (_, scale, form) in _HEADINGS.items()))
-    return shown
-
-
-def _cell(value: Estimate | None, scale: float, form: str) -> str:
-    if value is None:
-        return "–"
-    mean = format(value.mean * scale, form)
-    return mean if math.isnan(value.half_width) else f"{mean} ± {format(value.half_width * scale, form)}"
-
-
-def _json(value: Estimate) -> dict[str, float | None]:
-    return {"mean": value.mean, "half_width_95": None if math.isnan(value.half_width) else value.half_width}

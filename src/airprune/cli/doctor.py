@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
+import importlib.metadata
+import importlib.util
 import math
 import os
 import platform
@@ -35,6 +36,8 @@ INSTALL = "pip install -c constraints.txt ."
 DRIVER_GB = 0.8
 WORKER_GB = 0.5
 LITTLE_DISK_GB = 1.0
+# What each optional extra brings; the first package is the one whose version is told.
+EXTRAS = {"cluster": ("distributed", "dask", "cryptography"), "web": ("fastapi", "uvicorn", "plotly")}
 
 
 class Health(StrEnum):
@@ -80,6 +83,8 @@ def _checks() -> Iterator[tuple[str, Callable[[], Finding]]]:
     for entry in DATASETS.values():
         yield f"data {entry.name}", partial(_data, entry)
     yield "cache", _cache
+    for extra in EXTRAS:
+        yield f"extra {extra}", partial(_extra, extra)
     yield "plan", _plan
     yield "training", _training
 
@@ -185,6 +190,15 @@ def _cache() -> Finding:
     if free_gb < LITTLE_DISK_GB:
         return Finding("cache", Health.NOTE, found, f"Make room. {way_out}")
     return Finding("cache", Health.OK, found)
+
+
+def _extra(extra: str) -> Finding:
+    check, way_in = f"extra {extra}", f"pip install 'airprune[{extra}]'"
+    missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
+    if missing:
+        return Finding(check, Health.NOTE, f"not installed ({', '.join(missing)})", f"If wanted: {way_in}")
+    main = EXTRAS[extra][0]
+    return Finding(check, Health.OK, f"{main} {importlib.metadata.version(main)}")
 
 
 def _plan() -> Finding:

@@ -20,8 +20,16 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; by default runs/NAME-seedN.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
-    engine: Annotated[str | None, typer.Option(help="serial or processes; the result is the same.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="serial, processes or dask (a cluster); the result is the same.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Of a Dask cluster: `tls://host:8786` or its scheduler file; implies dask.")
+    ] = None,
+    tls: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="The cluster's certificates, for a tls:// scheduler.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the last global round as JSON.")] = False,
 ) -> None:
     """Train a scenario: plan, prune, learn, average, round after round.
@@ -32,7 +40,7 @@ def run(
     from airprune.run_folder import RunFolder
     from airprune.runs import run as run_scenario
 
-    chosen = scenario_from(scenario, overrides or [], engine=engine, workers=workers)
+    chosen = scenario_from(scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     out = out or Path("runs") / f"{chosen.name}-seed{chosen.seed}"
     folder = RunFolder(out)
     try:

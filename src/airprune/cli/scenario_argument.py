@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from airprune.errors import UsageError
 from airprune.scenario import Scenario
 
 
 def scenario_from(
-    name: str, overrides: Sequence[str], *, engine: str | None = None, workers: int | None = None
+    name: str,
+    overrides: Sequence[str],
+    *,
+    engine: str | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    tls: Path | None = None,
 ) -> Scenario:
-    """The preset or file `name` with `key=value` changes and the engine options applied."""
+    """The preset or file `name` with `key=value` changes and the engine options applied.
+
+    A scheduler or its certificates mean the engine dask, unless another one is asked for, which is refused.
+    """
     scenario = Scenario.load(name) if name.endswith(".toml") or "/" in name else Scenario.preset(name)
     scenario = scenario.with_overrides(overrides)
+    if engine is None and (scheduler is not None or tls is not None):
+        engine = "dask"
     if engine is not None:
         scenario = scenario.with_("engine.name", engine)
     if workers is not None:
         scenario = scenario.with_("engine.workers", workers)
+    if scheduler is not None:
+        scenario = scenario.with_("engine.scheduler", scheduler)
+    if tls is not None:
+        scenario = scenario.with_("engine.tls", str(tls))
+    _check_cluster(scenario, engine, scheduler, tls)
     return scenario
+
+
+def _check_cluster(scenario: Scenario, engine: str | None, scheduler: str | None, tls: Path | None) -> None:
+    for option, value in (("--scheduler", scheduler), ("--tls", tls)):
+        if value is not None and scenario.engine.name != "dask":
+            raise UsageError(f"{option} is for the engine dask, got --engine {engine}; leave one of the two out.")
+    if tls is not None and scenario.engine.scheduler is None:
+        raise UsageError("--tls goes with the address of a scheduler: --scheduler tls://host:8786.")
+    if scheduler is not None and scheduler.startswith("tls://") and scenario.engine.tls is None:
+        raise UsageError(f"The scheduler at {scheduler} wants certificates: give --tls FOLDER.")
+    if scheduler is not None and scheduler.startswith("tcp://") and scenario.engine.tls is not None:
+        raise UsageError(f"--tls goes with an address like tls://host:8786, got {scheduler}, which is not encrypted.")

@@ -130,16 +130,21 @@ def _first_scenarios(runs: Runs) -> dict[str, Scenario]:
     return found
 
 
+def differences(scenarios: Mapping[str, Scenario]) -> dict[str, dict[str, Any]]:
+    """Key → value by name, of every key in which at least two of the scenarios differ."""
+    values: dict[str, dict[str, Any]] = {}
+    first = next(iter(scenarios.values()), Scenario())
+    for name, scenario in scenarios.items():
+        for key, mine, theirs in first.diff(scenario):
+            values.setdefault(key, dict.fromkeys(scenarios, mine))[name] = theirs
+    return values
+
+
 def _differences(runs: Runs) -> list[Markup]:
     scenarios = _first_scenarios(runs)
     if not scenarios:
         return [note("No scenario can be read.")]
-    first = next(iter(scenarios.values()))
-    values: dict[str, dict[str, Any]] = {}
-    for variant, scenario in scenarios.items():
-        for key, mine, theirs in first.diff(scenario):
-            if key not in ("seed", "name"):
-                values.setdefault(key, dict.fromkeys(scenarios, mine))[variant] = theirs
+    values = {key: found for key, found in differences(scenarios).items() if key not in ("seed", "name")}
     if not values:
         return [note("The variants' scenarios are the same but for seeds and names.")]
     rows = [(key, *map(exact, by_variant.values())) for key, by_variant in values.items()]

@@ -121,12 +121,30 @@ def read_run(path: Path) -> Run:
 def last_edge_round(records: list[dict[str, Any]]) -> EdgeRound | None:
     """The last edge round whose lists can be read."""
     for record in reversed(records):
-        if record["kind"] == "edge":
-            try:
-                return _edge_round(record)
-            except (KeyError, TypeError, ValueError, OverflowError):
-                continue
+        if record["kind"] == "edge" and (found := edge_round(record)) is not None:
+            return found
     return None
+
+
+def edge_round(record: Mapping[str, Any]) -> EdgeRound | None:
+    """The edge round of a record; None if its lists cannot be read."""
+    try:
+        return _edge_round(record)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def edge_rows(record: Mapping[str, Any]) -> list[Row]:
+    """Status, waiting time, price and coverage of every edge of an edge round; empty if they cannot be read."""
+    try:
+        return _edges(record)
+    except (KeyError, TypeError):
+        return []
+
+
+def round_row(record: Mapping[str, Any]) -> Row:
+    """The numbers of a global round; None where a measure is missing or no number."""
+    return {name: number_in(record, name) for name in (*MEASURES, "participants", "left_out")}
 
 
 def number_in(record: Mapping[str, Any], name: str) -> float | None:
@@ -170,8 +188,7 @@ def _environment(path: Path) -> dict[str, Any]:
 
 
 def _rounds(records: list[dict[str, Any]]) -> list[Row]:
-    names = (*MEASURES, "participants", "left_out")
-    rows = [{name: number_in(record, name) for name in names} for record in records if record["kind"] == "global"]
+    rows = [round_row(record) for record in records if record["kind"] == "global"]
     return [row for row in rows if row["global_round"] is not None]
 
 
@@ -199,7 +216,6 @@ def _floats(values: list[Any]) -> np.ndarray:
 
 
 def _edges(record: Mapping[str, Any]) -> list[Row]:
-    """Status, waiting time, price and coverage of every edge, as far as they are there."""
     coverage = {entry["edge"]: entry for entry in record.get("coverage") or [] if isinstance(entry, dict)}
     rows = []
     for i, edge in enumerate(record["edge_id"]):

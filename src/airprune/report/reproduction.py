@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +31,16 @@ from airprune.report.reading import Run, is_run, read_json, read_run
 from airprune.report.sections import beside, environment_section, repeat_section, seeds_text
 from airprune.run_folder import environment
 
-_KINDS = {Verdict.HOLDS: "good", Verdict.PARTLY: "fair", Verdict.FAILS: "bad", Verdict.UNDECIDED: "open"}
-_SIGNS = {Verdict.HOLDS: "✓", Verdict.PARTLY: "◐", Verdict.FAILS: "✗", Verdict.UNDECIDED: "?"}
+KINDS = {Verdict.HOLDS: "good", Verdict.PARTLY: "fair", Verdict.FAILS: "bad", Verdict.UNDECIDED: "open"}
+SIGNS = {Verdict.HOLDS: "✓", Verdict.PARTLY: "◐", Verdict.FAILS: "✗", Verdict.UNDECIDED: "?"}
 _TABLE2 = ("topology", "scheme", "mean_ms", "spread_ms", "paper_ms", "paper_spread_ms", "deviation")
 
 
 def page(folder: Path, place: Place) -> Page:
-    tables = {path.stem: _rows(path) for path in sorted(folder.glob("*.csv"))}
-    claims = _claims(folder)
-    run = _any_run(folder / "runs")
-    profile = _profile(run)
+    tables = {path.stem: rows_of(path) for path in sorted(folder.glob("*.csv"))}
+    claims = claims_in(folder)
+    run = any_run(folder / "runs")
+    profile = profile_of(run)
     return Page(
         kind="Reproduction",
         name="The paper's evaluation, reproduced",
@@ -46,7 +48,7 @@ def page(folder: Path, place: Place) -> Page:
         sections=[
             Section("Summary", _summary(claims)),
             Section("Claims", _claims_table(claims)),
-            Section("Figures", _figures(folder, place)),
+            Section("Figures", [_figure(picture, place) for picture in pictures_in(folder)]),
             Section("Tables", _tables(folder, tables, place)),
             Section("Profile", _profile_facts(profile, tables)),
             environment_section(
@@ -58,7 +60,7 @@ def page(folder: Path, place: Place) -> Page:
     )
 
 
-def _rows(path: Path) -> Rows | None:
+def rows_of(path: Path) -> Rows | None:
     """A table's rows; None if it cannot be read, e.g. because a line has more cells than the header."""
     try:
         return read_rows(path)
@@ -66,12 +68,13 @@ def _rows(path: Path) -> Rows | None:
         return None
 
 
-def _claims(folder: Path) -> list[dict[str, Any]] | None:
+def claims_in(folder: Path) -> list[dict[str, Any]] | None:
+    """The entries of claims.json; None if it cannot be read."""
     found = read_json(folder / "claims.json")
     return [claim for claim in found if isinstance(claim, dict)] if isinstance(found, list) else None
 
 
-def _any_run(runs: Path) -> Run | None:
+def any_run(runs: Path) -> Run | None:
     """A run that tells the profile and the environment."""
     if runs.is_dir():
         for path in sorted(runs.iterdir()):
@@ -80,7 +83,7 @@ def _any_run(runs: Path) -> Run | None:
     return None
 
 
-def _profile(run: Run | None) -> Profile | None:
+def profile_of(run: Run | None) -> Profile | None:
     """The profile that a run's scenario was made by; samples per device tell profiles apart."""
     if run is None or run.scenario is None:
         return None
@@ -101,7 +104,7 @@ def _lead(profile: Profile | None, tables: dict[str, Rows | None]) -> Markup:
     return paragraph("An unknown profile." if _is_training(tables) else "Planning alone: nothing was trained.")
 
 
-def _verdict(claim: dict[str, Any]) -> Verdict | None:
+def verdict_of(claim: dict[str, Any]) -> Verdict | None:
     try:
         return Verdict(str(claim.get("verdict")))
     except ValueError:
@@ -111,9 +114,9 @@ def _verdict(claim: dict[str, Any]) -> Verdict | None:
 def _summary(claims: list[dict[str, Any]] | None) -> list[Markup]:
     if claims is None:
         return [note("claims.json cannot be read.")]
-    counts = Counter(_verdict(claim) for claim in claims)
+    counts = Counter(verdict_of(claim) for claim in claims)
     facts: dict[str, object] = {
-        f"claims: {verdict.value}": badge(f"{_SIGNS[verdict]} {counts[verdict]} of {len(claims)}", _KINDS[verdict])
+        f"claims: {verdict.value}": badge(f"{SIGNS[verdict]} {counts[verdict]} of {len(claims)}", KINDS[verdict])
         for verdict in Verdict
     }
     if counts[None]:
@@ -130,9 +133,9 @@ def _claims_table(claims: list[dict[str, Any]] | None) -> list[Markup]:
         return [note("There is no claim to show.")]
     rows = []
     for claim in claims:
-        verdict = _verdict(claim)
+        verdict = verdict_of(claim)
         word = (
-            badge(f"{_SIGNS[verdict]} {verdict.value}", _KINDS[verdict])
+            badge(f"{SIGNS[verdict]} {verdict.value}", KINDS[verdict])
             if verdict
             else badge(f"? {claim.get('verdict')}", "open")
         )
@@ -153,52 +156,90 @@ def _artefact_of(stem: str) -> str | None:
     return next((name for name in ARTEFACTS if stem == name or stem.startswith(f"{name}-")), None)
 
 
-def _figures(folder: Path, place: Place) -> list[Markup]:
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture of the folder and the files that belong to it.
+
+    Attributes:
+      artefact: the name of the table or figure of the paper; None if it is none of them.
+      tables: where its numbers are; they may be missing.
+    """
+
+    png: Path
+    artefact: str | None
+    caption: str
+    tables: list[Path]
+
+    @property
+    def alt(self) -> str:
+        return f"{self.caption} The numbers are in {', '.join(table.name for table in self.tables)}."
+
+    @property
+    def files(self) -> list[Path]:
+        return [path for path in (*self.tables, self.png.with_suffix(".pdf"), self.png) if path.exists()]
+
+
+def pictures_in(folder: Path) -> list[Picture]:
+    """In the paper's order; others after it."""
     order = list(ARTEFACTS)
-    pictures = []
+    found = []
     for png in folder.glob("*.png"):
         name = _artefact_of(png.stem)
-        pictures.append((order.index(name) if name else len(order), png.stem, name, png))
-    return [_figure(folder, png, name, place) for _, _, name, png in sorted(pictures, key=lambda entry: entry[:2])]
+        found.append((order.index(name) if name else len(order), png.stem, _picture(png, name)))
+    return [picture for _, _, picture in sorted(found, key=lambda entry: entry[:2])]
 
 
-def _figure(folder: Path, png: Path, name: str | None, place: Place) -> Markup:
+def _picture(png: Path, name: str | None) -> Picture:
     title = ARTEFACTS[name].title if name else png.stem
     preset = png.stem[len(name) + 1 :] if name else ""
-    caption = f"{title}{f', {preset}' if preset else ''}."
-    tables = [folder / f"{table_name}.csv" for table_name in (ARTEFACTS[name].tables if name else [png.stem])]
-    files = [path for path in (*tables, png.with_suffix(".pdf"), png) if path.exists()]
-    links = captioned(caption, [place.link_to(path) for path in files])
-    return image(
-        png, alt=f"{caption} The numbers are in {', '.join(t.name for t in tables)}.", caption=links, class_="wide"
+    tables = ARTEFACTS[name].tables if name else [png.stem]
+    return Picture(
+        png=png,
+        artefact=name,
+        caption=f"{title}{f', {preset}' if preset else ''}.",
+        tables=[png.with_name(f"{table}.csv") for table in tables],
     )
+
+
+def _figure(picture: Picture, place: Place) -> Markup:
+    links = captioned(picture.caption, [place.link_to(path) for path in picture.files])
+    return image(picture.png, alt=picture.alt, caption=links, class_="wide")
 
 
 def _tables(folder: Path, tables: dict[str, Rows | None], place: Place) -> list[Markup]:
     found: list[Markup] = []
     for name in ("table1", "table2", "errata"):
         if name in tables:
-            rows = tables[name]
-            found += [element("h3", ARTEFACTS[name].title), note(place.link_to(folder / f"{name}.csv"))]
-            if not rows:
-                found.append(note(f"{name}.csv is empty or cannot be read."))
-            elif name == "table2" and set(_TABLE2) <= set(rows[0]):
-                found.append(_latency_table(rows))
+            rows, title = tables[name], ARTEFACTS[name].title
+            found += [element("h3", title), note(place.link_to(folder / f"{name}.csv"))]
+            if rows:
+                header, cells, words = shown_table(name, rows)
+                found.append(table(header, cells, label=title, words=words))
             else:
-                header = [str(key) for key in rows[0]]
-                cells = [tuple(plain(row[key]) for key in rows[0]) for row in rows]
-                found.append(table(header, cells, label=ARTEFACTS[name].title, words=header))
+                found.append(note(f"{name}.csv is empty or cannot be read."))
     return found
 
 
-def _latency_table(rows: Rows) -> Markup:
+def shown_table(name: str, rows: Rows) -> tuple[Sequence[str], list[tuple[object, ...]], Sequence[str]]:
+    """(header, cells, columns that hold words) of table1, table2 or errata as people read it."""
+    if name == "table2" and set(_TABLE2) <= set(rows[0]):
+        return (
+            ("network", "scheme", "airprune (ms)", "paper (ms)", "deviation"),
+            _latencies(rows),
+            ("network", "scheme"),
+        )
+    header = [str(key) for key in rows[0]]
+    return header, [tuple(plain(row[key]) for key in rows[0]) for row in rows], header
+
+
+def _latencies(rows: Rows) -> list[tuple[object, ...]]:
     def cell(value: Any, form: str) -> object:
         return format(value, form) if isinstance(value, float) else plain(value)
 
     def percent(value: Any) -> object:
         return f"{round(value, 3) + 0.0:+.1%}" if isinstance(value, float) else plain(value)
 
-    cells = [
+    return [
         (
             row["topology"],
             row["scheme"],
@@ -208,8 +249,6 @@ def _latency_table(rows: Rows) -> Markup:
         )
         for row in rows
     ]
-    header = ("network", "scheme", "airprune (ms)", "paper (ms)", "deviation")
-    return table(header, cells, label="Latency of one edge round", words=("network", "scheme"))
 
 
 def _seeds(tables: dict[str, Rows | None]) -> list[int]:

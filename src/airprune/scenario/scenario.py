@@ -145,7 +145,7 @@ class Scenario(Section):
 
     def diff(self, other: Scenario) -> list[tuple[str, Any, Any]]:
         """(dotted key, mine, theirs) of every value that differs."""
-        mine, theirs = _flat(self.to_dict()), _flat(other.to_dict())
+        mine, theirs = flat(self.to_dict()), flat(other.to_dict())
         return [(key, value, theirs[key]) for key, value in mine.items() if value != theirs[key]]
 
     def check_names(self) -> None:
@@ -153,7 +153,7 @@ class Scenario(Section):
 
         Checked late because those modules are heavy, and a caller may bring a dataset of their own.
         """
-        values = _flat(self.to_dict())
+        values = flat(self.to_dict())
         for key, module, registry in _LATE_NAMES:
             known = getattr(importlib.import_module(module), registry)
             if values[key] not in known:
@@ -215,12 +215,13 @@ def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
             part[key] = str(folder / path)
 
 
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted key."""
+    found: dict[str, Any] = {}
     for key, value in values.items():
         nested = isinstance(value, dict)
-        flat.update({f"{key}.{name}": entry for name, entry in value.items()} if nested else {key: value})
-    return flat
+        found.update({f"{key}.{name}": entry for name, entry in value.items()} if nested else {key: value})
+    return found
 
 
 def _digest(table: str) -> str:

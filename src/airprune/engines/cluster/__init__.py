@@ -7,4 +7,5 @@ tasks         what runs on the workers: train a chunk, merge a group, average an
 local         a cluster of this machine's own, when no scheduler is given
 certificates  TLS: a private authority and a certificate for each role
 serve         `airprune cluster scheduler` and `airprune cluster worker`
+crew          the workers of one machine, watched and restarted
 """

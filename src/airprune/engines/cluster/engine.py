@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from distributed import CancelledError, Client, Future
 from distributed.client import FutureCancelledError
@@ -68,6 +69,7 @@ class DaskEngine(Engine):
         self._members = Members(self._client, parcel)
         self._numbers = itertools.count()
         self._name = uuid.uuid4().hex[:8]
+        self._places: WeakKeyDictionary[Future, list[str] | None] = WeakKeyDictionary()
         self._wait_for_workers()
 
     @property
@@ -97,6 +99,7 @@ class DaskEngine(Engine):
     def _submit_calls(self, method: str, calls: Sequence[Call]) -> list[Future]:
         models = {id(model): model for model, _ in calls}
         held = {key: self._submit(tasks.hold, model) for key, model in models.items()}
+        places = self.members.restriction
         futures: list[Future] = self.client.map(
             tasks.call,
             [held[id(model)] for model, _ in calls],
@@ -105,9 +108,10 @@ class DaskEngine(Engine):
             parcel=self.members.parcel,
             wanted=self.members.wanted,
             key=[self._key(method) for _ in calls],
-            workers=self.members.restriction,
+            workers=places,
             pure=False,
         )
+        self._places.update(dict.fromkeys(futures, places))
         return futures
 
     def edge_averages(self, edges: Sequence[EdgeWork]) -> list[EdgeAverage]:
@@ -161,9 +165,11 @@ class DaskEngine(Engine):
         raise WorkFailed(_GIVEN_UP)
 
     def _submit(self, function: Any, *arguments: Any) -> Future:
+        places = self.members.restriction
         future: Future = self.client.submit(
-            function, *arguments, key=self._key(function.__name__), workers=self.members.restriction, pure=False
+            function, *arguments, key=self._key(function.__name__), workers=places, pure=False
         )
+        self._places[future] = places
         return future
 
     def _key(self, what: str) -> str:
@@ -176,9 +182,8 @@ class DaskEngine(Engine):
                 result = future.result(timeout=_LOOK_AROUND_S)
                 break
             except TimeoutError:
-                self._look_around()
-                if self.members.refused and not self.members.accepted:  # and the task may go nowhere else
-                    self._wait_for_workers()
+                self._wait_for_workers()
+                if self._is_stranded(future):
                     return tasks.Refusal("", "has left")
             except KilledWorker as error:
                 return error
@@ -197,6 +202,11 @@ class DaskEngine(Engine):
         elif isinstance(result, tasks.Refusal):
             self.members.refresh()
         return result
+
+    def _is_stranded(self, future: Future) -> bool:
+        """Whether every worker that the task may go to has left."""
+        places = self._places.get(future)
+        return places is not None and self.members.accepted.isdisjoint(places)
 
     def _look_around(self) -> None:
         """Is the scheduler there, who has joined, who has left?"""

@@ -6,6 +6,7 @@ happens, the system does.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -24,7 +25,8 @@ def main() -> int:
 
 
 def _stop_with_stdin() -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 1_024):  # not sys.stdin, whose lock would be held when Python ends
+        pass
     # To the main thread itself, so that it wakes from whatever it waits for.
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 

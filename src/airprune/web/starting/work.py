@@ -110,6 +110,8 @@ class Work:
         if self._latest.is_running:
             raise WorkFailed(f"One run at a time: {self._latest.name} is at work; wait for it or stop it.")
         self._latest.clear()
+        self._latest.errors.close()
+        self._latest = None
 
     def stop(self) -> None:
         """Asks the run to stop as by Ctrl-C; asked again, ends it at once."""
@@ -156,9 +158,15 @@ def _launched(folder: Path, name: str, words: list[str], scenario: tempfile.Temp
     errors = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as the run
     # -P: a module of the same name in the working directory must not take the package's place.
     command = [sys.executable, "-P", "-m", "airprune.web.starting.child", "run", *words, "--out", str(folder)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
-    )
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
+    except OSError as error:
+        errors.close()
+        with contextlib.suppress(OSError):  # a resumed run's folder is not empty and stays
+            folder.rmdir()
+        raise WorkFailed(f"{name} cannot be started: {error.strerror}.") from error
     return _Process(name, folder, process, errors, scenario)
 
 

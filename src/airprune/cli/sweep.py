@@ -1,0 +1,203 @@
+"""`airprune sweep`: whole runs side by side, for every combination of values and seeds."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+
+from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.estimates import estimates_json, estimates_table
+from airprune.cli.progress import STOPPED
+from airprune.cli.scenario_argument import scenario_from
+
+if TYPE_CHECKING:
+    from airprune.sweep import Outcome, Row, Sweep, SweepFolder
+
+# Beyond these a page of curves takes minutes and nobody can tell the curves apart.
+_MAX_REPORTED_ROWS = 20
+_MAX_REPORTED_RUNS = 200
+
+
+def sweep(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUES]...",
+            help="Values to combine, e.g. `plan.deadline_s=0.025,0.03 seed=0-9`; a single value is for all runs.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for all runs and the table; by default runs/NAME-sweep.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Where whole runs go: serial, processes or dask; the result is the same.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="For dask: an address or a scheduler file; by default a local cluster.")
+    ] = None,
+    tls: Annotated[
+        Path | None, typer.Option(help="For dask: the folder with certificates, for tls:// addresses.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Run a scenario for every combination of values, several whole runs at a time, and average over seeds.
+
+    The same command continues: finished runs are not repeated, half-done ones go on from their checkpoint.
+
+    Example: `airprune sweep smoke plan.deadline_s=0.012,0.014,0.02 seed=0-4`
+    """
+    from airprune.sweep import SweepFolder
+
+    chosen = _sweep(scenario, settings or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
+    out = out or Path("runs") / f"{chosen.runs[0].scenario.name}-sweep"
+    folder = SweepFolder(chosen, out)
+    with folder.locked():
+        failures = _run_missing(folder, out)
+        say(f"Runs: {folder.write_table([failure.run for failure in failures])}".replace(str(folder.path), str(out)))
+        rows = folder.rows()
+        if as_json:
+            print_json(_json(out, rows, failures))
+        else:
+            _print(_table(chosen, rows))
+            _report(rows, out)
+    for failure in failures:
+        say(f"failed: {failure.run.label}: {failure.trouble}")
+    if failures:
+        raise typer.Exit(1)
+
+
+def _sweep(scenario: str, settings: Sequence[str], **options: Any) -> Sweep:
+    """All runs, checked, and where they go: as `options` say, else as the settings or the scenario do."""
+    from airprune.sweep import Sweep
+
+    chosen = Sweep.of(scenario_from(scenario, []), settings)
+    about_engine = [word for word in settings if word.strip().startswith("engine.")]
+    return dataclasses.replace(chosen, engine=scenario_from(scenario, about_engine, **options).engine)
+
+
+def _run_missing(folder: SweepFolder, out: Path) -> list[Outcome]:
+    """Runs everything that is not finished; the runs that failed."""
+    runs = folder.sweep.runs
+    missing = [run for run in runs if not folder.is_finished(run)]
+    done, failures = len(runs) - len(missing), []
+    if done:
+        say(f"{done} of {len(runs)} runs were finished before.")
+    if not missing:
+        return []
+    try:
+        with contextlib.closing(folder.outcomes(missing)) as outcomes:
+            for outcome in _watched(outcomes, folder, done=done):
+                if outcome.trouble is None:
+                    done += 1
+                else:
+                    failures.append(outcome)
+    except KeyboardInterrupt:
+        say(f"Stopped with {done} of {len(runs)} runs finished; {out} keeps what is done. The same command continues.")
+        raise typer.Exit(STOPPED) from None
+    return failures
+
+
+def _watched(outcomes: Iterable[Outcome], folder: SweepFolder, *, done: int) -> Iterator[Outcome]:
+    """The outcomes, shown while they pass: one bar on a terminal, plain lines elsewhere."""
+    total = len(folder.sweep.runs)
+    if not sys.stderr.isatty():
+        started = time.monotonic()
+        for count, outcome in enumerate(outcomes, start=1):
+            left_s = (time.monotonic() - started) / count * (total - done - count)
+            left = f" · {_duration(left_s)} left" if left_s else ""
+            say(f"[{done + count}/{total}] {outcome.run.label}: {_words(outcome, folder)}{left}")
+            yield outcome
+        return
+    columns = (
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("runs"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        TextColumn("{task.fields[words]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+    )
+    with Progress(*columns, console=Console(stderr=True), expand=True) as progress:
+        task = progress.add_task("", total=total, completed=done, words="starting …" if done < total else "")
+        for outcome in outcomes:
+            words = f"{_words(outcome, folder)} · {outcome.run.label}"
+            progress.update(task, advance=1, words=escape(words))
+            yield outcome
+
+
+def _words(outcome: Outcome, folder: SweepFolder) -> str:
+    if outcome.trouble is not None:
+        return "failed"
+    accuracy = (folder.last_round(outcome.run) or {}).get("test_accuracy")
+    return "finished" if accuracy is None else f"accuracy {accuracy:.1%}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"
+
+
+def _table(chosen: Sweep, rows: Sequence[Row]) -> Table:
+    from airprune.sweep.runs import value_text
+
+    def names(row: Row) -> list[str]:
+        seeds = str(row.num_runs) if len(row.seeds) == row.num_runs else f"{len(row.seeds)} of {row.num_runs}"
+        return [*map(value_text, row.values.values()), seeds]
+
+    last_words = [key.rpartition(".")[2] for key in chosen.keys]
+    headings = last_words if len(set(last_words)) == len(last_words) else chosen.keys
+    return estimates_table([*headings, "seeds"], ((names(row), row.estimates) for row in rows))
+
+
+def _print(table: Table) -> None:
+    """As wide as the terminal; in a file or a pipe, as wide as it takes."""
+    console = stdout_console()
+    if not console.is_terminal:
+        console.width = max(
+            console.width, Measurement.get(console, console.options.update(width=10_000), table).maximum
+        )
+    console.print(table)
+
+
+def _report(rows: Sequence[Row], out: Path) -> None:
+    from airprune.report import write_report
+
+    if not any(row.seeds for row in rows):
+        return
+    if len(rows) > _MAX_REPORTED_ROWS or sum(row.num_runs for row in rows) > _MAX_REPORTED_RUNS:
+        say(f"Report: not made for so many; `airprune report {out}` makes it.")
+    else:
+        say(f"Report: {write_report(out)}")
+
+
+def _json(out: Path, rows: Sequence[Row], failures: Sequence[Outcome]) -> dict[str, Any]:
+    return {
+        "folder": str(out),
+        "rows": [
+            {
+                "values": dict(row.values),
+                "seeds": list(row.seeds),
+                "runs": row.num_runs,
+                "estimates": estimates_json(row.estimates),
+            }
+            for row in rows
+        ],
+        "failed": [
+            {"run": failure.run.label, "folder": failure.run.folder_name, "why": failure.trouble}
+            for failure in failures
+        ],
+    }

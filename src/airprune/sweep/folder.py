@@ -1,0 +1,138 @@
+"""A sweep's folder: one run folder per run beside these files.
+
+sweep.json    what the runs have in common, so that another scenario's sweep is not mixed in
+sweep.csv     one row per run: what was varied, and the last global round
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import airprune
+from airprune.compare import summary
+from airprune.engines import engine_named
+from airprune.errors import UsageError
+from airprune.estimates import Estimate
+from airprune.run_folder import RunFolder
+from airprune.scenario.problems import shown
+from airprune.sweep import processes, serial
+from airprune.sweep.runs import Sweep, SweptRun, value_text
+from airprune.sweep.whole_run import Outcome
+from airprune.tables import write_csv_atomic, write_text_atomic
+
+_NOTE = "sweep.json"
+_TABLE = "sweep.csv"
+_LEADING = ("seed", "folder", "state")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One combination of values.
+
+    Attributes:
+      seeds: of the runs that are finished.
+      num_runs: finished or not.
+      estimates: of the last global round, over those seeds.
+    """
+
+    values: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    num_runs: int
+    estimates: Mapping[str, Estimate]
+
+
+class SweepFolder:
+    """Runs a sweep in a folder and reads what is there."""
+
+    def __init__(self, sweep: Sweep, path: Path) -> None:
+        self.sweep = sweep
+        self.path = path.absolute()
+
+    def run_folder(self, run: SweptRun) -> RunFolder:
+        return RunFolder(self.path / run.folder_name)
+
+    def is_finished(self, run: SweptRun) -> bool:
+        return self.run_folder(run).has_finished(run.scenario)
+
+    def last_round(self, run: SweptRun) -> dict[str, Any] | None:
+        """The last global round of a finished run."""
+        folder = self.run_folder(run)
+        if not self.is_finished(run) or not folder.records_file.exists():
+            return None
+        return folder.last_record("global", within_bytes=folder.records_file.stat().st_size)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Claims the folder for this sweep; refuses one that holds another scenario's, or that somebody is writing."""
+        engine_named(self.sweep.engine.name)  # before anything is written
+        fixed = self.sweep.fixed()
+        self._refuse_others(fixed)
+        with RunFolder(self.path).locked():
+            note = {"airprune": airprune.__version__, "swept": self.sweep.keys, "fixed": fixed}
+            write_text_atomic(self.path / _NOTE, json.dumps(note, indent=1) + "\n")
+            yield
+
+    def outcomes(self, runs: Sequence[SweptRun]) -> Generator[Outcome]:
+        """Does these runs where the engine says, as they end."""
+        engine = self.sweep.engine
+        if engine.name == "serial":
+            return serial.outcomes(runs, self.path)
+        if engine.name == "processes":
+            return processes.outcomes(runs, self.path, workers=engine.workers)
+        from airprune.sweep import cluster
+
+        return cluster.outcomes(runs, self.path, workers=engine.workers, scheduler=engine.scheduler, tls=engine.tls)
+
+    def rows(self) -> list[Row]:
+        """One per combination of values, in order."""
+        lasts: dict[str, list[tuple[SweptRun, dict[str, Any] | None]]] = {}
+        for run in self.sweep.runs:
+            name = json.dumps([value_text(value) for value in run.values.values()])
+            lasts.setdefault(name, []).append((run, self.last_round(run)))
+        there = {name: [[last] for _, last in pairs if last is not None] for name, pairs in lasts.items()}
+        estimates = summary({name: rounds for name, rounds in there.items() if rounds})
+        return [
+            Row(
+                values=pairs[0][0].values,
+                seeds=tuple(run.scenario.seed for run, last in pairs if last is not None),
+                num_runs=len(pairs),
+                estimates=estimates.get(name, {}),
+            )
+            for name, pairs in lasts.items()
+        ]
+
+    def write_table(self, failed: Sequence[SweptRun]) -> Path:
+        """`sweep.csv`; what a run has not measured, or has not come to, is left empty."""
+        runs, lasts = self.sweep.runs, [self.last_round(run) or {} for run in self.sweep.runs]
+        measured = {name: None for last in lasts for name, value in last.items() if not isinstance(value, list | dict)}
+        measures = [name for name in measured if name != "kind"]
+        names, failed_names = [run.folder_name for run in runs], {run.folder_name for run in failed}
+        states = [
+            "finished" if last else "failed" if name in failed_names else "unfinished"
+            for name, last in zip(names, lasts, strict=True)
+        ]
+        columns: list[list[Any]] = [[value_text(run.values[key]) for run in runs] for key in self.sweep.keys]
+        columns += [[run.scenario.seed for run in runs], names, states]
+        columns += [[last.get(name) for last in lasts] for name in measures]
+        path = self.path / _TABLE
+        write_csv_atomic(path, [*self.sweep.keys, *_LEADING, *measures], columns)
+        return path
+
+    def _refuse_others(self, fixed: Mapping[str, Any]) -> None:
+        if RunFolder(self.path).has_run:
+            raise UsageError(f"{self.path} holds a single run; choose another folder for a sweep.")
+        try:
+            theirs = json.loads((self.path / _NOTE).read_bytes())["fixed"]
+            differ = [(key, theirs[key], mine) for key, mine in fixed.items() if key in theirs and theirs[key] != mine]
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return  # none, or spoilt; every run folder refuses another scenario by itself
+        for key, there, here in differ:
+            raise UsageError(
+                f"{self.path} holds a sweep of another scenario: {key} is {shown(there)} there, {shown(here)} here; "
+                "give the same settings or choose another folder with --out."
+            )
