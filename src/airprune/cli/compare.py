@@ -35,8 +35,16 @@ def compare(
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, e.g. `0-4` or `1,5,9`.")] = "0",
     out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the curves.")] = Path("runs/compare"),
-    engine: Annotated[str | None, typer.Option(help="serial or processes; the result is the same.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="serial, processes or dask (a cluster); the result is the same.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Of a Dask cluster: `tls://host:8786` or its scheduler file; implies dask.")
+    ] = None,
+    tls: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="The cluster's certificates, for a tls:// scheduler.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Compare schemes over seeds on the same network, samples and fading; finished runs are not repeated.
@@ -46,7 +54,7 @@ def compare(
     from airprune.compare import curves, summary
     from airprune.report import write_report
 
-    base = scenario_from(scenario, overrides or [], engine=engine, workers=workers)
+    base = scenario_from(scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     variants = variants_of(base, [name.strip() for name in schemes.split(",") if name.strip()], also or [])
     chosen = parse_seeds(seeds)
     if len(variants) * len(chosen) > MAX_RUNS:

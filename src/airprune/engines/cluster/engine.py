@@ -8,6 +8,7 @@ numbers that describe and record each device.
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import time
 import uuid
@@ -255,20 +256,29 @@ class DaskEngine(Engine):
 
 def connect(scheduler: str, tls: Path | str | None) -> Client:
     """A client of the scheduler at an address or named in a scheduler file."""
-    place: dict[str, Any] = {"address": scheduler}
-    if "://" not in scheduler:
-        if not Path(scheduler).is_file():
-            raise UsageError(
-                f"Scenario.engine.scheduler must be an address like tls://host:8786 or a scheduler file, "
-                f"got {scheduler!r}."
-            )
-        place = {"scheduler_file": scheduler}
+    address = scheduler if "://" in scheduler else _address_in(scheduler)
+    if address.startswith("tls:") and tls is None:
+        raise UsageError(f"The scheduler at {address} wants certificates: engine.tls must name their folder (--tls).")
+    if not address.startswith("tls:") and tls is not None:
+        raise UsageError(f"engine.tls goes with an address like tls://host:8786, got {address}, which has no TLS.")
     security = None if tls is None else security_of(tls, "client")
     try:
-        return Client(**place, security=security, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, TimeoutError, ValueError, TypeError) as error:
-        hint = " Its certificates must be given: --tls FOLDER." if scheduler.startswith("tls:") and not tls else ""
-        raise WorkFailed(f"No Dask scheduler answers at {scheduler} ({_short(error)}).{hint}") from error
+        return Client(address, security=security, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
+        raise WorkFailed(f"No Dask scheduler answers at {address} ({_short(error)}).") from error
+
+
+def _address_in(file: str) -> str:
+    """The address that a scheduler has written into its file."""
+    try:
+        address = json.loads(Path(file).read_text())["address"]
+        if isinstance(address, str) and "://" in address:
+            return address
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise UsageError(
+        f"Scenario.engine.scheduler must be an address like tls://host:8786 or a scheduler file, got {file!r}."
+    )
 
 
 def _short(error: BaseException) -> str:

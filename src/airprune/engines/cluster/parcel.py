@@ -74,7 +74,8 @@ class Parcel:
         """Keeps one piece of a file; the first one clears away what nobody has used for a day."""
         kept = self._kept
         if not kept.exists():
-            kept.mkdir(mode=0o700, parents=True)
+            _home().mkdir(mode=0o700, parents=True, exist_ok=True)
+            kept.mkdir(mode=0o700)
             for other in _home().iterdir():
                 if time.time() - other.stat().st_mtime > _STALE_S:
                     shutil.rmtree(other, ignore_errors=True)
