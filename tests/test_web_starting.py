@@ -218,8 +218,9 @@ def test_the_run_ends_with_its_server_and_can_be_resumed(tmp_path, how):
         server.kill()
         _, errors = server.communicate()
     assert "Traceback" not in errors
-    before = len(folder.records())
+    before = folder.records_file.read_bytes()
     records = ap.run(folder.scenario(), out=folder.path, resume=True)
-    next(records)
+    next(records), next(records)  # the first may have been written already, but not yet counted as done
     records.close()
-    assert len(folder.records()) > before >= 2
+    after = folder.records_file.read_bytes()
+    assert after.startswith(before) and len(after) > len(before)

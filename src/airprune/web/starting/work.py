@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,20 +27,14 @@ _TAIL_LINES = 15
 
 @dataclass(eq=False)
 class _Process:
-    """A run's process and what belongs to it.
-
-    Attributes:
-      scenario: the folder of its scenario file, gone when it has ended.
-      errors: what it writes to stderr.
-    """
+    """A run's process; `errors` is what it writes to stderr."""
 
     name: str
     folder: Path
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
-    scenario: tempfile.TemporaryDirectory[str] | None
     is_stopping: bool = False
-    is_cleared: bool = field(default=False)
+    is_cleared: bool = False
 
     @property
     def is_running(self) -> bool:
@@ -62,8 +57,6 @@ class _Process:
             return
         self.is_cleared = True
         self.ask_to_stop()
-        if self.scenario is not None:
-            self.scenario.cleanup()
         with contextlib.suppress(OSError):  # a folder in which no run came about; others are not empty
             if [entry.name for entry in self.folder.iterdir()] == [".lock"]:
                 (self.folder / ".lock").unlink()
@@ -94,15 +87,16 @@ class Work:
                 raise WorkFailed(f"{name} is there already; choose another name, or resume it.") from None
             except OSError as error:
                 raise WorkFailed(f"{name} cannot be made: {error.strerror}.") from None
-            scenario = tempfile.TemporaryDirectory(prefix="airprune-web-")
-            file = Path(scenario.name) / "scenario.toml"
-            file.write_text(toml, encoding="utf-8")
-            self._latest = _launched(folder, name, [str(file)], scenario)
+            with tempfile.TemporaryFile() as scenario:  # without a name: it goes with the last who has it open
+                scenario.write(toml.encode())
+                scenario.seek(0)
+                words = [f"/dev/fd/{scenario.fileno()}"]
+                self._latest = _launched(folder, name, words, pass_fds=[scenario.fileno()])
 
     def resume(self, folder: Path, name: str) -> None:
         with self._lock:
             self._check_idle()
-            self._latest = _launched(folder, name, [str(folder / "scenario.toml"), "--resume"], None)
+            self._latest = _launched(folder, name, [str(folder / "scenario.toml"), "--resume"])
 
     def _check_idle(self) -> None:
         if self._latest is None:
@@ -154,20 +148,25 @@ class Work:
             latest.errors.close()
 
 
-def _launched(folder: Path, name: str, words: list[str], scenario: tempfile.TemporaryDirectory[str] | None) -> _Process:
+def _launched(folder: Path, name: str, words: list[str], *, pass_fds: Sequence[int] = ()) -> _Process:
     errors = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as the run
     # -P: a module of the same name in the working directory must not take the package's place.
     command = [sys.executable, "-P", "-m", "airprune.web.starting.child", "run", *words, "--out", str(folder)]
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+            pass_fds=pass_fds,
         )
     except OSError as error:
         errors.close()
         with contextlib.suppress(OSError):  # a resumed run's folder is not empty and stays
             folder.rmdir()
         raise WorkFailed(f"{name} cannot be started: {error.strerror}.") from error
-    return _Process(name, folder, process, errors, scenario)
+    return _Process(name, folder, process, errors)
 
 
 def work_of(request: Request) -> Work:
