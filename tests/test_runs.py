@@ -384,6 +384,6 @@ def test_reading_records_passes_over_garbage(stopped):
 
 
 def test_an_unknown_engine_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(UsageError, match=r"Scenario\.engine\.name 'dask' is unknown"):
-        ap.run(tiny_scenario(engine__name="dask"), out=tmp_path / "run", dataset=blobs())
+    with pytest.raises(UsageError, match=r"Scenario\.engine\.name 'ray' is unknown"):
+        ap.run(tiny_scenario(engine__name="ray"), out=tmp_path / "run", dataset=blobs())
     assert not (tmp_path / "run").exists()

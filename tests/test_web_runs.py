@@ -11,15 +11,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-import uvicorn
 
 import airprune as ap
 from airprune.run_folder import RunFolder
-from airprune.web.app import create_app
 from airprune.web.runs import finding, following, stream
 from airprune.web.runs.following import RecordsFile
 from airprune.web.runs.thinning import Thinned
-from airprune.web.serve import listen
+from airprune.web.serve import listen, server_of
 from airprune.web.site import Site
 from support.processes import wait_for
 from support.web_runs import (
@@ -490,7 +488,7 @@ def test_a_quiet_stream_has_a_heartbeat(serve, tmp_path, monkeypatch):
 def test_a_stopping_server_does_not_wait_for_its_streams(tmp_path):
     socket = listen("127.0.0.1", 0)
     site = Site(port=socket.getsockname()[1], runs_dir=tmp_path)
-    server = uvicorn.Server(uvicorn.Config(create_app(site), log_level="critical", ws="none"))
+    server = server_of(site, log_level="critical")
     before = threading.active_count()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
     thread.start()

@@ -22,8 +22,7 @@ import httpx
 import pytest
 import uvicorn
 
-from airprune.web.app import create_app
-from airprune.web.serve import listen
+from airprune.web.serve import listen, server_of
 from airprune.web.site import Site
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -61,7 +60,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
         settings.setdefault("runs_dir", tmp_path_factory.mktemp("runs"))
         listening = listen("127.0.0.1", 0)
         site = Site(port=listening.getsockname()[1], **settings)
-        runner = uvicorn.Server(uvicorn.Config(create_app(site), log_level="critical", access_log=False, ws="none"))
+        runner = server_of(site, log_level="critical")
         thread = threading.Thread(target=runner.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         client = httpx.Client(base_url=site.origin, timeout=60.0)

@@ -28,6 +28,7 @@ def create_app(site: Site) -> FastAPI:
     app = FastAPI(title="airprune", version=airprune.__version__, docs_url=None, redoc_url=None, telemetry=_SILENT)
     app.state.site = site
     app.state.fleets = FleetMemory()
+    app.state.is_stopping = lambda: False
     for router in ROUTERS:
         app.include_router(router)
     answer_errors(app)

@@ -21,17 +21,21 @@ def serve(site: Site, *, port: int | None, announce: Callable[[Site], None]) -> 
     """Serves until interrupted. `port` None is the usual one or the next free, 0 any free one."""
     listening = listen(site.host, port)
     site = dataclasses.replace(site, port=listening.getsockname()[1])
-    config = uvicorn.Config(
-        create_app(site),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=2,
-        ws="none",
-    )
+    server = server_of(site)
     announce(site)
     with listening:
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
+
+
+def server_of(site: Site, *, log_level: str = "warning") -> uvicorn.Server:
+    """A server that is yet to run; its app knows when it is told to stop, and ends the streams that it waits for."""
+    app = create_app(site)
+    config = uvicorn.Config(
+        app, log_level=log_level, access_log=False, server_header=False, timeout_graceful_shutdown=2, ws="none"
+    )
+    server = uvicorn.Server(config)
+    app.state.is_stopping = lambda: server.should_exit
+    return server
 
 
 def listen(host: str, port: int | None) -> socket.socket:

@@ -8,7 +8,7 @@ const NO_SCHEME = { colour: "#7a828a", symbol: "circle", dash: "dot" };
 const COMPUTE = "#E69F00";
 const UPLINK = "#0072B2";
 const DEADLINE = { light: "#B03A00", dark: "#ff9d6b" };
-const FATES = { dropped: "✗ dropped", late: "▸ late", blocked: "⊘ blocked" };
+const FATES = { dropped: "✗ dropped", late: "▸ late", blocked: "⊘ blocked", failed: "! failed" };
 
 /** Text that the charts' script shows to the letter: it reads tags and %{…} otherwise. */
 export const literal = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;")
