@@ -1,0 +1,120 @@
+"""One line about each run: what it is, how far it has come, whether somebody writes it."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from airprune.errors import AirpruneError
+from airprune.figures import Style, styles_for
+from airprune.report.reading import number_in
+from airprune.run_folder import RunFolder
+from airprune.scenario import Scenario
+from airprune.web.runs.finding import Findings, Found, find
+from airprune.web.runs.names import is_plain_file
+
+# A global round's record follows its edge rounds', each with lists over all devices; beyond this, none is looked for.
+LAST_ROUND_WITHIN_BYTES = 4 * 2**20
+FRESH_S = 0.5
+
+_SYMBOLS = {"o": "circle", "v": "triangle-down", "s": "square", "D": "diamond", "^": "triangle-up", "x": "x"}
+_DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
+
+
+class Listing:
+    """The runs under one folder; looked up anew at most every `FRESH_S`, however many ask."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._lock = threading.Lock()
+        self._about: dict[str, tuple[tuple[object, ...], dict[str, Any]]] = {}
+        self._latest: dict[str, Any] = {}
+        self._at = -FRESH_S
+
+    def latest(self, *, fresh_s: float = FRESH_S) -> dict[str, Any]:
+        """{runs: one row each, last written first; num_left_out, is_complete, reproductions, styles}."""
+        with self._lock:
+            if not self._latest or time.monotonic() - self._at > fresh_s:
+                started = time.monotonic()
+                self._latest = self._look(find(self.root))
+                # A folder that takes long to search is searched less often.
+                self._at = time.monotonic() + 4 * (time.monotonic() - started)
+            return self._latest
+
+    def _look(self, findings: Findings) -> dict[str, Any]:
+        known, self._about = self._about, {}
+        for run in findings.runs:
+            signature, about = known.get(run.name, ((), {}))
+            if signature != run.signature:
+                about = _about(run)
+            self._about[run.name] = (run.signature, about)
+        rows = [{**self._about[run.name][1], "state": state_of(run.path)} for run in findings.runs]
+        return {
+            "runs": rows,
+            "num_left_out": findings.num_left_out,
+            "is_complete": findings.is_complete,
+            "reproductions": findings.reproductions,
+            "styles": drawn_styles(row["scheme"] for row in rows if row["scheme"]),
+        }
+
+
+@functools.lru_cache(maxsize=16)
+def listing(root: Path) -> Listing:
+    return Listing(root)
+
+
+def drawn_styles(schemes: Any) -> dict[str, dict[str, str]]:
+    """Each scheme as the reports draw it, in the words of the page's charts."""
+    return {name: _drawn(style) for name, style in styles_for(sorted(set(schemes))).items()}
+
+
+def _drawn(style: Style) -> dict[str, str]:
+    return {
+        "colour": style.colour,
+        "symbol": _SYMBOLS.get(style.marker, "cross"),
+        "dash": _DASHES[style.line],
+    }
+
+
+def scenario_of(path: Path) -> Scenario | None:
+    """The scenario of a run folder; None if it cannot be read."""
+    folder = RunFolder(path)
+    try:
+        return folder.scenario() if is_plain_file(folder.scenario_file) else None
+    except (AirpruneError, OSError, ValueError):
+        return None
+
+
+def state_of(path: Path) -> str:
+    """finished, running or stopped."""
+    folder = RunFolder(path)
+    return "finished" if folder.is_finished else "running" if folder.is_running else "stopped"
+
+
+def _about(run: Found) -> dict[str, Any]:
+    scenario, last = scenario_of(run.path), _last_round(run.path)
+    return {
+        "name": run.name,
+        "written": run.written,
+        "scenario": scenario.name if scenario else None,
+        "scheme": scenario.plan.scheme if scenario else None,
+        "seed": str(scenario.seed) if scenario else None,  # JavaScript would round a long one
+        "data": scenario.data.name if scenario else None,
+        "rounds_done": int(number_in(last, "global_round") or 0),
+        "rounds_total": scenario.rounds.global_rounds if scenario else None,
+        "test_accuracy": number_in(last, "test_accuracy"),
+        "test_loss": number_in(last, "test_loss"),
+    }
+
+
+def _last_round(path: Path) -> dict[str, Any]:
+    folder = RunFolder(path)
+    try:
+        if is_plain_file(folder.records_file):
+            return folder.last_record("global", within_bytes=LAST_ROUND_WITHIN_BYTES) or {}
+    except OSError:
+        pass
+    return {}
