@@ -32,7 +32,7 @@ def checked_parts(name: str) -> list[str]:
     parts = [] if name == HERE else name.split("/")
     if len(name) > MAX_NAME_LENGTH or len(parts) > MAX_DEPTH or not all(map(is_part, parts)):
         raise UsageError(
-            f"The name of a run must be its path from the runs folder, got {shown(name)}. Example: compare/optimal-seed0"
+            f"A run's name must be its path from the runs folder, got {shown(name)}. Example: compare/optimal-seed0"
         )
     return parts
 

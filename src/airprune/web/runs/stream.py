@@ -109,4 +109,3 @@ async def stream(news: News, open_streams: set[News], is_stopping: Callable[[], 
             await asyncio.sleep(TICK_S)
     finally:
         open_streams.discard(news)
-
