@@ -259,7 +259,7 @@ class EngineSection(Section):
         default="processes", description="one after the other, on cores, or on a Dask cluster"
     )
     workers: Count | None = Field(default=None, description="none: one per core, or those of the cluster")
-    scheduler: str | None = Field(
+    scheduler: Text | None = Field(
         default=None, description="for dask: an address (tls://host:8786) or a scheduler file; none: a local cluster"
     )
     tls: FilePath | None = Field(default=None, description="for dask: a folder with certificates, for tls:// addresses")
