@@ -312,7 +312,11 @@ def keep_large_buffers() -> None:
 
 
 def worker_environment() -> dict[str, str]:
-    """For worker processes: one thread each, and modules found where this process finds them."""
-    single = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    """For worker processes: one thread each, and modules found where this process finds them.
+
+    One arena as well: Dask works on a thread beside the first, and glibc gives such threads heaps that it returns to
+    the system after every step, whatever `keep_large_buffers` asks for.
+    """
+    single = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_ARENA_MAX"), "1")
     modules = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     return {**os.environ, **single, "PYTHONPATH": modules}

@@ -46,6 +46,7 @@ _GIVEN_UP = f"The cluster lost the same task {_MAX_HAND_OUTS} times. The run can
 class _Edge:
     """One edge on its way: what was asked, and the future of its average."""
 
+    number: int
     work: EdgeWork
     future: Future
     keys: list[str]
@@ -118,17 +119,21 @@ class DaskEngine(Engine):
     def edge_averages(self, edges: Sequence[EdgeWork]) -> list[EdgeAverage]:
         """Edges are handed out while there is room, and waited for in their order."""
         self._look_around()
-        waiting, under_way, averages = deque(edges), deque[_Edge](), []
+        waiting, under_way = deque(edges), deque[_Edge]()
+        averages: list[EdgeAverage] = []
         while waiting or under_way:
             room = _CHUNKS_AHEAD * max(1, len(self.members.accepted))
             while waiting and (not under_way or sum(len(e.keys) for e in under_way) < room):
-                under_way.append(self._submit_edge(waiting.popleft()))
+                under_way.append(self._submit_edge(waiting.popleft(), len(averages) + len(under_way)))
             averages.append(self._average(under_way.popleft()))
         return averages
 
-    def _submit_edge(self, work: EdgeWork) -> _Edge:
-        received = self._submit(tasks.hold, work.received)
-        keys = [self._key("train") for _ in work.chunks]
+    def _submit_edge(self, work: EdgeWork, number: int) -> _Edge:
+        """Names the tasks of each edge apart: Dask keeps tasks of one name back until a worker is free, rather than
+        giving them out beforehand, only if the tasks that they depend on are few.
+        """
+        received = self._submit(tasks.hold, work.received, name=f"hold_{number}")
+        keys = [self._key(f"train_{number}") for _ in work.chunks]
         chunks = self.client.map(
             tasks.train,
             list(work.chunks),
@@ -143,7 +148,7 @@ class DaskEngine(Engine):
             self._submit(tasks.merge, chunks[start : start + GROUP_CHUNKS])
             for start in range(0, len(chunks), GROUP_CHUNKS)
         ]
-        return _Edge(work, self._submit(tasks.average, groups, received), keys)
+        return _Edge(number, work, self._submit(tasks.average, groups, received), keys)
 
     def _average(self, edge: _Edge) -> EdgeAverage:
         """Waits for an edge; hands it out again, if need be without the devices that workers die of."""
@@ -161,15 +166,14 @@ class DaskEngine(Engine):
                     rest, found = self.without_killers(work.received, chunk)
                     failures = [*failures, *found]
                     work = replace(work, chunks=tuple(rest if c is chunk else c for c in work.chunks))
-            edge = self._submit_edge(work)
+            edge = self._submit_edge(work, edge.number)
             edge.failures = failures
         raise WorkFailed(_GIVEN_UP)
 
-    def _submit(self, function: Any, *arguments: Any) -> Future:
+    def _submit(self, function: Any, *arguments: Any, name: str | None = None) -> Future:
         places = self.members.restriction
-        future: Future = self.client.submit(
-            function, *arguments, key=self._key(function.__name__), workers=places, pure=False
-        )
+        key = self._key(name or function.__name__)
+        future: Future = self.client.submit(function, *arguments, key=key, workers=places, pure=False)
         self._places[future] = places
         return future
 

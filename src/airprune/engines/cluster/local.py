@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import dask
 from distributed import LocalCluster
@@ -22,8 +23,15 @@ from airprune.engines.work import MAX_TRIES, worker_environment
 from airprune.errors import WorkFailed
 
 _GRACE_S = 2.0
-# Dask starts a web server beside every scheduler and worker, dashboard or not: let it have nothing to show.
-WITHOUT_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+# Dask starts a web server beside every scheduler and worker, dashboard or not: let it have nothing to show. And let
+# workers not look at their own stack a hundred times a second for a profile that nobody sees.
+WITHOUT_PAGES: dict[str, Any] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.worker.profile.enabled": False,
+}
+# A worker gets its next chunk when it is free, so that none waits at the end of a round with work lying at another.
+ONE_AT_A_TIME: dict[str, float] = {"distributed.scheduler.worker-saturation": 1.0}
 
 
 class OwnCluster:
@@ -42,7 +50,7 @@ class OwnCluster:
 
     def _begin(self, workers: int) -> None:
         make_certificates(self.tls, days=30)
-        with dask.config.set(WITHOUT_PAGES):
+        with dask.config.set({**WITHOUT_PAGES, **ONE_AT_A_TIME}):
             self._cluster = LocalCluster(
                 n_workers=0,
                 host="127.0.0.1",

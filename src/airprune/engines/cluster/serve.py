@@ -25,7 +25,7 @@ from distributed.security import Security
 from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.crew import Crew, Terms, causes, is_loopback, last_words
 from airprune.engines.cluster.engine import quiet
-from airprune.engines.cluster.local import WITHOUT_PAGES
+from airprune.engines.cluster.local import ONE_AT_A_TIME, WITHOUT_PAGES
 from airprune.engines.processes import num_cores
 from airprune.engines.work import MAX_TRIES, worker_environment
 from airprune.errors import UsageError, WorkFailed
@@ -69,7 +69,7 @@ async def _scheduler(
     announce: Callable[[str, str | None], None],
 ) -> None:
     stop = _stop_event()
-    with warnings.catch_warnings(), dask.config.set({} if dashboard else WITHOUT_PAGES):
+    with warnings.catch_warnings(), dask.config.set(ONE_AT_A_TIME | ({} if dashboard else WITHOUT_PAGES)):
         warnings.filterwarnings("ignore", message="Port 8787 is already in use")
         try:
             scheduler = Scheduler(
