@@ -145,7 +145,6 @@ def picture(planned: Planned) -> dict[str, Any]:
         "suggested_deadline_ms": planned.suggested_deadline_ms,
         "edges": _edges(planned),
         "devices": _devices(planned, drawn),
-        "compared": compared(planned),
         "status": {str(word): int(np.count_nonzero(plan.status == word)) for word in np.unique(plan.status)},
     }
 
@@ -173,7 +172,7 @@ def summary(planned: Planned) -> dict[str, Any]:
 
 
 def compared(planned: Planned) -> list[dict[str, Any]]:
-    """Every scheme on the same devices; empty for a fleet too large to do that while a slider moves."""
+    """Every scheme on the same devices; empty for a fleet too large to do that at once."""
     if planned.problem.num_devices > MAX_COMPARED:
         return []
     rows = []

@@ -20,7 +20,7 @@ from airprune.tables import write_csv_atomic
 from airprune.web.answers import json_answer
 from airprune.web.pages import page_answer
 from airprune.web.planner.fleets import FleetMemory
-from airprune.web.planner.picture import Planned, picture, plan_scene
+from airprune.web.planner.picture import Planned, compared, picture, plan_scene
 from airprune.web.planner.scene import Scene, placed_scene, table_scene
 from airprune.web.planner.settings import PlannerSettings
 from airprune.web.planner.words import words
@@ -71,6 +71,12 @@ def page(request: Request) -> Response:
 @router.get("/api/plan", summary="A network or fleet, planned", **_QUERY)
 def plan(request: Request) -> Response:
     return json_answer(_answer(request, request.query_params))
+
+
+@router.get("/api/compared", summary="Every scheme on the same devices, up to 20,000 of them", **_QUERY)
+def all_schemes(request: Request) -> Response:
+    with _AT_ONCE:
+        return json_answer(compared(_planned(request, request.query_params)))
 
 
 @router.get("/api/plan.csv", summary="The plan of every device, as `airprune plan --out` writes it", **_QUERY)

@@ -55,13 +55,13 @@ async function pump() {
 async function show() {
   showWords();
   showDevice();
-  if (!window.Plotly) showCompared();
+  if (!window.Plotly) void showCompared();
   const Plotly = await plotlyReady;
   for (const id of Object.keys(CHARTS)) stale.add(id);
   await drawInView(Plotly);
   document.body.dataset.drawn = answered; // what the picture shows, for those who wait for it
   clearTimeout(tablesTimer);
-  tablesTimer = setTimeout(() => { showCompared(); showTables(); }, TABLES_AFTER_MS);
+  tablesTimer = setTimeout(() => { void showCompared(); showTables(); }, TABLES_AFTER_MS);
 }
 
 const CHARTS = {
@@ -131,12 +131,16 @@ function tile(id, value, more = "") {
   byId(id).replaceChildren(value, ...(more ? [element("small", {}, more)] : []));
 }
 
-function showCompared() {
-  if (!answer.compared.length) {
+/** The table of all schemes is asked for once the sliders rest: it takes as long as the plan itself. */
+async function showCompared() {
+  const asked = answered;
+  const compared = await getJson(`/api/compared?${asked}`).catch(() => null); // the plan's own request tells what is wrong
+  if (compared === null || asked !== answered) return;
+  if (!compared.length) {
     byId("compared").replaceChildren(element("p", { class: "note" }, "Shown for up to 20,000 devices."));
     return;
   }
-  const rows = answer.compared.map((row) => {
+  const rows = compared.map((row) => {
     const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.background = onGround(schemes.get(row.scheme).colour);
     const choose = element("button", { type: "button", title: schemes.get(row.scheme).summary, "data-scheme": row.scheme }, row.scheme);
@@ -147,7 +151,7 @@ function showCompared() {
   const focused = document.activeElement?.dataset?.scheme;
   byId("compared").replaceChildren(dataTable(["scheme", "deadline", "mean pruning", "slowest"], rows, { words: [0, 1] }));
   byId("compared").querySelectorAll("tbody tr").forEach((line, i) => {
-    if (answer.compared[i].scheme === answer.settings.scheme) line.setAttribute("aria-current", "true");
+    if (compared[i].scheme === answer.settings.scheme) line.setAttribute("aria-current", "true");
     const button = line.querySelector("button");
     button.addEventListener("click", () => set("scheme", button.dataset.scheme));
     if (button.dataset.scheme === focused) button.focus();
