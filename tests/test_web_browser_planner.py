@@ -81,7 +81,7 @@ def test_the_page_shows_the_papers_plan_and_forgets_the_token_in_its_address(ser
 def test_words_do_not_wait_for_the_charts(server, page):
     page.route("**/plotly.min.js", lambda route: None)  # never answered
     page.goto(server.url, wait_until="commit")
-    page.wait_for_function("() => document.getElementById('mean-pruning').textContent.startsWith('70.1')")
+    page.wait_for_function("() => document.getElementById('mean-pruning')?.textContent.startsWith('70.1')")
     page.wait_for_selector("#compared tbody tr")
     assert page.locator("#compared tbody tr").count() == len(ap.SCHEMES)
     page.unroute_all(behavior="ignoreErrors")
