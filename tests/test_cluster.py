@@ -168,7 +168,7 @@ def test_a_worker_with_other_data_is_left_out_and_named(tmp_path, cluster):
     other[-4:] = b"\0\0\0\0"
     with DaskEngine(experiment.job(shared), scheduler=cluster.scheduler_file) as engine:
         (tmp_path / "train_x.npy").write_bytes(bytes(other))
-        with pytest.raises(WorkFailed, match=r"cannot open the run's data: .* holds data with hash .*, but this run's"):
+        with pytest.raises(WorkFailed, match=r"cannot take part: .* holds data with hash .*, but this run's"):
             next(run_rounds(experiment, engine, State.initial(experiment)))
 
 

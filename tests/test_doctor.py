@@ -134,3 +134,11 @@ def test_a_containers_quota_of_cores_is_noted(quota, health, monkeypatch):
     finding = module._cores()
     assert finding.health == health
     assert finding.advice == ("Run with engine.workers=1." if health == "note" else "")
+
+
+def test_a_missing_native_kernel_is_a_note_and_says_how_to_get_it(monkeypatch, capsys):
+    monkeypatch.setattr("airprune.learning.native.trouble", "it was not built (no compiler)")
+    status, findings = diagnosis(capsys)
+    assert status == 0
+    assert findings["kernel"]["health"] == "note" and "no compiler" in findings["kernel"]["found"]
+    assert "C compiler" in findings["kernel"]["advice"]

@@ -13,6 +13,7 @@ from airprune.channel import Radio, full_band_rate_bps, large_scale_gain, small_
 from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
 from airprune.engines.work import Job
 from airprune.errors import InvalidValue
+from airprune.learning.native import kernel_for
 from airprune.learning.trainer import LocalSettings
 from airprune.models import FlatModel, build_model
 from airprune.network import Network
@@ -29,6 +30,7 @@ class Experiment:
     Attributes:
       model: the starting model; its weight counts feed the planner.
       samples: indices of each device's training samples.  [num_devices] arrays
+      kernel: what computes gradients here, "native" or "torch".
     """
 
     scenario: Scenario
@@ -38,6 +40,7 @@ class Experiment:
     model: FlatModel
     module: bytes
     samples: tuple[Array, ...]
+    kernel: str
 
     @classmethod
     def of(cls, scenario: Scenario, *, model: Any = None, dataset: Any = None) -> Experiment:
@@ -71,6 +74,7 @@ class Experiment:
             model=flat,
             module=pickled,
             samples=tuple(samples),
+            kernel=kernel_for(scenario.train.kernel, flat, data.train_x, data.train_y),
         )
 
     @cached_property
@@ -124,6 +128,7 @@ class Experiment:
                 scope=pruning.scope,
                 structure=pruning.structure,
                 diagnostics=self.scenario.diagnostics.gradients,
+                kernel=self.kernel,
             ),
             seed=self.scenario.seed,
             drop_failing=self.scenario.engine.on_device_failure == "drop-device",

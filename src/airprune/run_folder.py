@@ -118,7 +118,11 @@ class RunFolder:
     def prepare(self, experiment: Experiment) -> None:
         """Lays out a new folder, or checks that an old one holds this very scenario. Comes before load and save."""
         scenario = experiment.scenario
-        self._belongs_to = {"scenario": scenario.hash, "identity": identity(experiment)}
+        self._belongs_to = {
+            "scenario": scenario.hash,
+            "identity": identity(experiment),
+            "kernel": experiment.kernel,
+        }
         if self.has_run:
             for key, theirs, wanted in self.scenario().diff(scenario):
                 if not _is_free(key):
@@ -134,7 +138,8 @@ class RunFolder:
         with self._sentence_if_unwritable():
             self.checkpoint_file.parent.mkdir(exist_ok=True)
             self.records_file.write_bytes(b"")
-        write_text_atomic(self.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
+        facts = environment() | {"kernel": experiment.kernel}
+        write_text_atomic(self.path / "environment.json", json.dumps(facts, indent=2) + "\n")
         write_text_atomic(self.scenario_file, scenario.to_toml())  # last: from now on there is a run
 
     def save(self, state: State, record: dict[str, Any]) -> None:
@@ -186,6 +191,11 @@ class RunFolder:
             raise UsageError(
                 f"{self.path} was started with another model or data set; give the same ones to resume. "
                 "A model of your own starts the same if torch.manual_seed(…) comes before it."
+            )
+        if belongs_to["kernel"] != self._belongs_to["kernel"]:
+            raise UsageError(
+                f"{self.path} was trained with the {belongs_to['kernel']} kernel, and here there is only the "
+                f"{self._belongs_to['kernel']} one; resume where airprune doctor finds the same kernel."
             )
         if belongs_to["scenario"] != self._belongs_to["scenario"]:  # keys have been compared: a file's contents changed
             raise UsageError(f"{self.path} was started with other contents of the network table; resume with those.")

@@ -78,6 +78,7 @@ def _checks() -> Iterator[tuple[str, Callable[[], Finding]]]:
     yield "airprune", lambda: Finding("airprune", Health.OK, airprune.__version__)
     yield "numpy", lambda: Finding("numpy", Health.OK, np.__version__)
     yield "torch", _torch
+    yield "kernel", _kernel
     yield "cores", _cores
     yield "memory", _memory
     for entry in DATASETS.values():
@@ -115,6 +116,14 @@ def _torch() -> Finding:
             "torch", Health.NOTE, f"{torch.__version__}, a GPU build", "Works; the CPU build is far smaller."
         )
     return Finding("torch", Health.OK, f"{torch.__version__}, CPU build")
+
+
+def _kernel() -> Finding:
+    native = importlib.import_module("airprune.learning.native")
+    if native.trouble:
+        advice = f"Training works with torch, at half the speed or less; with a C compiler: {INSTALL}"
+        return Finding("kernel", Health.NOTE, f"torch; no native one: {native.trouble}", advice)
+    return Finding("kernel", Health.OK, f"native, {native.instruction_sets[0]}")
 
 
 def _cores() -> Finding:

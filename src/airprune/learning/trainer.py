@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from airprune.learning.native import NativeGradient
 from airprune.learning.optimisers import OPTIMISERS
 from airprune.models import FlatModel
 from airprune.pruning.importance import Importance, Probe
@@ -37,6 +38,7 @@ class LocalSettings:
     scope: str = "global"
     structure: str = "weights"
     diagnostics: bool = False
+    kernel: str = "torch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,7 @@ class Trainer:
         self.x = tensor_of(x).to(model.state.dtype) if model.state.dtype == torch.float64 else tensor_of(x)
         self.y = tensor_of(y)
         self.settings = settings
+        self._native = NativeGradient(model, x, y) if settings.kernel == "native" else None
 
     def train(
         self, received: Array, *, keep: int, samples: Array, rng: np.random.Generator, learning_rate: float
@@ -151,6 +154,8 @@ class Trainer:
 
     def _gradient(self, batch: torch.Tensor) -> float:
         """∇F(w, ξ) into `model.gradient`; returns F(w, ξ)."""
+        if self._native is not None:
+            return self._native(batch.numpy())
         self.model.gradient.zero_()
         loss = self._loss(batch)
         loss.backward()

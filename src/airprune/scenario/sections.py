@@ -212,6 +212,9 @@ class TrainSection(Section):
     schedule: Literal["constant", "step", "cosine"] = Field(default="constant", description="of the learning rate")
     step_every: Count = Field(default=1, description="global rounds between two steps, schedule step")
     step_factor: Positive = Field(default=0.5, description="of each step, schedule step")
+    kernel: Literal["auto", "native", "torch"] = Field(
+        default="auto", description="what computes gradients; native is fast and for the paper's CNN; auto: if it can"
+    )
 
 
 class RoundsSection(Section):

@@ -27,6 +27,7 @@ class Members:
         self.parcel = parcel
         self.source = parcel.folder
         self.wanted = tasks.versions()
+        del self.wanted["kernel"]  # the job names its own; a worker without it says so when it opens the job
         self.accepted: set[str] = set()
         self.refused: dict[str, str] = {}
 

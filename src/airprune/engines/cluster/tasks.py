@@ -18,6 +18,7 @@ from distributed import get_worker
 from airprune.engines.cluster.parcel import Parcel
 from airprune.engines.work import EdgeAverage, EdgeSum, TrainChunk, Worker, single_thread
 from airprune.errors import AirpruneError, trouble_of
+from airprune.learning import native
 
 Array = np.ndarray
 
@@ -41,9 +42,10 @@ class Trouble:
 
 
 def versions() -> dict[str, str]:
-    """What the bits of a result depend on."""
+    """What the bits of a result depend on; `kernel` is the one that `train.kernel=auto` means on this machine."""
     found = {name: importlib.metadata.version(name) for name in _VERSIONED}
-    return {"python": ".".join(platform.python_version_tuple()[:2]), **found}
+    kernel = "torch" if native.trouble else "native"
+    return {"python": ".".join(platform.python_version_tuple()[:2]), **found, "kernel": kernel}
 
 
 def greet(wanted: dict[str, str], parcel: Parcel, *, dask_worker: Any = None) -> Refusal | None:
@@ -92,7 +94,7 @@ def call(model: Array, task: Any, *, method: str, parcel: Parcel, wanted: dict[s
         try:
             worker = _Opened.of(parcel)
         except AirpruneError as error:
-            return Refusal(get_worker().address, f"cannot open the run's data: {error}")
+            return Refusal(get_worker().address, f"cannot take part: {error}")
         except Exception as error:
             return Trouble(trouble_of(error))
         try:

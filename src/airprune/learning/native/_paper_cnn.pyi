@@ -1,0 +1,19 @@
+from collections.abc import Sequence
+
+from numpy.typing import NDArray
+
+Array = NDArray
+
+def instruction_sets() -> list[str]: ...
+def scratch_bytes(channels: int, height: int, width: int, hidden: int, classes: int) -> int: ...
+def gradient(
+    instruction_set: str,
+    shape: Sequence[int],
+    offsets: Sequence[int],
+    state: Array,
+    gradient: Array,
+    x: Array,
+    y: Array,
+    batch: Array,
+    scratch: Array,
+) -> float: ...

@@ -1,0 +1,374 @@
+/* The paper's CNN for Python: checks and unpacks the arguments, picks the instruction set, runs paper_cnn.h. */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+/* The parameters, in this order wherever all of them are listed. */
+enum { CONV1, BIAS1, CONV2, BIAS2, FC1, BIAS_FC1, FC2, BIAS_FC2, NUM_PARAMETERS };
+
+/* Sizes: of the images, of the maps after the first and the second layer, and of the classifier. */
+struct network {
+    long channels, height, width, height1, width1, height2, width2, cells2, hidden, classes;
+};
+
+/* Weights as the network reads them: `conv1` by input channel, tap and output channel; `conv2` by tile of output
+   channels, tap, input channel and output channel; `fc1` by unit, cell and channel. */
+struct weights {
+    float *conv1, *bias1, *conv2, *bias2, *fc1;
+    const float *conv2_by_output, *bias_fc1, *fc2, *bias_fc2;
+};
+
+/* The gradient's sums over the minibatch; `conv1`, `bias1` and `fc1` as above, the others as the flat model has them. */
+struct sums {
+    float *conv1, *bias1, *fc1, *conv2, *bias2, *bias_fc1, *fc2, *bias_fc2;
+};
+
+enum { DEAD = 4 }; /* the winner of a pooling cell whose maximum the ReLU cuts off; others are 0 to 3 */
+
+/* A value of the second layer that won its pooling cell: which one, and its gradient. */
+struct winner {
+    int32_t index;
+    float slope;
+};
+
+/* What one image leaves behind on its way, channels last. `image`, `map1` and `gradient1` have a border of zeros. */
+struct activations {
+    float *image, *map1, *gradient1, *map2, *gradient2, *hidden, *hidden_gradient, *score;
+    int32_t *winner1, *winner2;
+    int32_t *corner2; /* the first pixel below each pooling cell of the second layer */
+    struct winner *by_channel, *by_place;
+    int32_t *num_by_channel, *num_by_place;
+};
+
+#if defined(__x86_64__)
+
+#define PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define BEGIN_TARGET(features) PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
+#define END_TARGET PRAGMA(clang attribute pop)
+#else
+#define BEGIN_TARGET(features) PRAGMA(GCC push_options) PRAGMA(GCC target(features))
+#define END_TARGET PRAGMA(GCC pop_options)
+#endif
+
+BEGIN_TARGET("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")
+#define NAME(name) name##_avx512
+#define LANES 16
+#define TILE_CELLS 2
+#define TILE_VECTORS 2
+#define TAP_ROWS 3
+#define PATCH_ROWS 4
+#include "paper_cnn.h"
+END_TARGET
+
+BEGIN_TARGET("avx2,fma")
+#define NAME(name) name##_avx2
+#define LANES 8
+#define TILE_CELLS 1
+#define TILE_VECTORS 2
+#define TAP_ROWS 1
+#define PATCH_ROWS 2
+#include "paper_cnn.h"
+END_TARGET
+
+#elif defined(__aarch64__)
+
+#define NAME(name) name##_neon
+#define LANES 4
+#define TILE_CELLS 1
+#define TILE_VECTORS 4
+#define TAP_ROWS 1
+#define PATCH_ROWS 4
+#include "paper_cnn.h"
+
+#else
+#error "no instruction set with fused multiply-add is known for this processor"
+#endif
+
+struct instruction_set {
+    const char *name;
+    double (*one_image)(
+        const struct network *, const struct weights *, struct activations *, struct sums *, long, float
+    );
+    int tile; /* output channels of the second layer that are computed together */
+};
+
+/* Those that this CPU can run, the fastest first. */
+static int usable_sets(struct instruction_set *sets) {
+    int count = 0;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
+        sets[count++] = (struct instruction_set){"avx512", one_image_avx512, 32};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        sets[count++] = (struct instruction_set){"avx2", one_image_avx2, 16};
+#else
+    sets[count++] = (struct instruction_set){"neon", one_image_neon, 16};
+#endif
+    return count;
+}
+
+static struct network network_of(long channels, long height, long width, long hidden, long classes) {
+    struct network net = {.channels = channels, .height = height, .width = width, .hidden = hidden, .classes = classes};
+    net.height1 = height / 2;
+    net.width1 = width / 2;
+    net.height2 = net.height1 / 2;
+    net.width2 = net.width1 / 2;
+    net.cells2 = net.height2 * net.width2;
+    return net;
+}
+
+static long parameter_size(const struct network *net, int which) {
+    const long sizes[NUM_PARAMETERS] = {
+        288 * net->channels, 32, 18432, 64, 64 * net->cells2 * net->hidden, net->hidden, net->hidden * net->classes,
+        net->classes};
+    return sizes[which];
+}
+
+/* Memory for everything but the parameters and the images, cut from one piece; with `base` NULL only measured. */
+struct workspace {
+    char *base;
+    size_t used;
+    struct weights w;
+    struct sums g;
+    struct activations a;
+};
+
+static void *cut(struct workspace *work, size_t bytes) {
+    void *piece = work->base ? work->base + work->used : NULL;
+    work->used += (bytes + 63) / 64 * 64;
+    return piece;
+}
+
+static struct workspace workspace_of(const struct network *net, char *base) {
+    struct workspace work = {.base = base};
+    const size_t pixels1 = (net->height1 + 2) * (net->width1 + 2), cells1 = net->height1 * net->width1;
+    const size_t cells2 = net->cells2, f = sizeof(float), w = sizeof(struct winner);
+    work.w.conv1 = cut(&work, 288 * net->channels * f);
+    work.w.bias1 = cut(&work, 32 * f);
+    work.w.conv2 = cut(&work, 64 * 288 * f);
+    work.w.bias2 = cut(&work, 64 * f);
+    work.w.fc1 = cut(&work, 64 * cells2 * net->hidden * f);
+    work.g.conv1 = cut(&work, 288 * net->channels * f);
+    work.g.bias1 = cut(&work, 32 * f);
+    work.g.fc1 = cut(&work, 64 * cells2 * net->hidden * f);
+    work.a.image = cut(&work, net->channels * (net->height + 2) * (net->width + 2) * f);
+    work.a.map1 = cut(&work, 32 * pixels1 * f);
+    work.a.gradient1 = cut(&work, 32 * pixels1 * f);
+    work.a.map2 = cut(&work, 64 * cells2 * f);
+    work.a.gradient2 = cut(&work, 64 * cells2 * f);
+    work.a.hidden = cut(&work, net->hidden * f);
+    work.a.hidden_gradient = cut(&work, net->hidden * f);
+    work.a.score = cut(&work, net->classes * f);
+    work.a.winner1 = cut(&work, 32 * cells1 * f);
+    work.a.winner2 = cut(&work, 64 * cells2 * f);
+    work.a.corner2 = cut(&work, cells2 * f);
+    work.a.by_channel = cut(&work, (64 * cells2 + 1) * w);
+    work.a.by_place = cut(&work, 5 * 64 * cells2 * w);
+    work.a.num_by_channel = cut(&work, 64 * f);
+    work.a.num_by_place = cut(&work, 4 * cells2 * f);
+    return work;
+}
+
+/* From the flat model's layout, convolutions [output][tap][input], to that of `struct weights`. */
+static void pack(const struct network *net, struct workspace *work, const float *const parameter[], int tile) {
+    float *conv1 = work->w.conv1, *conv2 = work->w.conv2, *fc1 = work->w.fc1;
+    for (int output = 0; output < 32; output++)
+        for (int tap = 0; tap < 9; tap++)
+            for (long input = 0; input < net->channels; input++)
+                conv1[(input * 9 + tap) * 32 + output] = parameter[CONV1][(output * 9 + tap) * net->channels + input];
+    for (int output = 0; output < 64; output++)
+        for (int i = 0; i < 288; i++)
+            conv2[(output / tile * 288 + i) * tile + output % tile] = parameter[CONV2][output * 288 + i];
+    for (long unit = 0; unit < net->hidden; unit++)
+        for (int channel = 0; channel < 64; channel++)
+            for (long cell = 0; cell < net->cells2; cell++)
+                fc1[(unit * net->cells2 + cell) * 64 + channel] =
+                    parameter[FC1][(unit * 64 + channel) * net->cells2 + cell];
+    memcpy(work->w.bias1, parameter[BIAS1], 32 * sizeof(float));
+    memcpy(work->w.bias2, parameter[BIAS2], 64 * sizeof(float));
+    work->w.conv2_by_output = parameter[CONV2];
+    work->w.bias_fc1 = parameter[BIAS_FC1];
+    work->w.fc2 = parameter[FC2];
+    work->w.bias_fc2 = parameter[BIAS_FC2];
+}
+
+/* What was not summed in place goes back to the flat model's layout. */
+static void unpack(const struct network *net, const struct workspace *work, float *const gradient[]) {
+    const float *conv1 = work->g.conv1, *fc1 = work->g.fc1;
+    for (int output = 0; output < 32; output++)
+        for (int tap = 0; tap < 9; tap++)
+            for (long input = 0; input < net->channels; input++)
+                gradient[CONV1][(output * 9 + tap) * net->channels + input] = conv1[(input * 9 + tap) * 32 + output];
+    for (long unit = 0; unit < net->hidden; unit++)
+        for (int channel = 0; channel < 64; channel++)
+            for (long cell = 0; cell < net->cells2; cell++)
+                gradient[FC1][(unit * 64 + channel) * net->cells2 + cell] =
+                    fc1[(unit * net->cells2 + cell) * 64 + channel];
+    memcpy(gradient[BIAS1], work->g.bias1, 32 * sizeof(float));
+}
+
+/* Mean loss over the minibatch; its gradient replaces what `gradient` holds. */
+static double minibatch(
+    const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[],
+    float *const gradient[], const float *x, const int64_t *y, const int64_t *batch, long size
+) {
+    struct workspace work = workspace_of(net, scratch);
+    struct activations *a = &work.a;
+    pack(net, &work, parameter, set->tile);
+    for (int which = 0; which < NUM_PARAMETERS; which++)
+        memset(gradient[which], 0, parameter_size(net, which) * sizeof(float));
+    memset(work.g.conv1, 0, (char *)a->image - (char *)work.g.conv1);
+    work.g.conv2 = gradient[CONV2];
+    work.g.bias2 = gradient[BIAS2];
+    work.g.bias_fc1 = gradient[BIAS_FC1];
+    work.g.fc2 = gradient[FC2];
+    work.g.bias_fc2 = gradient[BIAS_FC2];
+    memset(a->image, 0, (char *)a->gradient1 - (char *)a->image);
+    for (long cell = 0; cell < net->cells2; cell++)
+        a->corner2[cell] = (int32_t)(cell / net->width2 * 2 * (net->width1 + 2) + cell % net->width2 * 2);
+
+    const long rows = net->channels * net->height, padded = net->width + 2;
+    double loss = 0.0;
+    for (long i = 0; i < size; i++) {
+        const float *image = x + batch[i] * rows * net->width;
+        for (long row = 0; row < rows; row++) {
+            long at = row / net->height * (net->height + 2) + row % net->height + 1;
+            memcpy(a->image + at * padded + 1, image + row * net->width, net->width * sizeof(float));
+        }
+        loss += set->one_image(net, &work.w, a, &work.g, y[batch[i]], 1.0f / (float)size);
+    }
+    unpack(net, &work, gradient);
+    return loss / (double)size;
+}
+
+/* ---- Python ---- */
+
+static PyObject *instruction_sets(PyObject *self, PyObject *nothing) {
+    struct instruction_set sets[4];
+    int count = usable_sets(sets);
+    PyObject *names = PyList_New(count);
+    for (int i = 0; names && i < count; i++)
+        PyList_SetItem(names, i, PyUnicode_FromString(sets[i].name));
+    return names;
+}
+
+/* The network from (channels, height, width, hidden, classes); every index into it then fits 31 bits. */
+static int read_network(PyObject *shape, struct network *net) {
+    long channels, height, width, hidden, classes;
+    if (!PyArg_ParseTuple(shape, "lllll", &channels, &height, &width, &hidden, &classes))
+        return 0;
+    if (channels < 1 || height < 4 || width < 4 || hidden < 1 || classes < 1 || channels > 64 || height > 1024 ||
+        width > 1024 || hidden > 4096 || classes > 65536) {
+        PyErr_SetString(PyExc_ValueError, "the network's shape is out of range");
+        return 0;
+    }
+    *net = network_of(channels, height, width, hidden, classes);
+    return 1;
+}
+
+static PyObject *scratch_bytes(PyObject *self, PyObject *shape) {
+    struct network net;
+    return read_network(shape, &net) ? PyLong_FromSize_t(workspace_of(&net, NULL).used + 64) : NULL;
+}
+
+enum { STATE, GRADIENT, X, Y, BATCH, SCRATCH, NUM_BUFFERS };
+
+/* One sentence on what is wrong with the arguments, or NULL; so that no call can touch memory outside its arrays. */
+static const char *trouble(
+    const struct network *net, const Py_buffer *buffer, const Py_ssize_t *offset, const struct instruction_set *set
+) {
+    const Py_ssize_t width[NUM_BUFFERS] = {4, 4, 4, 8, 8, 1};
+    for (int i = 0; i < NUM_BUFFERS; i++)
+        if (buffer[i].itemsize != width[i])
+            return "an array has the wrong type";
+    if (!set->one_image)
+        return "this CPU has no such instruction set";
+    for (int i = 0; i < NUM_PARAMETERS; i++) {
+        Py_ssize_t end = offset[i] + parameter_size(net, i);
+        if (offset[i] < 0 || end > buffer[STATE].len / 4 || end > buffer[GRADIENT].len / 4)
+            return "a parameter lies outside the flat model";
+    }
+    const Py_ssize_t samples = buffer[Y].len / 8, image = net->channels * net->height * net->width;
+    const int64_t *y = buffer[Y].buf, *batch = buffer[BATCH].buf;
+    if (buffer[X].len / 4 != samples * image)
+        return "images and labels do not go together";
+    if (buffer[BATCH].len == 0)
+        return "the minibatch is empty";
+    for (Py_ssize_t i = 0; i < buffer[BATCH].len / 8; i++) {
+        if (batch[i] < 0 || batch[i] >= samples)
+            return "the minibatch names a sample that does not exist";
+        if (y[batch[i]] < 0 || y[batch[i]] >= net->classes)
+            return "a label is not one of the classes";
+    }
+    if (buffer[SCRATCH].len < (Py_ssize_t)workspace_of(net, NULL).used + 64)
+        return "the scratch memory is too small";
+    return NULL;
+}
+
+static PyObject *gradient(PyObject *self, PyObject *arguments) {
+    PyObject *shape, *array[NUM_BUFFERS];
+    Py_ssize_t offset[NUM_PARAMETERS];
+    const char *name;
+    struct network net;
+    if (!PyArg_ParseTuple(
+            arguments, "sO(nnnnnnnn)OOOOOO", &name, &shape, &offset[0], &offset[1], &offset[2], &offset[3], &offset[4],
+            &offset[5], &offset[6], &offset[7], &array[0], &array[1], &array[2], &array[3], &array[4], &array[5]) ||
+        !read_network(shape, &net))
+        return NULL;
+    struct instruction_set sets[4], set = {0};
+    for (int i = usable_sets(sets) - 1; i >= 0; i--)
+        if (strcmp(sets[i].name, name) == 0)
+            set = sets[i];
+
+    Py_buffer buffer[NUM_BUFFERS];
+    int open = 0;
+    for (; open < NUM_BUFFERS; open++) {
+        int writable = open == GRADIENT || open == SCRATCH ? PyBUF_WRITABLE : 0;
+        if (PyObject_GetBuffer(array[open], &buffer[open], PyBUF_C_CONTIGUOUS | writable))
+            break;
+    }
+    double loss = 0.0;
+    if (open == NUM_BUFFERS) {
+        const char *problem = trouble(&net, buffer, offset, &set);
+        if (problem) {
+            PyErr_SetString(PyExc_ValueError, problem);
+        } else {
+            const float *parameter[NUM_PARAMETERS];
+            float *slope[NUM_PARAMETERS];
+            for (int i = 0; i < NUM_PARAMETERS; i++) {
+                parameter[i] = (const float *)buffer[STATE].buf + offset[i];
+                slope[i] = (float *)buffer[GRADIENT].buf + offset[i];
+            }
+            char *scratch = (char *)(((uintptr_t)buffer[SCRATCH].buf + 63) / 64 * 64);
+            Py_BEGIN_ALLOW_THREADS
+            loss = minibatch(
+                &net, &set, scratch, parameter, slope, buffer[X].buf, buffer[Y].buf, buffer[BATCH].buf,
+                (long)(buffer[BATCH].len / 8));
+            Py_END_ALLOW_THREADS
+        }
+    }
+    while (open--)
+        PyBuffer_Release(&buffer[open]);
+    return PyErr_Occurred() ? NULL : PyFloat_FromDouble(loss);
+}
+
+static PyMethodDef methods[] = {
+    {"instruction_sets", instruction_sets, METH_NOARGS, "Those of this CPU that the kernel can use, fastest first."},
+    {"scratch_bytes", scratch_bytes, METH_VARARGS, "(channels, height, width, hidden, classes) -> bytes of memory."},
+    {"gradient", gradient, METH_VARARGS,
+     "(instruction set, shape, offsets, state, gradient, x, y, batch, scratch) -> mean loss of the minibatch."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_paper_cnn", NULL, 0, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__paper_cnn(void) {
+    return PyModule_Create(&module);
+}
