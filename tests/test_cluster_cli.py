@@ -20,6 +20,7 @@ from airprune.cli import main
 from airprune.engines.cluster.certificates import make_certificates, security_of
 from airprune.engines.cluster.crew import is_loopback
 from support.processes import PATIENCE_S, airprune, kill, start_airprune, wait_for, wait_until_gone
+from support.tiny import tiny_file
 
 ROLES = ("ca", "scheduler", "worker", "client")
 
@@ -222,7 +223,36 @@ def test_only_members_of_the_authority_reach_the_scheduler(address, folder, tmp_
     assert command(*run, address) == (2, f"error: The scheduler at {address} wants certificates: give --tls FOLDER.\n")
     status, said = command(*run, address, "--tls", folder / "theirs")
     assert status == 1 and said.startswith(f"error: No Dask scheduler answers at {address} (") and said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
     assert num_workers(address, folder) == 0
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "status", "words"),
+    [
+        ("tcp://127.0.0.1:1", 1, "No Dask scheduler answers at tcp://127.0.0.1:1 ("),
+        ("tls://127.0.0.1:1", 2, "The scheduler at tls://127.0.0.1:1 wants certificates: engine.tls must name"),
+        ("nowhere.json", 2, "Scenario.engine.scheduler must be an address like tls://host:8786 or a scheduler file"),
+    ],
+)
+def test_a_run_that_finds_no_cluster_leaves_nothing_and_the_next_try_is_a_first_one(
+    tmp_path, command, monkeypatch, scheduler, status, words
+):
+    monkeypatch.setattr("airprune.engines.cluster.engine._CONNECT_S", 0.5)
+    run = ("run", tiny_file(tmp_path, global_rounds=1), "--out", tmp_path / "runs" / "run")
+    found, said = command(*run, "engine.name=dask", f"engine.scheduler={scheduler}")
+    assert found == status and said.startswith(f"error: {words}") and said.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
+    assert command(*run, "--engine", "serial")[0] == 0
+
+
+def test_ctrl_c_before_a_cluster_is_found_leaves_nothing(tmp_path):
+    out = tmp_path / "runs" / "run"
+    process = start_airprune("run", tiny_file(tmp_path), "--out", out, "--scheduler", "tcp://127.0.0.1:1")
+    wait_for((out / ".scratch").exists, "it should look for the scheduler")
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=PATIENCE_S) == ("", "Stopped before there was a run; nothing is kept.\n")
+    assert process.returncode == 130 and [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
 
 
 # Dask leaves the socket that it could not bind to the garbage collector.

@@ -126,6 +126,20 @@ def test_an_interrupted_reproduction_continues_to_the_same_bytes(folder, tmp_pat
     assert path.endswith(again.name)
 
 
+def weights_in(bound) -> list[float]:
+    """W, which the trivial bound φ² / W was divided by."""
+    return [row["gradient_bound"] ** 2 / row["trivial"] for row in read_rows(bound)]
+
+
+def test_the_bound_is_per_weight_of_the_model_that_was_trained(folder, tmp_path):
+    # The paper's CNN: two convolutions, then 3,136 → 8 → 10 units. Below, 784 → 64 → 10 units.
+    cnn = 32 * 9 + 64 * 32 * 9 + 3_136 * 8 + 8 * 10
+    assert weights_in(folder / "bound.csv") == pytest.approx([cnn] * 2, rel=1e-12)  # a division undone
+    mlp = dataclasses.replace(TINY, changes={**TINY.changes, "model.name": "mlp"})
+    finish(Reproduction(profile=mlp, seeds=(0,), out=tmp_path), ["bound"])
+    assert weights_in(tmp_path / "bound.csv") == pytest.approx([784 * 64 + 64 * 10] * 2, rel=1e-12)
+
+
 def test_every_artefact_writes_its_tables_and_pictures(folder):
     for name in ("fig4", "fig5", "fig6", "bound"):
         for suffix in (".csv", ".png", ".pdf"):

@@ -387,3 +387,67 @@ def test_an_unknown_engine_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(UsageError, match=r"Scenario\.engine\.name 'ray' is unknown"):
         ap.run(tiny_scenario(engine__name="ray"), out=tmp_path / "run", dataset=blobs())
     assert not (tmp_path / "run").exists()
+
+
+# A run that gets no engine leaves nothing behind.
+
+
+def refuse_to_start(self) -> None:
+    raise WorkFailed("No engine today.")
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+
+
+@pytest.mark.parametrize("there", [[], ["runs"], ["runs/run"], ["runs/run", "runs/run/notes.txt"]])
+def test_a_run_without_an_engine_leaves_the_place_as_it_was(tmp_path, monkeypatch, there):
+    for name in there:
+        path = tmp_path / name
+        path.write_text("mine") if path.suffix else path.mkdir(parents=True)
+    before = contents(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("airprune.engines.processes.ProcessesEngine.start", refuse_to_start)
+        with pytest.raises(WorkFailed, match="No engine today"):
+            next(ap.run(tiny_scenario().with_values(ONE_WORKER), out=tmp_path / "runs/run", dataset=blobs()))
+    assert contents(tmp_path) == before
+    assert len([*ap.run(tiny_scenario(), out=tmp_path / "runs/run", dataset=blobs())]) == 6  # without resume
+
+
+def test_a_resumed_run_without_an_engine_stays_as_it_was(stopped, monkeypatch):
+    folder, scenario = stopped
+    with folder.records_file.open("ab") as file:
+        file.write(b'{"kind":"edge"}\n')  # killed before its checkpoint
+    before = contents(folder.path)
+    with monkeypatch.context() as patched:
+        patched.setattr("airprune.engines.serial.SerialEngine.start", refuse_to_start)
+        with pytest.raises(WorkFailed, match="No engine today"):
+            finish(folder.path, scenario)
+    assert contents(folder.path) == before
+    assert finish(folder.path, scenario) == finish(folder.path.with_name("undisturbed"), scenario)
+
+
+def test_a_folder_is_refused_before_an_engine_is_sought(stopped, monkeypatch):
+    folder, scenario = stopped
+    monkeypatch.setattr("airprune.engines.serial.SerialEngine.start", refuse_to_start)
+    with pytest.raises(UsageError, match="holds another scenario"):
+        finish(folder.path, scenario.with_("train.momentum", 0.5))
+    with pytest.raises(UsageError, match="was started with another model or data set"):
+        finish(folder.path, scenario, dataset=blobs(seed=1))
+
+
+def test_a_lock_that_was_taken_away_while_one_waited_for_it_is_not_enough(tmp_path, monkeypatch):
+    """Two runs would write one folder: each with a lock of its own, of which one lies nowhere."""
+    folder, moments = RunFolder(tmp_path / "run"), []
+
+    def taken_too_late(lock) -> bool:
+        moments.append(lock)
+        if len(moments) == 1:
+            folder.lock_file.unlink()
+            folder.path.rmdir()
+        return True
+
+    monkeypatch.setattr("airprune.run_folder._taken", taken_too_late)
+    with folder.locked():
+        assert os.path.samestat(os.fstat(moments[-1].fileno()), folder.lock_file.stat())
+    assert len(moments) == 2

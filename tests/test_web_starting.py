@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 import airprune as ap
@@ -189,6 +190,16 @@ def test_a_run_that_fails_shows_its_last_words_and_leaves_no_folder(runner, root
     ended = wait_for_end(runner)
     assert ended["exit_status"] == 2 and "/not/there.csv" in ended["said"]
     assert not (root / "fails").exists()
+
+
+def test_a_run_killed_while_it_looks_for_its_cluster_leaves_no_folder(runner, root):
+    toml = TINY_TOML + '[engine]\nname = "dask"\nscheduler = "tcp://127.0.0.1:1"\n'
+    post(runner, "/api/work/start", {"toml": toml, "name": "killed"})
+    wait_for((root / "killed" / ".scratch").exists, "it should look for the scheduler")
+    (child,) = (p for p in psutil.Process().children() if "airprune.web.starting.child" in p.cmdline())
+    child.send_signal(signal.SIGKILL)
+    assert wait_for_end(runner)["exit_status"] == -signal.SIGKILL
+    assert not (root / "killed").exists()
 
 
 def test_a_folder_that_another_process_writes_cannot_be_resumed(runner, root):

@@ -41,6 +41,8 @@ class RunFolder:
         self.records_file = path / "records.jsonl"
         self.checkpoint_file = path / "checkpoint" / "state.safetensors"
         self.final_file = path / "final.safetensors"
+        self.lock_file = path / ".lock"
+        self._records_bytes = 0
         self._belongs_to: dict[str, str] = {}
 
     @property
@@ -87,23 +89,40 @@ class RunFolder:
     def is_running(self) -> bool:
         """Whether somebody writes this folder now."""
         try:
-            with (self.path / ".lock").open() as lock:
+            with self.lock_file.open() as lock:
                 return not _flocked(lock, fcntl.LOCK_SH)
         except OSError:
             return False
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else writes this folder meanwhile; the lock goes with the process, however it ends."""
+        """Nobody else writes this folder meanwhile; the lock goes with the process, however it ends.
+
+        What fails before there is a run takes the lock and the folders made for it away again.
+        """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("w")
+            made = [path for path in (self.lock_file, self.path, *self.path.parents) if not path.exists()]
+            lock = self._taken_lock()
         except OSError as error:
             raise UsageError(f"{self.path} cannot be used as a run folder: {error.strerror}.") from None
         with lock:
+            try:
+                yield
+            except BaseException:
+                if not self.has_run:
+                    _remove(made)
+                raise
+
+    def _taken_lock(self) -> IO[str]:
+        while True:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = self.lock_file.open("w")
             if not _taken(lock):
+                lock.close()
                 raise UsageError(f"{self.path} is being written by another run; wait for it or choose another.")
-            yield
+            if _is_at(lock, self.lock_file):
+                return lock
+            lock.close()  # of a run that came to nothing: whoever comes next would take another one
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -115,8 +134,8 @@ class RunFolder:
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
-    def prepare(self, experiment: Experiment) -> None:
-        """Lays out a new folder, or checks that an old one holds this very scenario. Comes before load and save."""
+    def check(self, experiment: Experiment) -> None:
+        """Refuses a folder that holds anything but a run of this very scenario. Comes before load."""
         scenario = experiment.scenario
         self._belongs_to = {
             "scenario": scenario.hash,
@@ -130,17 +149,22 @@ class RunFolder:
                         f"{self.path} holds another scenario: {key} is {theirs!r} there, {wanted!r} here; "
                         "resume with the same settings or choose another folder."
                     )
-            return
-        if self.records() or self.checkpoint_file.exists() or self.is_finished:
+        elif self.records() or self.checkpoint_file.exists() or self.is_finished:
             raise UsageError(
                 f"{self.path} has files of a run but no scenario.toml; restore it or choose another folder."
             )
+
+    def begin(self, experiment: Experiment) -> None:
+        """Lays out a new folder, or cuts an old one's records to what `load` found. Comes before save."""
         with self._sentence_if_unwritable():
             self.checkpoint_file.parent.mkdir(exist_ok=True)
-            self.records_file.write_bytes(b"")
+            with self.records_file.open("ab") as file:
+                file.truncate(self._records_bytes)
+        if self.has_run:
+            return
         facts = environment() | {"kernel": experiment.kernel}
         write_text_atomic(self.path / "environment.json", json.dumps(facts, indent=2) + "\n")
-        write_text_atomic(self.scenario_file, scenario.to_toml())  # last: from now on there is a run
+        write_text_atomic(self.scenario_file, experiment.scenario.to_toml())  # last: from now on there is a run
 
     def save(self, state: State, record: dict[str, Any]) -> None:
         """Appends the record, then replaces the checkpoint."""
@@ -162,11 +186,10 @@ class RunFolder:
             self._write(self.checkpoint_file, arrays, {"position": json.dumps(position)})
 
     def load(self) -> State | None:
-        """The state of the last checkpoint, with the records cut to match; None if there is none yet."""
+        """The state of the last checkpoint; None if there is none yet."""
         if not self.checkpoint_file.exists():
             if len(self.records()) > 1:  # a single one may have been killed before its checkpoint
                 raise WorkFailed(f"{self.checkpoint_file} is gone; restore it or start over in another folder.")
-            self.records_file.write_bytes(b"")
             return None
         try:
             with safetensors.safe_open(self.checkpoint_file, "numpy") as file:
@@ -182,7 +205,7 @@ class RunFolder:
                 totals=Totals(**position["totals"]),
             )
             belongs_to = {name: position.get(name, mine) for name, mine in self._belongs_to.items()}
-            num_bytes = int(position["records_bytes"])
+            self._records_bytes = int(position["records_bytes"])
         except (OSError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as error:
             raise WorkFailed(
                 f"{self.checkpoint_file} cannot be read ({error}); start over in another folder."
@@ -199,17 +222,13 @@ class RunFolder:
             )
         if belongs_to["scenario"] != self._belongs_to["scenario"]:  # keys have been compared: a file's contents changed
             raise UsageError(f"{self.path} was started with other contents of the network table; resume with those.")
-        self._cut_records(num_bytes)
-        return state
-
-    def _cut_records(self, num_bytes: int) -> None:
         size = self.records_file.stat().st_size if self.records_file.exists() else 0
-        if size < num_bytes:
+        if size < self._records_bytes:
             raise WorkFailed(
-                f"{self.records_file} must have at least {num_bytes:,} bytes, as when the run stopped, got {size:,}; "
-                "restore it or start over in another folder."
+                f"{self.records_file} must have at least {self._records_bytes:,} bytes, as when the run stopped, "
+                f"got {size:,}; restore it or start over in another folder."
             )
-        os.truncate(self.records_file, num_bytes)
+        return state
 
     def finish(self, experiment: Experiment, state: State) -> None:
         """Writes the trained model under the module's own names, for `load_state_dict`."""
@@ -267,6 +286,21 @@ def _flocked(lock: IO[str], kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _is_at(lock: IO[str], path: Path) -> bool:
+    """Whether the open file is the one that lies there."""
+    try:
+        return os.path.samestat(os.fstat(lock.fileno()), path.stat())
+    except OSError:
+        return False
+
+
+def _remove(made: list[Path]) -> None:
+    """Takes away a file and the folders around it, from the inside out, as far as nothing else lies there."""
+    with contextlib.suppress(OSError):
+        for path in made:
+            path.rmdir() if path.is_dir() else path.unlink()
 
 
 def finite(value: Any) -> Any:

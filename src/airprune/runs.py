@@ -62,7 +62,7 @@ def _records(experiment: Experiment, folder: RunFolder | None) -> Records:
         state = State.initial(experiment)
         if folder is not None:
             stack.enter_context(folder.locked())
-            folder.prepare(experiment)
+            folder.check(experiment)
             state = folder.load() or state
         if state.global_round < experiment.scenario.rounds.global_rounds:
             yield from _run(experiment, state, folder)
@@ -77,6 +77,8 @@ def _run(experiment: Experiment, state: State, folder: RunFolder | None) -> Reco
         engine_class = engine_named(settings.name)
         tls = None if settings.tls is None else Path(settings.tls)
         engine = stack.enter_context(engine_class(job, workers=settings.workers, scheduler=settings.scheduler, tls=tls))
+        if folder is not None:
+            folder.begin(experiment)  # only now: a run that gets no engine leaves nothing behind
         for record in map(finite, run_rounds(experiment, engine, state)):
             if folder is not None:
                 folder.save(state, record)

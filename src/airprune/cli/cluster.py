@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from airprune.cli.console import say
+from airprune.cli.options import Tls, Workers
 from airprune.errors import UsageError
 
 cluster = typer.Typer(
@@ -18,9 +19,6 @@ cluster = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Tls = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Certificates, made by `airprune cluster certificates`.")
-]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Let other machines in without TLS.")]
 
 
@@ -100,7 +98,7 @@ def worker(
     scheduler: Annotated[
         str, typer.Argument(metavar="ADDRESS_OR_FILE", help="The scheduler: `tls://host:8786` or its scheduler file.")
     ],
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core.")] = None,
+    workers: Workers = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; by default the one that leads to the scheduler.")
     ] = None,

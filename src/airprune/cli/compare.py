@@ -12,6 +12,7 @@ import typer
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.estimates import estimates_json, estimates_table
+from airprune.cli.options import Engine, ScenarioName, Scheduler, TableAsJson, Tls, Workers
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
@@ -24,7 +25,7 @@ MAX_RUNS = 10_000
 
 
 def compare(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file.")],
+    scenario: ScenarioName,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes that apply to all, e.g. `seed=3`.")
     ] = None,
@@ -35,17 +36,11 @@ def compare(
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, e.g. `0-4` or `1,5,9`.")] = "0",
     out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the curves.")] = Path("runs/compare"),
-    engine: Annotated[
-        str | None, typer.Option(help="serial, processes or dask (a cluster); the result is the same.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Of a Dask cluster: `tls://host:8786` or its scheduler file; implies dask.")
-    ] = None,
-    tls: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="The cluster's certificates, for a tls:// scheduler.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    engine: Engine = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    tls: Tls = None,
+    as_json: TableAsJson = False,
 ) -> None:
     """Compare schemes over seeds on the same network, samples and fading; finished runs are not repeated.
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from airprune.checks import whole_number
 from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.options import AsJson
 from airprune.data import DATASETS, PARTITIONS, draw_partition, fetch_dataset, load_dataset, partition, partition_table
 
 _ROWS_SHOWN = 40
@@ -20,7 +21,6 @@ data = typer.Typer(help="List, fetch and look at datasets.", no_args_is_help=Tru
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(DATASETS)}.")]
 DataDir = Annotated[Path | None, typer.Option(help="Look here first, and keep here what is fetched.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @data.command("list")

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
@@ -26,6 +25,7 @@ from rich.text import Text
 
 import airprune
 from airprune.cli.console import print_json, stdout_console
+from airprune.cli.options import AsJson
 from airprune.data import DATASETS, DatasetEntry
 from airprune.data.sources import cache_folder
 from airprune.errors import WorkFailed
@@ -58,7 +58,7 @@ class Finding:
     advice: str = ""
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Check the installation: versions, memory, data, a small plan and a small training run.
 
     Exit status 0 if everything essential works, 1 otherwise.

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from airprune.checks import quantity
 from airprune.cli.console import print_json, records, say, stdout_console
+from airprune.cli.options import AsJson
 from airprune.errors import UsageError
 from airprune.fleet import Fleet, read_fleet
 from airprune.inverse import Answer, smallest_bandwidth_hz, smallest_deadline_s
@@ -62,7 +63,7 @@ def plan(
     statistic: Annotated[
         TargetStatistic, typer.Option(help="With --solve: whether the target is for the mean or the largest ratio.")
     ] = TargetStatistic.mean,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Write the devices' plan to this CSV file.")] = None,
 ) -> int:
     """Give every device a bandwidth share and a pruning ratio so that each round meets the deadline.

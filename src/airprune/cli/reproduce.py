@@ -13,6 +13,7 @@ from rich.table import Table
 
 from airprune.cli.compare import parse_seeds
 from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.options import AsJson
 from airprune.errors import UsageError
 from airprune.paper.table2 import Cell, table2
 
@@ -43,7 +44,7 @@ def reproduce(
     seeds: Annotated[str | None, typer.Option(help="Seeds, e.g. `0-4`; by default the profile's.")] = None,
     placements: Annotated[int, typer.Option(min=1, max=100_000, help="For table2: placements to average over.")] = 40,
     out: Annotated[Path | None, typer.Option(help="Folder; by default reproduction/PROFILE.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Reproduce the paper: tables, figures, and each of its claims with a verdict.
 

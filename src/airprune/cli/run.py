@@ -9,27 +9,22 @@ from typing import Annotated, Any
 import typer
 
 from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.options import Engine, ScenarioName, Scheduler, Tls, Workers
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 
 
 def run(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file.")],
+    scenario: ScenarioName,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes, e.g. `plan.deadline_s=0.04 seed=3`.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; by default runs/NAME-seedN.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
-    engine: Annotated[
-        str | None, typer.Option(help="serial, processes or dask (a cluster); the result is the same.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Of a Dask cluster: `tls://host:8786` or its scheduler file; implies dask.")
-    ] = None,
-    tls: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="The cluster's certificates, for a tls:// scheduler.")
-    ] = None,
+    engine: Engine = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    tls: Tls = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the last global round as JSON.")] = False,
 ) -> None:
     """Train a scenario: plan, prune, learn, average, round after round.
@@ -48,7 +43,10 @@ def run(
             for _ in watched(records, chosen, label=chosen.name, done=len(folder.records())):
                 pass
     except KeyboardInterrupt:
-        say(f"Stopped; {out} keeps what is done. Continue with the same command and --resume.")
+        if folder.has_run:
+            say(f"Stopped; {out} keeps what is done. Continue with the same command and --resume.")
+        else:
+            say("Stopped before there was a run; nothing is kept.")
         raise typer.Exit(STOPPED) from None
     last = next(record for record in reversed(folder.records()) if record["kind"] == "global")
     if as_json:

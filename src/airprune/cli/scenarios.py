@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from airprune.cli.console import print_json, stdout_console
+from airprune.cli.options import AsJson
 from airprune.cli.scenario_argument import scenario_from
 
 
@@ -17,7 +18,7 @@ def scenarios(
         str | None, typer.Argument(metavar="[SCENARIO]", help="A preset or TOML file to show in full.")
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the presets, show one with every setting, or print the JSON schema.
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
 from rich.table import Table
 
 from airprune.cli.console import print_json, stdout_console
+from airprune.cli.options import AsJson
 from airprune.schemes import SCHEMES
 
 
-def schemes(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def schemes(as_json: AsJson = False) -> None:
     """List the schemes that choose bandwidth shares and pruning ratios."""
     if as_json:
         print_json([{"name": s.name, "summary": s.summary, "meets_deadline": s.adapts} for s in SCHEMES.values()])

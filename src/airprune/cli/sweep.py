@@ -19,6 +19,7 @@ from rich.table import Column, Table
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.estimates import estimates_json, estimates_table
+from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Tls
 from airprune.cli.progress import STOPPED
 from airprune.cli.scenario_argument import scenario_from
 
@@ -31,7 +32,7 @@ _MAX_REPORTED_RUNS = 200
 
 
 def sweep(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file.")],
+    scenario: ScenarioName,
     settings: Annotated[
         list[str] | None,
         typer.Argument(
@@ -46,13 +47,9 @@ def sweep(
         str | None, typer.Option(help="Where whole runs go: serial, processes or dask; the result is the same.")
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="For dask: an address or a scheduler file; by default a local cluster.")
-    ] = None,
-    tls: Annotated[
-        Path | None, typer.Option(help="For dask: the folder with certificates, for tls:// addresses.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    scheduler: Scheduler = None,
+    tls: Tls = None,
+    as_json: TableAsJson = False,
 ) -> None:
     """Run a scenario for every combination of values, several whole runs at a time, and average over seeds.
 

@@ -31,7 +31,7 @@ static ALWAYS_INLINE void NAME(pool)(const vector value[4], float *maximum, int3
     vector best = value[0];
     lanes who = {0};
     for (int p = 1; p < 4; p++) {
-        lanes larger = ~(value[p] <= best);
+        lanes larger = (value[p] > best) | (value[p] != value[p]);
         best = (vector)(((lanes)value[p] & larger) | ((lanes)best & ~larger));
         who = (larger & p) | (~larger & who);
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,12 +56,14 @@ class _Process:
         """After its end: takes away what it leaves behind besides its run folder."""
         if self.is_cleared:
             return
+        from airprune.run_folder import RunFolder
+
         self.is_cleared = True
         self.ask_to_stop()
-        with contextlib.suppress(OSError):  # a folder in which no run came about; others are not empty
-            if [entry.name for entry in self.folder.iterdir()] == [".lock"]:
-                (self.folder / ".lock").unlink()
-            self.folder.rmdir()
+        with contextlib.suppress(OSError):  # a folder in which no run came about
+            left = {entry.name for entry in self.folder.iterdir()}
+            if left <= {".lock", ".scratch"} and not RunFolder(self.folder).is_running:
+                shutil.rmtree(self.folder)
 
     def last_words(self) -> str:
         size = self.errors.seek(0, os.SEEK_END)

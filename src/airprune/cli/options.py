@@ -1,0 +1,27 @@
+"""Arguments and options that mean the same in several commands, each told once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file.")]
+Engine = Annotated[str | None, typer.Option(help="serial, processes or dask (a cluster); the result is the same.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a Dask cluster: `tls://host:8786` or its scheduler file; implies dask, which else starts its own."
+    ),
+]
+Tls = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="The cluster's certificates, made by `airprune cluster certificates`, for tls:// addresses.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TableAsJson = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
