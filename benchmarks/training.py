@@ -3,9 +3,10 @@
     .venv/bin/python benchmarks/training.py
 
 1. Samples per CPU-second, workers included: hierarchical FedAvg of the paper's CNN (25 devices, batch 128), once as a
-   plain torch loop on one thread, once in the `processes` engine with two workers.
+   plain torch loop on one thread, then in the `processes` engine with two workers, by torch and by the native kernel.
 2. Samples per second on the wall: the same loop on two threads against the two workers.
-3. What the engine costs beside training, and the peak memory, at 2,500 devices with 20 samples each.
+3. What the engine costs beside training, and the peak memory, at 2,500 devices with 20 samples each, without pruning
+   and with half of the prunable weights pruned.
 
 Images are random (speed does not depend on them), so no data set is needed.
 """
@@ -79,7 +80,7 @@ def plain_loop(num_devices: int, samples: int, rounds: int, batch_size: int = 12
     return num_devices * samples * rounds
 
 
-def scenario(num_edges: int, per_edge: int, rounds: int, batch_size: int = 128) -> Scenario:
+def scenario(num_edges: int, per_edge: int, rounds: int, *, batch_size: int = 128, **changes: object) -> Scenario:
     return Scenario().with_values(
         {
             "network.num_edges": num_edges,
@@ -90,6 +91,7 @@ def scenario(num_edges: int, per_edge: int, rounds: int, batch_size: int = 128) 
             "rounds.global_rounds": 1,
             "rounds.edge_rounds": rounds,
             "rounds.evaluate_every": "never",
+            **{key.replace("__", "."): value for key, value in changes.items()},
         }
     )
 
@@ -103,9 +105,9 @@ def cpu_of(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def in_engine(rounds: int, folder: str) -> tuple[float, float, float]:
+def in_engine(rounds: int, folder: str, kernel: str = "auto") -> tuple[float, float, float]:
     """(samples, CPU-seconds of driver and workers, wall seconds) of `rounds` edge rounds after one to warm up."""
-    experiment = Experiment.of(scenario(5, 5, rounds + 1), dataset=images(25, 512))
+    experiment = Experiment.of(scenario(5, 5, rounds + 1, train__kernel=kernel), dataset=images(25, 512))
     job = experiment.job(save_shared(experiment.dataset, folder))
     with ProcessesEngine(job, workers=2) as engine:
         pids = [worker.process.pid for worker in engine._processes]
@@ -122,17 +124,18 @@ def speed(rounds: int) -> None:
     start = time.process_time()
     samples = plain_loop(25, 512, rounds)
     plain_cpu = samples / (time.process_time() - start)
-    with tempfile.TemporaryDirectory() as folder:
-        samples, cpu, wall = in_engine(rounds, folder)
+    print(f"plain torch loop, 1 thread: {plain_cpu:,.0f} samples per CPU-second")
+    for kernel in ("torch", "auto"):
+        with tempfile.TemporaryDirectory() as folder:
+            samples, cpu, wall = in_engine(rounds, folder, kernel)
+        ours = samples / cpu
+        print(f"airprune, kernel {kernel}, 2 workers + driver: {ours:,.0f} = {ours / plain_cpu:.2f} ×")
     threads = subprocess.run(
         [sys.executable, __file__, "--two-threads", str(rounds)], capture_output=True, text=True, check=True
     )
-    plain_wall = float(threads.stdout)
-    ours_cpu, ours_wall = samples / cpu, samples / wall
-    print(f"plain torch loop, 1 thread:   {plain_cpu:,.0f} samples per CPU-second")
-    print(f"airprune, 2 workers + driver: {ours_cpu:,.0f} samples per CPU-second = {ours_cpu / plain_cpu:.2f} ×")
-    print(f"plain torch loop, 2 threads:  {plain_wall:,.0f} samples per second on the wall")
-    print(f"airprune, 2 workers:          {ours_wall:,.0f} samples per second = {ours_wall / plain_wall:.2f} ×")
+    plain_wall, ours_wall = float(threads.stdout), samples / wall
+    print(f"plain torch loop, 2 threads: {plain_wall:,.0f} samples per second on the wall")
+    print(f"airprune, 2 workers: {ours_wall:,.0f} = {ours_wall / plain_wall:.2f} ×")
 
 
 def two_threads(rounds: int) -> None:
@@ -143,12 +146,14 @@ def two_threads(rounds: int) -> None:
     print(samples / (time.monotonic() - start))
 
 
-def overhead(num_devices: int = 2_500, samples: int = 20) -> None:
+def overhead(pruning: float, num_devices: int = 2_500, samples: int = 20) -> None:
     """Runs in its own process, so that the peak memory is its own.
 
     The cost beside training is that of a round in which gradients and optimiser steps take no time.
     """
-    experiment = Experiment.of(scenario(25, num_devices // 25, 4, batch_size=20), dataset=images(num_devices, samples))
+    plan = {"plan__scheme": "optimal", "plan__min_pruning_ratio": pruning, "plan__deadline_s": 1e6} if pruning else {}
+    settings = scenario(25, num_devices // 25, 4, batch_size=20, **plan)
+    experiment = Experiment.of(settings, dataset=images(num_devices, samples))
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
         records = run_rounds(experiment, engine, State.initial(experiment))
         next(records)
@@ -164,7 +169,7 @@ def overhead(num_devices: int = 2_500, samples: int = 20) -> None:
     status = Path("/proc/self/status").read_text()  # getrusage would count the process that started this one
     peak_mb = int(status.partition("VmHWM:")[2].split()[0]) / 1024
     print(
-        f"{num_devices:,} devices × {samples} samples: {whole_ms:.2f} CPU-ms per device and round, "
+        f"{num_devices:,} devices × {samples} samples, pruned {pruning:g}: {whole_ms:.2f} CPU-ms per device and round, "
         f"{beside_ms:.3f} of it beside training; peak memory {peak_mb:.0f} MB"
     )
 
@@ -173,12 +178,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--two-threads", type=int)
-    parser.add_argument("--overhead", action="store_true")
+    parser.add_argument("--overhead", type=float, metavar="PRUNING")
     options = parser.parse_args()
     if options.two_threads:
         two_threads(options.two_threads)
-    elif options.overhead:
-        overhead()
+    elif options.overhead is not None:
+        overhead(options.overhead)
     else:
         speed(options.rounds)
-        subprocess.run([sys.executable, __file__, "--overhead"], check=True)
+        for pruning in ("0", "0.5"):
+            subprocess.run([sys.executable, __file__, "--overhead", pruning], check=True)

@@ -43,8 +43,13 @@ class Experiment:
     kernel: str
 
     @classmethod
-    def of(cls, scenario: Scenario, *, model: Any = None, dataset: Any = None) -> Experiment:
-        """From a scenario; `model` (a torch module) and `dataset` (arrays or torch data) replace its own."""
+    def of(
+        cls, scenario: Scenario, *, model: Any = None, dataset: Any = None, kernel: str | None = None
+    ) -> Experiment:
+        """From a scenario; `model` (a torch module) and `dataset` (arrays or torch data) replace its own.
+
+        Where the scenario leaves the kernel open, it is `kernel`: that of the run to be continued, if there is one.
+        """
         scenario.check_names()
         network = scenario.build_network()
         data = _dataset(scenario, dataset)
@@ -66,6 +71,7 @@ class Experiment:
             alpha=scenario.data.alpha,
             size_spread=scenario.data.size_spread,
         )
+        wanted = kernel or "auto" if scenario.train.kernel == "auto" else scenario.train.kernel
         return cls(
             scenario=scenario,
             network=network,
@@ -74,7 +80,7 @@ class Experiment:
             model=flat,
             module=pickled,
             samples=tuple(samples),
-            kernel=kernel_for(scenario.train.kernel, flat, data.train_x, data.train_y),
+            kernel=kernel_for(wanted, flat, data.train_x, data.train_y),
         )
 
     @cached_property

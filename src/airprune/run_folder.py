@@ -30,6 +30,7 @@ from airprune.scenario import Scenario
 from airprune.tables import write_text_atomic
 
 _FIRST_LOOK_BYTES = 64 * 2**10
+_UNREADABLE = (OSError, KeyError, ValueError, TypeError, AttributeError, safetensors.SafetensorError)
 
 
 class RunFolder:
@@ -44,6 +45,7 @@ class RunFolder:
         self.lock_file = path / ".lock"
         self._records_bytes = 0
         self._belongs_to: dict[str, str] = {}
+        self._kernel = ""
 
     @property
     def has_run(self) -> bool:
@@ -76,6 +78,17 @@ class RunFolder:
                 if num_bytes == min(size, within_bytes):
                     return None
                 num_bytes = min(size, within_bytes, 8 * num_bytes)
+
+    @property
+    def kernel(self) -> str | None:
+        """What has computed the gradients so far, if there is more to compute."""
+        if self.is_finished or not self.checkpoint_file.exists():
+            return None
+        try:
+            kernel = self._position().get("kernel")
+        except _UNREADABLE:
+            return None  # `load` will say so
+        return kernel if kernel in ("native", "torch") else None
 
     def has_finished(self, scenario: Scenario) -> bool:
         """Whether the trained model of this very scenario is here."""
@@ -137,11 +150,8 @@ class RunFolder:
     def check(self, experiment: Experiment) -> None:
         """Refuses a folder that holds anything but a run of this very scenario. Comes before load."""
         scenario = experiment.scenario
-        self._belongs_to = {
-            "scenario": scenario.hash,
-            "identity": identity(experiment),
-            "kernel": experiment.kernel,
-        }
+        self._belongs_to = {"scenario": scenario.hash, "identity": identity(experiment)}
+        self._kernel = experiment.kernel
         if self.has_run:
             for key, theirs, wanted in self.scenario().diff(scenario):
                 if not _is_free(key):
@@ -160,11 +170,11 @@ class RunFolder:
             self.checkpoint_file.parent.mkdir(exist_ok=True)
             with self.records_file.open("ab") as file:
                 file.truncate(self._records_bytes)
-        if self.has_run:
-            return
-        facts = environment() | {"kernel": experiment.kernel}
-        write_text_atomic(self.path / "environment.json", json.dumps(facts, indent=2) + "\n")
-        write_text_atomic(self.scenario_file, experiment.scenario.to_toml())  # last: from now on there is a run
+        if not self.checkpoint_file.exists():
+            facts = environment() | {"kernel": experiment.kernel}
+            write_text_atomic(self.path / "environment.json", json.dumps(facts, indent=2) + "\n")
+        if not self.has_run:
+            write_text_atomic(self.scenario_file, experiment.scenario.to_toml())  # last: from now on there is a run
 
     def save(self, state: State, record: dict[str, Any]) -> None:
         """Appends the record, then replaces the checkpoint."""
@@ -180,6 +190,7 @@ class RunFolder:
                 "edge_latency_s": [[None if math.isnan(x) else x for x in row] for row in state.edge_latency_s],
                 "totals": state.totals.as_dict(),
                 "records_bytes": length,
+                "kernel": self._kernel,
                 **self._belongs_to,
             }
             arrays = {"global": state.global_state, "edges": state.edge_states}
@@ -192,8 +203,8 @@ class RunFolder:
                 raise WorkFailed(f"{self.checkpoint_file} is gone; restore it or start over in another folder.")
             return None
         try:
+            position = self._position()
             with safetensors.safe_open(self.checkpoint_file, "numpy") as file:
-                position = json.loads(file.metadata()["position"])
                 arrays = {name: file.get_tensor(name) for name in ("global", "edges")}
             rows = [[math.nan if x is None else x for x in row] for row in position["edge_latency_s"]]
             state = State(
@@ -206,7 +217,7 @@ class RunFolder:
             )
             belongs_to = {name: position.get(name, mine) for name, mine in self._belongs_to.items()}
             self._records_bytes = int(position["records_bytes"])
-        except (OSError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as error:
+        except _UNREADABLE as error:
             raise WorkFailed(
                 f"{self.checkpoint_file} cannot be read ({error}); start over in another folder."
             ) from None
@@ -214,11 +225,6 @@ class RunFolder:
             raise UsageError(
                 f"{self.path} was started with another model or data set; give the same ones to resume. "
                 "A model of your own starts the same if torch.manual_seed(…) comes before it."
-            )
-        if belongs_to["kernel"] != self._belongs_to["kernel"]:
-            raise UsageError(
-                f"{self.path} was trained with the {belongs_to['kernel']} kernel, and here there is only the "
-                f"{self._belongs_to['kernel']} one; resume where airprune doctor finds the same kernel."
             )
         if belongs_to["scenario"] != self._belongs_to["scenario"]:  # keys have been compared: a file's contents changed
             raise UsageError(f"{self.path} was started with other contents of the network table; resume with those.")
@@ -229,6 +235,12 @@ class RunFolder:
                 f"got {size:,}; restore it or start over in another folder."
             )
         return state
+
+    def _position(self) -> dict[str, Any]:
+        """What the checkpoint tells besides the models."""
+        with safetensors.safe_open(self.checkpoint_file, "numpy") as file:
+            position: dict[str, Any] = json.loads(file.metadata()["position"])
+        return position
 
     def finish(self, experiment: Experiment, state: State) -> None:
         """Writes the trained model under the module's own names, for `load_state_dict`."""

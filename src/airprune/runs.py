@@ -23,6 +23,7 @@ from airprune.data.shared import SharedDataset, save_shared
 from airprune.engines import engine_named
 from airprune.errors import UsageError
 from airprune.experiment import Experiment
+from airprune.learning import native
 from airprune.rounds import State, run_rounds
 from airprune.run_folder import RunFolder, finite
 from airprune.scenario import Scenario
@@ -54,7 +55,13 @@ def run(
     folder = None if out is None else RunFolder(Path(out))
     if folder is not None and folder.has_run and not resume:
         raise UsageError(f"{out} already holds a run; resume it (--resume, resume=True) or choose another folder.")
-    return _records(Experiment.of(scenario, model=model, dataset=dataset), folder)
+    kernel = None if folder is None else folder.kernel
+    if kernel == "native" and native.trouble:
+        raise UsageError(
+            f"{out} was trained with the native kernel, which cannot be used here: {native.trouble}; "
+            "resume it where airprune doctor finds the kernel."
+        )
+    return _records(Experiment.of(scenario, model=model, dataset=dataset, kernel=kernel), folder)
 
 
 def _records(experiment: Experiment, folder: RunFolder | None) -> Records:

@@ -147,10 +147,10 @@ class Trainer:
         """Eq. (5): zero what the mask leaves out; returns ‖w − w ⊙ m‖²."""
         if mask is None:
             return 0.0
-        weights = self.model.state[self.model.prunable]
-        removed = weights[torch.from_numpy(~mask)]
-        weights *= torch.from_numpy(mask)
-        return float(removed.square().sum())
+        weights = self.model.state_array[self.model.prunable]
+        removed = weights[~mask]
+        weights *= mask
+        return float(np.square(removed).sum())
 
     def _gradient(self, batch: torch.Tensor) -> float:
         """∇F(w, ξ) into `model.gradient`; returns F(w, ξ)."""

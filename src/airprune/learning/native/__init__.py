@@ -7,9 +7,11 @@ bits.
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import numpy as np
+import torch
 
 from airprune.errors import InvalidValue
 from airprune.models import FlatModel, PaperCNN
@@ -18,7 +20,8 @@ try:
     from airprune.learning.native import _paper_cnn
 except ImportError as error:
     instruction_sets: list[str] = []
-    trouble = f"it was not built ({error})"
+    is_built = importlib.util.find_spec(f"{__name__}._paper_cnn") is not None
+    trouble = f"it cannot be loaded ({error})" if is_built else "it was not built"
 else:
     instruction_sets = _paper_cnn.instruction_sets()
     trouble = "" if instruction_sets else "this CPU has neither AVX2 nor AVX-512"
@@ -48,16 +51,28 @@ def _unsupported(model: FlatModel, x: Array, y: Array) -> str:
     module = model.module
     if type(module) is not PaperCNN:
         return "the model is not the paper's CNN"
+    if _is_changed(module):
+        return "the model is the paper's CNN with changes"
     trained = {part.name for part in model.parts if part.start < model.num_parameters}
     if set(_PARAMETERS) != trained:
         return "some of the model's parameters are frozen"
     if (model.state_array.dtype, x.dtype, y.dtype) != (np.float32, np.float32, np.int64):
-        return "model and samples are not float32"
+        return "model and images are not in float32 and labels in int64"
     shape = _shape(module, x)
     fits = x.ndim == 4 and shape[0] == module.conv1.in_channels
     if not fits or 64 * (shape[1] // 4) * (shape[2] // 4) != module.fc1.in_features:
         return "the samples do not fit the model"
     return "the model is too large" if any(n > most for n, most in zip(shape, _LARGEST, strict=True)) else ""
+
+
+def _is_changed(module: PaperCNN) -> bool:
+    """Whether a layer was replaced, or something hooks into the forward pass."""
+    with torch.device("meta"):  # draws no random numbers
+        new = PaperCNN((module.conv1.in_channels, 4, 4), module.fc2.out_features, module.fc1.out_features)
+    layers = ("conv1", "conv2", "fc2")  # what precedes fc1 decides its size, which the samples' own is compared with
+    same = all(str(getattr(module, name)) == str(getattr(new, name)) for name in layers)
+    hooks = [part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in module.modules()]
+    return not same or type(module.fc1) is not torch.nn.Linear or module.fc1.bias is None or any(hooks)
 
 
 def _shape(module: Any, x: Array) -> tuple[int, ...]:

@@ -1,5 +1,3 @@
-from collections.abc import Sequence
-
 from numpy.typing import NDArray
 
 Array = NDArray
@@ -8,8 +6,8 @@ def instruction_sets() -> list[str]: ...
 def scratch_bytes(channels: int, height: int, width: int, hidden: int, classes: int) -> int: ...
 def gradient(
     instruction_set: str,
-    shape: Sequence[int],
-    offsets: Sequence[int],
+    shape: tuple[int, ...],
+    offsets: tuple[int, ...],
     state: Array,
     gradient: Array,
     x: Array,

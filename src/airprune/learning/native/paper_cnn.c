@@ -280,7 +280,8 @@ static PyObject *scratch_bytes(PyObject *self, PyObject *shape) {
 
 enum { STATE, GRADIENT, X, Y, BATCH, SCRATCH, NUM_BUFFERS };
 
-/* One sentence on what is wrong with the arguments, or NULL; so that no call can touch memory outside its arrays. */
+/* One sentence on what is wrong with the arguments, or NULL. So no call touches memory outside its arrays, as long as
+   they do not overlap and nobody changes them meanwhile. */
 static const char *trouble(
     const struct network *net, const Py_buffer *buffer, const Py_ssize_t *offset, const struct instruction_set *set
 ) {
@@ -291,8 +292,8 @@ static const char *trouble(
     if (!set->one_image)
         return "this CPU has no such instruction set";
     for (int i = 0; i < NUM_PARAMETERS; i++) {
-        Py_ssize_t end = offset[i] + parameter_size(net, i);
-        if (offset[i] < 0 || end > buffer[STATE].len / 4 || end > buffer[GRADIENT].len / 4)
+        const Py_ssize_t size = parameter_size(net, i);
+        if (offset[i] < 0 || offset[i] > buffer[STATE].len / 4 - size || offset[i] > buffer[GRADIENT].len / 4 - size)
             return "a parameter lies outside the flat model";
     }
     const Py_ssize_t samples = buffer[Y].len / 8, image = net->channels * net->height * net->width;
@@ -318,8 +319,9 @@ static PyObject *gradient(PyObject *self, PyObject *arguments) {
     const char *name;
     struct network net;
     if (!PyArg_ParseTuple(
-            arguments, "sO(nnnnnnnn)OOOOOO", &name, &shape, &offset[0], &offset[1], &offset[2], &offset[3], &offset[4],
-            &offset[5], &offset[6], &offset[7], &array[0], &array[1], &array[2], &array[3], &array[4], &array[5]) ||
+            arguments, "sO!(nnnnnnnn)OOOOOO", &name, &PyTuple_Type, &shape, &offset[0], &offset[1], &offset[2],
+            &offset[3], &offset[4], &offset[5], &offset[6], &offset[7], &array[0], &array[1], &array[2], &array[3],
+            &array[4], &array[5]) ||
         !read_network(shape, &net))
         return NULL;
     struct instruction_set sets[4], set = {0};
