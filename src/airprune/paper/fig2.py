@@ -48,7 +48,7 @@ def draw(rows: Rows, *, caption: str) -> Figure:
             RATIOS, accuracy, line, marker=marker, color="#000000" if marker == "o" else "#0072B2", label=dataset
         )
     axes[2].set_xlabel("pruning ratio")
-    axes[2].set_ylabel("test accuracy after the last round")
+    axes[2].set_ylabel("final test accuracy")
     axes[2].legend(frameon=False, fontsize=8)
     outside_legend(figure, axes[0])
     note(figure, caption)
