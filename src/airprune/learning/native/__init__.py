@@ -30,7 +30,7 @@ Array = np.ndarray
 
 # In the order of the kernel's parameters.
 _PARAMETERS = tuple(f"{layer}.{part}" for layer in ("conv1", "conv2", "fc1", "fc2") for part in ("weight", "bias"))
-# As many elements as an instruction can index at most; the kernel refuses larger networks.
+# Of (channels, height, width, hidden, classes): beyond these the kernel refuses, so that its indices fit 31 bits.
 _LARGEST = (64, 1024, 1024, 4096, 65536)
 
 

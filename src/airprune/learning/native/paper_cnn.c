@@ -96,7 +96,7 @@ struct instruction_set {
     double (*one_image)(
         const struct network *, const struct weights *, struct activations *, struct sums *, long, float
     );
-    int tile; /* output channels of the second layer that are computed together */
+    int tile;
 };
 
 /* Those that this CPU can run, the fastest first. */
@@ -105,11 +105,11 @@ static int usable_sets(struct instruction_set *sets) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-        sets[count++] = (struct instruction_set){"avx512", one_image_avx512, 32};
+        sets[count++] = (struct instruction_set){"avx512", one_image_avx512, tile_avx512};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        sets[count++] = (struct instruction_set){"avx2", one_image_avx2, 16};
+        sets[count++] = (struct instruction_set){"avx2", one_image_avx2, tile_avx2};
 #else
-    sets[count++] = (struct instruction_set){"neon", one_image_neon, 16};
+    sets[count++] = (struct instruction_set){"neon", one_image_neon, tile_neon};
 #endif
     return count;
 }

@@ -26,6 +26,8 @@ typedef float vector __attribute__((vector_size(4 * LANES)));
 typedef int lanes __attribute__((vector_size(4 * LANES)));
 typedef float loose __attribute__((vector_size(4 * LANES), aligned(4))); /* in memory that is not aligned */
 
+enum { NAME(tile) = TILE_VECTORS * LANES }; /* output channels of the second layer that are computed together */
+
 /* The four values of a pooling cell down to their maximum, after ReLU, and the first to attain it. NaN stays NaN. */
 static ALWAYS_INLINE void NAME(pool)(const vector value[4], float *maximum, int32_t *winner) {
     vector best = value[0];
