@@ -43,9 +43,7 @@ class Experiment:
     kernel: str
 
     @classmethod
-    def of(
-        cls, scenario: Scenario, *, model: Any = None, dataset: Any = None, kernel: str | None = None
-    ) -> Experiment:
+    def of(cls, scenario: Scenario, *, model: Any = None, dataset: Any = None, kernel: str | None = None) -> Experiment:
         """From a scenario; `model` (a torch module) and `dataset` (arrays or torch data) replace its own.
 
         Where the scenario leaves the kernel open, it is `kernel`: that of the run to be continued, if there is one.

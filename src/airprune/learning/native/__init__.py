@@ -11,7 +11,7 @@ import importlib.util
 from typing import Any
 
 import numpy as np
-import torch
+from torch import nn
 
 from airprune.errors import InvalidValue
 from airprune.models import FlatModel, PaperCNN
@@ -30,6 +30,14 @@ Array = np.ndarray
 
 # In the order of the kernel's parameters.
 _PARAMETERS = tuple(f"{layer}.{part}" for layer in ("conv1", "conv2", "fc1", "fc2") for part in ("weight", "bias"))
+_CONVOLUTION = {
+    "kernel_size": (3, 3),
+    "stride": (1, 1),
+    "padding": (1, 1),
+    "dilation": (1, 1),
+    "groups": 1,
+    "padding_mode": "zeros",
+}
 # Of (channels, height, width, hidden, classes): beyond these the kernel refuses, so that its indices fit 31 bits.
 _LARGEST = (64, 1024, 1024, 4096, 65536)
 
@@ -67,12 +75,16 @@ def _unsupported(model: FlatModel, x: Array, y: Array) -> str:
 
 def _is_changed(module: PaperCNN) -> bool:
     """Whether a layer was replaced, or something hooks into the forward pass."""
-    with torch.device("meta"):  # draws no random numbers
-        new = PaperCNN((module.conv1.in_channels, 4, 4), module.fc2.out_features, module.fc1.out_features)
-    layers = ("conv1", "conv2", "fc2")  # what precedes fc1 decides its size, which the samples' own is compared with
-    same = all(str(getattr(module, name)) == str(getattr(new, name)) for name in layers)
+    conv1, conv2, fc1, fc2 = (getattr(module, name) for name in ("conv1", "conv2", "fc1", "fc2"))
+    same = (
+        all(type(conv) is nn.Conv2d and _CONVOLUTION.items() <= vars(conv).items() for conv in (conv1, conv2))
+        and all(type(fc) is nn.Linear for fc in (fc1, fc2))
+        and (conv1.out_channels, conv2.in_channels, conv2.out_channels) == (32, 32, 64)
+        and fc1.out_features == fc2.in_features
+        and all(layer.bias is not None for layer in (conv1, conv2, fc1, fc2))
+    )
     hooks = [part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in module.modules()]
-    return not same or type(module.fc1) is not torch.nn.Linear or module.fc1.bias is None or any(hooks)
+    return not same or any(hooks)
 
 
 def _shape(module: Any, x: Array) -> tuple[int, ...]:
