@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ MEASURES: dict[str, str] = {
     "train_loss": "training loss",
     "mean_pruning_ratio": "mean pruning ratio",
 }
+_MUCH_LONGER = 5.0
 
 
 def styles_for(names: Sequence[str]) -> dict[str, Style]:
@@ -80,15 +82,21 @@ def new_figure(columns: int, *, rows: int = 1, width: float = 4.2, height: float
 def draw_curves(
     ax: Axes, runs_by_name: Mapping[str, list[list[dict[str, Any]]]], *, measure: str, against: str = "global_round"
 ) -> None:
-    """One curve per name: the mean over seeds, with a band from the lowest to the highest seed."""
+    """One curve per name: the mean over seeds, with a band from the lowest to the highest seed.
+
+    Where one curve is several times as long as another, as time is without hierarchy, the axis is logarithmic.
+    """
     styles = styles_for(list(runs_by_name))
     label, divisor = AXES[against]
+    starts, ends = [], []
     for name, runs in runs_by_name.items():
         points = min(len(records) for records in runs)
         if points == 0:
             continue
         x = np.mean([[record[against] / divisor for record in records[:points]] for records in runs], axis=0)
         y = np.array([[record[measure] for record in records[:points]] for records in runs])
+        starts.append(x[0])
+        ends.append(x[-1])
         style = styles[name]
         every = max(1, points // 10)
         ax.plot(
@@ -96,6 +104,10 @@ def draw_curves(
         )
         if len(runs) > 1:
             ax.fill_between(x, y.min(0), y.max(0), color=style.colour, alpha=0.15, linewidth=0)
+    if against != "global_round" and ends and min(starts) > 0 and max(ends) > _MUCH_LONGER * min(ends):
+        ax.set_xscale("log")
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(6, integer=against == "global_round"))
     ax.set_xlabel(label)
     ax.set_ylabel(MEASURES[measure])
 

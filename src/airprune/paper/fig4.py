@@ -41,7 +41,6 @@ def draw(rows: Rows, *, caption: str) -> Figure:
     curve_axes(axes[0], rows, measure="test_loss")
     curve_axes(axes[1], rows, measure="test_accuracy")
     curve_axes(axes[2], rows, measure="test_accuracy", against="time_s")
-    axes[2].set_xscale("log")
     names = values(rows, "series")
     styles = styles_for(names)
     weights = [last_by_seed(rows, "uploaded_weights", series=name).mean() / 1e6 for name in names]

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from airprune.figures import draw_curves, new_figure, save_figure
 from airprune.report.reading import EdgeRound, Row
@@ -30,7 +29,6 @@ def curve_panel(runs_by_name: Mapping[str, list[list[Row]]], *, measure: str, ag
     lines = math.ceil(len(shown) / 2) if len(shown) > 1 else 0
     figure, (ax,) = new_figure(1, height=3.2 + 0.2 * lines)
     draw_curves(ax, shown, measure=measure, against=against)
-    ax.xaxis.set_major_locator(MaxNLocator(6, integer=against == "global_round"))
     if lines:
         handles, labels = ax.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
