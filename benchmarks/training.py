@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -149,23 +150,25 @@ def two_threads(rounds: int) -> None:
 def overhead(pruning: float, num_devices: int = 2_500, samples: int = 20) -> None:
     """Runs in its own process, so that the peak memory is its own.
 
-    The cost beside training is that of a round in which gradients and optimiser steps take no time.
+    The cost beside training is that of a round in which gradients and optimiser steps take no time, the median of five.
     """
     plan = {"plan__scheme": "optimal", "plan__min_pruning_ratio": pruning, "plan__deadline_s": 1e6} if pruning else {}
-    settings = scenario(25, num_devices // 25, 4, batch_size=20, **plan)
+    settings = scenario(25, num_devices // 25, 8, batch_size=20, **plan)
     experiment = Experiment.of(settings, dataset=images(num_devices, samples))
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
         records = run_rounds(experiment, engine, State.initial(experiment))
         next(records)
-        start = time.process_time()
-        next(records)
-        whole_ms = 1e3 * (time.process_time() - start) / num_devices
+
+        def round_ms() -> float:
+            start = time.process_time()
+            next(records)
+            return 1e3 * (time.process_time() - start) / num_devices
+
+        whole_ms = round_ms()
         engine._worker.trainer._gradient = lambda batch: 0.0  # type: ignore[method-assign]
         OPTIMISERS["sgd"] = lambda *settings: lambda weights, gradient: None
         next(records)
-        start = time.process_time()
-        next(records)
-        beside_ms = 1e3 * (time.process_time() - start) / num_devices
+        beside_ms = statistics.median(round_ms() for _ in range(5))
     status = Path("/proc/self/status").read_text()  # getrusage would count the process that started this one
     peak_mb = int(status.partition("VmHWM:")[2].split()[0]) / 1024
     print(
