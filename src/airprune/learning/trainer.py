@@ -148,8 +148,9 @@ class Trainer:
         if mask is None:
             return 0.0
         weights = self.model.state_array[self.model.prunable]
-        removed = weights[~mask]
-        weights *= mask
+        kept = weights * mask
+        removed = weights - kept
+        weights[:] = kept
         return float(np.square(removed).sum())
 
     def _gradient(self, batch: torch.Tensor) -> float:
