@@ -1,5 +1,7 @@
 import signal
 
+import pytest
+import torch
 from hypothesis import settings
 
 # A job in the background of a shell ignores Ctrl-C, and so does whatever it starts; the commands under test must not.
@@ -9,3 +11,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Examples are drawn from a fixed seed, so a red run can be repeated; machines are shared, so no deadline.
 settings.register_profile("airprune", deadline=None, derandomize=True)
 settings.load_profile("airprune")
+
+
+@pytest.fixture
+def one_thread():
+    """Torch's threads cost more than they save on batches this small."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -11,20 +11,14 @@ from airprune.learning import native
 from airprune.learning.native import NativeGradient
 from airprune.models import FlatModel, PaperCNN
 
-pytestmark = pytest.mark.skipif(bool(native.trouble), reason=f"no native kernel: {native.trouble}")
+pytestmark = [
+    pytest.mark.skipif(bool(native.trouble), reason=f"no native kernel: {native.trouble}"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 TENSORS = [f"{layer}.{part}" for layer in ("conv1", "conv2", "fc1", "fc2") for part in ("weight", "bias")]
 SHAPES = [(1, 28, 28), (3, 32, 32), (2, 13, 11), (1, 4, 4), (1, 5, 18), (3, 14, 7)]
 NUM_SAMPLES = 9
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Torch's threads cost more than they save on batches this small."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Problem:

@@ -18,19 +18,11 @@ from airprune.pruning.importance import importance_named
 from support.processes import this_process_workers
 from support.tiny import final_bytes
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 needs_kernel = pytest.mark.skipif(bool(native.trouble), reason=f"no native kernel: {native.trouble}")
 SHAPE = (1, 12, 12)
 SERIAL = {"engine.name": "serial"}
 TWO_WORKERS = {"engine.name": "processes", "engine.workers": 2}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Torch's threads cost more than they save on batches this small."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ class Experiment:
             alpha=scenario.data.alpha,
             size_spread=scenario.data.size_spread,
         )
-        wanted = kernel or "auto" if scenario.train.kernel == "auto" else scenario.train.kernel
+        wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
         return cls(
             scenario=scenario,
             network=network,

@@ -8,9 +8,7 @@ import hashlib
 import json
 import math
 import os
-import platform
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +17,8 @@ from typing import IO, Any
 import numpy as np
 import safetensors
 import safetensors.numpy
-import torch
 
-import airprune
+from airprune.environment import environment
 from airprune.errors import UsageError, WorkFailed
 from airprune.experiment import Experiment
 from airprune.records import Totals
@@ -334,36 +331,3 @@ def identity(experiment: Experiment) -> str:
     digest = hashlib.sha256(experiment.dataset.fingerprint.encode())
     digest.update(experiment.model.state.numpy().tobytes())
     return digest.hexdigest()
-
-
-def environment() -> dict[str, Any]:
-    """What a result may depend on besides the scenario."""
-    return {
-        "airprune": airprune.__version__,
-        "commit": _commit(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "torch": torch.__version__,
-        "machine": platform.machine(),
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-        "system": platform.platform(),
-    }
-
-
-def _cpu() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
-def _commit() -> str | None:
-    source = Path(__file__).parent
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(
-            ["git", "-C", str(source), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
-        )
-        return done.stdout.strip()
-    return None

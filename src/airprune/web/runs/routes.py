@@ -72,9 +72,7 @@ def curves(request: Request, run: RunNames) -> Response:
     from airprune.web.runs import views
 
     root = site_of(request).runs_dir
-    names = views.checked_names(run)
-    for name in names:
-        views.run_named(root, name)
+    names = views.names_of_runs(root, run)
     return json_answer({"columns": views.COLUMNS, "curves": [views.curve(root, name) for name in names]})
 
 
@@ -92,9 +90,7 @@ def differences(request: Request, run: RunNames) -> Response:
     from airprune.web.runs import views
 
     root = site_of(request).runs_dir
-    names = views.checked_names(run)
-    for name in names:
-        views.run_named(root, name)
+    names = views.names_of_runs(root, run)
     return json_answer(views.differing(root, names))
 
 

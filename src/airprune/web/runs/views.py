@@ -42,6 +42,14 @@ def checked_names(names: Sequence[str]) -> list[str]:
     return found
 
 
+def names_of_runs(root: Path, names: Sequence[str]) -> list[str]:
+    """The same, and each of them is a run."""
+    found = checked_names(names)
+    for name in found:
+        run_named(root, name)
+    return found
+
+
 def start_page(root: Path, names: Sequence[str]) -> dict[str, Any]:
     """All that the page shows at first."""
     listed = listing(root).latest()
