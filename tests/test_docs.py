@@ -16,8 +16,8 @@ import airprune as ap
 from airprune.engines import ENGINES
 from airprune.run_folder import RunFolder
 from airprune.scenario import presets
-from airprune.scenario.toml_text import word
 from airprune.schemes.base import Scheme
+from airprune.settings.toml_text import word
 from support.scenario_table import up_to_date
 from support.tiny import blobs, tiny_scenario
 

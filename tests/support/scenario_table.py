@@ -14,9 +14,9 @@ from airprune.models import MODELS
 from airprune.path_loss import PATH_LOSS
 from airprune.pruning import IMPORTANCES
 from airprune.scenario import Scenario, presets
-from airprune.scenario.section import Section
-from airprune.scenario.toml_text import literal
 from airprune.schemes import SCHEMES
+from airprune.settings.section import Section
+from airprune.settings.toml_text import literal
 
 PAGE = Path(__file__).parents[2] / "docs/scenarios.md"
 MARKED = re.compile(r"(<!-- fields: (\w*) -->\n).*?(\n<!-- end -->)", re.DOTALL)

@@ -5,9 +5,6 @@
                                          └── hash, diff(other)
 
 sections   what can be set, with Table I as the defaults
-section    how a section takes its values
-problems   what is wrong with a value, as one sentence
-toml_text  TOML to plain values and back
 presets    the scenarios that come with the package
 scenario   the whole, and the ways to get and change one
 build      the network and the radio that a scenario describes

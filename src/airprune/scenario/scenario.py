@@ -14,10 +14,11 @@ from pydantic import Field, model_validator
 from airprune.channel import Radio
 from airprune.errors import InvalidValue, UnknownName
 from airprune.network import Network
-from airprune.scenario import build, sections, toml_text
+from airprune.scenario import build, sections
 from airprune.scenario.presets import preset_text, presets
-from airprune.scenario.problems import shown, unknown_key
-from airprune.scenario.section import Section, Text, starts_at_home
+from airprune.settings import toml_text
+from airprune.settings.problems import shown, unknown_key
+from airprune.settings.section import Section, Text, starts_at_home
 
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # TOML's largest integer
 

@@ -8,7 +8,8 @@ from pydantic import Field, field_validator, model_validator
 
 from airprune.errors import InvalidValue, UnknownName
 from airprune.path_loss import PATH_LOSS
-from airprune.scenario.section import (
+from airprune.schemes import SCHEMES
+from airprune.settings.section import (
     MAX_COUNT,
     Count,
     Decibel,
@@ -20,7 +21,6 @@ from airprune.scenario.section import (
     Section,
     Text,
 )
-from airprune.schemes import SCHEMES
 
 
 class NetworkSection(Section):

@@ -19,7 +19,7 @@ from airprune.engines import engine_named
 from airprune.errors import UsageError
 from airprune.estimates import Estimate
 from airprune.run_folder import RunFolder
-from airprune.scenario.problems import shown
+from airprune.settings.problems import shown
 from airprune.sweep import processes, serial
 from airprune.sweep.runs import Sweep, SweptRun, value_text
 from airprune.sweep.whole_run import Outcome

@@ -14,7 +14,7 @@ from typing import Any
 from airprune.errors import UsageError
 from airprune.scenario import Scenario
 from airprune.scenario.scenario import flat
-from airprune.scenario.toml_text import literal
+from airprune.settings.toml_text import literal
 from airprune.sweep.values import MAX_RUNS, values_by_key
 
 _LONGEST_NAME = 120

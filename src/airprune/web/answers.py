@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from airprune.errors import AirpruneError, UsageError
-from airprune.scenario.problems import shown
+from airprune.settings.problems import shown
 
 _KNOWN = {
     404: "There is nothing at {path}. The pages are /, /runs and /reproduction.",

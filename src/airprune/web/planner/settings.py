@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, field_validator, model_validator
 
 from airprune.errors import InvalidValue, UnknownName
-from airprune.scenario.problems import unknown_key
-from airprune.scenario.section import Ratio, Section
 from airprune.scenario.sections import NetworkSection, PlanSection, RadioSection
 from airprune.schemes import SCHEMES
+from airprune.settings.problems import unknown_key
+from airprune.settings.section import Ratio, Section
 
 MAX_DEVICES = 100_000
 MAX_MOVES = 2_000

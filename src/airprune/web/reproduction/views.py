@@ -24,7 +24,7 @@ from airprune.report.reproduction import (
     shown_table,
     verdict_of,
 )
-from airprune.scenario.problems import shown
+from airprune.settings.problems import shown
 from airprune.web.runs.listing import listing
 from airprune.web.runs.names import folder_named, is_plain_file
 

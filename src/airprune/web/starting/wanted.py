@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from airprune.errors import UsageError
 from airprune.scenario import Scenario
-from airprune.scenario.toml_text import MAX_BYTES
+from airprune.settings.toml_text import MAX_BYTES
 
 Key = Annotated[str, Field(min_length=1, max_length=200)]
 Value = Annotated[str, Field(max_length=20_000)]

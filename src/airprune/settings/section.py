@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from airprune.errors import InvalidValue
-from airprune.scenario.problems import first_problem
+from airprune.settings.problems import first_problem
 
 MAX_COUNT = 1_000_000  # of edges, devices, rounds: beyond it, a slip of the keyboard
 

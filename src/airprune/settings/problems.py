@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from airprune.errors import AirpruneError, InvalidValue, UnknownName
-from airprune.scenario.toml_text import literal
+from airprune.settings.toml_text import literal
 
 _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
