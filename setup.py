@@ -7,12 +7,12 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-NATIVE = Path("src/airprune/learning/native")
+NATIVE = Path("src/airprune/kernels/native")
 
 setup(
     ext_modules=[
         Extension(
-            "airprune.learning.native._paper_cnn",
+            "airprune.kernels.native._paper_cnn",
             sources=[str(NATIVE / "paper_cnn.c")],
             depends=[str(NATIVE / "paper_cnn.h")],
             extra_compile_args=["-O3", "-ffp-contract=fast", "-fno-math-errno"],

@@ -137,7 +137,7 @@ def test_a_containers_quota_of_cores_is_noted(quota, health, monkeypatch):
 
 
 def test_a_missing_native_kernel_is_a_note_and_says_how_to_get_it(monkeypatch, capsys):
-    monkeypatch.setattr("airprune.learning.native.trouble", "it was not built (no compiler)")
+    monkeypatch.setattr("airprune.kernels.native.trouble", "it was not built (no compiler)")
     status, findings = diagnosis(capsys)
     assert status == 0
     assert findings["kernel"]["health"] == "note" and "no compiler" in findings["kernel"]["found"]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from airprune.learning import native
-from airprune.learning.native import NativeGradient
+from airprune.kernels import native
+from airprune.kernels.native import NativeGradient
 from airprune.models import FlatModel, PaperCNN
 
 pytestmark = [

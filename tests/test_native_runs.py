@@ -10,8 +10,8 @@ import torch
 import airprune as ap
 from airprune.cli import main
 from airprune.errors import InvalidValue, UsageError
-from airprune.learning import native
-from airprune.learning.native import kernel_for
+from airprune.kernels import native
+from airprune.kernels import kernel_for
 from airprune.learning.trainer import LocalResult, LocalSettings, Trainer
 from airprune.models import MLP, FlatModel, PaperCNN
 from airprune.pruning.importance import importance_named

@@ -8,8 +8,8 @@ restart, another engine or another number of workers change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -84,6 +84,10 @@ class ModelShape:
         """W of Eq. (4)."""
         return int(np.count_nonzero(self.is_weight))
 
+    def on(self, *, num_devices: int, num_edges: int) -> ModelShape:
+        """The same model on a network of this size."""
+        return replace(self, num_devices=num_devices, num_edges=num_edges)
+
     @property
     def prunable_weights(self) -> int:
         """W_fully, or whatever else may be pruned."""
@@ -153,6 +157,8 @@ class Component:
       Options: what can be set; validation, JSON schema, web form and docs follow from it.
       slots: the memory it needs, given its options.
       source: where it comes from, e.g. the paper or "as published" / "after …".
+      fully_open: options with which it changes nothing: the run equals hierarchical FedAvg bit for bit. None if there
+        are none.
     """
 
     name: str
@@ -160,3 +166,4 @@ class Component:
     Options: type[Section] = NoOptions
     slots: Callable[[Any, ModelShape], tuple[Slot, ...]] = no_slots
     source: str = ""
+    fully_open: Mapping[str, Any] | None = None

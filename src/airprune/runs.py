@@ -23,7 +23,7 @@ from airprune.data.shared import SharedDataset, save_shared
 from airprune.engines import engine_named
 from airprune.errors import UsageError
 from airprune.experiment import Experiment
-from airprune.learning import native
+from airprune.kernels import native
 from airprune.rounds import State, run_rounds
 from airprune.run_folder import RunFolder, finite
 from airprune.scenario import Scenario

@@ -119,7 +119,7 @@ def _torch() -> Finding:
 
 
 def _kernel() -> Finding:
-    native = importlib.import_module("airprune.learning.native")
+    native = importlib.import_module("airprune.kernels.native")
     if native.trouble:
         advice = f"Training works with torch, at half the speed or less; with a C compiler: {INSTALL}"
         return Finding("kernel", Health.NOTE, f"torch; no native one: {native.trouble}", advice)

@@ -1,4 +1,4 @@
-"""What a weight is worth. To add an importance, write its function and list it in IMPORTANCES.
+"""What a weight is worth. To add an importance, write its function and list it in IMPORTANCES, or `register` it.
 
 Every function maps a `Probe` to one score per prunable weight; only the order of the scores matters.
 """
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from airprune.checks import quantity
-from airprune.errors import InvalidValue, UnknownName
+from airprune.errors import InvalidValue
+from airprune.registry import Registry
 
 Array = np.ndarray
 
@@ -115,34 +116,32 @@ def _gradient(probe: Probe, name: str) -> Array:
     return np.asarray(probe.gradient)
 
 
-IMPORTANCES: dict[str, Importance] = {
-    importance.name: importance
-    for importance in (
-        Importance(
-            name="update",
-            summary="the paper's: how far one step on a minibatch moves the weight, Eq. (2)",
-            score=update,
-            needs_gradient=True,
-        ),
-        Importance(name="magnitude", summary="the size of the weight", score=magnitude),
-        Importance(
-            name="taylor",
-            summary="first-order estimate of the loss change without the weight",
-            score=taylor,
-            needs_gradient=True,
-        ),
-        Importance(name="random", summary="by lot, as a baseline", score=random),
-        Importance(
-            name="exact",
-            summary="the loss change without the weight, Eq. (1); one evaluation per weight",
-            score=exact,
-            needs_loss=True,
-        ),
-    )
-}
+UPDATE = Importance(
+    name="update",
+    summary="the paper's: how far one step on a minibatch moves the weight, Eq. (2)",
+    score=update,
+    needs_gradient=True,
+)
+MAGNITUDE = Importance(name="magnitude", summary="the size of the weight", score=magnitude)
+TAYLOR = Importance(
+    name="taylor",
+    summary="first-order estimate of the loss change without the weight",
+    score=taylor,
+    needs_gradient=True,
+)
+RANDOM = Importance(name="random", summary="at random, as a baseline", score=random)
+EXACT = Importance(
+    name="exact",
+    summary="the loss change without the weight, Eq. (1); one evaluation per weight",
+    score=exact,
+    needs_loss=True,
+)
+
+IMPORTANCES: Registry[Importance] = Registry(
+    "importance",
+    {name: f"{__name__}:{name.upper()}" for name in ("update", "magnitude", "taylor", "random", "exact")},
+)
 
 
 def importance_named(name: str) -> Importance:
-    if name not in IMPORTANCES:
-        raise UnknownName("importance", name, IMPORTANCES)
     return IMPORTANCES[name]

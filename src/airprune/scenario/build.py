@@ -31,11 +31,11 @@ def build_radio(section: RadioSection) -> Radio:
     )
 
 
-def build_network(section: NetworkSection, *, seed: int) -> Network:
+def build_network(section: NetworkSection, *, flat: bool, seed: int) -> Network:
     if section.table is not None:
         network = _from_table(section, section.table, seed=seed)
-        return network.flat() if section.topology == "flat" else network
-    if section.topology == "flat":
+        return network.flat() if flat else network
+    if flat:
         ring = _placement(section, section.flat_inner_m, section.flat_outer_m)
         return place_flat(num_devices=sum(section.device_counts), placement=ring, cpu_hz=_cpu_hz(section), seed=seed)
     return place_hierarchical(

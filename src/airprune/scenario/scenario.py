@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,36 +11,52 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from airprune.channel import Radio
-from airprune.errors import InvalidValue, UnknownName
+from airprune.errors import InvalidValue, UnknownName, UsageError
+from airprune.methods import DEFAULT_METHOD, METHODS
 from airprune.network import Network
 from airprune.scenario import build, sections
 from airprune.scenario.presets import preset_text, presets
 from airprune.settings import toml_text
+from airprune.settings.choice import ChoiceSection
 from airprune.settings.problems import shown, unknown_key
 from airprune.settings.section import Section, Text, starts_at_home
+from airprune.topology import TOPOLOGIES
 
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # TOML's largest integer
 
-# Key of a name that is checked late, and the module and list that know it.
-_LATE_NAMES = (
-    ("pruning.importance", "airprune.pruning", "IMPORTANCES"),
-    ("data.name", "airprune.data", "DATASETS"),
-)
 # Of each pair one is given: setting one takes the other away.
 _EITHER = (("radio", "noise_power_dbm", "noise_density_dbm_per_hz"),)
+# Where a key of earlier versions has gone.
+_MOVED = {
+    "network.topology": 'topology.name = "hierarchical" or "flat"',
+    "rounds.edge_average": 'aggregation.edge = "masked-mean" or "data-weighted"',
+    "rounds.cloud_average": 'aggregation.cloud = "masked-mean" or "data-weighted"',
+    "pruning": "masking.probe, with the same keys",
+}
+# What results do not depend on.
+_LABELS = ("name", "method")
 
 
 class Scenario(Section):
     """One experiment as frozen data; `Scenario()` is the paper's. Two equal scenarios give equal results."""
 
     name: Text = Field(default="custom", description="for people; results do not depend on it")
+    method: Text = Field(
+        default=DEFAULT_METHOD, description="a recipe of `airprune methods`: sets the choices below, each can be changed"
+    )
     seed: Seed = Field(default=0, description="of every random stream")
     network: sections.NetworkSection = sections.NetworkSection()
+    topology: sections.TopologySection = sections.TopologySection()
+    association: sections.AssociationSection = sections.AssociationSection()
     radio: sections.RadioSection = sections.RadioSection()
     model: sections.ModelSection = sections.ModelSection()
     data: sections.DataSection = sections.DataSection()
+    selection: sections.SelectionSection = sections.SelectionSection()
     plan: sections.PlanSection = sections.PlanSection()
-    pruning: sections.PruningSection = sections.PruningSection()
+    masking: sections.MaskingSection = sections.MaskingSection()
+    objective: sections.ObjectiveSection = sections.ObjectiveSection()
+    compression: sections.CompressionSection = sections.CompressionSection()
+    aggregation: sections.AggregationSection = sections.AggregationSection()
     train: sections.TrainSection = sections.TrainSection()
     rounds: sections.RoundsSection = sections.RoundsSection()
     events: sections.EventsSection = sections.EventsSection()
@@ -52,6 +67,7 @@ class Scenario(Section):
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
         for key in data if isinstance(data, dict) else ():
+            _refuse_moved(key, data[key])
             if key not in cls.model_fields:
                 homes = (f"{name}.{key}" for name, part in _parts() if key in part.model_fields)
                 raise unknown_key(cls.owner, key, cls.model_fields, instead=next(homes, None))
@@ -59,8 +75,10 @@ class Scenario(Section):
 
     @model_validator(mode="after")
     def _agree(self) -> Scenario:
+        if self.method not in METHODS:
+            raise UnknownName("Scenario.method", self.method[:60], METHODS)
         if self.network.table is None:  # a table's edges are counted when it is read
-            self._edge_rounds_of(1 if self.network.topology == "flat" else self.network.num_edges)
+            self._edge_rounds_of(1 if self.is_flat else self.network.num_edges)
         return self
 
     @classmethod
@@ -95,17 +113,20 @@ class Scenario(Section):
         return self.with_values({key: value})
 
     def with_values(self, changes: Mapping[str, Any]) -> Scenario:
-        """This scenario with `changes` by dotted key or by section, checked together."""
+        """This scenario with `changes` by dotted key or by section, checked together.
+
+        A method comes first: it takes back what the former one had set, and sets its own; then come the other changes.
+        """
         values = self.to_dict()
-        given: dict[str, Any] = {}
-        for key, value in changes.items():
-            section, _, field = key.partition(".")
-            if field and isinstance(values.get(section), dict) and isinstance(earlier := given.get(section, {}), dict):
-                given[section] = {**earlier, field: value}
-            else:
-                given[key] = value.model_dump() if isinstance(value, Section) else value
-        for key, value in given.items():
-            values[key] = _overlaid(key, values[key], value) if isinstance(value, Mapping) and key in values else value
+        if isinstance(name := changes.get("method"), str):
+            if name not in METHODS:
+                raise UnknownName("Scenario.method", name[:60], METHODS)
+            if name != self.method:
+                defaults = flat(type(self)().to_dict())
+                former = METHODS[self.method].settings
+                _overlay(values, {key: defaults[key] for key in former if key in defaults})
+            _overlay(values, METHODS[name].settings)
+        _overlay(values, changes)
         return type(self)(**values)
 
     def with_overrides(self, overrides: Iterable[str]) -> Scenario:
@@ -128,17 +149,26 @@ class Scenario(Section):
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
-        """Fields, types, limits, defaults and explanations, for forms and editors."""
-        return cls.model_json_schema()
+        """Fields, types, limits, defaults and explanations, for forms and editors; options of all known components."""
+        schema = cls.model_json_schema()
+        for name, part in _parts():
+            if issubclass(part, ChoiceSection):
+                target = schema["properties"][name]["$ref"].rpartition("/")[2]
+                schema["$defs"][target]["properties"] |= part.tables_schema()
+                schema["$defs"][target]["additionalProperties"] = False
+        return schema
 
     @property
     def hash(self) -> str:
-        """SHA-256 of everything that results depend on: not the name, the engine or where data lie.
+        """SHA-256 of everything that results depend on: not the labels, where work runs or where data lie.
 
         A network table counts by its content, so the same table elsewhere is the same scenario.
         """
         values = self.to_dict()
-        del values["name"], values["engine"], values["data"]["data_dir"]
+        for label in _LABELS:
+            del values[label]
+        values["engine"] = {"on_device_failure": self.engine.on_device_failure}
+        del values["data"]["data_dir"]
         if self.network.table is not None:
             values["network"]["table"] = _digest(self.network.table)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
@@ -147,22 +177,27 @@ class Scenario(Section):
     def diff(self, other: Scenario) -> list[tuple[str, Any, Any]]:
         """(dotted key, mine, theirs) of every value that differs."""
         mine, theirs = flat(self.to_dict()), flat(other.to_dict())
-        return [(key, value, theirs[key]) for key, value in mine.items() if value != theirs[key]]
+        keys = [*mine, *(key for key in theirs if key not in mine)]
+        return [(key, mine.get(key), theirs.get(key)) for key in keys if mine.get(key) != theirs.get(key)]
 
     def check_names(self) -> None:
-        """Raises UnknownName for a dataset or importance that does not exist.
+        """Raises UnknownName for a dataset that does not exist.
 
-        Checked late because those modules are heavy, and a caller may bring a dataset of their own.
+        Checked late because a caller may bring a dataset of their own.
         """
-        values = flat(self.to_dict())
-        for key, module, registry in _LATE_NAMES:
-            known = getattr(importlib.import_module(module), registry)
-            if values[key] not in known:
-                raise UnknownName(f"Scenario.{key}", values[key][:60], known)
+        from airprune.data import DATASETS
+
+        if self.data.name not in DATASETS:
+            raise UnknownName("Scenario.data.name", self.data.name[:60], DATASETS)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the cloud's own band serves the devices."""
+        return bool(TOPOLOGIES[self.topology.name].stations == "cloud")
 
     def build_network(self) -> Network:
         """Who is where: placed by the seed, or read from the table."""
-        return build.build_network(self.network, seed=self.seed)
+        return build.build_network(self.network, flat=self.is_flat, seed=self.seed)
 
     def build_radio(self) -> Radio:
         """The uplink band in SI units."""
@@ -177,11 +212,15 @@ class Scenario(Section):
     @property
     def edge_rounds_of(self) -> list[int]:
         """E_k of every edge; one entry when flat."""
-        if self.network.topology == "flat":
+        if self.is_flat:
             return self._edge_rounds_of(1)
         return self._edge_rounds_of(
             self.network.num_edges if self.network.table is None else self.build_network().num_edges
         )
+
+    def edge_rounds_on(self, network: Network) -> list[int]:
+        """E_k of every edge of this scenario's own network, once that is built."""
+        return self._edge_rounds_of(network.num_edges)
 
     def _edge_rounds_of(self, num_edges: int) -> list[int]:
         rounds = self.rounds.edge_rounds
@@ -198,13 +237,73 @@ def _parts() -> list[tuple[str, type[Section]]]:
     return [(name, type(field.default)) for name, field in fields if isinstance(field.default, Section)]
 
 
-def _overlaid(section: str, part: Any, given: Mapping[str, Any]) -> Any:
-    if not isinstance(part, dict):
-        return given
+def _refuse_moved(section: str, part: Any) -> None:
+    for old, new in _MOVED.items():
+        home, _, key = old.partition(".")
+        if home == section and (not key or (isinstance(part, Mapping) and key in part)):
+            raise UsageError(f"Scenario.{old} has become {new}.")
+
+
+def _overlay(values: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    """Changes by dotted key or by section into plain nested values, in place."""
+    given: dict[str, Any] = {}
+    for key, value in changes.items():
+        part, _, rest = key.partition(".")
+        value = value.model_dump() if isinstance(value, Section) else value
+        if rest and isinstance(values.get(part), dict):
+            _put(given.setdefault(part, {}), rest, value)
+        elif isinstance(value, Mapping) and isinstance(given.get(key), dict):
+            _merge(given[key], value)
+        else:
+            given[key] = dict(value) if isinstance(value, Mapping) else value
+    for key, value in given.items():
+        if isinstance(value, Mapping) and isinstance(values.get(key), dict):
+            values[key] = _overlaid(key, values[key], value)
+        else:
+            values[key] = value
+
+
+def _put(table: dict[str, Any], key: str, value: Any) -> None:
+    """`value` at a dotted key."""
+    part, _, rest = key.partition(".")
+    if not rest:
+        if isinstance(value, Mapping) and isinstance(table.get(part), dict):
+            _merge(table[part], value)
+        else:
+            table[part] = value
+        return
+    inner = table.setdefault(part, {})
+    if not isinstance(inner, dict):
+        inner = table[part] = {}
+    _put(inner, rest, value)
+
+
+def _merge(table: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    for key, value in changes.items():
+        _put(table, key, value)
+
+
+def _overlaid(section: str, part: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     for home, *pair in _EITHER:
         if home == section and sum(given.get(one) not in (None, "none") for one in pair) == 1:
             part = {**part, **dict.fromkeys(pair)}
-    return {**part, **given}
+    merged = {**part, **{key: value for key, value in given.items() if not isinstance(part.get(key), dict)}}
+    for key, value in given.items():
+        if isinstance(part.get(key), dict):
+            merged[key] = {**part[key], **value} if isinstance(value, Mapping) else value
+    return _without_orphans(section, part, given, merged)
+
+
+def _without_orphans(
+    section: str, part: Mapping[str, Any], given: Mapping[str, Any], merged: dict[str, Any]
+) -> dict[str, Any]:
+    """Without the options of a component that was chosen before and is no longer; options just given stay."""
+    kind = dict(_parts()).get(section)
+    if kind is None or not issubclass(kind, ChoiceSection):
+        return merged
+    chosen = {merged.get(field) for field in kind.choices}
+    orphans = [key for key in part if isinstance(part[key], dict) and key not in chosen and key not in given]
+    return {key: value for key, value in merged.items() if key not in orphans}
 
 
 def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
@@ -217,11 +316,13 @@ def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted key."""
+    """Values by dotted key, whatever the depth."""
     found: dict[str, Any] = {}
     for key, value in values.items():
-        nested = isinstance(value, dict)
-        found.update({f"{key}.{name}": entry for name, entry in value.items()} if nested else {key: value})
+        if isinstance(value, Mapping):
+            found.update({f"{key}.{name}": entry for name, entry in flat(value).items()})
+        else:
+            found[key] = value
     return found
 
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from airprune.aggregation import AGGREGATIONS
+from airprune.aggregation.steps import STEPS
+from airprune.association import ASSOCIATIONS
+from airprune.compression import COMPRESSIONS
 from airprune.errors import InvalidValue, UnknownName
+from airprune.kernels import KERNELS
+from airprune.masking import MASKINGS
+from airprune.objectives import OBJECTIVES
 from airprune.path_loss import PATH_LOSS
+from airprune.registry import Registry
 from airprune.schemes import SCHEMES
+from airprune.selection import SELECTIONS
+from airprune.settings.choice import ChoiceSection
 from airprune.settings.section import (
     MAX_COUNT,
     Count,
@@ -21,6 +32,7 @@ from airprune.settings.section import (
     Section,
     Text,
 )
+from airprune.topology import TOPOLOGIES
 
 
 class NetworkSection(Section):
@@ -28,9 +40,6 @@ class NetworkSection(Section):
 
     owner: ClassVar[str] = "Scenario.network"
 
-    topology: Literal["hierarchical", "flat"] = Field(
-        default="hierarchical", description="flat: the cloud's own band serves all devices"
-    )
     num_edges: Count = Field(default=5, description="K, edge servers")
     devices_per_edge: PerEdge = Field(default=5, description="N_k, one number or a list with one per edge")
     placement: Literal["ring", "disc"] = Field(
@@ -153,10 +162,11 @@ class DataSection(Section):
     )
 
 
-class PlanSection(Section):
+class PlanSection(ChoiceSection):
     """Deadline and planner, Eqs. (9) and (25)–(29)."""
 
     owner: ClassVar[str] = "Scenario.plan"
+    choices: ClassVar[Mapping[str, Registry[Any]]] = {"scheme": SCHEMES}
 
     scheme: Text = Field(default="optimal", description="a scheme of `airprune schemes`")
     deadline_s: Positive = Field(default=0.030, description="T_th, of compute plus uplink")
@@ -171,29 +181,81 @@ class PlanSection(Section):
         default="drop", description="leave out of the round the devices that block an edge, or fail the run"
     )
 
-    @field_validator("scheme")
-    @classmethod
-    def _known_scheme(cls, name: str) -> str:
-        if name not in SCHEMES:
-            raise UnknownName(f"{cls.owner}.scheme", name[:60], SCHEMES)
-        return name
-
     @model_validator(mode="after")
     def _agree(self) -> PlanSection:
         self.check_order("min_pruning_ratio", "max_pruning_ratio")
         return self
 
 
-class PruningSection(Section):
-    """Which weights go, Eqs. (1)–(3)."""
+class TopologySection(ChoiceSection):
+    """Who averages whom, and over which links."""
 
-    owner: ClassVar[str] = "Scenario.pruning"
+    owner: ClassVar[str] = "Scenario.topology"
+    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": TOPOLOGIES}
 
-    importance: Text = Field(default="update", description="update is Eq. (2), on one probe minibatch")
-    scope: Literal["global", "layer"] = Field(default="global", description="rank all weights, or each layer's")
-    structure: Literal["weights", "neurons"] = Field(default="weights", description="neurons is Eq. (3)")
-    count_probe: bool = Field(default=False, description="add the probe minibatch to the compute time")
-    count_mask_bits: bool = Field(default=False, description="add one bit per prunable weight to the upload")
+    name: Text = Field(default="hierarchical", description="flat: the cloud's own band serves all devices")
+
+
+class AssociationSection(ChoiceSection):
+    """Which station serves which device."""
+
+    owner: ClassVar[str] = "Scenario.association"
+    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": ASSOCIATIONS}
+
+    name: Text = Field(default="fixed", description="fixed: as the network says")
+
+
+class SelectionSection(ChoiceSection):
+    """Who is asked to take part in an edge round."""
+
+    owner: ClassVar[str] = "Scenario.selection"
+    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": SELECTIONS}
+
+    name: Text = Field(default="everyone", description="devices that are not asked get no band and cost nothing")
+
+
+class MaskingSection(ChoiceSection):
+    """Which sub-model a device holds, trains and sends, Eqs. (1)–(3) and (5)."""
+
+    owner: ClassVar[str] = "Scenario.masking"
+    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": MASKINGS}
+
+    name: Text = Field(default="probe", description="probe is the paper's: ranked on the device, the rest zeroed")
+
+
+class ObjectiveSection(ChoiceSection):
+    """What a device minimises, Eq. (7)."""
+
+    owner: ClassVar[str] = "Scenario.objective"
+    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": OBJECTIVES}
+
+    name: Text = Field(default="plain", description="plain: the loss alone")
+
+
+class CompressionSection(ChoiceSection):
+    """How an update is encoded for the uplink."""
+
+    owner: ClassVar[str] = "Scenario.compression"
+    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": COMPRESSIONS}
+
+    name: Text = Field(default="cast", description="cast: values as they are, at plan.bits_per_weight each")
+
+
+class AggregationSection(ChoiceSection):
+    """How parents combine their children's models, Eqs. (12) and (13), and how they move to the result."""
+
+    owner: ClassVar[str] = "Scenario.aggregation"
+    choices: ClassVar[Mapping[str, Registry[Any]]] = {
+        "edge": AGGREGATIONS,
+        "cloud": AGGREGATIONS,
+        "edge_step": STEPS,
+        "cloud_step": STEPS,
+    }
+
+    edge: Text = Field(default="masked-mean", description="of an edge over its devices, Eq. (12)")
+    cloud: Text = Field(default="masked-mean", description="of the cloud over the edges, Eq. (13)")
+    edge_step: Text = Field(default="replace", description="how an edge moves to the combined model")
+    cloud_step: Text = Field(default="replace", description="how the cloud moves to the combined model")
 
 
 class TrainSection(Section):
@@ -212,9 +274,16 @@ class TrainSection(Section):
     schedule: Literal["constant", "step", "cosine"] = Field(default="constant", description="of the learning rate")
     step_every: Count = Field(default=1, description="global rounds between two steps, schedule step")
     step_factor: Positive = Field(default=0.5, description="of each step, schedule step")
-    kernel: Literal["auto", "native", "torch"] = Field(
+    kernel: Text = Field(
         default="auto", description="what computes gradients; native is fast and for the paper's CNN; auto: if it can"
     )
+
+    @field_validator("kernel")
+    @classmethod
+    def _known_kernel(cls, name: str) -> str:
+        if name != "auto" and name not in KERNELS:
+            raise UnknownName(f"{cls.owner}.kernel", name[:60], ("auto", *KERNELS))
+        return name
 
 
 class RoundsSection(Section):
@@ -226,10 +295,6 @@ class RoundsSection(Section):
     edge_rounds: PerEdge = Field(
         default=5, description="E, edge averages per global round; one number or a list with one per edge"
     )
-    edge_average: Literal["uniform", "data"] = Field(
-        default="uniform", description="devices count alike, or by samples"
-    )
-    cloud_average: Literal["uniform", "data"] = Field(default="uniform", description="edges count alike, or by samples")
     evaluate_every: Literal["global", "edge", "never"] = Field(
         default="global", description="rounds after which to test"
     )

@@ -86,12 +86,22 @@ def literal(value: Any) -> str:
 
 
 def written(values: Mapping[str, Any]) -> str:
-    """Top-level values, then one table per nested mapping."""
+    """Top-level values, then one table per nested mapping, whatever the depth."""
+    return "\n".join(_lines(values, ())) + "\n"
+
+
+def _lines(values: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
     lines = [f"{key} = {literal(value)}" for key, value in values.items() if not isinstance(value, Mapping)]
+    if path:
+        lines = ["", f"[{'.'.join(path)}]", *lines]
     for key, value in values.items():
         if isinstance(value, Mapping):
-            lines += ["", f"[{key}]", *(f"{name} = {literal(entry)}" for name, entry in value.items())]
-    return "\n".join(lines) + "\n"
+            lines += _lines(value, (*path, _bare(key)))
+    return lines
+
+
+def _bare(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
 
 
 def _check_size(source: str, num_bytes: int) -> None:

@@ -18,7 +18,7 @@ from distributed import get_worker
 from airprune.engines.cluster.parcel import Parcel
 from airprune.engines.work import EdgeAverage, EdgeSum, TrainChunk, Worker, single_thread
 from airprune.errors import AirpruneError, trouble_of
-from airprune.learning import native
+from airprune.kernels import native
 
 Array = np.ndarray
 

@@ -75,10 +75,16 @@ class MaskedSum:
         """How many devices kept each prunable weight: Γ of the paper.  [num_prunable]"""
         return self.masked_count + self.dense_count
 
-    def mean(self, previous: Array) -> Array:
-        """Eq. (12). Differs from it where no device kept a weight: the edge keeps its previous value, not 0/0."""
+    @property
+    def weight(self) -> Array:
+        """Σ c_n m_n of every entry.  [num_state]"""
         weight = np.full(len(self.total), self.all_weight)
         weight[self.prunable] = self.masked_weight + self.dense_weight
+        return weight
+
+    def mean(self, previous: Array) -> Array:
+        """Eq. (12). Differs from it where no device kept a weight: the edge keeps its previous value, not 0/0."""
+        weight = self.weight
         mean = np.divide(self.total, weight, out=previous.astype(np.float64), where=weight > 0.0)
         return mean.astype(previous.dtype)
 
@@ -103,8 +109,3 @@ def aggregate(values: Array, masks: Array, previous: Array, *, weights: Array | 
     for value, mask, factor in zip(values, masks, factors, strict=True):
         running.add(np.where(mask, value, 0.0), mask, float(factor))
     return running.mean(previous)
-
-
-def cloud_average(edge_states: Array, weights: Array | None = None) -> Array:
-    """Eq. (13): the mean of the edge models, uniform or weighted by data.  [num_edges, num_state] → [num_state]"""
-    return np.average(edge_states.astype(np.float64), axis=0, weights=weights).astype(edge_states.dtype)

@@ -14,10 +14,11 @@ import numpy as np
 from torch import nn
 
 from airprune.errors import InvalidValue
+from airprune.kernels.base import Kernel
 from airprune.models import FlatModel, PaperCNN
 
 try:
-    from airprune.learning.native import _paper_cnn
+    from airprune.kernels.native import _paper_cnn
 except ImportError as error:
     instruction_sets: list[str] = []
     is_built = importlib.util.find_spec(f"{__name__}._paper_cnn") is not None
@@ -42,20 +43,10 @@ _CONVOLUTION = {
 _LARGEST = (64, 1024, 1024, 4096, 65536)
 
 
-def kernel_for(wanted: str, model: FlatModel, x: Array, y: Array) -> str:
-    """The kernel that `train.kernel` means for this model and these samples: "native" or "torch"."""
-    if wanted == "torch":
-        return "torch"
-    problem = trouble or _unsupported(model, x, y)
-    if not problem:
-        return "native"
-    if wanted == "native":
-        raise InvalidValue("Scenario.train.kernel", f"cannot be native: {problem}", repr(wanted), "Use auto or torch.")
-    return "torch"
-
-
-def _unsupported(model: FlatModel, x: Array, y: Array) -> str:
+def unsupported(model: FlatModel, x: Array, y: Array) -> str:
     """Why this model cannot be trained by the kernel; empty if it can."""
+    if trouble:
+        return trouble
     module = model.module
     if type(module) is not PaperCNN:
         return "the model is not the paper's CNN"
@@ -96,7 +87,8 @@ class NativeGradient:
     """∇F(w, ξ) of a `PaperCNN` into `model.gradient`."""
 
     def __init__(self, model: FlatModel, x: Array, y: Array, *, instruction_set: str | None = None) -> None:
-        kernel_for("native", model, x, y)
+        if problem := unsupported(model, x, y):
+            raise InvalidValue("NativeGradient", "must get the paper's CNN and its images", problem)
         self._instruction_set = instruction_set or instruction_sets[0]
         self._shape = _shape(model.module, x)
         starts = {part.name: part.start for part in model.parts}
@@ -108,3 +100,6 @@ class NativeGradient:
         """The samples named by `batch`; returns F(w, ξ), their mean loss."""
         arrays = (*self._arrays, batch, self._scratch)
         return _paper_cnn.gradient(self._instruction_set, self._shape, self._offsets, *arrays)
+
+
+KERNEL = Kernel(name="native", summary="the paper's CNN, in C", unsupported=unsupported, build=NativeGradient)

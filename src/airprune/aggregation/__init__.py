@@ -1,0 +1,25 @@
+"""How a parent combines its children's models. To add a member, write its file and list it here.
+
+base           what an aggregation is
+masked_sum     Σ c w ⊙ m and Σ c m, the streaming sum that the members share
+masked_mean    each weight over the children that kept it, Eqs. (12) and (13)
+data_weighted  the same, children counting by their samples
+fill           what a child did not send counts as unchanged
+steps          how a parent moves to the combined model
+"""
+
+from __future__ import annotations
+
+from airprune.aggregation.base import Aggregation
+from airprune.registry import Registry
+
+AGGREGATIONS: Registry[Aggregation] = Registry(
+    "aggregation",
+    {
+        "masked-mean": "airprune.aggregation.masked_mean:AGGREGATION",
+        "data-weighted": "airprune.aggregation.data_weighted:AGGREGATION",
+        "fill": "airprune.aggregation.fill:AGGREGATION",
+    },
+)
+
+__all__ = ["AGGREGATIONS", "Aggregation"]

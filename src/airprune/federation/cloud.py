@@ -1,0 +1,58 @@
+"""What the nodes above the edges do: combine their children's models, Eq. (13)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from airprune.components import ModelShape
+from airprune.federation.method import Chosen
+from airprune.topology import Tree
+
+Array = np.ndarray
+
+
+def combine_children(
+    aggregation: Chosen, children: Array, samples: Array, previous: Array, shape: ModelShape
+) -> Array:
+    """One parent's combined model, children in their order.
+
+    Args:
+      children: their models.  [num_children, num_state]
+      samples: that each child stands for.  [num_children]
+      previous: what the parent has.  [num_state]
+    """
+    total = aggregation.component.Sum.zeros(shape.num_state, shape.prunable)
+    for model, weight in zip(children, aggregation("weights", samples).tolist(), strict=True):
+        total.add(model, None, weight)
+    combined: Array = aggregation("finish", total, previous)
+    return combined
+
+
+def combine_level(
+    aggregation: Chosen, tree: Tree, models: Array, level: int, samples: Array, shape: ModelShape
+) -> Array:
+    """The combined models of all parents of a level's nodes.  [num_parents, num_state]
+
+    Args:
+      models: of all nodes.  [num_nodes, num_state]
+      samples: of the devices of each station, by the network.  [num_edges]
+    """
+    part = tree.levels[level]
+    children, parents = models[tree.nodes(level)], models[tree.nodes(level - 1)]
+    counts = tree.samples_below(level, samples)
+    combined = [
+        combine_children(aggregation, children[part.parent == p], counts[part.parent == p], parents[p], shape)
+        for p in range(len(parents))
+    ]
+    return np.stack(combined)
+
+
+def combined_at_root(aggregation: Chosen, tree: Tree, models: Array, samples: Array, shape: ModelShape) -> Array:
+    """What the root would have if every level combined now; changes nothing.  [num_state]"""
+    if tree.depth == 1:
+        return combine_level(aggregation, tree, models, 0, samples, shape)[0]
+    models = models.copy()
+    for level in range(tree.depth - 1, -1, -1):
+        models[tree.nodes(level - 1)] = combine_level(aggregation, tree, models, level, samples, shape)
+    root: Array = models[0]
+    return root

@@ -1,0 +1,296 @@
+"""What one device does in one edge round: choose, train, encode. Steps 5–9 of Algorithm 1.
+
+`device_round` is a pure function of what the device received, its orders, its memory and the address of its randomness.
+One `Device` serves any number of simulated devices after each other: nothing of one is left for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from airprune.components import ModelShape
+from airprune.compression.base import Wire, transmit
+from airprune.federation.messages import Broadcast, Orders, Upload
+from airprune.federation.method import LocalMethod
+from airprune.kernels import KERNELS
+from airprune.kernels.autograd import MinibatchLoss
+from airprune.learning.optimisers import OPTIMISERS
+from airprune.masking.base import WHOLE, DeviceView, SubModel
+from airprune.models import FlatModel
+from airprune.objectives.base import LocalRun
+from airprune.randomness import NumberedStreams
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSettings:
+    """How every device trains; the learning rate comes with the orders."""
+
+    batch_size: int
+    local_epochs: int
+    optimizer: str = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    diagnostics: bool = False
+    kernel: str = "torch"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Streams:
+    """The random streams of one edge round, one for each device: minibatches, and what components draw."""
+
+    batches: NumberedStreams
+    masking: NumberedStreams
+    compression: NumberedStreams
+
+    @classmethod
+    def of(cls, seed: int, global_round: int, edge_round: int) -> Streams:
+        place = (global_round, edge_round)
+        return cls(
+            batches=NumberedStreams(seed, "device", *place),
+            masking=NumberedStreams(seed, "masking", *place),
+            compression=NumberedStreams(seed, "compression", *place),
+        )
+
+
+class Device:
+    """One model and the samples around it: all that a device round needs and that outlives it."""
+
+    def __init__(
+        self, model: FlatModel, x: Array, y: Array, settings: LocalSettings, method: LocalMethod, wire: Wire
+    ) -> None:
+        self.model, self.settings, self.method, self.wire = model, settings, method, wire
+        self.shape: ModelShape = model.shape
+        self.gradient = KERNELS[settings.kernel].build(model, x, y)
+        self.loss = MinibatchLoss(model, x, y)
+        compression = method.compression
+        self.memory_slots = compression("slots", self.shape)
+        self.encodes = bool(self.memory_slots) or not compression("exact", wire)
+        self.weight_index = np.flatnonzero(self.shape.is_weight)
+        self.tensor_stops = np.array([tensor.stop for tensor in self.shape.tensors if tensor.counted])
+
+
+def device_round(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Upload:
+    """One edge round of one device on its samples."""
+    model, settings = device.model, device.settings
+    model.load(received.model)
+    if not model.module.training:
+        model.module.train()
+    before = _full_gradient(device, samples) if settings.diagnostics else None
+    rng = streams.batches[orders.device]
+    order = rng.permutation(samples)
+    view = _view(device, received, orders, order[: settings.batch_size], streams)
+    sub_model: SubModel = device.method.masking("choose", view)
+    report = {}
+    if device.method.masking.has("report"):
+        report = device.method.masking("report", view, orders.round_index) or {}
+    error_sq = _hold(model, sub_model.held)
+
+    trained = _train(device, received.model, orders, sub_model, samples, order, rng)
+    noise_sq = smoothness = np.nan
+    if before is not None:
+        noise_sq, smoothness = _constants(device, samples, received.model, before)
+    memory = dict(orders.memory)
+    if device.method.objective.has("finish"):
+        run = LocalRun(
+            received=received.model,
+            trained=model.state_array,
+            learning_rate=orders.learning_rate,
+            num_steps=trained.num_steps,
+        )
+        memory |= device.method.objective("finish", run, memory)
+    sent_bits = _encode(device, received.model, sub_model.sent, memory, orders, streams)
+    return Upload(
+        state=model.state_array,
+        mask=sub_model.sent,
+        sent_bits=sent_bits,
+        report=report,
+        memory=memory,
+        loss=trained.loss,
+        num_samples=trained.num_samples,
+        gradient_sq_max=trained.gradient_sq_max if settings.diagnostics else np.nan,
+        gradient_noise_sq=noise_sq,
+        smoothness=smoothness,
+        pruning_error_sq=error_sq,
+    )
+
+
+def _view(device: Device, received: Broadcast, orders: Orders, batch: Array, streams: Streams) -> DeviceView:
+    model, prunable = device.model, device.model.prunable
+
+    def gradient() -> Array:
+        device.gradient(batch)
+        return model.gradient[prunable].numpy()
+
+    def loss(weights: Array) -> float:
+        """F as a function of the prunable weights alone, for Eq. (1)."""
+        saved = model.state_array[prunable].copy()
+        model.state_array[prunable] = weights
+        with torch.no_grad():
+            value = device.loss(batch).item()
+        model.state_array[prunable] = saved
+        return value
+
+    return DeviceView(
+        keep=orders.keep,
+        shape=device.shape,
+        received=received.model,
+        gradient=gradient,
+        loss=loss,
+        learning_rate=orders.learning_rate,
+        shared=received.mask,
+        memory=orders.memory,
+        rng=lambda: streams.masking[orders.device],
+    )
+
+
+def _hold(model: FlatModel, held: Array | None) -> float:
+    """Eq. (5): zero what the device does not hold; returns ‖w − w ⊙ m‖²."""
+    if held is None:
+        return 0.0
+    weights = model.state_array[model.prunable]
+    kept = weights * held
+    removed = weights - kept
+    weights[:] = kept
+    return float(np.square(removed).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trained:
+    loss: float
+    num_samples: int
+    num_steps: int
+    gradient_sq_max: float
+
+
+def _train(
+    device: Device,
+    received: Array,
+    orders: Orders,
+    sub_model: SubModel,
+    samples: Array,
+    order: Array,
+    rng: np.random.Generator,
+) -> _Trained:
+    """Minibatch steps inside the sub-model, Eq. (8). Steps, momentum and decay move only what may move."""
+    model, settings, objective = device.model, device.settings, device.method.objective
+    step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
+    weights = model.state[: model.num_parameters]
+    masked = model.gradient[model.prunable]
+    moves = None if sub_model.moves is None else torch.from_numpy(sub_model.moves).to(model.state.dtype)
+    adjusts, plain = objective.has("adjust"), sub_model.forward is None and sub_model.scale is None
+    loss_sum, count, num_steps, gradient_sq_max = 0.0, 0, 0, 0.0
+    for epoch in range(settings.local_epochs):
+        if epoch:
+            order = rng.permutation(samples)
+        for start in range(0, len(samples), settings.batch_size):
+            batch = order[start : start + settings.batch_size]
+            loss = device.gradient(batch) if plain else _gradient_of_part(device, sub_model, batch, num_steps)
+            loss_sum += loss * len(batch)
+            count += len(batch)
+            num_steps += 1
+            if moves is not None:
+                masked *= moves
+            if settings.diagnostics:
+                gradient_sq_max = max(gradient_sq_max, float(model.gradient.square().sum()))
+            if settings.weight_decay:
+                model.gradient.add_(weights, alpha=settings.weight_decay)
+            if adjusts:
+                parameters = received[: model.num_parameters]
+                objective("adjust", model.gradient.numpy(), weights.numpy(), parameters, orders.memory)
+            if moves is not None and (settings.weight_decay or adjusts):
+                masked *= moves
+            step(weights, model.gradient)
+    return _Trained(
+        loss=loss_sum / count, num_samples=count, num_steps=num_steps, gradient_sq_max=gradient_sq_max
+    )
+
+
+def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: int) -> float:
+    """∇F at what the forward pass of this step uses, scaled by the chain rule; the weights stay as they are."""
+    model = device.model
+    weights = model.state_array[model.prunable]
+    saved = weights.copy()
+    if sub_model.forward is not None:
+        weights *= sub_model.forward(step, saved)
+    if sub_model.scale is not None:
+        weights *= sub_model.scale
+    loss = device.gradient(batch)
+    weights[:] = saved
+    if sub_model.scale is not None:
+        model.gradient[model.prunable].numpy()[:] *= sub_model.scale
+    return loss
+
+
+def _encode(
+    device: Device,
+    received: Array,
+    sent: Array | None,
+    memory: dict[str, Array],
+    orders: Orders,
+    streams: Streams,
+) -> float:
+    """Leaves in the model what the edge will decode, zero where nothing is sent; returns the encoder's count of bits.
+
+    Compressors work on the update, taken in float64, of the counted weights that are sent.
+    """
+    model, shape, compression = device.model, device.shape, device.method.compression
+    state = model.state_array
+    num_sent = shape.num_weights - (0 if sent is None else int(np.count_nonzero(~sent)))
+    if not device.encodes:
+        if sent is not None:
+            state[model.prunable] *= sent
+        return float(compression("bits", device.wire, num_sent))
+    index, places = device.weight_index, slice(None)
+    if sent is not None:
+        is_sent = np.ones(shape.num_state, dtype=bool)
+        is_sent[shape.prunable] = sent
+        places = np.flatnonzero(is_sent[index])  # type: ignore[assignment]
+        index = index[places]
+        state[model.prunable] *= sent
+    starts = np.concatenate([[0], np.searchsorted(index, device.tensor_stops)])
+    base = received[index].astype(np.float64)
+    slot = device.memory_slots[0].name if device.memory_slots else None
+    kept = None if slot is None else memory[slot][places]
+    decoded, message, new = transmit(
+        compression.component,
+        compression.options,
+        device.wire,
+        state[index].astype(np.float64) - base,
+        starts,
+        kept,
+        streams.compression[orders.device],
+    )
+    state[index] = (base + decoded).astype(state.dtype)
+    if slot is not None:
+        memory[slot] = memory[slot].copy()
+        memory[slot][places] = new
+    return float(message.bits)
+
+
+def _full_gradient(device: Device, samples: Array) -> torch.Tensor:
+    """∇F(w) over all of the device's samples."""
+    total, size = torch.zeros_like(device.model.gradient), device.settings.batch_size
+    for start in range(0, len(samples), size):
+        batch = samples[start : start + size]
+        device.gradient(batch)
+        total.add_(device.model.gradient, alpha=len(batch) / len(samples))
+    return total
+
+
+def _constants(device: Device, samples: Array, received: Array, before: torch.Tensor) -> tuple[float, float]:
+    """(σ̂² on one minibatch at the received model, L between it and the trained model)."""
+    model = device.model
+    trained = model.state.clone()
+    after = _full_gradient(device, samples)
+    model.load(received)
+    moved = (trained - model.state)[: model.num_parameters].norm()
+    device.gradient(samples[: device.settings.batch_size])
+    noise_sq = float((model.gradient - before).square().sum())
+    model.state.copy_(trained)
+    return noise_sq, float((after - before).norm() / moved) if moved > 0 else 0.0

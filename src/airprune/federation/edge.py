@@ -1,0 +1,220 @@
+"""An edge before a round and after it: who is asked, what each may send, and the model that comes of it.
+
+Nothing here trains, waits or knows a clock: a simulation and a deployment call the same functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from airprune.components import ModelShape
+from airprune.compression.base import Wire
+from airprune.federation.method import Chosen, Method, tier_name
+from airprune.latency import seconds_per_weight
+from airprune.masking.base import Charges, RoundView
+from airprune.planning import Plan, PlanProblem
+from airprune.schemes import plan as plan_by
+from airprune.selection.base import Candidates
+
+if TYPE_CHECKING:
+    from airprune.scenario import PlanSection
+
+Array = np.ndarray
+Values = dict[str, Array]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Terms:
+    """What opening and closing a round needs of the scenario; never changes during a run."""
+
+    plan: PlanSection
+    method: Method
+    shape: ModelShape
+    wire: Wire
+    max_pruning_ratio: float
+
+    def iteration_s(self, cpu_hz: Array) -> Array:
+        """a_n, the compute time of one weight in all local iterations, Eq. (9)."""
+        return seconds_per_weight(
+            local_iterations=self.plan.local_iterations, cycles_per_weight=self.plan.cycles_per_weight, cpu_hz=cpu_hz
+        )
+
+    def probe_s(self, cpu_hz: Array) -> Array:
+        """One more iteration on the whole model, which the paper leaves out."""
+        return self.plan.cycles_per_weight * self.shape.num_weights / cpu_hz
+
+    def charges(self, round_index: int) -> Charges:
+        charged: Charges = self.method.masking("charges", round_index, self.shape, self.wire.value_bits)
+        return charged
+
+    def upload_bits(self, keep: Array, charges: Charges) -> Array:
+        """What devices send that keep so many prunable weights: exactly what the encoder will count."""
+        counts, place = np.unique(keep, return_inverse=True)
+        sent = self.shape.fixed_weights + counts
+        bits = np.array([self.method.compression("bits", self.wire, int(n)) for n in sent.tolist()], dtype=np.float64)
+        bits = bits + charges.always_bits + np.where(counts < self.shape.prunable_weights, charges.uplink_bits, 0.0)
+        return bits[place]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpenRound:
+    """One edge round of some edges as planned.  Per-device arrays follow `device`
+
+    Attributes:
+      device: the devices that are asked, ascending.
+      edge: who serves each.
+      full_band_rate_bps, cpu_hz: of each, as the plan uses them.
+      planned: whether it is in the plan; the others made their edge infeasible and are blocked.
+      share: b_n; NaN for blocked devices.
+      keep: whole prunable weights that it holds or sends.
+      bits: what it will send.
+      power_w: transmit power, if the scheme has chosen one.
+      charges: what the masking costs beside the weights.
+      mask: what the masking prepared for everybody.
+      edges, status, shadow_price: of the plan, per edge.
+    """
+
+    device: Array
+    edge: Array
+    full_band_rate_bps: Array
+    cpu_hz: Array
+    planned: Array
+    share: Array
+    keep: Array
+    bits: Array
+    charges: Charges
+    edges: Array
+    status: Array
+    shadow_price: Array
+    power_w: Array | None = None
+    mask: Array | None = None
+
+
+def open_round(terms: Terms, candidates: Candidates, cpu_hz: Array, round_index: int) -> OpenRound:
+    """Asks, plans, and counts whole weights. Devices that block their edge are left out of the plan.
+
+    Args:
+      cpu_hz: f_n of the candidates.
+    """
+    charges = terms.charges(round_index)
+    asked, problem, plan = _selected_plan(terms, candidates, cpu_hz, charges)
+    chosen = asked_only(candidates, asked)
+    plan, planned = _without_blockers(terms, problem, plan)
+
+    keep = np.zeros(len(chosen.device), dtype=np.int64)
+    keep[planned] = terms.method.masking("weights", plan.kept_fc_weights, terms.shape)
+    share = np.full(len(chosen.device), np.nan)
+    share[planned] = plan.bandwidth_share
+    return OpenRound(
+        device=chosen.device,
+        edge=chosen.edge,
+        full_band_rate_bps=problem.full_band_rate_bps,
+        cpu_hz=_as_planned(plan.cpu_hz, planned, cpu_hz[asked]),
+        planned=planned,
+        share=share,
+        keep=keep,
+        bits=terms.upload_bits(keep, charges),
+        charges=charges,
+        edges=problem.edge_ids,
+        status=plan.status,
+        shadow_price=plan.shadow_price,
+        power_w=None if plan.power_w is None else _as_planned(plan.power_w, planned, np.nan),
+    )
+
+
+def _as_planned(chosen: Array | None, planned: Array, otherwise: Array | float) -> Array:
+    """What the scheme has chosen for the devices of its plan."""
+    values = np.array(np.broadcast_to(otherwise, planned.shape), dtype=np.float64)
+    if chosen is not None:
+        values[planned] = chosen
+    return values
+
+
+def _selected_plan(
+    terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges
+) -> tuple[Array, PlanProblem, Plan]:
+    """(who is asked, their problem, its plan): planned again for as long as the selection lets somebody go."""
+    selection = terms.method.selection
+    asked = selection("before", candidates)
+    while True:
+        chosen = asked_only(candidates, asked)
+        problem = _problem(terms, chosen, cpu_hz[asked], charges)
+        plan = _plan(terms, problem)
+        stays = selection("after", chosen, plan) if selection.has("after") else None
+        if stays is None or stays.all():
+            return asked, problem, plan
+        asked = asked.copy()
+        asked[np.flatnonzero(asked)[~stays]] = False
+
+
+def asked_only(candidates: Candidates, asked: Array) -> Candidates:
+    if asked.all():
+        return candidates
+    arrays = ("device", "edge", "full_band_rate_bps", "num_samples")
+    return replace(candidates, **{name: getattr(candidates, name)[asked] for name in arrays})
+
+
+def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
+    """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
+    plan, shape = terms.plan, terms.shape
+    per_weight_bits, fixed_bits = terms.method.compression("line", terms.wire)
+    dense = terms.method.masking.component.dense_compute
+    iteration_s = terms.iteration_s(cpu_hz)
+    extra_s = iteration_s * (dense * shape.num_weights)
+    if charges.probe:
+        extra_s = extra_s + terms.probe_s(cpu_hz)
+    return PlanProblem(
+        full_band_rate_bps=candidates.full_band_rate_bps,
+        seconds_per_weight=iteration_s * (1.0 - dense),
+        edge=candidates.edge,
+        bits_per_weight=per_weight_bits,
+        fixed_bits=fixed_bits + charges.uplink_bits + charges.always_bits,
+        extra_seconds=extra_s,
+        conv_weights=shape.fixed_weights,
+        fc_weights=shape.prunable_weights,
+        deadline_s=plan.deadline_s,
+        max_pruning_ratio=terms.max_pruning_ratio,
+        min_pruning_ratio=plan.min_pruning_ratio,
+    )
+
+
+def _plan(terms: Terms, problem: PlanProblem) -> Plan:
+    scheme = terms.method.scheme
+    return plan_by(problem, scheme.name, scheme.options)
+
+
+def _without_blockers(terms: Terms, problem: PlanProblem, plan: Plan) -> tuple[Plan, Array]:
+    """(plan, which devices are in it). Infeasible edges are planned again without the devices that block them."""
+    planned = np.ones(problem.num_devices, dtype=bool)
+    if not plan.failed.any():
+        return plan, planned
+    planned &= ~plan.blocking_devices
+    if terms.plan.infeasible != "drop" or not problem.groups.any(planned).all():
+        plan.raise_if_failed()
+    return _plan(terms, problem.subset(planned)).raise_if_failed(), planned
+
+
+def prepare_mask(terms: Terms, view: RoundView, values: Values) -> tuple[Array | None, Values]:
+    """What the masking tells all devices of the round."""
+    masking = terms.method.masking
+    if not masking.has("prepare"):
+        return None, values
+    prepared: tuple[Array | None, Values] = masking("prepare", view, values)
+    return prepared
+
+
+def close_round(
+    step: Chosen, tier: str, previous: Array, combined: Array, held: Array | None, values: Values
+) -> tuple[Array, Values]:
+    """A parent's next model from the combined one, and its slots; `values` are those of this parent alone."""
+    own = {slot: values[tier_name(tier, slot)] for slot in _names(values, tier)}
+    model, moved = step("move", previous, combined, held, own)
+    return model, {tier_name(tier, slot): array for slot, array in moved.items()}
+
+
+def _names(values: Values, tier: str) -> list[str]:
+    prefix = tier_name(tier, "")
+    return [name.removeprefix(prefix) for name in values if name.startswith(prefix)]

@@ -1,0 +1,57 @@
+"""Gradients of any torch module, by torch itself."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from airprune.kernels.base import Gradient, Kernel
+from airprune.models import FlatModel
+
+Array = np.ndarray
+
+
+def tensor_of(array: Array) -> torch.Tensor:
+    """A tensor on the array's own memory, also if that is a read-only map of a file; nothing here writes to it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+class MinibatchLoss:
+    """F(w, ξ) of Eq. (7) on minibatches of samples that all devices share."""
+
+    def __init__(self, model: FlatModel, x: Array, y: Array) -> None:
+        self.model = model
+        self.x = tensor_of(x).to(model.state.dtype) if model.state.dtype == torch.float64 else tensor_of(x)
+        self.y = tensor_of(y)
+
+    def __call__(self, batch: Array) -> torch.Tensor:
+        index = torch.from_numpy(batch)
+        x = self.x[index]
+        if x.dim() == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return F.cross_entropy(self.model.module(x), self.y[index])
+
+
+def build(model: FlatModel, x: Array, y: Array) -> Gradient:
+    loss_of = MinibatchLoss(model, x, y)
+
+    def gradient(batch: Array) -> float:
+        model.gradient.zero_()
+        loss = loss_of(batch)
+        loss.backward()
+        return loss.item()
+
+    return gradient
+
+
+def unsupported(model: Any, x: Array, y: Array) -> str:
+    return ""
+
+
+KERNEL = Kernel(name="torch", summary="any torch module", unsupported=unsupported, build=build)

@@ -1,0 +1,93 @@
+"""The paper's masks: a device ranks the weights of the dense model it received and zeroes what does not fit, Eq. (5)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from airprune.components import ModelShape
+from airprune.errors import UnknownName
+from airprune.masking.base import Charges, DeviceView, Masking, SubModel
+from airprune.pruning.importance import IMPORTANCES, Probe
+from airprune.pruning.masks import choose_mask
+from airprune.pruning.structured import choose_units, structured_count, unit_keep_for
+from airprune.settings.section import Section, Text
+
+Array = np.ndarray
+
+
+class RankingOptions(Section):
+    """How weights are ranked."""
+
+    importance: Text = Field(default="update", description="update is Eq. (2), on one probe minibatch")
+    scope: Literal["global", "layer"] = Field(default="global", description="rank all weights, or each layer's")
+    structure: Literal["weights", "neurons"] = Field(default="weights", description="neurons is Eq. (3)")
+    count_probe: bool = Field(default=False, description="add the probe minibatch to the compute time")
+    count_mask_bits: bool = Field(default=False, description="add one bit per prunable weight to the upload")
+
+    @field_validator("importance")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in IMPORTANCES:
+            raise UnknownName(f"{cls.owner}.importance", name[:60], IMPORTANCES)
+        return name
+
+
+def whole_weights(options: RankingOptions, budget: Array, shape: ModelShape) -> Array:
+    """The budget itself, or the largest count that Eq. (3) makes of whole neurons within it."""
+    if options.structure != "neurons":
+        return budget
+    layers = shape.layers
+    whole = {k: structured_count(layers, unit_keep_for(layers, k)) for k in np.unique(budget).tolist() if k > 0}
+    return np.array([whole.get(k, 0) for k in budget.tolist()])
+
+
+def charges(options: RankingOptions, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
+    mask_bits = shape.prunable_weights if options.count_mask_bits else 0
+    return Charges(uplink_bits=float(mask_bits), probe=options.count_probe)
+
+
+def scores_of(options: RankingOptions, view: DeviceView) -> Array:
+    """Importance of every prunable weight of the dense received model.
+
+    Differs from the literal Eq. (2), see `airprune.pruning.importance`. The probe minibatch is the round's first, so
+    pruning changes nothing in which samples are visited when.
+    """
+    importance = IMPORTANCES[options.importance]
+    probe = Probe(
+        weights=view.weights,
+        gradient=view.dense_gradient if importance.needs_gradient else None,
+        learning_rate=view.learning_rate,
+        loss=view.loss if importance.needs_loss else None,
+        rng=view.rng,
+    )
+    return importance.score(probe)
+
+
+def ranked_mask(options: RankingOptions, view: DeviceView) -> Array | None:
+    """m of Eq. (5): exactly `keep` weights, or None for all of them."""
+    layers = view.shape.layers
+    if view.keep >= layers.num_weights:
+        return None
+    scores, ties = scores_of(options, view), np.abs(view.weights)
+    if options.structure == "neurons":
+        return choose_units(scores, keep=view.keep, layers=layers, tie_break=ties).mask
+    return choose_mask(scores, keep=view.keep, layers=layers, scope=options.scope, tie_break=ties)
+
+
+def choose(options: RankingOptions, view: DeviceView) -> SubModel:
+    mask = ranked_mask(options, view)
+    return SubModel(sent=mask, held=mask, moves=mask)
+
+
+MASKING = Masking(
+    name="probe",
+    summary="the paper's: each device ranks the received weights and zeroes what does not fit",
+    source="as published, corrected",
+    Options=RankingOptions,
+    choose=choose,
+    weights=whole_weights,
+    charges=charges,
+)

@@ -1,0 +1,50 @@
+"""Who is asked, who gets which band, who moves."""
+
+from __future__ import annotations
+
+from airprune.methods.base import Recipe
+
+RANDOM = Recipe(
+    name="random",
+    summary="the paper's method on a random half of each edge's devices per round",
+    source="client sampling of FedAvg",
+    label="as published",
+    settings={"selection.name": "random-share", "selection.random-share.share": 0.5},
+)
+
+BEST_CHANNEL = Recipe(
+    name="best-channel",
+    summary="the paper's method on the half of each edge's devices with the best channels",
+    settings={"selection.name": "best-channel", "selection.best-channel.share": 0.5},
+)
+
+LIU2022 = Recipe(
+    name="liu2022",
+    summary="joint pruning and device selection on one band: who would be pruned too much is let go",
+    source="Liu, Yu, Yin, Yuan, Shen, Liu: Joint model pruning and device selection (TCOM 2022)",
+    label="after Liu et al. 2022",
+    settings={"topology.name": "flat", "plan.scheme": "optimal", "selection.name": "ratio-cap"},
+    claim="selection beats pruning everybody under a tight deadline with unequal CPUs",
+)
+
+VARIANCE = Recipe(
+    name="variance",
+    summary="shares and ratios that minimise the variance that dropout adds, instead of the sum of ratios",
+    source="Xie et al.: Federated dropout: convergence analysis and resource allocation",
+    label="after Xie et al.",
+    settings={"plan.scheme": "variance"},
+)
+
+MOBILITY = Recipe(
+    name="mobility",
+    summary="HierFAVG while devices move from edge to edge",
+    source="Feng et al.: Mobility-aware cluster federated learning",
+    label="after Feng et al.",
+    settings={
+        "plan.scheme": "no-pruning",
+        "aggregation.edge": "data-weighted",
+        "aggregation.cloud": "data-weighted",
+        "association.name": "handover",
+    },
+    claim="accuracy falls with mobility if the updates of moving devices are lost",
+)

@@ -1,0 +1,62 @@
+"""Whole models trained, less sent: fewer bits per value, or fewer values. Equal shares of the band."""
+
+from __future__ import annotations
+
+from airprune.methods.base import Recipe
+
+_WHOLE_MODELS = {"plan.scheme": "no-pruning"}
+
+FP32 = Recipe(
+    name="fp32",
+    summary="whole models as 32-bit values: what the paper's 64 bits are measured against",
+    settings={**_WHOLE_MODELS, "compression.name": "cast", "compression.cast.format": "float32"},
+    claim="meets the paper's deadline without pruning",
+)
+
+BF16 = Recipe(
+    name="bf16",
+    summary="updates as 16-bit values",
+    settings={**_WHOLE_MODELS, "compression.name": "cast", "compression.cast.format": "bfloat16"},
+)
+
+QSGD = Recipe(
+    name="qsgd",
+    summary="updates rounded at random to a few levels, without memory",
+    source="Alistarh et al.: QSGD",
+    label="as published, on updates",
+    settings={
+        **_WHOLE_MODELS,
+        "compression.name": "quantised",
+        "compression.quantised.bits": 4,
+        "compression.quantised.norm": "l2",
+        "compression.quantised.memory": False,
+    },
+)
+
+TOPK = Recipe(
+    name="topk",
+    summary="the largest entries of the update, without memory",
+    settings={
+        **_WHOLE_MODELS,
+        "compression.name": "top-k",
+        "compression.top-k.share": 0.1,
+        "compression.top-k.memory": False,
+    },
+)
+
+MEM_SGD = Recipe(
+    name="mem-sgd",
+    summary="the largest entries of the update; what is not sent is remembered",
+    source="Stich, Cordonnier, Jaggi: Sparsified SGD with memory",
+    label="error feedback on updates, after Stich et al.",
+    settings={**_WHOLE_MODELS, "compression.name": "top-k", "compression.top-k.share": 0.1},
+    claim="converges where the largest entries without memory stall",
+)
+
+SIGN = Recipe(
+    name="sign",
+    summary="one bit per weight and a scale per tensor; what is lost is remembered",
+    source="Seide et al.; Karimireddy et al.: error feedback fixes SignSGD",
+    label="after",
+    settings={**_WHOLE_MODELS, "compression.name": "sign"},
+)

@@ -1,0 +1,17 @@
+"""What a device minimises. To add a member, write its file and list it here.
+
+base   what an objective is
+plain  F alone, Eq. (7)
+prox   F plus a pull to the received model (FedProx)
+"""
+
+from __future__ import annotations
+
+from airprune.objectives.base import Objective
+from airprune.registry import Registry
+
+OBJECTIVES: Registry[Objective] = Registry(
+    "objectives", {"plain": "airprune.objectives.plain:OBJECTIVE", "prox": "airprune.objectives.prox:OBJECTIVE"}
+)
+
+__all__ = ["OBJECTIVES", "Objective"]

@@ -1,0 +1,232 @@
+"""A round's devices in chunks, and how their sums become an edge's model.
+
+A chunk is a fixed run of devices of one edge, decided by the scenario alone. Its sum is taken in device order where the
+chunk is trained; chunks are merged in order into groups, and groups into the edge's sum. So every engine, with any
+number of workers, adds the same numbers in the same order and ends in the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from airprune.engines.base import MAX_TRIES, Died, Group, Task
+from airprune.errors import WorkFailed
+from airprune.federation.messages import Broadcast
+from airprune.federation.method import Chosen
+from airprune.pruning.coverage import Coverage, coverage_of
+
+if TYPE_CHECKING:
+    from airprune.runs.store import DeviceStore
+
+Array = np.ndarray
+
+# A chunk trains about this many samples: a tenth of a second, long against the cost of handing it out.
+CHUNK_SAMPLES = 500
+MAX_CHUNK_DEVICES = 64
+
+
+def chunks_of(devices: Array, samples_per_device: float) -> list[Array]:
+    """Consecutive runs of an edge's devices, as many as make a chunk's worth of samples."""
+    size = int(np.clip(round(CHUNK_SAMPLES / max(samples_per_device, 1.0)), 1, MAX_CHUNK_DEVICES))
+    return [devices[start : start + size] for start in range(0, len(devices), size)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainTask(Task):
+    """Some devices of one edge in one edge round.
+
+    Attributes:
+      weights: c_n of each in the edge's average.
+      store: where the devices' memory is; stays with the driver.
+      memory: their slots, read just before the task is handed out.  Each [num_devices, …]
+    """
+
+    devices: tuple[int, ...]
+    keep: tuple[int, ...]
+    weights: tuple[float, ...]
+    learning_rate: float
+    global_round: int
+    edge_round: int
+    round_index: int
+    store: DeviceStore | None = None
+    memory: Mapping[str, Array] = field(default_factory=dict)
+
+    def loaded(self) -> TrainTask:
+        if self.store is None:
+            return self
+        return replace(self, store=None, memory=self.store.take(self.devices))
+
+    def parts(self) -> Sequence[TrainTask]:
+        return [self._of([place]) for place in range(len(self.devices))]
+
+    def without(self, parts: Sequence[TrainTask]) -> TrainTask:
+        gone = {device for part in parts for device in part.devices}
+        return self._of([place for place, device in enumerate(self.devices) if device not in gone])
+
+    def _of(self, places: Sequence[int]) -> TrainTask:
+        picked = {name: tuple(getattr(self, name)[i] for i in places) for name in ("devices", "keep", "weights")}
+        return replace(self, **picked)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A device whose training failed every time, and the last traceback, or what became of the worker."""
+
+    device: int
+    trouble: str
+
+
+class DeviceFailed(WorkFailed):
+    """A device failed for good and the scenario's policy is to end the run."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(
+            f"Device {failure.device} failed {MAX_TRIES} times; "
+            f'engine.on_device_failure="drop-device" goes on without it. The last failure:\n{failure.trouble}'
+        )
+        self.failure = failure
+
+    def __reduce__(self) -> tuple[type, tuple[Failure]]:
+        return DeviceFailed, (self.failure,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DeviceStatistics:
+    """What is recorded of each trained device, in the order of the devices.  Each [num_devices]"""
+
+    device: Array
+    uploaded_weights: Array
+    sent_bits: Array
+    loss: Array
+    num_samples: Array
+    gradient_sq_max: Array
+    gradient_noise_sq: Array
+    smoothness: Array
+    pruning_error_sq: Array
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[Any, ...]]) -> DeviceStatistics:
+        """From one row per device, in the order of the fields."""
+        table = np.array(rows, dtype=np.float64).reshape(len(rows), len(fields(cls)))
+        columns = {field.name: column for field, column in zip(fields(cls), table.T, strict=True)}
+        for name in ("device", "uploaded_weights", "num_samples"):
+            columns[name] = columns[name].astype(np.int64)
+        return cls(**columns)
+
+    @classmethod
+    def joined(cls, parts: Sequence[DeviceStatistics]) -> DeviceStatistics:
+        return cls(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChunkSum:
+    """The sum of a chunk, or of several chunks of an edge, and what its devices report and remember.
+
+    Attributes:
+      total: of the aggregation; None stands for devices that workers died of.
+      reports: arrays summed over devices, by name.
+      memory: the devices' slots after the round; gone as soon as the driver has stored them.
+    """
+
+    total: Any
+    statistics: DeviceStatistics
+    failures: tuple[Failure, ...] = ()
+    reports: Mapping[str, Array] = field(default_factory=dict)
+    memory: Mapping[str, Array] = field(default_factory=dict)
+
+    def copy(self) -> ChunkSum:
+        """With sums of its own, that can be used up."""
+        total = None if self.total is None else self.total.copy()
+        return replace(self, total=total, reports={name: array.copy() for name, array in self.reports.items()})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EdgeResult:
+    """What one edge round makes of an edge.
+
+    Attributes:
+      combined: the average, before the edge's own step.  [num_state]
+      held: which entries of the state some device sent.  [num_state] bool
+    """
+
+    combined: Array
+    held: Array
+    coverage: Coverage
+    statistics: DeviceStatistics
+    failures: tuple[Failure, ...]
+    reports: Mapping[str, Array]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EdgeGroup(Group):
+    """One edge round of one edge: the model its devices receive, and who trains it.
+
+    Attributes:
+      drop_failing: whether a device that fails for good is left out; else it ends the run.
+    """
+
+    shared: Broadcast
+    aggregation: Chosen
+    prunable: slice
+    drop_failing: bool = False
+    store: DeviceStore | None = None
+    method: str = "train"
+
+    def arrived(self, task: TrainTask, part: ChunkSum) -> ChunkSum:
+        """Stores the memory of the devices that trained; what failed keeps what it had."""
+        if self.store is not None and part.memory:
+            self.store.put(part.statistics.device.tolist(), part.memory)
+        return replace(part, memory={})
+
+    @staticmethod
+    def merge(parts: Iterable[ChunkSum]) -> ChunkSum:
+        """The parts merged in order, one at a time; the first one's sums are used up."""
+        parts = iter(parts)
+        first = next(parts)
+        total, statistics, failures = first.total, [first.statistics], [*first.failures]
+        reports = dict(first.reports)
+        for part in parts:
+            if total is None:
+                total = part.total
+            elif part.total is not None:
+                total.merge(part.total)
+            for name, array in part.reports.items():
+                reports[name] = reports[name] + array if name in reports else array
+            statistics.append(part.statistics)
+            failures += part.failures
+        joined = DeviceStatistics.joined(statistics)
+        return ChunkSum(total=total, statistics=joined, failures=tuple(failures), reports=reports)
+
+    def finish(self, part: ChunkSum) -> EdgeResult:
+        received = self.shared.model
+        held = np.zeros(len(received), dtype=bool)
+        if part.total is None or not part.total.all_count:
+            size = self.prunable.stop - self.prunable.start
+            coverage = coverage_of(np.zeros(size, dtype=np.int64), 0)
+            combined = received
+        else:
+            held[:] = True
+            held[self.prunable] = part.total.kept_by > 0
+            coverage = coverage_of(part.total.kept_by, part.total.all_count)
+            combined = self.aggregation("finish", part.total, received)
+        return EdgeResult(
+            combined=combined,
+            held=held,
+            coverage=coverage,
+            statistics=part.statistics,
+            failures=part.failures,
+            reports=part.reports,
+        )
+
+    def lost(self, parts: Sequence[TrainTask], how: str) -> ChunkSum | None:
+        death = Died(how).on("the same devices")
+        if not self.drop_failing:
+            raise WorkFailed(f"{death} The run can be resumed.")
+        if not parts:
+            return None
+        failures = tuple(Failure(device, death) for part in parts for device in part.devices)
+        return ChunkSum(total=None, statistics=DeviceStatistics.of([]), failures=failures)

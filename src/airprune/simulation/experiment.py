@@ -1,0 +1,290 @@
+"""A scenario made concrete: the network, the radio, who has which samples, the model they start from, the method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from airprune.association.base import AssociationView, Served
+from airprune.channel import (
+    Radio,
+    full_band_rate_bps,
+    gains_to_stations,
+    large_scale_gain,
+    small_scale_gain,
+    snr,
+)
+from airprune.components import ModelShape, Owner, Slot
+from airprune.compression.base import Wire
+from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
+from airprune.errors import InvalidValue
+from airprune.federation.device import LocalSettings
+from airprune.federation.edge import Terms
+from airprune.federation.method import Method
+from airprune.kernels import kernel_for
+from airprune.models import FlatModel, build_model
+from airprune.network import Network
+from airprune.randomness import rng_for
+from airprune.registration import luggage
+from airprune.scenario import Scenario
+from airprune.selection.base import Candidates
+from airprune.simulation.state import RunState
+from airprune.simulation.worker import Job
+from airprune.topology import Tree
+
+Array = np.ndarray
+
+# Reserved names among a run's values: who serves whom, where that changes.
+_SERVED_EDGE, _SERVED_GAIN = "served/edge", "served/gain"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Experiment:
+    """All that a run needs and that never changes during it.
+
+    Attributes:
+      model: the starting model; its weight counts feed the planner.
+      samples: indices of each device's training samples.  [num_devices] arrays
+      kernel: what computes gradients here: a name of KERNELS.
+    """
+
+    scenario: Scenario
+    network: Network
+    radio: Radio
+    dataset: Dataset
+    model: FlatModel
+    module: bytes
+    samples: tuple[Array, ...]
+    kernel: str
+    method: Method
+
+    @classmethod
+    def of(cls, scenario: Scenario, *, model: Any = None, dataset: Any = None, kernel: str | None = None) -> Experiment:
+        """From a scenario; `model` (a torch module) and `dataset` (arrays or torch data) replace its own.
+
+        Where the scenario leaves the kernel open, it is `kernel`: that of the run to be continued, if there is one.
+        """
+        scenario.check_names()
+        network = scenario.build_network()
+        data = _dataset(scenario, dataset)
+        module = model
+        if module is None:
+            shape = data.train_x.shape[1:]
+            module = build_model(
+                scenario.model.name, input_shape=shape, num_classes=data.num_classes, seed=scenario.seed
+            )
+        pickled = cloudpickle.dumps(module)
+        settings = scenario.model
+        flat = FlatModel(cloudpickle.loads(pickled), prunable=settings.prunable, float64=settings.float64)
+        samples = partition(
+            data.train_y,
+            edge=network.edge,
+            kind=scenario.data.partition,
+            seed=scenario.seed,
+            classes_per_device=scenario.data.classes_per_device,
+            alpha=scenario.data.alpha,
+            size_spread=scenario.data.size_spread,
+        )
+        wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
+        return cls(
+            scenario=scenario,
+            network=network,
+            radio=scenario.build_radio(),
+            dataset=data,
+            model=flat,
+            module=pickled,
+            samples=tuple(samples),
+            kernel=kernel_for(wanted, flat, data.train_x, data.train_y),
+            method=Method.of(scenario),
+        )
+
+    @cached_property
+    def max_pruning_ratio(self) -> float:
+        """The scenario's cap, lowered if need be so that each unit of the prunable layers keeps a weight.
+
+        Without that, a plan could remove the classifier of a small model.
+        """
+        settings, layers = self.scenario.plan, self.model.layers
+        limit = 1.0 - layers.num_rows / layers.num_weights
+        if settings.min_pruning_ratio > limit:
+            raise InvalidValue(
+                "Scenario.plan.min_pruning_ratio",
+                f"must be ≤ {limit:.4f} so that each of the model's {layers.num_rows} units keeps a weight",
+                settings.min_pruning_ratio,
+            )
+        return min(settings.max_pruning_ratio, limit)
+
+    @cached_property
+    def shape(self) -> ModelShape:
+        """What components know of the model and the network."""
+        return self.model.shape.on(num_devices=self.network.num_devices, num_edges=self.network.num_edges)
+
+    @cached_property
+    def wire(self) -> Wire:
+        """What the encoder of a device knows."""
+        num_tensors = sum(tensor.counted for tensor in self.shape.tensors)
+        return Wire(
+            value_bits=self.scenario.plan.bits_per_weight,
+            num_weights=self.shape.num_weights,
+            num_tensors=num_tensors,
+        )
+
+    @cached_property
+    def terms(self) -> Terms:
+        return Terms(
+            plan=self.scenario.plan,
+            method=self.method,
+            shape=self.shape,
+            wire=self.wire,
+            max_pruning_ratio=self.max_pruning_ratio,
+        )
+
+    @cached_property
+    def tree(self) -> Tree:
+        tree: Tree = self.method.topology("build", np.array(self.scenario.edge_rounds_on(self.network)))
+        return tree
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        return self.method.slots(self.shape)
+
+    def slot_names(self, owner: Owner) -> list[str]:
+        return [slot.name for slot in self.slots if slot.owner == owner]
+
+    def initial_state(self) -> RunState:
+        """Before the first round."""
+        state = RunState.initial(
+            self.model.state_array.copy(),
+            self.tree,
+            self.slots,
+            self.shape,
+            tracks_held=self.method.cloud_step.name != "replace",
+        )
+        if self.method.association.component.when != "run":
+            state.values |= {_SERVED_EDGE: self.network.edge.copy(), _SERVED_GAIN: self._own_gain.copy()}
+        return state
+
+    def step_index(self, state: RunState) -> int:
+        """Edge rounds since the start of the global round."""
+        index = 0
+        for level, count in enumerate(state.counters):
+            index = index * self.tree.max_rounds(level) + count
+        return index
+
+    def round_index(self, state: RunState) -> int:
+        """Edge rounds since the start of the run."""
+        per_global_round = int(np.prod([self.tree.max_rounds(level) for level in range(self.tree.depth)]))
+        return state.global_round * per_global_round + self.step_index(state)
+
+    @cached_property
+    def data_sizes(self) -> Array:
+        """D_n, the number of training samples of each device.  [num_devices]"""
+        return np.array([len(indices) for indices in self.samples])
+
+    def station_samples(self, state: RunState) -> Array:
+        """Samples of the devices that each edge serves.  [num_edges]"""
+        edge = state.values.get(_SERVED_EDGE, self.network.edge)
+        return np.bincount(edge, self.data_sizes, minlength=self.network.num_edges)
+
+    @property
+    def model_bits(self) -> float:
+        """Of a whole model on the links above the edges."""
+        return self.scenario.plan.bits_per_weight * self.shape.num_weights
+
+    @cached_property
+    def _own_gain(self) -> Array:
+        return large_scale_gain(self.network, self.radio, seed=self.scenario.seed)
+
+    @cached_property
+    def _gains(self) -> Array:
+        return gains_to_stations(self.network, self.radio, seed=self.scenario.seed)
+
+    @cached_property
+    def _served_always(self) -> Served:
+        served, _ = self._decide({}, 0)
+        return served
+
+    def _decide(self, values: dict[str, Array], round_index: int) -> tuple[Served, dict[str, Array]]:
+        view = AssociationView(
+            network=self.network,
+            own_gain=self._own_gain,
+            gains=lambda: self._gains,
+            round_index=round_index,
+            rng=rng_for(self.scenario.seed, "association", round_index),
+        )
+        decided: tuple[Served, dict[str, Array]] = self.method.association("decide", view, values)
+        return decided
+
+    def served(self, state: RunState) -> Served:
+        """Who serves whom in the edge round to come; decided, and kept in the state, where that changes."""
+        when = self.method.association.component.when
+        if when == "run":
+            return self._served_always
+        if when == "global" and any(state.counters):
+            return Served(edge=state.values[_SERVED_EDGE], gain=state.values[_SERVED_GAIN])
+        served, state.values = self._decide(state.values, self.round_index(state))
+        state.values |= {_SERVED_EDGE: served.edge, _SERVED_GAIN: served.gain}
+        return served
+
+    def candidates(self, state: RunState, edges: Array) -> tuple[Candidates, Array | None]:
+        """(the devices of these edges as known before planning, who of the network loses this round's upload)."""
+        served, round_index = self.served(state), self.round_index(state)
+        device = np.flatnonzero(np.isin(served.edge, edges))
+        fading = small_scale_gain(
+            self.network.num_devices, self.radio, seed=self.scenario.seed, round_index=round_index
+        )
+        rates = full_band_rate_bps(snr(served.gain * fading, self.radio), self.radio.bandwidth_hz)
+        found = Candidates(
+            device=device,
+            edge=served.edge[device],
+            full_band_rate_bps=rates[device],
+            num_samples=self.data_sizes[device],
+            round_index=round_index,
+            rng=rng_for(self.scenario.seed, "selection", round_index),
+        )
+        return found, served.interrupted
+
+    def job(self, dataset: Any, folder: Any = None) -> Job:
+        """What workers need; `dataset` tells them where to find the samples."""
+        train = self.scenario.train
+        return Job(
+            module=self.module,
+            prunable=tuple(self.scenario.model.prunable),
+            float64=self.scenario.model.float64,
+            dataset=dataset,
+            samples=self.samples,
+            settings=LocalSettings(
+                batch_size=train.batch_size,
+                local_epochs=train.local_epochs,
+                optimizer=train.optimizer,
+                momentum=train.momentum,
+                weight_decay=train.weight_decay,
+                diagnostics=self.scenario.diagnostics.gradients,
+                kernel=self.kernel,
+            ),
+            method=self.method.local,
+            wire=self.wire,
+            seed=self.scenario.seed,
+            drop_failing=self.scenario.engine.on_device_failure == "drop-device",
+            folder=folder,
+            luggage=luggage(),
+        )
+
+
+def _dataset(scenario: Scenario, given: Any) -> Dataset:
+    data = scenario.data
+    if given is not None:
+        return as_dataset(given, seed=scenario.seed)
+    dataset = load_dataset(
+        data.name,
+        data_dir=data.data_dir,
+        train_samples=data.train_samples,
+        test_samples=data.test_samples,
+        seed=scenario.seed,
+    )
+    return standardized(dataset) if data.standardize else dataset

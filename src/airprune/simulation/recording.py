@@ -1,0 +1,138 @@
+"""Records made from what a round has come to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from airprune.json_types import EdgeCoverage
+from airprune.records import EdgeRecord, GlobalRecord, NodeRecord, Totals
+from airprune.simulation.chunks import EdgeResult
+from airprune.simulation.clock import Fate, TimedRound
+from airprune.simulation.state import RunState
+
+Array = np.ndarray
+
+_STATISTICS = ("loss", "gradient_sq_max", "gradient_noise_sq", "smoothness", "pruning_error_sq")
+_DIAGNOSTICS = ("gradient_sq_max", "gradient_noise_sq", "smoothness")
+
+
+def count_edge_round(totals: Totals, timed: TimedRound, results: Sequence[EdgeResult]) -> None:
+    """Adds one edge round to the totals."""
+    took_part = timed.takes_part
+    totals.add(
+        uploaded_weights=uploaded_weights(results),
+        uploaded_bits=float(timed.uploaded_bits.sum()),
+        energy_j=float(timed.energy_j.sum()),
+        left_out=int(np.count_nonzero(~took_part)),
+        num_samples=_num_samples(results),
+        loss_sum=sum(float((edge.statistics.loss * edge.statistics.num_samples).sum()) for edge in results),
+        ratio_sum=float(timed.ratio[took_part].sum()),
+        num_devices=int(np.count_nonzero(took_part)),
+    )
+
+
+def uploaded_weights(results: Sequence[EdgeResult]) -> int:
+    """Weights that reached the edges: the paper's communication cost. Biases and buffers do not count."""
+    return sum(int(edge.statistics.uploaded_weights.sum()) for edge in results)
+
+
+def edge_record(
+    state: RunState, timed: TimedRound, present: Sequence[int], results: Sequence[EdgeResult], num_devices: int
+) -> dict[str, Any]:
+    """One edge round of all active edges; `num_devices` could have been asked."""
+    opened, trained = timed.opened, _by_device(timed, results)
+    optional: dict[str, Any] = {
+        name: _numbers(trained[name]) for name in _DIAGNOSTICS if np.isfinite(trained[name]).any()
+    }
+    if len(opened.device) < num_devices:
+        optional["asked"] = len(opened.device)
+    return EdgeRecord(
+        global_round=state.global_round + 1,
+        edge_round=state.edge_round,
+        edge_id=tuple(opened.edges.tolist()),
+        edge_latency_s=_numbers(timed.edge_latency_s),
+        edge_status=tuple(opened.status.tolist()),
+        shadow_price=_numbers(opened.shadow_price),
+        coverage=tuple(
+            EdgeCoverage(
+                edge=int(edge), min_count=result.coverage.min_count, num_uncovered=result.coverage.num_uncovered
+            )
+            for edge, result in zip(present, results, strict=True)
+        ),
+        uploaded_weights=uploaded_weights(results),
+        uploaded_bits=float(timed.uploaded_bits.sum()),
+        energy_j=float(timed.energy_j.sum()),
+        mean_pruning_ratio=_mean(timed.ratio[timed.takes_part]),
+        left_out={fate.value: int(np.count_nonzero(timed.fate == fate)) for fate in Fate if fate is not Fate.OK},
+        num_samples=_num_samples(results),
+        train_loss=_mean(trained["loss"][timed.takes_part]),
+        device=tuple(opened.device.tolist()),
+        edge=tuple(opened.edge.tolist()),
+        fate=tuple(timed.fate.tolist()),
+        bandwidth_share=_numbers(opened.share),
+        pruning_ratio=_numbers(timed.ratio),
+        kept_weights=tuple(opened.keep.tolist()),
+        compute_s=_numbers(timed.compute_s),
+        uplink_s=_numbers(timed.uplink_s),
+        device_energy_j=_numbers(timed.energy_j),
+        loss=_numbers(trained["loss"]),
+        pruning_error_sq=_numbers(trained["pruning_error_sq"]),
+        **optional,
+    ).to_json()
+
+
+def node_record(state: RunState, level: int, node_round: int, nodes: Array, latency_s: Array) -> dict[str, Any]:
+    """One round of the nodes of a level between edges and cloud."""
+    return NodeRecord(
+        global_round=state.global_round + 1,
+        level=level + 1,
+        node_round=node_round,
+        node=tuple(nodes.tolist()),
+        latency_s=_numbers(latency_s),
+    ).to_json()
+
+
+def global_record(state: RunState, latency_s: float, metrics: dict[str, Any]) -> dict[str, Any]:
+    """One global round; `metrics` are optional fields of a `GlobalRecord`."""
+    totals = state.totals
+    return GlobalRecord(
+        global_round=state.global_round + 1,
+        latency_s=latency_s,
+        time_s=totals.time_s,
+        uploaded_weights=totals.uploaded_weights,
+        uploaded_bits=totals.uploaded_bits,
+        energy_j=totals.energy_j,
+        num_samples=totals.num_samples,
+        mean_pruning_ratio=totals.round_ratio_sum / totals.round_devices if totals.round_devices else None,
+        train_loss=totals.round_loss_sum / totals.round_samples if totals.round_samples else None,
+        participants=totals.round_devices,
+        left_out=totals.round_left_out,
+        **metrics,
+    ).to_json()
+
+
+def _num_samples(results: Sequence[EdgeResult]) -> int:
+    return sum(int(edge.statistics.num_samples.sum()) for edge in results)
+
+
+def _by_device(timed: TimedRound, results: Sequence[EdgeResult]) -> dict[str, Array]:
+    """Statistics of the trained devices laid out in the round's order, NaN for the others."""
+    device = timed.opened.device
+    columns = {name: np.full(len(device), np.nan) for name in _STATISTICS}
+    for edge in results:
+        place = np.searchsorted(device, edge.statistics.device)
+        for name in _STATISTICS:
+            columns[name][place] = getattr(edge.statistics, name)
+    return columns
+
+
+def _numbers(values: Array) -> tuple[float | None, ...]:
+    return tuple(value if math.isfinite(value) else None for value in values.tolist())
+
+
+def _mean(values: Array) -> float | None:
+    return float(np.mean(values)) if len(values) else None

@@ -1,0 +1,285 @@
+"""Algorithm 1: hierarchical federated learning with model pruning, line for line, over a tree of any depth.
+
+Rounds count from 0 in code and from 1 in records. All randomness is addressed by seed, stream, round and device, so a
+run that starts from a `RunState` continues as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from airprune.components import Owner
+from airprune.engines.base import MAX_TRIES, Engine
+from airprune.federation.cloud import combine_level, combined_at_root
+from airprune.federation.edge import OpenRound, close_round, open_round, prepare_mask
+from airprune.federation.messages import Broadcast
+from airprune.latency import global_round_latency_s
+from airprune.learning.optimisers import learning_rate_at
+from airprune.masking.base import RoundView
+from airprune.randomness import rng_for
+from airprune.simulation.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
+from airprune.simulation.clock import Events, Fate, TimedRound, time_round
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.recording import count_edge_round, edge_record, global_record, node_record
+from airprune.simulation.state import RunState
+from airprune.simulation.worker import TEST_PART
+
+Array = np.ndarray
+_log = logging.getLogger("airprune")
+
+
+def run_rounds(experiment: Experiment, engine: Engine, state: RunState) -> Iterator[dict[str, Any]]:
+    """Runs Algorithm 1 from `state` to the end; yields one record per edge round and per global round.
+
+    `state` is up to date whenever a record is yielded.
+    """
+    tree, rounds = state.tree, experiment.scenario.rounds
+    reported: set[int] = set()  # devices whose failure the user has read
+    while state.global_round < rounds.global_rounds:  # line 2
+        if not any(state.counters):
+            _send_down(state, -1)  # line 3: everybody starts from w_G
+        while True:
+            yield from _middle_rounds(experiment, state)  # only in trees deeper than the paper's
+            if state.counters[0] >= tree.max_rounds(0):  # line 4
+                break
+            yield _edge_round(experiment, engine, state, reported)  # lines 5–15
+        yield _global_round(experiment, engine, state)  # line 17
+
+
+def _edge_round(experiment: Experiment, engine: Engine, state: RunState, reported: set[int]) -> dict[str, Any]:
+    """Plans, trains and averages one edge round of the edges that are not done yet."""
+    tree = state.tree
+    edges = np.flatnonzero(tree.active(tree.depth - 1, state.counters))
+    candidates, interrupted = experiment.candidates(state, edges)
+    opened = open_round(
+        experiment.terms, candidates, experiment.network.cpu_hz[candidates.device], candidates.round_index
+    )
+    opened, view = _with_mask(experiment, state, opened)
+    timed = time_round(experiment.terms, experiment.radio, opened, _events(experiment, state, opened, interrupted))
+
+    present = [int(edge) for edge in opened.edges if timed.takes_part[opened.edge == edge].any()]
+    results = engine.reduce([_group(experiment, state, timed, edge) for edge in present])  # lines 5–15, Eq. (12)
+    for edge, result in zip(present, results, strict=True):
+        _move_edge(experiment, state, edge, result)
+    _report_sums(experiment, state, view, results)
+    timed = _without_failed(timed, results, reported)
+
+    latency_s = np.full(experiment.network.num_edges, np.nan)
+    latency_s[opened.edges] = timed.edge_latency_s
+    state.latency_s[-1].append(latency_s.tolist())
+    count_edge_round(state.totals, timed, results)
+    state.counters[-1] += 1
+    record = edge_record(state, timed, present, results, len(candidates.device))
+    if experiment.scenario.rounds.evaluate_every == "edge":
+        record |= accuracy_of(experiment, engine, _at_root(experiment, state))
+    return record
+
+
+def _with_mask(experiment: Experiment, state: RunState, opened: OpenRound) -> tuple[OpenRound, RoundView]:
+    """The round with what the masking prepared for everybody."""
+    view = RoundView(
+        round_index=experiment.round_index(state),
+        global_round=state.global_round,
+        edge_round=state.edge_round,
+        shape=experiment.shape,
+        model=state.global_state,
+        keep=opened.keep[opened.planned],
+        rng=lambda: rng_for(experiment.scenario.seed, "masking", state.global_round, *state.counters),
+    )
+    mask, state.values = prepare_mask(experiment.terms, view, state.values)
+    return dataclasses.replace(opened, mask=mask), view
+
+
+def _events(experiment: Experiment, state: RunState, opened: OpenRound, interrupted: Array | None) -> Events:
+    events = Events.drawn(
+        experiment.scenario.events,
+        opened.device,
+        experiment.network.num_devices,
+        seed=experiment.scenario.seed,
+        global_round=state.global_round,
+        edge_round=experiment.step_index(state),
+    )
+    if interrupted is None:
+        return events
+    return dataclasses.replace(events, dropped=events.dropped | interrupted[opened.device])
+
+
+def _group(experiment: Experiment, state: RunState, timed: TimedRound, edge: int) -> EdgeGroup:
+    """The work of one edge: the devices that will make it, in runs of a chunk's worth of samples."""
+    scenario, opened, method = experiment.scenario, timed.opened, experiment.method
+    positions = np.flatnonzero(timed.takes_part & (opened.edge == edge))
+    learning_rate = learning_rate_at(
+        state.global_round,
+        base=scenario.train.learning_rate,
+        schedule=scenario.train.schedule,
+        global_rounds=scenario.rounds.global_rounds,
+        step_every=scenario.train.step_every,
+        step_factor=scenario.train.step_factor,
+    )
+    per_device = float(np.mean(experiment.data_sizes)) * scenario.train.local_epochs
+    tasks = [
+        TrainTask(
+            devices=tuple(opened.device[chunk].tolist()),
+            keep=tuple(opened.keep[chunk].tolist()),
+            weights=tuple(method.edge("weights", experiment.data_sizes[opened.device[chunk]]).tolist()),
+            learning_rate=learning_rate,
+            global_round=state.global_round,
+            edge_round=experiment.step_index(state),
+            round_index=experiment.round_index(state),
+            store=state.store,
+        )
+        for chunk in chunks_of(positions, per_device)
+    ]
+    return EdgeGroup(
+        shared=Broadcast(model=state.edge_states[edge].copy(), mask=opened.mask),
+        tasks=tuple(tasks),
+        travels=state.store is not None,
+        aggregation=method.edge,
+        prunable=experiment.shape.prunable,
+        drop_failing=scenario.engine.on_device_failure == "drop-device",
+        store=state.store,
+    )
+
+
+def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeResult) -> None:
+    """The edge's own step to its average."""
+    names = experiment.slot_names(Owner.EDGE)
+    own = {name: state.values[name][edge] for name in names}
+    step = experiment.method.edge_step
+    state.edge_states[edge], own = close_round(
+        step, "edge_step", state.edge_states[edge], result.combined, result.held, own
+    )
+    for name, array in own.items():
+        state.values[name][edge] = array
+    if state.held is not None:
+        state.held |= result.held
+
+
+def _report_sums(experiment: Experiment, state: RunState, view: RoundView, results: list[EdgeResult]) -> None:
+    """Hands what devices reported, summed in the order of the edges, to the masking."""
+    masking = experiment.method.masking
+    if not masking.has("update"):
+        return
+    sums: dict[str, Array] = {}
+    for result in results:
+        for name, array in result.reports.items():
+            sums[name] = sums[name] + array if name in sums else array
+    state.values = masking("update", view, state.values, sums)
+
+
+def _without_failed(timed: TimedRound, results: list[EdgeResult], reported: set[int]) -> TimedRound:
+    """The round as it came out: devices whose training failed for good are in no average."""
+    failures = [failure for result in results for failure in result.failures]
+    if not failures:
+        return timed
+    failed = np.isin(timed.opened.device, [failure.device for failure in failures])
+    _report_failures(failures, reported)
+    return dataclasses.replace(
+        timed,
+        fate=np.where(failed, Fate.FAILED.value, timed.fate),
+        uploaded_bits=np.where(failed, 0.0, timed.uploaded_bits),
+    )
+
+
+def _report_failures(failures: list[Failure], reported: set[int]) -> None:
+    """Each device's trouble once, where Python's logging sends it: by default to stderr."""
+    for failure in failures:
+        if failure.device not in reported:
+            reported.add(failure.device)
+            _log.error("Device %d failed %d times and is left out:\n%s", failure.device, MAX_TRIES, failure.trouble)
+
+
+def _middle_rounds(experiment: Experiment, state: RunState) -> Iterator[dict[str, Any]]:
+    """Nodes between edges and cloud whose children have run all their rounds combine them and send the result down."""
+    tree = state.tree
+    for level in range(tree.depth - 1, 0, -1):
+        if state.counters[level] < tree.max_rounds(level):
+            continue
+        closing = tree.active(level - 1, state.counters[:level])
+        combined = combine_level(
+            experiment.method.cloud, tree, state.models, level, experiment.station_samples(state), experiment.shape
+        )
+        state.models[tree.nodes(level - 1)][closing] = combined[closing]
+        latency_s = _latency_s(experiment, state, level)
+        state.latency_s[level - 1].append(np.where(closing, latency_s, np.nan).tolist())
+        state.latency_s[level] = []
+        state.counters[level] = 0
+        state.counters[level - 1] += 1
+        _send_down(state, level - 1)
+        nodes = np.flatnonzero(closing)
+        yield node_record(state, level - 1, state.counters[level - 1], nodes, latency_s[closing])
+
+
+def _latency_s(experiment: Experiment, state: RunState, level: int) -> Array:
+    """How long each parent of a level's nodes waits for the slowest child: its rounds, then its link.  [num_parents]"""
+    part = state.tree.levels[level]
+    rows = np.array(state.latency_s[level], dtype=np.float64).reshape(-1, part.num_nodes)
+    link_s = experiment.model_bits / part.rate_bps
+    if np.any(link_s > 0.0):
+        took_part = ~np.isnan(rows).all(axis=0)
+        rows = np.vstack([rows, np.where(took_part, link_s, np.nan)])
+    parents = state.tree.nodes(level - 1)
+    return np.array([global_round_latency_s(rows[:, part.parent == p]) for p in range(parents.stop - parents.start)])
+
+
+def _send_down(state: RunState, level: int) -> None:
+    """Every node below a level takes the model of its ancestor there."""
+    for below in range(level + 1, state.tree.depth):
+        parents = state.models[state.tree.nodes(below - 1)]
+        state.models[state.tree.nodes(below)] = parents[state.tree.levels[below].parent]
+
+
+def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> dict[str, Any]:
+    """Line 17: the cloud combines its children, Eq. (13), moves, and judges the result."""
+    combined = combine_level(
+        experiment.method.cloud, state.tree, state.models, 0, experiment.station_samples(state), experiment.shape
+    )[0]
+    own = {name: state.values[name] for name in experiment.slot_names(Owner.CLOUD)}
+    step = experiment.method.cloud_step
+    state.models[0], own = close_round(step, "cloud_step", state.global_state, combined, state.held, own)
+    state.values |= own
+    latency_s = float(_latency_s(experiment, state, 0)[0])
+    state.totals.time_s += latency_s
+    metrics: dict[str, Any] = {}
+    if experiment.scenario.rounds.evaluate_every != "never":
+        metrics = accuracy_of(experiment, engine, state.global_state)
+    if experiment.scenario.diagnostics.gradients:
+        metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
+    record = global_record(state, latency_s, metrics)
+    state.global_round += 1
+    state.counters[0] = 0
+    state.latency_s[0] = []
+    if state.held is not None:
+        state.held[:] = False
+    state.totals.start_global_round()
+    return record
+
+
+def _at_root(experiment: Experiment, state: RunState) -> Array:
+    """What the cloud would have if it averaged now."""
+    return combined_at_root(
+        experiment.method.cloud, state.tree, state.models, experiment.station_samples(state), experiment.shape
+    )
+
+
+def accuracy_of(experiment: Experiment, engine: Engine, model_state: Array) -> dict[str, float]:
+    """Loss and accuracy on the test set, its parts judged in parallel and added in order."""
+    size = len(experiment.dataset.test_y)
+    parts = list(engine.map("evaluate", model_state, range(0, size, TEST_PART)))
+    return {
+        "test_loss": sum(loss for loss, _ in parts) / size,
+        "test_accuracy": sum(correct for _, correct in parts) / size,
+    }
+
+
+def _gradient_sq(experiment: Experiment, engine: Engine, model_state: Array) -> float:
+    """‖∇F(w_q)‖², F being the mean loss on the test set; the left side of Eq. (22), before 1/W."""
+    size = len(experiment.dataset.test_y)
+    parts = engine.map("test_gradient", model_state, range(0, size, TEST_PART))
+    gradient = sum(parts) / size
+    return float(np.square(gradient).sum())

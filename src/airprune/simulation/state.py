@@ -1,0 +1,110 @@
+"""Everything that changes during a run: what a checkpoint holds, without knowing what it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from airprune.components import ModelShape, Owner, Slot
+from airprune.records import Totals
+from airprune.topology import Tree
+
+if TYPE_CHECKING:
+    from airprune.runs.store import DeviceStore
+
+Array = np.ndarray
+
+_VALUES = "values/"
+
+
+@dataclass(eq=False)
+class RunState:
+    """Where a run stands.
+
+    Attributes:
+      tree: who averages whom; does not change.
+      models: of every node; the root's comes first, the edges' last.  [num_nodes, num_state]
+      values: slots of all components but those of devices, by name; with one row per edge where edges own them.
+      store: slots of devices; None if no component has any.
+      held: which entries some device sent since the last global round; None if nobody asks.  [num_state] bool
+      global_round: the global round to run next.
+      counters: rounds that each level has run in the current round of the level above; the last is the edge round to
+        run next.
+      latency_s: of those rounds, by level: rows with one entry per node; NaN where a node did not take part.
+      totals: the simulated clock and what has been spent.
+    """
+
+    tree: Tree
+    models: Array
+    values: dict[str, Array]
+    store: DeviceStore | None = None
+    held: Array | None = None
+    global_round: int = 0
+    counters: list[int] = field(default_factory=list)
+    latency_s: list[list[list[float]]] = field(default_factory=list)
+    totals: Totals = field(default_factory=Totals)
+
+    @classmethod
+    def initial(
+        cls, start: Array, tree: Tree, slots: tuple[Slot, ...], shape: ModelShape, *, tracks_held: bool = False
+    ) -> RunState:
+        """Every node with the same model, every slot as it starts."""
+        return cls(
+            tree=tree,
+            models=np.tile(start, (tree.num_nodes, 1)),
+            values={slot.name: _rows(slot, shape) for slot in slots if slot.owner != Owner.DEVICE},
+            held=np.zeros(len(start), dtype=bool) if tracks_held else None,
+            counters=[0] * tree.depth,
+            latency_s=[[] for _ in range(tree.depth)],
+        )
+
+    @property
+    def global_state(self) -> Array:
+        """w_G.  [num_state]"""
+        return self.models[0]
+
+    @property
+    def edge_states(self) -> Array:
+        """w_k of every edge.  [num_edges, num_state]"""
+        return self.models[self.tree.nodes(self.tree.depth - 1)]
+
+    @property
+    def edge_round(self) -> int:
+        return self.counters[-1]
+
+    def arrays(self) -> dict[str, Array]:
+        held = {} if self.held is None else {"held": self.held}
+        return {"models": self.models, **held, **{_VALUES + name: array for name, array in self.values.items()}}
+
+    def facts(self) -> dict[str, Any]:
+        """The rest, in plain JSON."""
+        return {
+            "global_round": self.global_round,
+            "counters": self.counters,
+            "latency_s": [[[None if math.isnan(x) else x for x in row] for row in rows] for rows in self.latency_s],
+            "totals": self.totals.as_dict(),
+        }
+
+    def restored(self, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> RunState:
+        """This run's state as a checkpoint has it."""
+        rows = [[[math.nan if x is None else x for x in row] for row in level] for level in facts["latency_s"]]
+        return RunState(
+            tree=self.tree,
+            models=arrays["models"],
+            values={name: arrays[_VALUES + name] for name in self.values},
+            store=self.store,
+            held=None if self.held is None else arrays["held"],
+            global_round=facts["global_round"],
+            counters=list(facts["counters"]),
+            latency_s=rows,
+            totals=Totals(**facts["totals"]),
+        )
+
+
+def _rows(slot: Slot, shape: ModelShape) -> Array:
+    row = slot.row(shape)
+    return np.tile(row, (shape.num_edges, *[1] * row.ndim)) if slot.owner == Owner.EDGE else row

@@ -1,0 +1,166 @@
+"""What trains a chunk of devices and judges parts of the test set, in whatever process it lives."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from airprune.compression.base import Wire
+from airprune.data import Dataset
+from airprune.data.shared import SharedDataset
+from airprune.engines.base import MAX_TRIES, Workshop
+from airprune.errors import AirpruneError
+from airprune.federation.device import Device, LocalSettings, Streams, device_round
+from airprune.federation.messages import Broadcast, Orders, Upload
+from airprune.federation.method import LocalMethod
+from airprune.kernels.autograd import tensor_of
+from airprune.learning.evaluate import evaluate
+from airprune.models import FlatModel
+from airprune.randomness import rng_for
+from airprune.simulation.chunks import ChunkSum, DeviceFailed, DeviceStatistics, Failure, TrainTask
+
+Array = np.ndarray
+
+TEST_PART = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Workshop):
+    """Everything a worker must know before the first round; small, since the data set is only pointed to.
+
+    Attributes:
+      module: the model, pickled by value so that classes of a user's script reach the workers.
+      dataset: anything whose `open()` gives the `Dataset`: in a worker process, a map of shared files.
+      samples: the training samples of each device.
+      drop_failing: whether a device whose training fails `MAX_TRIES` times is left out; else it ends the run.
+    """
+
+    module: bytes
+    prunable: tuple[str, ...]
+    float64: bool
+    dataset: Any
+    samples: tuple[Array, ...]
+    settings: LocalSettings
+    method: LocalMethod
+    wire: Wire
+    seed: int
+    drop_failing: bool = False
+    folder: Path | None = None
+    luggage: bytes | None = None
+
+    def open(self, folder: Path | None) -> Worker:
+        dataset = self.dataset
+        if isinstance(dataset, SharedDataset) and folder is not None:
+            dataset = replace(dataset, folder=folder)
+        return Worker(self, dataset.open())
+
+
+class Worker:
+    """Does the work of one process."""
+
+    def __init__(self, job: Job, dataset: Dataset) -> None:
+        self.job = job
+        self.model = FlatModel(cloudpickle.loads(job.module), prunable=job.prunable, float64=job.float64)
+        self.device = Device(self.model, dataset.train_x, dataset.train_y, job.settings, job.method, job.wire)
+        self.test_x, self.test_y = tensor_of(dataset.test_x), tensor_of(dataset.test_y)
+        buffers = self.model.module.buffers()
+        self._counters = [(counter, counter.clone()) for counter in buffers if not counter.is_floating_point()]
+
+    def train(self, received: Broadcast, task: TrainTask) -> ChunkSum:
+        """Steps 5–9 of Algorithm 1 for the chunk's devices, and their part of the sums of Eq. (12)."""
+        shape = self.device.shape
+        total = self.job.method.aggregation.component.Sum.zeros(shape.num_state, shape.prunable)
+        rows: list[tuple[Any, ...]] = []
+        failures, reports = [], dict[str, Array]()
+        memory: dict[str, list[Array]] = {name: [] for name in task.memory}
+        for device, weight, upload in zip(task.devices, task.weights, self._uploads(received, task), strict=True):
+            if isinstance(upload, Failure):
+                failures.append(upload)
+                continue
+            total.add(upload.state, upload.mask, weight)
+            for name, array in upload.report.items():
+                reports[name] = reports[name] + array if name in reports else array
+            for name, kept in memory.items():
+                kept.append(upload.memory[name])
+            rows.append(self._row(device, upload))
+        return ChunkSum(
+            total=total,
+            statistics=DeviceStatistics.of(rows),
+            failures=tuple(failures),
+            reports=reports,
+            memory={name: np.stack(kept) for name, kept in memory.items() if kept},
+        )
+
+    def _row(self, device: int, upload: Upload) -> tuple[Any, ...]:
+        """In the order of the fields of `DeviceStatistics`."""
+        shape = self.device.shape
+        sent = shape.prunable_weights if upload.mask is None else int(np.count_nonzero(upload.mask))
+        return (
+            device,
+            shape.fixed_weights + sent,
+            upload.sent_bits,
+            upload.loss,
+            upload.num_samples,
+            upload.gradient_sq_max,
+            upload.gradient_noise_sq,
+            upload.smoothness,
+            upload.pruning_error_sq,
+        )
+
+    def _uploads(self, received: Broadcast, task: TrainTask) -> Iterator[Upload | Failure]:
+        """Each device as if it were the first of its process: its own random streams, no trace of those before it.
+
+        Torch's stream feeds layers that draw, such as Dropout; whoever else draws from it here finds it untouched.
+        """
+        place = (task.global_round, task.edge_round)
+        streams = Streams.of(self.job.seed, *place)
+        layer_seeds = rng_for(self.job.seed, "layers", *place).integers(2**63, size=len(self.job.samples)).tolist()
+        with torch.random.fork_rng(devices=[]):
+            for number, device in enumerate(task.devices):
+                orders = Orders(
+                    device=device,
+                    keep=task.keep[number],
+                    learning_rate=task.learning_rate,
+                    round_index=task.round_index,
+                    memory={name: rows[number] for name, rows in task.memory.items()},
+                )
+                for tries_left in reversed(range(MAX_TRIES)):
+                    torch.default_generator.manual_seed(layer_seeds[device])
+                    for counter, start in self._counters:
+                        counter.copy_(start)
+                    try:
+                        upload: Upload | Failure = device_round(
+                            self.device, received, orders, samples=self.job.samples[device], streams=streams
+                        )
+                        break
+                    except AirpruneError:
+                        raise
+                    except Exception as error:
+                        upload = Failure(device, "".join(traceback.format_exception(error)).rstrip())
+                        if not tries_left and not self.job.drop_failing:
+                            raise DeviceFailed(upload) from error
+                yield upload
+
+    def evaluate(self, state: Array, start: int) -> tuple[float, int]:
+        """(Σ loss, correct) of a state on the test samples from `start`, at most TEST_PART of them."""
+        self.model.load(state)
+        part = slice(start, start + TEST_PART)
+        return evaluate(self.model, self.test_x[part], self.test_y[part])
+
+    def test_gradient(self, state: Array, start: int) -> Array:
+        """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""
+        self.model.load(state)
+        self.model.module.eval()
+        self.model.gradient.zero_()
+        part = slice(start, start + TEST_PART)
+        x, y = self.test_x[part].to(self.model.state.dtype), self.test_y[part]
+        F.cross_entropy(self.model.module(x), y, reduction="sum").backward()
+        return self.model.gradient.numpy().astype(np.float64)

@@ -1,0 +1,23 @@
+"""Who averages whom, and over which links. To add a member, write its file and list it here.
+
+base          what a topology is: a tree of averaging nodes above the stations
+hierarchical  edges below one cloud: the paper's
+flat          the cloud's own band serves all devices: the paper's baseline
+tree          any number of levels between edges and cloud
+"""
+
+from __future__ import annotations
+
+from airprune.registry import Registry
+from airprune.topology.base import Level, Topology, Tree
+
+TOPOLOGIES: Registry[Topology] = Registry(
+    "topology",
+    {
+        "hierarchical": "airprune.topology.hierarchical:TOPOLOGY",
+        "flat": "airprune.topology.flat:TOPOLOGY",
+        "tree": "airprune.topology.tree:TOPOLOGY",
+    },
+)
+
+__all__ = ["TOPOLOGIES", "Level", "Topology", "Tree"]
