@@ -17,6 +17,7 @@ from airprune.learning.native import kernel_for
 from airprune.learning.trainer import LocalSettings
 from airprune.models import FlatModel, build_model
 from airprune.network import Network
+from airprune.own_models import pickled_module
 from airprune.pruning.importance import importance_named
 from airprune.scenario import Scenario
 
@@ -57,7 +58,7 @@ class Experiment:
             module = build_model(
                 scenario.model.name, input_shape=shape, num_classes=data.num_classes, seed=scenario.seed
             )
-        pickled = cloudpickle.dumps(module)
+        pickled = pickled_module(module)
         settings = scenario.model
         flat = FlatModel(cloudpickle.loads(pickled), prunable=settings.prunable, float64=settings.float64)
         samples = partition(
