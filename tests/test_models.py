@@ -1,5 +1,7 @@
 """The paper's CNN to the weight, and any module as one flat vector."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch.nn import functional as F
 
 import airprune as ap
 from airprune.models import FlatModel, build_model
+from support.tiny import blobs, tiny_scenario
 
 
 def paper_cnn(seed: int = 0) -> nn.Module:
@@ -131,6 +134,96 @@ def test_unknown_or_unprunable_layers_are_refused():
         FlatModel(Custom(), prunable=["norm"])
     with pytest.raises(ap.InvalidValue, match="without Linear layers"):
         FlatModel(nn.Sequential(nn.Conv2d(1, 2, 3)))
+
+
+class Tied(nn.Module):
+    """The output layer is the embedding turned round, as language models have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(4, 12)
+        self.head = nn.Linear(12, 4, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, x):
+        return self.head(x)
+
+
+class Holding(nn.Module):
+    """A parameter of any type beside a layer, if wanted."""
+
+    def __init__(self, dtype: torch.dtype, *, layer: bool) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.ones(12, 4).to(dtype), requires_grad=dtype.is_complex)
+        self.layer = nn.Linear(12, 4) if layer else None
+
+
+def frozen(module: nn.Module, *names: str) -> nn.Module:
+    for name in names:
+        module.get_parameter(name).requires_grad_(False)
+    return module
+
+
+def two_layers() -> nn.Module:
+    return nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+def with_complex_buffer() -> nn.Module:
+    module = nn.Linear(12, 4)
+    module.register_buffer("phases", torch.ones(3, dtype=torch.complex64))
+    return module
+
+
+REFUSED = {
+    "tied": (Tied, [], "'head', whose weight is embed.weight (tied). Name the other one: prunable = [\"embed\"]"),
+    "tied, named": (
+        Tied,
+        ["head"],
+        "must name layers that own their weights, got 'head', whose weight",
+    ),
+    "one weight under two names": (Tied, ["embed", "head"], "own their weights, got 'head'"),
+    "frozen": (lambda: frozen(nn.Sequential(nn.Linear(12, 4)), "0.weight"), [], "got '0', whose weight is frozen"),
+    "frozen, named": (lambda: frozen(two_layers(), "0.weight"), ["0"], "got '0', whose weight is frozen. Set req"),
+    "all frozen": (lambda: two_layers().requires_grad_(False), [], "run.model must have parameters to train, got 4 fr"),
+    "lazy": (lambda: nn.Sequential(nn.LazyLinear(4)), [], "no shape for 0.weight, 0.bias. Call the model on a batch"),
+    "lazy, another named": (lambda: nn.Sequential(nn.Linear(12, 8), nn.LazyLinear(4)), ["0"], "no shape for 1.weight"),
+    "lazy buffers": (lambda: nn.Sequential(nn.Linear(12, 4), nn.LazyBatchNorm1d()), [], "and 1 more"),
+    "without values": (lambda: nn.Linear(12, 4, device="meta"), [], "weight, bias on the device meta"),
+    "without parameters": (lambda: nn.Flatten(0), [], "must have parameters to train, got a model without any"),
+    "without parameters, named": (lambda: nn.Flatten(0), ["fc"], "got a model without any"),
+    "complex": (lambda: Holding(torch.complex64, layer=False), [], "run.model must be real, got complex table."),
+    "complex beside a layer": (lambda: Holding(torch.complex64, layer=True), [], "got complex table."),
+    "complex buffer": (with_complex_buffer, [], "got complex phases."),
+    "integers": (lambda: Holding(torch.int64, layer=False), [], "floating-point parameters, got integers in table."),
+    "integers beside a layer": (lambda: Holding(torch.int64, layer=True), [], "got integers in table."),
+    "named twice": (two_layers, ["0", "2", "0"], "must name each layer once, got '0' twice."),
+    "computed weights": (lambda: nn.utils.spectral_norm(nn.Linear(12, 4)), [], "is computed from other parameters."),
+    "not picklable": (lambda: nn.utils.parametrizations.orthogonal(nn.Linear(4, 4)), [], "can be pickled, got Param"),
+    "a class": (lambda: nn.Linear, [], "run.model must be a torch.nn.Module, got the class Linear."),
+    "a function": (lambda: F.relu, [], "run.model must be a torch.nn.Module, got function."),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*spectral_norm.*:FutureWarning", "ignore:Lazy modules:UserWarning")
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_model_that_cannot_be_pruned_is_refused_in_one_sentence_before_the_run(kind):
+    make, prunable, sentence = REFUSED[kind]
+    scenario = tiny_scenario(model__prunable=prunable)
+    with pytest.raises(ap.InvalidValue, match=re.escape(sentence)) as refusal:
+        ap.run(scenario, model=make(), dataset=blobs())  # no record asked for
+    assert "\n" not in str(refusal.value) and re.match(
+        r"(run\.model|Scenario\.model\.prunable) must", str(refusal.value)
+    )
+
+
+def test_a_lazy_model_called_once_and_the_owner_of_a_tied_weight_run():
+    """The ways out that the sentences give."""
+    lazy = nn.Sequential(nn.LazyLinear(4))
+    lazy(torch.zeros(2, 12))
+    for module, prunable in ((lazy, []), (Tied(), ["embed"]), (frozen(two_layers(), "0.weight"), ["0", "2"])):
+        scenario = tiny_scenario(model__prunable=prunable, plan__deadline_s=2e-5, rounds__global_rounds=1)
+        *_, last = ap.run(scenario, model=module, dataset=blobs())
+        assert last["mean_pruning_ratio"] > 0
 
 
 def test_unknown_models_list_the_known_ones():

@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from airprune.errors import InvalidValue, UnknownName
+from airprune.own_models import check_module, prunable_names
 from airprune.pruning.layers import PrunableLayers
 from airprune.randomness import rng_for
 
@@ -128,9 +129,10 @@ class FlatModel:
     """
 
     def __init__(self, module: nn.Module, *, prunable: Sequence[str] = (), float64: bool = False) -> None:
+        check_module(module)
         self.module = module.to(torch.float64 if float64 else torch.float32)
         parameters = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
-        names = [name for name in _prunable_names(self.module, prunable) if name in parameters]
+        names = prunable_names(self.module, prunable)
         others = [name for name in parameters if name not in names]
         constants = {name: p for name, p in self.module.named_parameters() if not p.requires_grad}
         floating = {name: b for name, b in self.module.named_buffers() if b.is_floating_point()}
@@ -171,19 +173,3 @@ class FlatModel:
     def named_arrays(self, state: np.ndarray) -> dict[str, np.ndarray]:
         """A flat state as the module's own named tensors, for saving."""
         return {part.name: np.ascontiguousarray(part.view(state)) for part in self.parts}
-
-
-def _prunable_names(module: nn.Module, chosen: Sequence[str]) -> list[str]:
-    """Names of the prunable weight tensors: of the named layers, or of every Linear."""
-    layers = {name: layer for name, layer in module.named_modules() if getattr(layer, "weight", None) is not None}
-    for name in chosen:
-        if name not in layers:
-            raise UnknownName("Scenario.model.prunable", name, layers)
-        if layers[name].weight.dim() < 2:
-            raise InvalidValue("Scenario.model.prunable", "must name layers with weight matrices", repr(name))
-    names = list(chosen) or [name for name, layer in layers.items() if isinstance(layer, nn.Linear)]
-    if not names:
-        raise InvalidValue(
-            "Scenario.model.prunable", "must name at least one layer of a model without Linear layers", "none"
-        )
-    return [f"{name}.weight" if name else "weight" for name in names]
