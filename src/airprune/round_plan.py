@@ -6,7 +6,6 @@ how long each edge waits.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -154,8 +153,7 @@ def _plan_without_blockers(problem: PlanProblem, scheme: str, *, drop: bool) -> 
     planned &= ~plan.blocking_devices
     if not drop or not problem.groups.any(planned).all():
         plan.raise_if_failed()
-    arrays = {field.name: getattr(problem, field.name)[planned] for field in dataclasses.fields(problem)}
-    return plan_by(PlanProblem(**arrays), scheme).raise_if_failed(), planned
+    return plan_by(problem.subset(planned), scheme).raise_if_failed(), planned
 
 
 def _keep(experiment: Experiment, plan: Plan) -> Array:
