@@ -44,12 +44,34 @@ def test_an_unreachable_device_has_no_deadline():
         plan.raise_if_failed()
 
 
+def test_fixed_bits_that_exceed_the_band_block_whatever_is_pruned():
+    """100 Mbit/s carry 3 Mbit in 30 ms; the mask of device 1 alone has 4."""
+    bits = np.array([1e5, 4e6])
+    problem = ap.PlanProblem(full_band_rate_bps=1e8, seconds_per_weight=0.0, conv_weights=0, fixed_bits=bits)
+    plan = ap.plan(problem)
+    assert plan.status[0] == "infeasible-bandwidth"
+    assert list(plan.blocking_devices) == [False, True]
+    assert plan.min_deadline_s[0] == pytest.approx(4.1e6 / 1e8, rel=1e-14)  # nothing but the fixed bits
+    enough = ap.plan(dataclasses.replace(problem, deadline_s=0.042)).raise_if_failed()
+    assert enough.bandwidth_share.sum() == pytest.approx(1.0, rel=1e-14)
+
+
+def test_extra_seconds_beyond_the_deadline_block_even_a_device_that_sends_nothing():
+    problem = paper_fleet(conv_weights=0, extra_seconds=np.array([0.0, 0.0, 0.031, 0.0, 0.0]))
+    plan = ap.plan(problem)
+    assert plan.status[0] == "infeasible-compute"
+    assert list(np.flatnonzero(plan.blocking_devices)) == [2]
+    assert plan.min_deadline_s[0] == 0.031
+    assert ap.plan(problem.subset(~plan.blocking_devices)).status[0] == "ok"
+
+
+@pytest.mark.parametrize("reserved", [False, True])
 @pytest.mark.parametrize("seed", range(20))
-def test_smallest_deadline_matches_a_root_finder(seed):
-    problem = random_fleet(np.random.default_rng(seed), num_devices=30)
+def test_smallest_deadline_matches_a_root_finder(seed, reserved):
+    problem = random_fleet(np.random.default_rng(seed), num_devices=30, reserved=reserved)
     weights = problem.conv_weights + (1 - problem.max_pruning_ratio) * problem.fc_weights
-    compute = problem.seconds_per_weight * weights
-    uplink = problem.bits_per_weight * weights / problem.full_band_rate_bps
+    compute = problem.seconds_per_weight * weights + problem.extra_seconds
+    uplink = (problem.bits_per_weight * weights + problem.fixed_bits) / problem.full_band_rate_bps
 
     def overspent(log_slack: float) -> float:
         deadline = compute.max() + np.exp(log_slack)
@@ -60,9 +82,10 @@ def test_smallest_deadline_matches_a_root_finder(seed):
     assert ap.plan(problem).min_deadline_s[0] == pytest.approx(expected, rel=1e-11)  # of the root finder
 
 
+@pytest.mark.parametrize("reserved", [False, True])
 @pytest.mark.parametrize("seed", range(20))
-def test_the_smallest_deadline_has_a_plan_and_a_smaller_one_has_none(seed):
-    problem = random_fleet(np.random.default_rng(seed), num_devices=60, num_edges=4)
+def test_the_smallest_deadline_has_a_plan_and_a_smaller_one_has_none(seed, reserved):
+    problem = random_fleet(np.random.default_rng(seed), num_devices=60, num_edges=4, reserved=reserved)
     smallest = ap.plan(problem).min_deadline_s
     at = ap.plan(dataclasses.replace(problem, deadline_s=problem.groups.spread(smallest)))
     assert set(at.status) == {"ok"}
@@ -92,11 +115,25 @@ def test_the_printed_deadline_works_when_typed():
         ({"edge": [0.5, 1.0, 2.0, 3.0, 4.0]}, "edge must hold integer ids"),
         ({"objective_weight": 0.0}, "objective_weight must be > 0"),
         ({"seconds_per_weight": [1.0, 2.0]}, "needs arrays of one length"),
+        ({"bits_per_weight": 0.0}, r"bits_per_weight must be > 0 where fixed_bits is 0, got 0 for device 0"),
+        ({"fixed_bits": -1.0}, r"fixed_bits must be ≥ 0, got -1"),
+        ({"extra_seconds": [0.0, 0.0, -1.0, 0.0, 0.0]}, r"extra_seconds must be ≥ 0, got -1 at entry 2"),
     ],
 )
 def test_a_wrong_problem_is_refused_in_one_sentence(change, message):
     with pytest.raises(ap.InvalidValue, match=message):
         paper_fleet(**change)
+
+
+def test_a_subset_keeps_every_field_of_its_devices():
+    problem = random_fleet(np.random.default_rng(3), num_devices=9, num_edges=2, reserved=True)
+    mask = np.arange(9) % 2 == 0
+    for part in (problem.subset(mask), problem.subset(np.flatnonzero(mask))):
+        for field in dataclasses.fields(problem):
+            if field.name != "limits":
+                np.testing.assert_array_equal(getattr(part, field.name), getattr(problem, field.name)[mask])
+    np.testing.assert_array_equal(problem.fixed_weights, problem.conv_weights)
+    np.testing.assert_array_equal(problem.prunable_weights, problem.fc_weights)
 
 
 def test_a_problem_cannot_be_changed_behind_a_plans_back():

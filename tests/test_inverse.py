@@ -15,11 +15,13 @@ STATISTIC = {"mean": np.mean, "max": np.max}
 @pytest.mark.parametrize("statistic", ["mean", "max"])
 @pytest.mark.parametrize("scheme", ["optimal", "equal-resolved", "min-max"])
 @pytest.mark.parametrize("target", [0.0, 0.2, 0.5, 0.9])
-def test_deadline_reaches_the_target_and_a_shorter_one_does_not(statistic, scheme, target):
-    answer = ap.smallest_deadline_s(paper_fleet(), target_pruning=target, statistic=statistic, scheme=scheme)
+@pytest.mark.parametrize("reserves", [{}, {"fixed_bits": 25_168.0, "extra_seconds": 0.001}])
+def test_deadline_reaches_the_target_and_a_shorter_one_does_not(statistic, scheme, target, reserves):
+    problem = paper_fleet(**reserves)
+    answer = ap.smallest_deadline_s(problem, target_pruning=target, statistic=statistic, scheme=scheme)
 
     def value(deadline_s: float) -> float:
-        plan = ap.plan(paper_fleet(deadline_s=deadline_s), scheme)
+        plan = ap.plan(dataclasses.replace(problem, deadline_s=deadline_s), scheme)
         return np.inf if plan.failed.any() else float(STATISTIC[statistic](plan.pruning_ratio))
 
     assert value(answer.value) <= target
@@ -30,15 +32,16 @@ def test_deadline_reaches_the_target_and_a_shorter_one_does_not(statistic, schem
 @pytest.mark.parametrize("statistic", ["mean", "max"])
 @pytest.mark.parametrize("scheme", ["optimal", "equal-resolved", "min-max"])
 @pytest.mark.parametrize("target", [0.0, 0.2, 0.5, 0.9])
-def test_bandwidth_reaches_the_target_and_a_narrower_one_does_not(statistic, scheme, target):
-    problem = paper_fleet()
+@pytest.mark.parametrize("reserves", [{}, {"fixed_bits": 25_168.0, "extra_seconds": 0.001}])
+def test_bandwidth_reaches_the_target_and_a_narrower_one_does_not(statistic, scheme, target, reserves):
+    problem = paper_fleet(**reserves)
     answer = ap.smallest_bandwidth_hz(
         problem, bandwidth_hz=20e6, target_pruning=target, statistic=statistic, scheme=scheme
     )
 
     def value(bandwidth_hz: float) -> float:
         rates = problem.full_band_rate_bps * (bandwidth_hz / 20e6)
-        plan = ap.plan(paper_fleet(full_band_rate_bps=rates), scheme)
+        plan = ap.plan(dataclasses.replace(problem, full_band_rate_bps=rates), scheme)
         return np.inf if plan.failed.any() else float(STATISTIC[statistic](plan.pruning_ratio))
 
     assert value(answer.value * (1 + 1e-12)) <= target

@@ -11,14 +11,25 @@ from support.fleets import kept_weights, kkt_residual, paper_fleet, random_fleet
 
 
 def oracle_total_pruning(problem: ap.PlanProblem) -> tuple[float, float]:
-    """(Σ c ρ of one edge by a conic solver, how far off it may be), in the kept weights rather than in the shares.
+    """(Σ c ρ of one edge by a conic solver, how far off it may be)."""
+    ratio, error = oracle_ratio(problem, lambda kept: 1 - kept)
+    return float(np.sum(problem.objective_weight * ratio)), error
 
-    With w = W / W_all and α = a W_all / T, the share a model needs is β (w + α w² / (1 − α w)), convex in w.
+
+def oracle_ratio(problem: ap.PlanProblem, loss) -> tuple[np.ndarray, float]:
+    """(ratios of one edge that minimise Σ c loss(1 − ρ) by a conic solver, how far off their objective may be).
+
+    Solved in the kept weights rather than in the shares.
+
+    With w = W / W_all, D = T − x and α = a W_all / D, the share a model needs is β (w + α w² / (1 − α w)) for its
+    weights and γ / (1 − α w) for its fixed bits, both convex in w.
     """
     p = problem
     everything = p.conv_weights + p.fc_weights
-    alpha = p.seconds_per_weight * everything / p.deadline_s
-    beta = p.bits_per_weight * everything / (p.full_band_rate_bps * p.deadline_s)
+    time = p.deadline_s - p.extra_seconds
+    alpha = p.seconds_per_weight * everything / time
+    beta = p.bits_per_weight * everything / (p.full_band_rate_bps * time)
+    gamma = p.fixed_bits / (p.full_band_rate_bps * time)
     kept = cp.Variable(p.num_devices)
     bend = cp.Variable(p.num_devices)
     w = cp.multiply(p.fc_weights / everything, kept) + p.conv_weights / everything
@@ -29,14 +40,17 @@ def oracle_total_pruning(problem: ap.PlanProblem) -> tuple[float, float]:
         left >= 0,
         cp.SOC(bend + left, cp.vstack([2 * w, bend - left]), axis=0),  # bend · left ≥ w²
     ]
-    budget = cp.sum(cp.multiply(beta, w) + cp.multiply(alpha * beta, bend)) <= 1
-    goal = cp.Maximize(cp.sum(cp.multiply(p.objective_weight, kept)))
+    used = cp.multiply(beta, w) + cp.multiply(alpha * beta, bend)
+    if np.any(gamma > 0):
+        used = used + cp.multiply(gamma, cp.inv_pos(left))
+    budget = cp.sum(used) <= 1
+    goal = cp.Minimize(cp.sum(cp.multiply(p.objective_weight, loss(kept))))
     cp.Problem(goal, [*constraints, budget]).solve(
         solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11, reduced_tol_gap_rel=1e-9
     )
     ratio = np.clip(1 - kept.value, p.min_pruning_ratio, p.max_pruning_ratio)
     overspent = max(0.0, float(share_needed(p, ratio).sum()) - 1.0)  # band that the solver allowed itself
-    return float(np.sum(p.objective_weight * ratio)), overspent * float(budget.dual_value)
+    return ratio, overspent * float(budget.dual_value)
 
 
 def total_pruning(plan: ap.Plan) -> float:
@@ -44,11 +58,12 @@ def total_pruning(plan: ap.Plan) -> float:
 
 
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+@pytest.mark.parametrize("reserved", [False, True])
 @pytest.mark.parametrize("block", range(8))
-def test_plan_matches_cvxpy_on_random_fleets(block):
+def test_plan_matches_cvxpy_on_random_fleets(block, reserved):
     rng = np.random.default_rng([11, block])
     for _ in range(10):
-        problem = moderate_fleet(rng, num_devices=int(np.exp(rng.uniform(0, np.log(200)))))
+        problem = moderate_fleet(rng, num_devices=int(np.exp(rng.uniform(0, np.log(200)))), reserved=reserved)
         plan = ap.plan(problem).raise_if_failed()
         expected, oracle_error = oracle_total_pruning(problem)
         scale = float(np.sum(problem.objective_weight))
@@ -56,19 +71,20 @@ def test_plan_matches_cvxpy_on_random_fleets(block):
         assert expected - total_pruning(plan) <= 1e-7 * scale  # the solver stops before its optimum, never beyond ours
 
 
-def moderate_fleet(rng: np.random.Generator, *, num_devices: int) -> ap.PlanProblem:
+def moderate_fleet(rng: np.random.Generator, *, num_devices: int, reserved: bool = False) -> ap.PlanProblem:
     """`random_fleet` with deadlines at which a conic solver still keeps its digits."""
-    problem = random_fleet(rng, num_devices=num_devices)
+    problem = random_fleet(rng, num_devices=num_devices, reserved=reserved)
     deadline = ap.plan(problem).min_deadline_s.max() * (1 + 10.0 ** rng.uniform(-2, 1))
     return dataclasses.replace(problem, deadline_s=max(deadline, 1e-6))
 
 
+@pytest.mark.parametrize("reserved", [False, True])
 @pytest.mark.parametrize("block", range(10))
-def test_plan_satisfies_kkt_on_random_fleets(block):
+def test_plan_satisfies_kkt_on_random_fleets(block, reserved):
     rng = np.random.default_rng([12, block])
     for _ in range(100):
-        num_devices = int(np.exp(rng.uniform(0, np.log(200))))
-        plan = ap.plan(random_fleet(rng, num_devices=num_devices, num_edges=int(rng.integers(1, 8))))
+        num_devices, num_edges = int(np.exp(rng.uniform(0, np.log(200)))), int(rng.integers(1, 8))
+        plan = ap.plan(random_fleet(rng, num_devices=num_devices, num_edges=num_edges, reserved=reserved))
         plan.raise_if_failed()
         assert kkt_residual(plan) <= 1e-10
 
@@ -79,8 +95,9 @@ def test_kkt_residual_notices_a_plan_that_is_not_optimal():
     assert kkt_residual(dataclasses.replace(plan, bandwidth_share=moved)) > 1e-4
 
 
-def test_shadow_price_is_the_derivative_of_total_pruning_by_band():
-    problem = paper_fleet()
+@pytest.mark.parametrize("reserves", [{}, {"fixed_bits": 25_168.0, "extra_seconds": 0.001}])
+def test_shadow_price_is_the_derivative_of_total_pruning_by_band(reserves):
+    problem = paper_fleet(**reserves)
     step = 1e-6  # of the band: the optimum is piecewise smooth, so the error is of this order
     more = dataclasses.replace(problem, full_band_rate_bps=problem.full_band_rate_bps * (1 + step))
     saved = total_pruning(ap.plan(problem)) - total_pruning(ap.plan(more))
@@ -106,6 +123,63 @@ def test_one_device_gets_the_whole_band_or_as_much_as_it_can_use():
     assert loose.bandwidth_share[0] == pytest.approx(0.2, rel=1e-12)
     assert loose.pruning_ratio[0] == 0.0
     assert loose.shadow_price[0] == 0.0
+
+
+def test_fixed_bits_and_extra_seconds_are_paid_before_any_weight():
+    # As above, and 5 bits and 0.01 s on top: with 0.06 s more the same weights fit.
+    one = {"full_band_rate_bps": 100.0, "seconds_per_weight": 1e-3, "bits_per_weight": 1.0}
+    reserves = {"fixed_bits": 5.0, "extra_seconds": 0.01}
+    plan = ap.plan(ap.PlanProblem(**one, **reserves, conv_weights=10, fc_weights=10, deadline_s=0.22))
+    assert plan.bandwidth_share[0] == pytest.approx(1.0, rel=1e-14)  # one division
+    assert plan.pruning_ratio[0] == pytest.approx(1 - (0.16 / 0.011 - 10) / 10, rel=1e-12)  # closed form
+    assert plan.latency_s[0] == pytest.approx(0.22, rel=1e-14)
+    # 25 bits at full band and 20 + 10 ms of compute: with 1.03 s a quarter of the band does.
+    loose = ap.plan(ap.PlanProblem(**one, **reserves, conv_weights=10, fc_weights=10, deadline_s=1.03))
+    assert loose.bandwidth_share[0] == pytest.approx(0.25, rel=1e-12)
+    assert loose.pruning_ratio[0] == 0.0
+
+
+@pytest.mark.parametrize("scheme", sorted(set(ap.SCHEMES) - {"energy"}))
+def test_extra_seconds_are_a_shorter_deadline(scheme):
+    extra = np.array([0.0, 0.001, 0.002, 0.003, 0.004])
+    plan = ap.plan(paper_fleet(deadline_s=0.040, extra_seconds=extra), scheme)
+    shorter = ap.plan(paper_fleet(deadline_s=0.040 - extra), scheme)
+    np.testing.assert_array_equal(plan.bandwidth_share, shorter.bandwidth_share)
+    np.testing.assert_allclose(plan.pruning_ratio, shorter.pruning_ratio, rtol=1e-12)  # both lifted by single ulps
+    np.testing.assert_allclose(plan.latency_s, shorter.latency_s + extra, rtol=1e-14)
+
+
+@pytest.mark.parametrize("scheme", sorted(set(ap.SCHEMES) - {"energy", "closed-form"}))
+def test_fixed_bits_are_weights_that_need_no_training(scheme):
+    """Where compute is free, q̂ bits more are one weight more that is never pruned."""
+    fixed = ap.plan(paper_fleet(seconds_per_weight=0.0, fixed_bits=64 * 3_000.0), scheme)
+    more = ap.plan(paper_fleet(seconds_per_weight=0.0, conv_weights=18_720 + 3_000), scheme)
+    np.testing.assert_allclose(fixed.bandwidth_share, more.bandwidth_share, rtol=1e-12)
+    np.testing.assert_allclose(fixed.pruning_ratio, more.pruning_ratio, rtol=1e-11)
+    np.testing.assert_allclose(fixed.min_deadline_s, more.min_deadline_s, rtol=1e-14)
+
+
+def test_a_code_of_fixed_length_buys_training_time_with_band():
+    """q̂ = 0: 3,200 bits at b = 1/2 take 1 ms of 5, which leaves 4 ms for 4,000 of 8,000 prunable weights."""
+    problem = ap.PlanProblem(
+        full_band_rate_bps=6.4e6,
+        seconds_per_weight=np.array([1e-6, 1e-6]),
+        bits_per_weight=0.0,
+        fixed_bits=3_200.0,
+        conv_weights=0,
+        fc_weights=8_000,
+        deadline_s=0.005,
+    )
+    plan = ap.plan(problem).raise_if_failed()
+    np.testing.assert_allclose(plan.bandwidth_share, 0.5, rtol=1e-14)
+    np.testing.assert_allclose(plan.pruning_ratio, 0.5, rtol=1e-13)
+    assert kkt_residual(plan) <= 1e-10
+
+
+def test_a_code_of_fixed_length_prunes_nothing_when_compute_is_free():
+    plan = ap.plan(paper_fleet(bits_per_weight=0.0, fixed_bits=1e5, seconds_per_weight=0.0)).raise_if_failed()
+    assert np.all(plan.pruning_ratio == 0.0)
+    np.testing.assert_allclose(plan.bandwidth_share, 1e5 / (plan.problem.full_band_rate_bps * 0.030), rtol=1e-14)
 
 
 def test_equal_devices_get_equal_shares():

@@ -81,17 +81,21 @@ def test_equal_resolved_ends_exactly_at_the_deadline():
     np.testing.assert_allclose(plan.latency_s, 0.030, rtol=1e-14)
 
 
-def test_no_pruning_takes_the_latency_of_the_whole_model():
-    plan = ap.plan(paper_fleet(), "no-pruning")
+@pytest.mark.parametrize("reserves", [{}, {"fixed_bits": 25_168.0, "extra_seconds": 0.001}])
+def test_no_pruning_takes_the_latency_of_the_whole_model(reserves):
+    plan = ap.plan(paper_fleet(**reserves), "no-pruning")
     problem = plan.problem
     expected = 43_888 * (2 * 20 / 3e9 + 64 * 5 / problem.full_band_rate_bps)
+    if reserves:
+        expected = expected + 0.001 + 25_168 * 5 / problem.full_band_rate_bps
     np.testing.assert_allclose(plan.latency_s, expected, rtol=1e-14)
     assert plan.status[0] == "late"
     assert plan.min_deadline_s[0] == pytest.approx(expected.max(), rel=1e-14)
 
 
-def test_min_max_prunes_alike_devices_alike_and_spends_the_band():
-    plan = ap.plan(paper_fleet(), "min-max")
+@pytest.mark.parametrize("reserves", [{}, {"fixed_bits": 25_168.0, "extra_seconds": 0.001}])
+def test_min_max_prunes_alike_devices_alike_and_spends_the_band(reserves):
+    plan = ap.plan(paper_fleet(**reserves), "min-max")
     assert np.ptp(plan.pruning_ratio) == 0.0
     assert plan.bandwidth_share.sum() == pytest.approx(1.0, rel=1e-13)  # bisection to the last bit
     wider = dataclasses.replace(plan.problem, full_band_rate_bps=plan.problem.full_band_rate_bps * (1 + 1e-6))
@@ -113,9 +117,15 @@ def test_theorem_3_as_printed_hands_out_negative_bandwidth_in_the_papers_range()
         plan.raise_if_failed()
 
 
-def test_theorem_3_as_printed_is_right_where_no_bound_binds():
+@pytest.mark.parametrize("reserves", [{}, {"fixed_bits": 20_000.0, "extra_seconds": 0.002}])
+def test_theorem_3_as_printed_is_right_where_no_bound_binds(reserves):
+    """And with fixed bits and extra seconds, which it does not know, its widened form is."""
     problem = ap.PlanProblem(
-        full_band_rate_bps=np.array([4e7, 4.2e7, 4.1e7]), seconds_per_weight=6e-7, conv_weights=0, fc_weights=43_888
+        full_band_rate_bps=np.array([4e7, 4.2e7, 4.1e7]),
+        seconds_per_weight=6e-7,
+        conv_weights=0,
+        fc_weights=43_888,
+        **reserves,
     )
     printed, exact = ap.plan(problem, "closed-form"), ap.plan(problem)
     assert printed.status[0] == "ok"

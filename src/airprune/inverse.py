@@ -1,8 +1,14 @@
 """Inverse questions: how little time, or how little band, still keeps pruning below a target.
 
-Under every scheme that adapts, each single ratio falls (or stays) when the deadline or the band grows: raising T_th,
-or r, can only lower μ = λ/T_th in the stationarity condition c r (1 − a W/T_th)² = μ q̂ W_fully, since a larger μ would
-shrink every share below a budget that was already met. So mean and maximum are monotone and bracketing is exact.
+Under every scheme that adapts, each single ratio falls (or stays) when the band grows: raising r can only lower
+μ = λ/r in the stationarity condition c (D − a W)² = μ W_fully (q̂ D + a e), since a larger μ would shrink every share
+below a budget that was already met. So it does when the deadline grows, if all devices need the same extra seconds: a
+longer D moves band only from devices with many fixed bits, and takes less from them than the time itself gives. So mean
+and maximum are monotone and bracketing is exact.
+
+With unequal extra seconds a longer deadline may move band to a device that had hardly any time left. The scheme's own
+objective still falls, hence the mean of `optimal` with equal objective weights; for the rest, what is found is a value
+that satisfies the target and a neighbour below it that does not, but perhaps not the smallest such value.
 """
 
 from __future__ import annotations

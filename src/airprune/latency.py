@@ -73,26 +73,35 @@ def compute_time_s(
     return slope * quantity("compute_time_s.weights", weights, at_least=0.0)
 
 
-def uplink_time_s(weights: ArrayLike, rate_bps: ArrayLike, *, bits_per_weight: ArrayLike) -> FloatArray:
-    """T_up = q-hat W_rho / R, Eq. (11).
+def uplink_time_s(
+    weights: ArrayLike, rate_bps: ArrayLike, *, bits_per_weight: ArrayLike, fixed_bits: ArrayLike = 0.0
+) -> FloatArray:
+    """T_up = (q-hat W_rho + e) / R, Eq. (11) with e = 0.
 
-    Differs from Eq. (11) at R = 0, where it divides by zero: nothing to send takes no time, anything
-    else takes for ever.
+    Differs from Eq. (11) by the bits e that do not grow with the model, such as a mask or scales, and at R = 0,
+    where it divides by zero: nothing to send takes no time, anything else takes for ever.
     """
-    bits = np.asarray(bits_per_weight) * np.asarray(weights, dtype=np.float64)
+    bits = np.asarray(bits_per_weight) * np.asarray(weights, dtype=np.float64) + np.asarray(fixed_bits)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where(bits == 0.0, 0.0, bits / np.asarray(rate_bps))[()]
 
 
 def device_latency_s(
-    weights: ArrayLike, *, seconds_per_weight: ArrayLike, rate_bps: ArrayLike, bits_per_weight: ArrayLike
+    weights: ArrayLike,
+    *,
+    seconds_per_weight: ArrayLike,
+    rate_bps: ArrayLike,
+    bits_per_weight: ArrayLike,
+    fixed_bits: ArrayLike = 0.0,
+    extra_seconds: ArrayLike = 0.0,
 ) -> FloatArray:
-    """T_n = T_cmp + T_up = a_n W_rho + q-hat W_rho / R_n, Eqs. (14)–(15).
+    """T_n = T_cmp + T_up = a_n W_rho + x_n + (q-hat W_rho + e_n) / R_n, Eqs. (14)–(15) with x = e = 0.
 
-    Both terms are proportional to W_rho: pruning a share of all weights saves that share of the time.
+    As printed, both terms are proportional to W_rho: pruning a share of all weights saves that share of the time.
+    The compute time x_n (a probe on the whole model) and the bits e_n (mask, scales) are spent whatever is pruned.
     """
-    compute_s = np.asarray(seconds_per_weight) * np.asarray(weights, dtype=np.float64)
-    return compute_s + uplink_time_s(weights, rate_bps, bits_per_weight=bits_per_weight)
+    compute_s = np.asarray(seconds_per_weight) * np.asarray(weights, dtype=np.float64) + np.asarray(extra_seconds)
+    return compute_s + uplink_time_s(weights, rate_bps, bits_per_weight=bits_per_weight, fixed_bits=fixed_bits)
 
 
 def edge_round_latency_s(latency_s: ArrayLike, edge: ArrayLike, *, num_edges: int) -> FloatArray:

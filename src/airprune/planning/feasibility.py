@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from airprune.planning.problem import PlanProblem
-from airprune.planning.tradeoff import ROUNDING_MARGIN, share_for_weights
+from airprune.planning.tradeoff import ROUNDING_MARGIN, share_for_weights, uplink_bits
 
 Array = np.ndarray
 
@@ -39,16 +39,17 @@ def blocking_devices(problem: PlanProblem) -> Array:
 def min_deadline_s(problem: PlanProblem, weights: Array | None = None) -> Array:
     """The smallest common deadline with which each edge can carry `weights` (by default W(ρ_max)).  [num_edges]
 
-    With A = q̂ W / r and d = a W, it is the root of h(T) = Σ A / (T − d) = 1 right of every d. 1/h is concave
+    With A = (q̂ W + e) / r and d = a W + x, it is the root of h(T) = Σ A / (T − d) = 1 right of every d. 1/h is concave
     and increasing, so Newton on it rises to the root from T₀ = max(d + A) without ever passing it. The last
     ulps are then walked upward until the planner itself agrees, so that the answer always has a plan.
     """
     groups = problem.groups
     weights = problem.smallest_model_weights if weights is None else weights
-    compute_s = groups.arrange(problem.seconds_per_weight * weights)
+    compute_s = groups.arrange(problem.seconds_per_weight * weights + problem.extra_seconds)
+    bits = uplink_bits(problem, weights)
     with np.errstate(divide="ignore", invalid="ignore"):
-        uplink_s = problem.bits_per_weight * weights / problem.full_band_rate_bps
-    uplink_s = groups.arrange(np.where(weights > 0.0, uplink_s, 0.0))
+        uplink_s = bits / problem.full_band_rate_bps
+    uplink_s = groups.arrange(np.where(bits > 0.0, uplink_s, 0.0))
 
     deadline = np.maximum.reduceat(compute_s + uplink_s, groups.starts)
     sends = uplink_s > 0.0

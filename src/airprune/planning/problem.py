@@ -22,23 +22,26 @@ class PlanProblem:
 
     Minimise Σ c_n ρ_n over (b, ρ), separately for every edge k, subject to
 
-        W_n(ρ) (a_n + q̂ / (b_n r_n)) ≤ T_th          Eq. (26), with W_n(ρ) of Eq. (6)
-        Σ_{n on k} b_n ≤ 1,  0 ≤ b_n ≤ 1              Eqs. (27), (28): one band per edge server
-        ρ_min ≤ ρ_n ≤ ρ_max                           Eq. (29), with the box a user may tighten
+        a_n W_n(ρ) + x_n + (q̂ W_n(ρ) + e_n) / (b_n r_n) ≤ T_th   Eq. (26), with W_n(ρ) of Eq. (6)
+        Σ_{n on k} b_n ≤ 1,  0 ≤ b_n ≤ 1                          Eqs. (27), (28): one band per edge server
+        ρ_min ≤ ρ_n ≤ ρ_max                                       Eq. (29), with the box a user may tighten
 
+    Differs from Eq. (26) by the seconds x_n and the bits e_n that no pruning saves; both are 0 unless given.
     Scalars broadcast; every array has shape [num_devices] and the same order.
 
     Attributes:
       full_band_rate_bps: r_n = B log2(1 + g_n p_n / σ²), Eq. (10) at b = 1. Zero means out of reach.
       seconds_per_weight: a_n = T C_n / f_n, the compute time one weight costs. Zero means compute is free.
       edge: integer id of the edge serving each device; by default all share one.
-      bits_per_weight: q̂.
-      conv_weights: W_conv, never pruned.
-      fc_weights: W_fully, pruned by the ratio ρ.
+      bits_per_weight: q̂. Zero only where fixed bits are sent: a code with a fixed number of values.
+      conv_weights: W_conv, or whatever else is never pruned; `fixed_weights` is the same.
+      fc_weights: W_fully, or whatever else is pruned by the ratio ρ; `prunable_weights` is the same.
       deadline_s: T_th.
       max_pruning_ratio: ρ_max. 1 lets a plan remove the whole classifier.
       min_pruning_ratio: ρ_min.
-      objective_weight: c_n > 0, e.g. the device's data size. The paper has 1 for all.
+      objective_weight: c_n > 0, how much a device's pruning counts, e.g. its data size. The paper has 1 for all.
+      fixed_bits: e_n, uplink bits that do not grow with the weights: a mask, the scales of a quantiser.
+      extra_seconds: x_n, compute time that does not grow with the weights: a probe on the whole model.
     """
 
     full_band_rate_bps: Any
@@ -51,6 +54,8 @@ class PlanProblem:
     max_pruning_ratio: Any = 1.0
     min_pruning_ratio: Any = 0.0
     objective_weight: Any = 1.0
+    fixed_bits: Any = 0.0
+    extra_seconds: Any = 0.0
 
     def __post_init__(self) -> None:
         arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
@@ -65,6 +70,16 @@ class PlanProblem:
                 "must be ≤ max_pruning_ratio",
                 f"{self.min_pruning_ratio[n]:g} > {self.max_pruning_ratio[n]:g} for device {n}",
             )
+        if bool(np.any(sends_nothing := (self.bits_per_weight == 0.0) & (self.fixed_bits == 0.0))):
+            raise InvalidValue(
+                "PlanProblem.bits_per_weight",
+                "must be > 0 where fixed_bits is 0",
+                f"0 for device {int(np.argmax(sends_nothing))}",
+            )
+
+    def subset(self, kept: Any) -> PlanProblem:
+        """The same problem with some of its devices: a mask, or their positions in the new order."""
+        return PlanProblem(**{f.name: getattr(self, f.name)[kept] for f in fields(self)})
 
     @property
     def num_devices(self) -> int:
@@ -81,6 +96,21 @@ class PlanProblem:
         return self.groups.ids
 
     @property
+    def fixed_weights(self) -> Array:
+        """Weights that are never pruned: `conv_weights` under a name that holds for any model."""
+        return self.conv_weights
+
+    @property
+    def prunable_weights(self) -> Array:
+        """Weights that may be pruned: `fc_weights` under a name that holds for any model."""
+        return self.fc_weights
+
+    @cached_property
+    def time_for_weights_s(self) -> Array:
+        """T_th − x: what the deadline leaves for training and sending weights; may be negative."""
+        return self.deadline_s - self.extra_seconds
+
+    @property
     def smallest_model_weights(self) -> Array:
         """W(ρ_max): what a device trains and uploads at the least, Eq. (6)."""
         return kept_weights(self.max_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
@@ -95,13 +125,15 @@ _RATIO = {"at_least": 0.0, "at_most": 1.0}
 _RULES: dict[str, dict[str, Any]] = {
     "full_band_rate_bps": {"at_least": 0.0},
     "seconds_per_weight": {"at_least": 0.0},
-    "bits_per_weight": {"above": 0.0},
+    "bits_per_weight": {"at_least": 0.0},
     "conv_weights": {"at_least": 0.0},
     "fc_weights": {"at_least": 0.0},
     "deadline_s": {"above": 0.0, "way_out": "Example: deadline_s=0.03 for 30 ms."},
     "max_pruning_ratio": _RATIO,
     "min_pruning_ratio": _RATIO,
     "objective_weight": {"above": 0.0},
+    "fixed_bits": {"at_least": 0.0},
+    "extra_seconds": {"at_least": 0.0},
 }
 
 

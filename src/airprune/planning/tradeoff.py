@@ -1,9 +1,10 @@
 """How bandwidth buys weights within the deadline: Theorem 2 read in both directions.
 
-With W the weights a device keeps, Eq. (26) is W (a + q̂ / (b r)) ≤ T_th. Solved for W it gives the largest
-model a share can carry, hence the smallest ρ of Eqs. (31) and (35); solved for b, the smallest share a
-model needs. All functions broadcast and stay finite-safe: a model that cannot meet the deadline at any
-bandwidth needs an infinite share.
+With W the weights a device keeps, Eq. (26) is a W + (q̂ W + e) / (b r) ≤ D, where e are the fixed bits and
+D = T_th − x is the time that the extra seconds leave. Solved for W it gives the largest model a share can
+carry, hence the smallest ρ of Eqs. (31) and (35); solved for b, the smallest share a model needs. All functions
+broadcast and stay finite-safe: a model that cannot meet the deadline at any bandwidth needs an infinite share.
+With e = x = 0 they are the paper's.
 """
 
 from __future__ import annotations
@@ -20,21 +21,34 @@ Array = np.ndarray
 ROUNDING_MARGIN = 4 * np.finfo(np.float64).eps
 
 
+def uplink_bits(problem: PlanProblem, weights: Array) -> Array:
+    """q̂ W + e: what a device sends."""
+    return problem.bits_per_weight * weights + problem.fixed_bits
+
+
 def share_for_weights(problem: PlanProblem, weights: Array, deadline_s: Array | None = None) -> Array:
-    """b = q̂ W / (r (T_th − a W)): the smallest share with which `weights` meet the deadline (the problem's own)."""
-    deadline_s = problem.deadline_s if deadline_s is None else deadline_s
-    time_left_s = deadline_s - problem.seconds_per_weight * weights
-    bits = problem.bits_per_weight * weights
+    """b = (q̂ W + e) / (r (D − a W)): the smallest share with which `weights` meet the deadline (the problem's own)."""
+    time_s = problem.time_for_weights_s if deadline_s is None else deadline_s - problem.extra_seconds
+    time_left_s = time_s - problem.seconds_per_weight * weights
+    bits = uplink_bits(problem, weights)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = bits / (problem.full_band_rate_bps * time_left_s) * (1.0 + ROUNDING_MARGIN)
     share = np.where((time_left_s <= 0.0) | (problem.full_band_rate_bps <= 0.0), np.inf, share)
-    return np.where(weights <= 0.0, 0.0, share)
+    return np.where((bits <= 0.0) & (time_left_s >= 0.0), 0.0, share)
 
 
 def weights_for_share(problem: PlanProblem, share: Array) -> Array:
-    """W = T_th b r / (a b r + q̂): the largest model that meets the deadline with `share`."""
+    """W = (D b r − e) / (a b r + q̂): the largest model that meets the deadline with `share`.
+
+    Negative where not even the fixed bits arrive in time. Where neither training nor sending grows with the weights,
+    a share carries any model or none.
+    """
     rate_bps = share * problem.full_band_rate_bps
-    return problem.deadline_s * rate_bps / (problem.seconds_per_weight * rate_bps + problem.bits_per_weight)
+    spare_bits = problem.time_for_weights_s * rate_bps - problem.fixed_bits
+    bits_a_weight = problem.seconds_per_weight * rate_bps + problem.bits_per_weight
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weights = spare_bits / bits_a_weight
+    return np.where((spare_bits == 0.0) & (bits_a_weight == 0.0), np.inf, weights)
 
 
 def unclipped_ratio_for_share(problem: PlanProblem, share: Array) -> Array:
@@ -55,13 +69,19 @@ def ratio_for_share(problem: PlanProblem, share: Array) -> Array:
     it back, since a plan must hold exactly as it is printed.
     """
     ratio = np.maximum(unclipped_ratio_for_share(problem, share), problem.min_pruning_ratio)
-    late = latency_s(problem, share, ratio) > problem.deadline_s
-    return np.where(late, _ulps_above(ratio, problem), ratio)
+    with np.errstate(invalid="ignore"):  # an infinite ratio says already that no model fits
+        late = latency_s(problem, share, ratio) > problem.deadline_s
+    return np.where(late, _ulps_above(ratio, problem, share), ratio)
 
 
-def _ulps_above(ratio: Array, problem: PlanProblem) -> Array:
+def _ulps_above(ratio: Array, problem: PlanProblem, share: Array) -> Array:
+    """T_th was rounded, which is worth ulps of W(b) + (e + x b r) / (a b r + q̂) weights."""
+    rate_bps = share * problem.full_band_rate_bps
     with np.errstate(divide="ignore", invalid="ignore"):
-        step = ROUNDING_MARGIN * np.maximum(1.0, problem.conv_weights / problem.fc_weights)
+        reserved = (problem.fixed_bits + problem.extra_seconds * rate_bps) / (
+            problem.seconds_per_weight * rate_bps + problem.bits_per_weight
+        )
+        step = ROUNDING_MARGIN * np.maximum(1.0, (problem.conv_weights + reserved) / problem.fc_weights)
     raised = ratio + np.where(np.isfinite(step), step, 0.0)
     # A ratio within the margin of ρ_max has arrived there; only a real excess is worth reporting.
     return np.where(ratio <= problem.max_pruning_ratio, np.minimum(raised, problem.max_pruning_ratio), ratio)
@@ -74,20 +94,19 @@ def latency_s(problem: PlanProblem, share: Array, ratio: Array) -> Array:
         seconds_per_weight=problem.seconds_per_weight,
         rate_bps=uplink_rate_bps(share, problem.full_band_rate_bps),
         bits_per_weight=problem.bits_per_weight,
+        fixed_bits=problem.fixed_bits,
+        extra_seconds=problem.extra_seconds,
     )
 
 
 def peak_root(problem: PlanProblem) -> Array:
-    """s = √(c T_th q̂ r / W_fully): the pruning that band saves, −c dρ/db, is (s / (a r b + q̂))².
+    """s = √(c (D q̂ + a e) r / W_fully): the pruning that band saves, −c dρ/db, is (s / (a r b + q̂))².
 
-    s² W_fully² is Theorem 3's numerator (V1 V4 + V2 V3) r, because V1 V4 + V2 V3 = q̂ W_fully T_th identically.
-    Infinite for a model with nothing to prune.
+    With e = x = 0, s² W_fully² is Theorem 3's numerator (V1 V4 + V2 V3) r, because V1 V4 + V2 V3 = q̂ W_fully T_th
+    identically. Infinite for a model with nothing to prune, 0 where band buys no weights, NaN if D is negative.
     """
-    with np.errstate(divide="ignore"):
-        return np.sqrt(
-            problem.objective_weight
-            * problem.deadline_s
-            * problem.bits_per_weight
-            * problem.full_band_rate_bps
-            / problem.fc_weights
-        )
+    weight = problem.objective_weight
+    bend = weight * problem.time_for_weights_s * problem.bits_per_weight
+    bend = bend + weight * problem.seconds_per_weight * problem.fixed_bits
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.sqrt(bend * problem.full_band_rate_bps / problem.fc_weights)

@@ -2,7 +2,7 @@
 
 Stationarity of the Lagrangian, Eq. (64) onwards, gives with u = 1/√λ
 
-    b_n(u) = clip((s_n u − q̂) / (a_n r_n), b_min,n, b_max,n),    s_n = √(c_n T_th q̂ r_n / W_fully,n).
+    b_n(u) = clip((s_n u − q̂) / (a_n r_n), b_min,n, b_max,n),    s_n = √(c_n (D_n q̂ + a_n e_n) r_n / W_fully,n).
 
 Each b_n is a ramp in u: flat at b_min up to u_min,n = (a r b_min + q̂)/s, straight up to b_max at
 u_max,n = (a r b_max + q̂)/s, flat again. When compute is free (a = 0) the ramp is a step, and the problem
@@ -22,7 +22,7 @@ import numpy as np
 
 from airprune.planning.edges import EdgeGroups
 from airprune.planning.problem import PlanProblem
-from airprune.planning.tradeoff import ROUNDING_MARGIN, peak_root, share_for_weights
+from airprune.planning.tradeoff import ROUNDING_MARGIN, peak_root, ratio_for_share, share_for_weights
 
 Array = np.ndarray
 
@@ -49,26 +49,38 @@ def water_fill(problem: PlanProblem) -> Filling:
 
     λ is the pruning Σ c ρ that one more unit of band would save; 0 where the band is not used up.
     """
-    groups = problem.groups
     lower, upper = share_box(problem)
+    return fill_ramps(problem.groups, lower, upper, *levels(problem, lower, upper))
+
+
+def levels(problem: PlanProblem, *shares: Array) -> list[Array]:
+    """u = (a r b + q̂) / s, the level at which the optimum gives a device each of these shares.
+
+    0 where weights cost neither time nor bits, a = q̂ = 0: such a device has only one share.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         root = peak_root(problem)
         per_share = problem.seconds_per_weight * problem.full_band_rate_bps
-        ramps = _Ramps(
-            groups,
-            *(
-                groups.arrange(x)
-                for x in (
-                    lower,
-                    upper,
-                    (per_share * lower + problem.bits_per_weight) / root,
-                    (per_share * upper + problem.bits_per_weight) / root,
-                )
-            ),
-        )
+        steepness = [per_share * share + problem.bits_per_weight for share in shares]
+        return [np.where(steep > 0.0, steep / root, 0.0) for steep in steepness]
+
+
+def fill_ramps(groups: EdgeGroups, lower: Array, upper: Array, u_lower: Array, u_upper: Array) -> Filling:
+    """Shares that rise in a straight line from (u_lower, lower) to (u_upper, upper), at the level u of each edge that
+    spends its band. All arrays in problem order."""
+    ramps = _Ramps(groups, *(groups.arrange(x) for x in (lower, upper, u_lower, u_upper)))
+    with np.errstate(divide="ignore", invalid="ignore"):
         share, u = _fill(ramps)
         shadow_price = 1.0 / u**2
     return Filling(groups.restore(share), shadow_price, lower, upper)
+
+
+def ratio_of_filling(problem: PlanProblem, filling: Filling) -> Array:
+    """The smallest ρ that each share allows, Eq. (31); at the lower end exactly ρ_max, not what rounding makes of it."""
+    ratio = np.minimum(ratio_for_share(problem, filling.share), problem.max_pruning_ratio)
+    # Fixed bits may outweigh all others so far that ρ_max and ρ_min need the same share to the last bit.
+    one_share = (filling.lower_share == filling.upper_share) & (problem.fixed_bits > 0.0)
+    return np.where((filling.share <= filling.lower_share) & ~one_share, problem.max_pruning_ratio, ratio)
 
 
 @dataclass(frozen=True, eq=False)

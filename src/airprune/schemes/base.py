@@ -81,8 +81,12 @@ def status_of_fixed_shares(problem: PlanProblem, share: Array) -> Array:
     """ok where ρ_max meets the deadline with the given shares, else what is short.  [num_edges]"""
     need = share_for_weights(problem, problem.smallest_model_weights)
     groups = problem.groups
-    short = groups.any(need > share * (1.0 + DEADLINE_TOLERANCE))
-    never = groups.any(np.isinf(need))
+    # Rounding is a share of the deadline; of what extra seconds leave of it, it is a larger one.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tolerance = DEADLINE_TOLERANCE * (problem.deadline_s / problem.time_for_weights_s)
+    never = np.isinf(need)
+    short = groups.any((need > share * (1.0 + tolerance)) | never)
+    never = groups.any(never)
     return _words(np.where(~short, Status.OK, np.where(never, Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_BANDWIDTH)))
 
 
@@ -93,6 +97,8 @@ def equal_share_latency_s(problem: PlanProblem, weights: Array) -> Array:
         seconds_per_weight=problem.seconds_per_weight,
         rate_bps=uplink_rate_bps(equal_shares(problem), problem.full_band_rate_bps),
         bits_per_weight=problem.bits_per_weight,
+        fixed_bits=problem.fixed_bits,
+        extra_seconds=problem.extra_seconds,
     )
     return problem.groups.max(latency)
 

@@ -18,7 +18,9 @@ from airprune.schemes.base import Allocation, Scheme
 def allocate(problem: PlanProblem) -> Allocation:
     """b = (s u − q̂) / (a r) with u = (1 + Σ q̂/(a r)) / Σ s/(a r), and the ρ of Eq. (35), wherever they fall.
 
-    Eq. (34) divides by a; where compute is free it has no value, and the edge counts as outside the box.
+    Eq. (34) divides by a; where compute is free it has no value, and the edge counts as outside the box. The theorem
+    knows no fixed bits and no extra seconds: with them, s and ρ are those of the widened Eq. (26), and the shares are
+    the stationary point of the problem without its box, which is what the theorem prints without them.
     """
     groups = problem.groups
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -53,10 +53,11 @@ def _fits(problem: PlanProblem, common: Array) -> Array:
 
 
 def _price(problem: PlanProblem, ratio: Array, common: Array) -> Array:
-    """1 / Σ db/dκ over the devices that follow t; db/dκ = q̂ W_fully T_th / (r (T_th − a W)²)."""
-    left_s = problem.deadline_s - problem.seconds_per_weight * _weights(problem, ratio)
+    """1 / Σ db/dκ over the devices that follow t; db/dκ = W_fully (q̂ D + a e) / (r (D − a W)²)."""
+    left_s = problem.time_for_weights_s - problem.seconds_per_weight * _weights(problem, ratio)
     with np.errstate(divide="ignore", invalid="ignore"):
-        cost = problem.bits_per_weight * problem.fc_weights * problem.deadline_s
+        cost = problem.bits_per_weight * problem.fc_weights * problem.time_for_weights_s
+        cost = cost + problem.fc_weights * problem.seconds_per_weight * problem.fixed_bits
         cost = cost / (problem.full_band_rate_bps * left_s**2)
     follows = (ratio == common) & (common > 0.0)
     total = problem.groups.sum(np.where(follows, cost, 0.0))
