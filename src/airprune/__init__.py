@@ -29,6 +29,7 @@ from airprune.planning import Plan, PlanProblem, Status
 from airprune.schemes import SCHEMES, plan
 
 if TYPE_CHECKING:
+    from airprune.compression import compress
     from airprune.runs import run
     from airprune.scenario import Scenario
 
@@ -43,6 +44,7 @@ __all__ = [
     "smallest_deadline_s",
     "smallest_bandwidth_hz",
     "aggregate",
+    "compress",
     "convergence_bound",
     "Scenario",
     "run",
@@ -63,4 +65,8 @@ def __getattr__(name: str) -> Any:
         from airprune.scenario import Scenario
 
         return Scenario
+    if name == "compress":
+        from airprune.compression import compress
+
+        return compress
     raise AttributeError(f"module 'airprune' has no attribute {name!r}")

@@ -110,6 +110,8 @@ def transmit(
     Returns:
       What the receiver decodes (float64), the message, the new memory.
     """
+    if update.size > wire.num_weights:  # an index would not fit into its bits
+        raise InvalidValue("Wire.num_weights", f"must be ≥ the {update.size:,} weights of the update", wire.num_weights)
     with np.errstate(invalid="ignore", over="ignore"):
         wanted = np.array(update, dtype=np.float64) if memory is None else np.add(update, memory, dtype=np.float64)
         message = component.encode(options, wire, wanted, starts, rng)

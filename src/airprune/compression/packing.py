@@ -12,25 +12,31 @@ def num_bytes(num_bits: int) -> int:
     return -(-num_bits // 8)
 
 
+def word(width: int) -> np.dtype:
+    """The smallest machine word that holds a number."""
+    return np.dtype(next(f"u{size}" for size in (1, 2, 4, 8) if width <= 8 * size))
+
+
 def pack(numbers: Array, width: int) -> bytes:
-    """`numbers`, each 0 ≤ number < 2^width, with the last byte padded by zeros.  [n] of unsigned integers"""
-    if width == 0:
-        return b""
-    size = _word_bytes(width)
-    words = numbers.astype(f">u{size}").view(np.uint8).reshape(-1, size)
-    return np.packbits(np.unpackbits(words, axis=1)[:, 8 * size - width :]).tobytes()
+    """`numbers`, each 0 ≤ number < 2^width ≤ 2^64, with the last byte padded by zeros.  [n] of integers"""
+    whole = word(width)
+    if width == 8 * whole.itemsize:
+        return numbers.astype(whole.newbyteorder(">")).tobytes()
+    words = numbers.astype(whole)
+    bits = np.empty((words.size, width), dtype=np.uint8)
+    for column in range(width):  # a few times faster than unpackbits on such short rows
+        bits[:, column] = (words >> whole.type(width - 1 - column)) & whole.type(1)
+    return np.packbits(bits).tobytes()
 
 
 def unpack(data: bytes, width: int, count: int) -> Array:
-    """The `count` numbers that `pack` was given.  [count] of unsigned integers"""
-    if width == 0:
-        return np.zeros(count, dtype=np.uint8)
-    size = _word_bytes(width)
-    bits = np.zeros((count, 8 * size), dtype=np.uint8)
-    bits[:, 8 * size - width :] = np.unpackbits(np.frombuffer(data, np.uint8), count=count * width).reshape(-1, width)
-    return np.packbits(bits).view(f">u{size}").astype(f"u{size}")
-
-
-def _word_bytes(width: int) -> int:
-    """The smallest machine word that holds a number."""
-    return next(size for size in (1, 2, 4, 8) if width <= 8 * size)
+    """The `count` numbers that `pack` was given.  [count] of `word(width)`"""
+    whole = word(width)
+    if width == 8 * whole.itemsize:
+        return np.frombuffer(data, whole.newbyteorder(">"), count=count).astype(whole)
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), count=count * width).reshape(count, width)
+    words = np.zeros(count, dtype=whole)
+    for column in range(width):
+        words <<= whole.type(1)
+        words |= bits[:, column]
+    return words

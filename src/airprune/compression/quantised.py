@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from airprune.compression.base import SCALE_BITS, Compression, Generator, Message, Wire, check_length, error_memory
-from airprune.compression.packing import num_bytes, pack, unpack
+from airprune.compression.packing import num_bytes, pack, unpack, word
 from airprune.errors import InvalidValue
 from airprune.settings.section import Section
 
@@ -82,26 +82,28 @@ def bits(options: QuantisedOptions, wire: Wire, num_weights: int) -> float:
 
 def encode(options: QuantisedOptions, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
     """A tensor with a NaN or Inf has the scale NaN and arrives as NaN throughout."""
-    num_levels = options.num_levels
-    coins = rng.random(values.size) if options.stochastic else None
-    levels = np.zeros(values.size, dtype=np.uint64)
+    width, num_levels = options.code_bits, options.num_levels
+    levels = np.abs(values)
     scales = np.zeros(wire.num_tensors)
     for tensor in range(wire.num_tensors):
-        part = slice(starts[tensor], starts[tensor + 1])
-        magnitude = np.abs(values[part])
-        scale = scales[tensor] = _scale(magnitude, options.norm)
-        if not scale > 0:
-            continue
-        exact_level = magnitude / scale * num_levels
-        if coins is None:
-            level = np.rint(exact_level)
+        part = levels[starts[tensor] : starts[tensor + 1]]
+        scale = scales[tensor] = _scale(part, options.norm)
+        if scale > 0:
+            part /= scale
+            part *= num_levels
         else:
-            level = np.floor(exact_level)
-            level += coins[part] < exact_level - level
-        levels[part] = np.minimum(level, num_levels)  # a length can be rounded below its only entry
-    codes = levels | (np.signbit(values).astype(np.uint64) << np.uint64(options.code_bits - 1))
-    payload = scales.astype("<f8").tobytes() + pack(codes, options.code_bits)
-    return Message(payload, bits(options, wire, values.size), values.size)
+            part[:] = 0.0
+    if options.stochastic:
+        lower = np.floor(levels)
+        levels -= lower
+        lower += rng.random(values.size) < levels
+        levels = lower
+    else:
+        np.rint(levels, out=levels)
+    np.minimum(levels, num_levels, out=levels)  # a length can be rounded below its only entry
+    codes = levels.astype(word(width))
+    codes |= np.signbit(values).astype(codes.dtype) << codes.dtype.type(width - 1)
+    return Message(scales.astype("<f8").tobytes() + pack(codes, width), bits(options, wire, values.size), values.size)
 
 
 def decode(options: QuantisedOptions, wire: Wire, message: Message, starts: Array) -> Array:
@@ -111,12 +113,14 @@ def decode(options: QuantisedOptions, wire: Wire, message: Message, starts: Arra
     scales = np.frombuffer(message.payload[:scale_bytes], "<f8")
     codes = unpack(message.payload[scale_bytes:], width, count)
     sign_bit = codes.dtype.type(1 << (width - 1))
-    levels = (codes & ~sign_bit).astype(np.float64)
-    if levels.max(initial=0.0) > options.num_levels:
+    levels = codes & ~sign_bit
+    if levels.max(initial=0) > options.num_levels:
         raise InvalidValue("Message.payload", f"must hold levels up to {options.num_levels}", int(levels.max()))
-    levels /= options.num_levels
-    np.negative(levels, out=levels, where=(codes >= sign_bit) & (levels > 0))  # zero has no sign
-    return levels * np.repeat(scales, np.diff(starts))
+    decoded = levels / options.num_levels
+    np.negative(decoded, out=decoded, where=(codes >= sign_bit) & (levels > 0))  # zero has no sign
+    for tensor, scale in enumerate(scales):
+        decoded[starts[tensor] : starts[tensor + 1]] *= scale
+    return decoded
 
 
 def exact(options: QuantisedOptions, wire: Wire) -> bool:
@@ -131,7 +135,7 @@ def _scale(magnitude: Array, norm: str) -> float:
     if norm == "max" or peak == 0:
         return peak
     if SQUARES_FIT[0] < peak < SQUARES_FIT[1]:
-        return math.sqrt(float(magnitude @ magnitude))
+        return math.sqrt(float(np.square(magnitude).sum()))  # not BLAS, whose order depends on its threads
     length = peak * math.sqrt(float(np.square(magnitude / peak).sum()))
     return length if math.isfinite(length) else math.nan
 

@@ -76,7 +76,7 @@ def encode(options: TopKOptions, wire: Wire, values: Array, starts: Array, rng: 
     index = largest(values, num_sent(options, values.size))
     with np.errstate(over="ignore"):
         stored = values[index].astype(_stored(wire))
-    payload = stored.tobytes() + pack(index.astype(np.uint64), _index_bits(wire))
+    payload = stored.tobytes() + pack(index, _index_bits(wire))
     return Message(payload, bits(options, wire, values.size), values.size)
 
 
@@ -98,7 +98,7 @@ def exact(options: TopKOptions, wire: Wire) -> bool:
 
 
 def largest(values: Array, count: int) -> Array:
-    """Indices of the `count` entries of largest magnitude, in ascending order."""
+    """Indices of the `count` ≥ 1 entries of largest magnitude, in ascending order."""
     if count >= values.size:
         return np.arange(values.size)
     magnitude = np.abs(values)

@@ -69,6 +69,8 @@ def _rule(schema: Mapping[str, Any], broken: str) -> str:
         return " or ".join(_rule(choice, broken) for choice in schema["anyOf"])
     if "enum" in schema:
         return "one of " + ", ".join(schema["enum"])
+    if "const" in schema:
+        return literal(schema["const"])
     kind = schema["type"]
     if kind == "null":
         return '"none"'
@@ -91,7 +93,9 @@ def _bounds(schema: Mapping[str, Any], *, with_maximum: bool) -> str:
     """Counts have a maximum only against slips, so it is left out unless it is what was broken."""
     if with_maximum and "minimum" in schema and "maximum" in schema:
         return f"in [{_number(schema['minimum'])}, {_number(schema['maximum'])}]"
-    signs = (("exclusiveMinimum", ">"), ("minimum", "≥"), ("exclusiveMaximum", "<"))
+    signs = [("exclusiveMinimum", ">"), ("minimum", "≥"), ("exclusiveMaximum", "<")]
+    if with_maximum:
+        signs.append(("maximum", "≤"))
     return " and ".join(f"{sign} {_number(schema[key])}" for key, sign in signs if key in schema)
 
 
