@@ -20,7 +20,8 @@ from airprune.experiment import Experiment
 from airprune.latency import global_round_latency_s
 from airprune.learning.aggregate import cloud_average
 from airprune.learning.optimisers import learning_rate_at
-from airprune.records import Totals, edge_record, global_record
+from airprune.record_building import count_edge_round, edge_record, global_record
+from airprune.records import Totals
 from airprune.round_plan import Fate, RoundPlan, plan_round
 
 Array = np.ndarray
@@ -80,7 +81,7 @@ def _edge_round(experiment: Experiment, engine: Engine, state: State, edges: Arr
     latency_s = np.full(experiment.network.num_edges, np.nan)
     latency_s[plan.edges] = plan.edge_latency_s
     state.edge_latency_s.append(latency_s.tolist())
-    state.totals.add_round(plan, averages)
+    count_edge_round(state.totals, plan, averages)
     state.edge_round += 1
     record = edge_record(state, plan, averages, _coverage(present, averages))
     if experiment.scenario.rounds.evaluate_every == "edge":
