@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from airprune.engines.work import EdgeAverage
-from airprune.records import EdgeCoverage, EdgeRecord, GlobalRecord, Totals
+from airprune.json_types import EdgeCoverage
+from airprune.records import EdgeRecord, GlobalRecord, Totals
 from airprune.round_plan import Fate, RoundPlan
 
 if TYPE_CHECKING:

@@ -1,179 +1,161 @@
 """What a run writes down: one record per edge round and per global round, as plain data.
 
-Records hold nothing that depends on the wall clock or the machine, so that a resumed run repeats them to the byte. The
-order of the fields is the order of the keys in records.jsonl. What each key means is told once, in `measures`.
+Records hold nothing that depends on the wall clock or the machine, so that a resumed run repeats them to the byte. Each
+field says what it means and what one value of it belongs to; the docs are made from that. Units are in the names; how a
+value is told to people is in `measures`. Rounds count from 1, devices and edges from 0. None stands for no value, e.g.
+the loss of a device that was left out; lists hold no NaN.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from airprune.json_types import (
-    Unreadable,
-    counts,
-    maybe_number,
-    maybe_whole,
-    number_list,
-    text_list,
-    whole,
-    whole_list,
-)
+from airprune.json_types import EdgeCoverage, JsonRecord, Unreadable
 
 RECORDS_VERSION = 2
 """Of the records that this package writes. 1 had edge and global records only; a run folder that tells none has 1."""
 
+Numbers = tuple[float | None, ...]
+
+
+class Per(StrEnum):
+    """What one value of a field belongs to."""
+
+    ROUND = "round"
+    EDGE = "edge"
+    DEVICE = "device"
+    NODE = "node"
+    THIS_ROUND = "this round"
+    SINCE_START = "since the start"
+    MODEL = "model"
+
+
+class About(NamedTuple):
+    """What the docs say of a field."""
+
+    per: Per
+    meaning: str
+
+
+_WITH_DIAGNOSTICS = "of Theorem 1; with `diagnostics.gradients`"
+_DOWNLINK = "what was sent to the devices, where that is charged for"
+_ASKED = "devices asked to take part, where not all are"
+
 
 @dataclass(frozen=True, kw_only=True)
-class EdgeCoverage:
-    """How the prunable weights of one edge were kept: Γ* (the fewest keepers of a kept weight), and kept by nobody."""
-
-    edge: int
-    min_count: int
-    num_uncovered: int
-
-
-class _Record:
-    """Writing, for all kinds. A field with a default is left out where it has no value; NaN is written as null."""
-
-    kind: ClassVar[str]
-    extra: dict[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        """The record as records.jsonl has it."""
-        written: dict[str, Any] = {"kind": self.kind}
-        for name, (_, is_optional) in _FIELDS[type(self)].items():
-            value = getattr(self, name)
-            if value is not None or not is_optional:
-                written[name] = _plain(value)
-        return written | self.extra
-
-
-@dataclass(frozen=True, kw_only=True)
-class EdgeRecord(_Record):
-    """One edge round of all active edges.
-
-    None stands for no value, e.g. the loss of a device that was left out; lists hold no NaN. Rounds count from 1,
-    devices and edges from 0.
-
-    Attributes:
-      edge_id: the edges that ran.  [num_edges], as the other lists up to `coverage`
-      uploaded_weights … train_loss: of this round, over all edges.
-      device: who was considered.  [num_devices], as the lists after it
-      gradient_sq_max, gradient_noise_sq, smoothness: with diagnostics only.  [num_devices]
-      test_loss, test_accuracy: of the edges' average, if judged after every edge round; NaN if it is no number.
-      downlink_bits: sent to the devices, where that is charged for.
-      asked: how many devices were asked to take part, where not all are.
-      extra: keys that this version does not know, as they were read.
-    """
+class EdgeRecord(JsonRecord):
+    """One edge round of all active edges. Lists per edge follow `edge_id`, lists per device follow `device`."""
 
     kind: ClassVar[str] = "edge"
+    required: ClassVar[tuple[str, ...]] = ("global_round", "edge_round")
 
-    global_round: int
-    edge_round: int
-    edge_id: tuple[int, ...]
-    edge_latency_s: tuple[float | None, ...]
-    edge_status: tuple[str, ...]
-    shadow_price: tuple[float | None, ...]
-    coverage: tuple[EdgeCoverage, ...]
-    uploaded_weights: int | None
-    uploaded_bits: float | None
-    energy_j: float | None
-    mean_pruning_ratio: float | None
-    left_out: dict[str, int]
-    num_samples: int | None
-    train_loss: float | None
-    device: tuple[int, ...]
-    edge: tuple[int, ...]
-    fate: tuple[str, ...]
-    bandwidth_share: tuple[float | None, ...]
-    pruning_ratio: tuple[float | None, ...]
-    kept_weights: tuple[int, ...]
-    compute_s: tuple[float | None, ...]
-    uplink_s: tuple[float | None, ...]
-    device_energy_j: tuple[float | None, ...]
-    loss: tuple[float | None, ...]
-    pruning_error_sq: tuple[float | None, ...]
-    gradient_sq_max: tuple[float | None, ...] | None = None
-    gradient_noise_sq: tuple[float | None, ...] | None = None
-    smoothness: tuple[float | None, ...] | None = None
-    test_loss: float | None = None
-    test_accuracy: float | None = None
-    downlink_bits: float | None = None
-    asked: int | None = None
+    global_round: Annotated[int, About(Per.ROUND, "which global round")]
+    edge_round: Annotated[int, About(Per.ROUND, "which edge round of it")]
+    edge_id: Annotated[tuple[int, ...], About(Per.EDGE, "the edges that ran this round")]
+    edge_latency_s: Annotated[Numbers, About(Per.EDGE, "how long each waited, Eq. (16)")]
+    edge_status: Annotated[
+        tuple[str, ...], About(Per.EDGE, "status of its plan: `ok`, or `late` and `outside-box` of baselines")
+    ]
+    shadow_price: Annotated[Numbers, About(Per.EDGE, "λ: how much the scheme's objective falls per unit of band")]
+    coverage: Annotated[
+        tuple[EdgeCoverage, ...],
+        About(
+            Per.EDGE,
+            "`edge`; `min_count`, the fewest devices that kept a weight somebody kept; "
+            "`num_uncovered`, weights kept by nobody",
+        ),
+    ]
+    uploaded_weights: Annotated[int | None, About(Per.ROUND, "weights that reached the edges; biases do not count")]
+    uploaded_bits: Annotated[float | None, About(Per.ROUND, "the same in bits, with mask bits if asked for")]
+    energy_j: Annotated[float | None, About(Per.ROUND, "compute and transmission of all planned devices")]
+    mean_pruning_ratio: Annotated[float | None, About(Per.ROUND, "over the devices that took part")]
+    left_out: Annotated[
+        dict[str, int], About(Per.ROUND, "devices `blocked` by the planner, `dropped`, `late`, `failed`")
+    ]
+    num_samples: Annotated[int | None, About(Per.ROUND, "samples trained on, each once per epoch")]
+    train_loss: Annotated[float | None, About(Per.ROUND, "mean over devices")]
+    device: Annotated[tuple[int, ...], About(Per.DEVICE, "its index")]
+    edge: Annotated[tuple[int, ...], About(Per.DEVICE, "the edge that serves it")]
+    fate: Annotated[tuple[str, ...], About(Per.DEVICE, "`ok`, `blocked`, `dropped`, `late` or `failed`")]
+    bandwidth_share: Annotated[Numbers, About(Per.DEVICE, "b_n")]
+    pruning_ratio: Annotated[Numbers, About(Per.DEVICE, "ρ_n after rounding to whole weights")]
+    kept_weights: Annotated[tuple[int, ...], About(Per.DEVICE, "prunable weights kept")]
+    compute_s: Annotated[Numbers, About(Per.DEVICE, "Eq. (9), stragglers included; none for blocked devices")]
+    uplink_s: Annotated[Numbers, About(Per.DEVICE, "Eq. (11); none for blocked devices")]
+    device_energy_j: Annotated[Numbers, About(Per.DEVICE, "compute and transmission")]
+    loss: Annotated[Numbers, About(Per.DEVICE, "mean training loss over its minibatches")]
+    pruning_error_sq: Annotated[Numbers, About(Per.DEVICE, "‖w − w ⊙ m‖², for D² of Assumption 2")]
+    gradient_sq_max: Annotated[Numbers | None, About(Per.DEVICE, f"for φ² {_WITH_DIAGNOSTICS}")] = None
+    gradient_noise_sq: Annotated[Numbers | None, About(Per.DEVICE, f"for σ̂² {_WITH_DIAGNOSTICS}")] = None
+    smoothness: Annotated[Numbers | None, About(Per.DEVICE, f"for L {_WITH_DIAGNOSTICS}")] = None
+    test_loss: Annotated[
+        float | None, About(Per.ROUND, 'of the edges\' average; with `rounds.evaluate_every = "edge"`')
+    ] = None
+    test_accuracy: Annotated[float | None, About(Per.ROUND, "of the same")] = None
+    downlink_bits: Annotated[float | None, About(Per.ROUND, _DOWNLINK)] = None
+    asked: Annotated[int | None, About(Per.ROUND, _ASKED)] = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlobalRecord(_Record):
-    """One global round: what it took, what was spent since the start, and how good the model is.
-
-    Attributes:
-      latency_s: of this round; `time_s` is the clock after it.
-      uploaded_weights, uploaded_bits, energy_j, num_samples: since the start.
-      mean_pruning_ratio, train_loss, participants, left_out: of this round.
-      test_loss, test_accuracy: of the global model, if it was judged; NaN if it is no number.
-      gradient_sq: ‖∇F‖², with diagnostics only.
-      downlink_bits, asked, extra: as in `EdgeRecord`; bits since the start.
-    """
+class GlobalRecord(JsonRecord):
+    """One global round: what it took, what was spent since the start, and how good the model is."""
 
     kind: ClassVar[str] = "global"
+    required: ClassVar[tuple[str, ...]] = ("global_round",)
 
-    global_round: int
-    latency_s: float | None
-    time_s: float | None
-    uploaded_weights: int | None
-    uploaded_bits: float | None
-    energy_j: float | None
-    num_samples: int | None
-    mean_pruning_ratio: float | None
-    train_loss: float | None
-    participants: int | None
-    left_out: int | None
-    test_loss: float | None = None
-    test_accuracy: float | None = None
-    gradient_sq: float | None = None
-    downlink_bits: float | None = None
-    asked: int | None = None
+    global_round: Annotated[int, About(Per.ROUND, "which round")]
+    latency_s: Annotated[float | None, About(Per.THIS_ROUND, "the slowest edge's E edge rounds")]
+    time_s: Annotated[float | None, About(Per.SINCE_START, "simulated time")]
+    uploaded_weights: Annotated[
+        int | None, About(Per.SINCE_START, "weights that reached the edges; biases do not count")
+    ]
+    uploaded_bits: Annotated[float | None, About(Per.SINCE_START, "the same in bits, with mask bits if asked for")]
+    energy_j: Annotated[float | None, About(Per.SINCE_START, "compute and transmission of all planned devices")]
+    num_samples: Annotated[int | None, About(Per.SINCE_START, "samples trained on")]
+    mean_pruning_ratio: Annotated[float | None, About(Per.THIS_ROUND, "mean over its devices and edge rounds")]
+    train_loss: Annotated[float | None, About(Per.THIS_ROUND, "mean over its samples")]
+    participants: Annotated[int | None, About(Per.THIS_ROUND, "devices that took part, counted once per edge round")]
+    left_out: Annotated[int | None, About(Per.THIS_ROUND, "devices that did not, counted likewise")]
+    test_loss: Annotated[
+        float | None, About(Per.MODEL, 'of the global model on the test set, unless `rounds.evaluate_every = "never"`')
+    ] = None
+    test_accuracy: Annotated[float | None, About(Per.MODEL, "of the same")] = None
+    gradient_sq: Annotated[float | None, About(Per.MODEL, "‖∇F‖² on the test set, with `diagnostics.gradients`")] = None
+    downlink_bits: Annotated[float | None, About(Per.SINCE_START, _DOWNLINK)] = None
+    asked: Annotated[int | None, About(Per.THIS_ROUND, _ASKED)] = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeRecord(_Record):
-    """One round of the nodes of one level between edges and cloud, in trees deeper than two levels.
-
-    Attributes:
-      level: how many links below the cloud; edges have records of their own.
-      node_round: its number within the round of the parents, from 1.
-      node: who ran.  [num_nodes]
-      latency_s: how long each waited for its children.  [num_nodes]
-    """
+class NodeRecord(JsonRecord):
+    """One round of the nodes of one level between edges and cloud, in trees deeper than two levels."""
 
     kind: ClassVar[str] = "node"
+    required: ClassVar[tuple[str, ...]] = ("global_round", "level", "node_round")
 
-    global_round: int
-    level: int
-    node_round: int
-    node: tuple[int, ...]
-    latency_s: tuple[float | None, ...]
-    uploaded_bits: float | None = None
-    downlink_bits: float | None = None
+    global_round: Annotated[int, About(Per.ROUND, "which global round")]
+    level: Annotated[int, About(Per.ROUND, "how many links below the cloud")]
+    node_round: Annotated[int, About(Per.ROUND, "its number within the parents' round")]
+    node: Annotated[tuple[int, ...], About(Per.NODE, "the nodes that ran this round")]
+    latency_s: Annotated[Numbers, About(Per.NODE, "how long each waited for its children")]
+    uploaded_bits: Annotated[float | None, About(Per.ROUND, "what the children sent")] = None
+    downlink_bits: Annotated[float | None, About(Per.ROUND, "what was sent to the children")] = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 Record = EdgeRecord | GlobalRecord | NodeRecord
-_R = TypeVar("_R", bound=Record)
 
-_KINDS_SINCE: dict[str, tuple[type[Record], int]] = {
+# Kind → (class, the version that brought it).
+_KINDS: dict[str, tuple[type[Record], int]] = {
     "edge": (EdgeRecord, 1),
     "global": (GlobalRecord, 1),
     "node": (NodeRecord, 2),
 }
-# Without these a record cannot be placed; whatever else is missing has no value.
-_PLACES = ("global_round", "edge_round", "level", "node_round")
 
 
 def record_from(found: Any, version: int = RECORDS_VERSION) -> Record | None:
@@ -182,11 +164,11 @@ def record_from(found: Any, version: int = RECORDS_VERSION) -> Record | None:
     A later version's records are read as far as they are known: keys may have come, but none has changed.
     """
     kind = found.get("kind") if isinstance(found, dict) else None
-    cls, since = _KINDS_SINCE.get(kind, (None, 0)) if isinstance(kind, str) else (None, 0)
-    if cls is None or version < since:
+    if not isinstance(kind, str) or kind not in _KINDS:
         return None
+    cls, since = _KINDS[kind]
     try:
-        return _read(cls, found)
+        return cls.read(found) if version >= since else None
     except Unreadable:
         return None
 
@@ -203,76 +185,6 @@ def records_version(environment: Mapping[str, Any]) -> int:
     """The version that a run folder's environment.json tells; 1 if none."""
     version = environment.get("records_version")
     return version if type(version) is int and version >= 1 else 1
-
-
-def _read(cls: type[_R], found: Mapping[str, Any]) -> _R:
-    known = _FIELDS[cls]
-    values: dict[str, Any] = {}
-    for name, (read, is_optional) in known.items():
-        if name in found:
-            values[name] = _optional(read, found[name]) if is_optional else read(found[name])
-        elif name in _PLACES:
-            raise Unreadable
-        elif not is_optional:
-            values[name] = read(_NOTHING.get(read))
-    extra = {key: value for key, value in found.items() if key not in known and key != "kind"}
-    return cls(**values, extra=extra)
-
-
-def _optional(read: Callable[[Any], Any], value: Any) -> Any:
-    """An optional number that is there but null was measured and is no number, unlike one that is not there."""
-    if value is None:
-        return math.nan if read is maybe_number else None
-    return read(value)
-
-
-def _coverage(values: Any) -> tuple[EdgeCoverage, ...]:
-    if type(values) is not list:
-        raise Unreadable
-    rows = []
-    for value in values:
-        if type(value) is not dict or not value.keys() >= {"edge", "min_count", "num_uncovered"}:
-            raise Unreadable
-        edge, min_count, num_uncovered = (whole(value[name]) for name in ("edge", "min_count", "num_uncovered"))
-        rows.append(EdgeCoverage(edge=edge, min_count=min_count, num_uncovered=num_uncovered))
-    return tuple(rows)
-
-
-_READERS: dict[Any, Callable[[Any], Any]] = {
-    int: whole,
-    int | None: maybe_whole,
-    float | None: maybe_number,
-    tuple[int, ...]: whole_list,
-    tuple[float | None, ...]: number_list,
-    tuple[float | None, ...] | None: number_list,
-    tuple[str, ...]: text_list,
-    tuple[EdgeCoverage, ...]: _coverage,
-    dict[str, int]: counts,
-}
-# What stands for a key that is not there, where that is not null.
-_NOTHING: dict[Callable[[Any], Any], Any] = {
-    whole_list: [],
-    number_list: [],
-    text_list: [],
-    _coverage: [],
-    counts: {},
-}
-# Class → field → (how it is read, whether it is left out where it has no value).
-_FIELDS: dict[type, dict[str, tuple[Callable[[Any], Any], bool]]] = {
-    cls: {
-        entry.name: (_READERS[get_type_hints(cls)[entry.name]], entry.default is not MISSING)
-        for entry in fields(cls)
-        if entry.name != "extra"
-    }
-    for cls in (EdgeRecord, GlobalRecord, NodeRecord)
-}
-
-
-def _plain(value: Any) -> Any:
-    """A field's value as JSON has it."""
-    if isinstance(value, tuple):
-        return [asdict(entry) for entry in value] if value and isinstance(value[0], EdgeCoverage) else list(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass
