@@ -1,24 +1,190 @@
-"""What a run writes down: one plain dictionary per edge round and per global round.
+"""What a run writes down: one record per edge round and per global round, as plain data.
 
-Records hold nothing that depends on the wall clock or the machine, so that a resumed run repeats them to the byte.
+Records hold nothing that depends on the wall clock or the machine, so that a resumed run repeats them to the byte. Each
+field says what it means and what one value of it belongs to; the docs are made from that. Units are in the names; how a
+value is told to people is in `measures`. Rounds count from 1, devices and edges from 0. None stands for no value, e.g.
+the loss of a device that was left out; lists hold no NaN.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-import numpy as np
+from airprune.json_types import EdgeCoverage, JsonRecord, Unreadable
 
-from airprune.engines.work import EdgeAverage
-from airprune.round_plan import Fate, RoundPlan
+RECORDS_VERSION = 2
+"""Of the records that this package writes. 1 had edge and global records only; a run folder that tells none has 1."""
 
-if TYPE_CHECKING:
-    from airprune.rounds import State
+Numbers = tuple[float | None, ...]
 
-Array = np.ndarray
+
+class Per(StrEnum):
+    """What one value of a field belongs to."""
+
+    ROUND = "round"
+    EDGE = "edge"
+    DEVICE = "device"
+    NODE = "node"
+    THIS_ROUND = "this round"
+    SINCE_START = "since the start"
+    MODEL = "model"
+
+
+class About(NamedTuple):
+    """What the docs say of a field."""
+
+    per: Per
+    meaning: str
+
+
+_WITH_DIAGNOSTICS = "of Theorem 1; with `diagnostics.gradients`"
+_DOWNLINK = "what was sent to the devices, where that is charged for"
+_ASKED = "devices asked to take part, where not all are"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeRecord(JsonRecord):
+    """One edge round of all active edges. Lists per edge follow `edge_id`, lists per device follow `device`."""
+
+    kind: ClassVar[str] = "edge"
+    required: ClassVar[tuple[str, ...]] = ("global_round", "edge_round")
+
+    global_round: Annotated[int, About(Per.ROUND, "which global round")]
+    edge_round: Annotated[int, About(Per.ROUND, "which edge round of it")]
+    edge_id: Annotated[tuple[int, ...], About(Per.EDGE, "the edges that ran this round")]
+    edge_latency_s: Annotated[Numbers, About(Per.EDGE, "how long each waited, Eq. (16)")]
+    edge_status: Annotated[
+        tuple[str, ...], About(Per.EDGE, "status of its plan: `ok`, or `late` and `outside-box` of baselines")
+    ]
+    shadow_price: Annotated[Numbers, About(Per.EDGE, "λ: how much the scheme's objective falls per unit of band")]
+    coverage: Annotated[
+        tuple[EdgeCoverage, ...],
+        About(
+            Per.EDGE,
+            "`edge`; `min_count`, the fewest devices that kept a weight somebody kept; "
+            "`num_uncovered`, weights kept by nobody",
+        ),
+    ]
+    uploaded_weights: Annotated[int | None, About(Per.ROUND, "weights that reached the edges; biases do not count")]
+    uploaded_bits: Annotated[float | None, About(Per.ROUND, "the same in bits, with mask bits if asked for")]
+    energy_j: Annotated[float | None, About(Per.ROUND, "compute and transmission of all planned devices")]
+    mean_pruning_ratio: Annotated[float | None, About(Per.ROUND, "over the devices that took part")]
+    left_out: Annotated[
+        dict[str, int], About(Per.ROUND, "devices `blocked` by the planner, `dropped`, `late`, `failed`")
+    ]
+    num_samples: Annotated[int | None, About(Per.ROUND, "samples trained on, each once per epoch")]
+    train_loss: Annotated[float | None, About(Per.ROUND, "mean over devices")]
+    device: Annotated[tuple[int, ...], About(Per.DEVICE, "its index")]
+    edge: Annotated[tuple[int, ...], About(Per.DEVICE, "the edge that serves it")]
+    fate: Annotated[tuple[str, ...], About(Per.DEVICE, "`ok`, `blocked`, `dropped`, `late` or `failed`")]
+    bandwidth_share: Annotated[Numbers, About(Per.DEVICE, "b_n")]
+    pruning_ratio: Annotated[Numbers, About(Per.DEVICE, "ρ_n after rounding to whole weights")]
+    kept_weights: Annotated[tuple[int, ...], About(Per.DEVICE, "prunable weights kept")]
+    compute_s: Annotated[Numbers, About(Per.DEVICE, "Eq. (9), stragglers included; none for blocked devices")]
+    uplink_s: Annotated[Numbers, About(Per.DEVICE, "Eq. (11); none for blocked devices")]
+    device_energy_j: Annotated[Numbers, About(Per.DEVICE, "compute and transmission")]
+    loss: Annotated[Numbers, About(Per.DEVICE, "mean training loss over its minibatches")]
+    pruning_error_sq: Annotated[Numbers, About(Per.DEVICE, "‖w − w ⊙ m‖², for D² of Assumption 2")]
+    gradient_sq_max: Annotated[Numbers | None, About(Per.DEVICE, f"for φ² {_WITH_DIAGNOSTICS}")] = None
+    gradient_noise_sq: Annotated[Numbers | None, About(Per.DEVICE, f"for σ̂² {_WITH_DIAGNOSTICS}")] = None
+    smoothness: Annotated[Numbers | None, About(Per.DEVICE, f"for L {_WITH_DIAGNOSTICS}")] = None
+    test_loss: Annotated[
+        float | None, About(Per.ROUND, 'of the edges\' average; with `rounds.evaluate_every = "edge"`')
+    ] = None
+    test_accuracy: Annotated[float | None, About(Per.ROUND, "of the same")] = None
+    downlink_bits: Annotated[float | None, About(Per.ROUND, _DOWNLINK)] = None
+    asked: Annotated[int | None, About(Per.ROUND, _ASKED)] = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalRecord(JsonRecord):
+    """One global round: what it took, what was spent since the start, and how good the model is."""
+
+    kind: ClassVar[str] = "global"
+    required: ClassVar[tuple[str, ...]] = ("global_round",)
+
+    global_round: Annotated[int, About(Per.ROUND, "which round")]
+    latency_s: Annotated[float | None, About(Per.THIS_ROUND, "the slowest edge's E edge rounds")]
+    time_s: Annotated[float | None, About(Per.SINCE_START, "simulated time")]
+    uploaded_weights: Annotated[
+        int | None, About(Per.SINCE_START, "weights that reached the edges; biases do not count")
+    ]
+    uploaded_bits: Annotated[float | None, About(Per.SINCE_START, "the same in bits, with mask bits if asked for")]
+    energy_j: Annotated[float | None, About(Per.SINCE_START, "compute and transmission of all planned devices")]
+    num_samples: Annotated[int | None, About(Per.SINCE_START, "samples trained on")]
+    mean_pruning_ratio: Annotated[float | None, About(Per.THIS_ROUND, "mean over its devices and edge rounds")]
+    train_loss: Annotated[float | None, About(Per.THIS_ROUND, "mean over its samples")]
+    participants: Annotated[int | None, About(Per.THIS_ROUND, "devices that took part, counted once per edge round")]
+    left_out: Annotated[int | None, About(Per.THIS_ROUND, "devices that did not, counted likewise")]
+    test_loss: Annotated[
+        float | None, About(Per.MODEL, 'of the global model on the test set, unless `rounds.evaluate_every = "never"`')
+    ] = None
+    test_accuracy: Annotated[float | None, About(Per.MODEL, "of the same")] = None
+    gradient_sq: Annotated[float | None, About(Per.MODEL, "‖∇F‖² on the test set, with `diagnostics.gradients`")] = None
+    downlink_bits: Annotated[float | None, About(Per.SINCE_START, _DOWNLINK)] = None
+    asked: Annotated[int | None, About(Per.THIS_ROUND, _ASKED)] = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRecord(JsonRecord):
+    """One round of the nodes of one level between edges and cloud, in trees deeper than two levels."""
+
+    kind: ClassVar[str] = "node"
+    required: ClassVar[tuple[str, ...]] = ("global_round", "level", "node_round")
+
+    global_round: Annotated[int, About(Per.ROUND, "which global round")]
+    level: Annotated[int, About(Per.ROUND, "how many links below the cloud")]
+    node_round: Annotated[int, About(Per.ROUND, "its number within the parents' round")]
+    node: Annotated[tuple[int, ...], About(Per.NODE, "the nodes that ran this round")]
+    latency_s: Annotated[Numbers, About(Per.NODE, "how long each waited for its children")]
+    uploaded_bits: Annotated[float | None, About(Per.ROUND, "what the children sent")] = None
+    downlink_bits: Annotated[float | None, About(Per.ROUND, "what was sent to the children")] = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+Record = EdgeRecord | GlobalRecord | NodeRecord
+
+# Kind → (class, the version that brought it).
+_KINDS: dict[str, tuple[type[Record], int]] = {
+    "edge": (EdgeRecord, 1),
+    "global": (GlobalRecord, 1),
+    "node": (NodeRecord, 2),
+}
+
+
+def record_from(found: Any, version: int = RECORDS_VERSION) -> Record | None:
+    """The record that a JSON value holds; None if it is none, of an unknown kind, or has a value of a wrong type.
+
+    A later version's records are read as far as they are known: keys may have come, but none has changed.
+    """
+    kind = found.get("kind") if isinstance(found, dict) else None
+    if not isinstance(kind, str) or kind not in _KINDS:
+        return None
+    cls, since = _KINDS[kind]
+    try:
+        return cls.read(found) if version >= since else None
+    except Unreadable:
+        return None
+
+
+def record_in(line: bytes | str, version: int = RECORDS_VERSION) -> Record | None:
+    """The record of one line of records.jsonl; None for one still being written, or spoilt."""
+    try:
+        return record_from(json.loads(line), version)
+    except (ValueError, RecursionError):
+        return None
+
+
+def records_version(environment: Mapping[str, Any]) -> int:
+    """The version that a run folder's environment.json tells; 1 if none."""
+    version = environment.get("records_version")
+    return version if type(version) is int and version >= 1 else 1
 
 
 @dataclass
@@ -45,21 +211,29 @@ class Totals:
     round_devices: int = 0
     round_left_out: int = 0
 
-    def add_round(self, plan: RoundPlan, averages: Sequence[EdgeAverage]) -> None:
-        """Counts one edge round."""
-        took_part = plan.takes_part
-        num_left_out = int(np.count_nonzero(~took_part))
-        samples = sum(int(edge.statistics.num_samples.sum()) for edge in averages)
-        self.uploaded_bits += float(plan.uploaded_bits.sum())
-        self.uploaded_weights += uploaded_weights(averages)
-        self.energy_j += float(plan.energy_j.sum())
-        self.left_out += num_left_out
-        self.num_samples += samples
-        self.round_left_out += num_left_out
-        self.round_samples += samples
-        self.round_loss_sum += sum(float((s.statistics.loss * s.statistics.num_samples).sum()) for s in averages)
-        self.round_ratio_sum += float(plan.ratio[took_part].sum())
-        self.round_devices += int(np.count_nonzero(took_part))
+    def add(
+        self,
+        *,
+        uploaded_weights: int,
+        uploaded_bits: float,
+        energy_j: float,
+        left_out: int,
+        num_samples: int,
+        loss_sum: float,
+        ratio_sum: float,
+        num_devices: int,
+    ) -> None:
+        """Counts one edge round; `loss_sum` is over its samples, `ratio_sum` over the devices that took part."""
+        self.uploaded_weights += uploaded_weights
+        self.uploaded_bits += uploaded_bits
+        self.energy_j += energy_j
+        self.left_out += left_out
+        self.num_samples += num_samples
+        self.round_loss_sum += loss_sum
+        self.round_samples += num_samples
+        self.round_ratio_sum += ratio_sum
+        self.round_devices += num_devices
+        self.round_left_out += left_out
 
     def start_global_round(self) -> None:
         self.round_loss_sum = self.round_ratio_sum = 0.0
@@ -67,86 +241,3 @@ class Totals:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def uploaded_weights(averages: Sequence[EdgeAverage]) -> int:
-    """Weights that reached the edges: the paper's communication cost. Biases and buffers do not count."""
-    return sum(int(edge.statistics.uploaded_weights.sum()) for edge in averages)
-
-
-def edge_record(
-    state: State, plan: RoundPlan, averages: Sequence[EdgeAverage], coverage: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """One edge round of all active edges. Per-device lists share the order of `device`; None means not applicable."""
-    trained = _by_device(plan, averages)
-    record = {
-        "kind": "edge",
-        "global_round": state.global_round + 1,
-        "edge_round": state.edge_round,
-        "edge_id": plan.edges.tolist(),
-        "edge_latency_s": plan.edge_latency_s.tolist(),
-        "edge_status": plan.status.tolist(),
-        "shadow_price": _plain(plan.shadow_price),
-        "coverage": coverage,
-        "uploaded_weights": uploaded_weights(averages),
-        "uploaded_bits": float(plan.uploaded_bits.sum()),
-        "energy_j": float(plan.energy_j.sum()),
-        "mean_pruning_ratio": _mean(plan.ratio[plan.takes_part]),
-        "left_out": {fate.value: int(np.count_nonzero(plan.fate == fate)) for fate in Fate if fate is not Fate.OK},
-        "num_samples": sum(int(edge.statistics.num_samples.sum()) for edge in averages),
-        "train_loss": _mean(trained["loss"][plan.takes_part]),
-        "device": plan.device.tolist(),
-        "edge": plan.edge.tolist(),
-        "fate": plan.fate.tolist(),
-        "bandwidth_share": _plain(plan.share),
-        "pruning_ratio": _plain(plan.ratio),
-        "kept_weights": plan.keep.tolist(),
-        "compute_s": _plain(plan.compute_s),
-        "uplink_s": _plain(plan.uplink_s),
-        "device_energy_j": _plain(plan.energy_j),
-        "loss": _plain(trained["loss"]),
-        "pruning_error_sq": _plain(trained["pruning_error_sq"]),
-    }
-    for name in ("gradient_sq_max", "gradient_noise_sq", "smoothness"):
-        if np.isfinite(trained[name]).any():
-            record[name] = _plain(trained[name])
-    return record
-
-
-def global_record(state: State, latency_s: float, metrics: dict[str, Any]) -> dict[str, Any]:
-    """One global round: what it took, what was spent since the start, and how good the model is."""
-    totals = state.totals
-    return {
-        "kind": "global",
-        "global_round": state.global_round + 1,
-        "latency_s": latency_s,
-        "time_s": totals.time_s,
-        "uploaded_weights": totals.uploaded_weights,
-        "uploaded_bits": totals.uploaded_bits,
-        "energy_j": totals.energy_j,
-        "num_samples": totals.num_samples,
-        "mean_pruning_ratio": totals.round_ratio_sum / totals.round_devices if totals.round_devices else None,
-        "train_loss": totals.round_loss_sum / totals.round_samples if totals.round_samples else None,
-        "participants": totals.round_devices,
-        "left_out": totals.round_left_out,
-        **metrics,
-    }
-
-
-def _by_device(plan: RoundPlan, averages: Sequence[EdgeAverage]) -> dict[str, Array]:
-    """Statistics of the trained devices laid out in the plan's order, NaN for the others."""
-    names = ("loss", "gradient_sq_max", "gradient_noise_sq", "smoothness", "pruning_error_sq")
-    columns = {name: np.full(len(plan.device), np.nan) for name in names}
-    for edge in averages:
-        place = np.searchsorted(plan.device, edge.statistics.device)
-        for name in names:
-            columns[name][place] = getattr(edge.statistics, name)
-    return columns
-
-
-def _plain(values: Array) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values.tolist()]
-
-
-def _mean(values: Array) -> float | None:
-    return float(np.mean(values)) if len(values) else None

@@ -29,6 +29,7 @@ from airprune.federation.method import Method
 from airprune.kernels import kernel_for
 from airprune.models import FlatModel, build_model
 from airprune.network import Network
+from airprune.own_models import pickled_module
 from airprune.randomness import rng_for
 from airprune.registration import luggage
 from airprune.scenario import Scenario
@@ -78,7 +79,7 @@ class Experiment:
             module = build_model(
                 scenario.model.name, input_shape=shape, num_classes=data.num_classes, seed=scenario.seed
             )
-        pickled = cloudpickle.dumps(module)
+        pickled = pickled_module(module)
         settings = scenario.model
         flat = FlatModel(cloudpickle.loads(pickled), prunable=settings.prunable, float64=settings.float64)
         samples = partition(
