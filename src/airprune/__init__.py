@@ -1,17 +1,25 @@
 """airprune: hierarchical federated learning with adaptive model pruning over wireless networks.
 
-One edge round, and the modules that make it:
+One edge round, and the packages that make it:
 
-    network    who is where, who serves whom
-    channel    path loss, shadowing, fading → rates, Eq. (10)
-    planning   shares and ratios that meet the deadline and prune the least
-    schemes    one file per way of choosing them
-    latency    compute, uplink, rounds and energy, Eqs. (9)–(16)
-    pruning    importance of weights, masks, whole neurons, coverage
-    learning   masked training on a device, averages at edge and cloud
-    rounds     Algorithm 1, which ties them together
-    engines    where the devices' work runs
-    runs       run folders: records, checkpoints, resume
+    network      who is where
+    channel      path loss, shadowing, fading → rates, Eq. (10)
+    association  who serves whom
+    selection    who is asked
+    planning     shares and ratios that meet the deadline and prune the least
+    schemes      one file per way of choosing them
+    masking      which sub-model a device holds, trains and sends (with pruning: importances and masks)
+    objectives   what a device minimises
+    compression  what travels
+    aggregation  how parents combine and move, Eqs. (12) and (13)
+    topology     who averages whom
+    kernels      what computes gradients
+
+    federation   the steps of a round, shared by simulation and deployment
+    simulation   Algorithm 1 with a simulated clock
+    engines      where work runs
+    runs         run folders: records, checkpoints, resume, comparisons
+    methods      named bundles of components
 
 A `Scenario` describes an experiment, `run` carries it out. Both are imported when first used, so that planning alone
 does not wait for torch.
@@ -19,17 +27,20 @@ does not wait for torch.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
+from airprune.aggregation.masked_sum import aggregate
 from airprune.convergence import convergence_bound
 from airprune.errors import AirpruneError, Infeasible, InvalidValue, UsageError
 from airprune.inverse import smallest_bandwidth_hz, smallest_deadline_s
-from airprune.learning.aggregate import aggregate
 from airprune.planning import Plan, PlanProblem, Status
 from airprune.schemes import SCHEMES, plan
 
 if TYPE_CHECKING:
     from airprune.compression import compress
+    from airprune.methods import METHODS
+    from airprune.registration import register
     from airprune.runs import run
     from airprune.scenario import Scenario
 
@@ -47,6 +58,8 @@ __all__ = [
     "compress",
     "convergence_bound",
     "Scenario",
+    "METHODS",
+    "register",
     "run",
     "AirpruneError",
     "UsageError",
@@ -55,18 +68,17 @@ __all__ = [
     "__version__",
 ]
 
+# What is imported when first used.
+_LATER = {
+    "compress": "airprune.compression",
+    "METHODS": "airprune.methods",
+    "register": "airprune.registration",
+    "run": "airprune.runs",
+    "Scenario": "airprune.scenario",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "run":
-        from airprune.runs import run
-
-        return run
-    if name == "Scenario":
-        from airprune.scenario import Scenario
-
-        return Scenario
-    if name == "compress":
-        from airprune.compression import compress
-
-        return compress
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module 'airprune' has no attribute {name!r}")

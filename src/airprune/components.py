@@ -167,3 +167,24 @@ class Component:
     slots: Callable[[Any, ModelShape], tuple[Slot, ...]] = no_slots
     source: str = ""
     fully_open: Mapping[str, Any] | None = None
+
+
+def paper_shape() -> ModelShape:
+    """The paper's CNN on its network: what memory and bits are told for where no model is at hand."""
+    layers = PrunableLayers.of([("fc1", 8, 3136), ("fc2", 10, 8)])
+    sizes = (("conv1.weight", 288, True), ("conv1.bias", 32, False), ("conv2.weight", 18_432, True))
+    sizes = (*sizes, ("conv2.bias", 64, False), ("fc1.bias", 8, False), ("fc2.bias", 10, False))
+    sizes = (*sizes, ("fc1.weight", 25_088, True), ("fc2.weight", 80, True))
+    tensors, start = [], 0
+    for name, size, counted in sizes:
+        tensors.append(Tensor(name, start, start + size, counted))
+        start += size
+    return ModelShape(
+        num_state=start,
+        num_parameters=start,
+        prunable=slice(start - layers.num_weights, start),
+        layers=layers,
+        tensors=tuple(tensors),
+        num_devices=25,
+        num_edges=5,
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from airprune.components import ModelShape, Tensor
 from airprune.errors import InvalidValue, UnknownName
 from airprune.own_models import check_module, prunable_names
 from airprune.pruning.layers import PrunableLayers
@@ -124,8 +126,8 @@ class FlatModel:
       gradient: of the parameters only.  [num_parameters]
       prunable: where the prunable weights lie in `state`.
       layers: their matrices.
-      conv_weights: W_conv, the weights that are never pruned; biases do not count, as in the paper.
-      fc_weights: W_fully, the prunable weights.
+      fixed_weights: W_conv, the weights that are never pruned; biases do not count, as in the paper.
+      prunable_weights: W_fully, or whatever else was named.
     """
 
     def __init__(self, module: nn.Module, *, prunable: Sequence[str] = (), float64: bool = False) -> None:
@@ -146,8 +148,8 @@ class FlatModel:
         self.prunable = slice(sum(sizes), sum(sizes) + sum(parameters[name].numel() for name in names))
         self.num_parameters = self.prunable.stop
         self.layers = PrunableLayers.of([(n, parameters[n].shape[0], parameters[n][0].numel()) for n in names])
-        self.conv_weights = sum(parameters[name].numel() for name in others if parameters[name].dim() > 1)
-        self.fc_weights = self.layers.num_weights
+        self.fixed_weights = sum(parameters[name].numel() for name in others if parameters[name].dim() > 1)
+        self.prunable_weights = self.layers.num_weights
         self._flatten(tensors)
 
     def _flatten(self, tensors: dict[str, torch.Tensor]) -> None:
@@ -166,6 +168,21 @@ class FlatModel:
     @property
     def num_state(self) -> int:
         return len(self.state)
+
+    @cached_property
+    def shape(self) -> ModelShape:
+        """What components may know of the model."""
+        trained = self.num_parameters
+        return ModelShape(
+            num_state=self.num_state,
+            num_parameters=trained,
+            prunable=self.prunable,
+            layers=self.layers,
+            tensors=tuple(
+                Tensor(part.name, part.start, part.stop, counted=part.start < trained and len(part.shape) > 1)
+                for part in self.parts
+            ),
+        )
 
     def load(self, state: np.ndarray) -> None:
         self.state_array[:] = state

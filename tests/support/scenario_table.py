@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from airprune.data import DATASETS
+from airprune.masking import MASKINGS
+from airprune.methods import METHODS
 from airprune.models import MODELS
 from airprune.path_loss import PATH_LOSS
 from airprune.pruning import IMPORTANCES
 from airprune.scenario import Scenario, presets
-from airprune.schemes import SCHEMES
 from airprune.settings.section import Section
 from airprune.settings.toml_text import literal
 
@@ -37,8 +38,9 @@ LISTS = {
     "radio.path_loss": PATH_LOSS,
     "model.name": MODELS,
     "data.name": DATASETS,
-    "plan.scheme": SCHEMES,
-    "pruning.importance": IMPORTANCES,
+    "method": METHODS,
+    **{f"{home}.{field}": registry for home, field, registry in Scenario.choice_fields()},
+    **{f"masking.{name}.importance": IMPORTANCES for name in MASKINGS},
 }
 
 
@@ -56,12 +58,24 @@ def tables() -> dict[str, str]:
 
 
 def _table(prefix: str, model: type[Section], fields: dict[str, Any]) -> str:
+    return "\n".join([HEAD, *_rows(prefix, model, fields), *_component_rows(prefix, model)])
+
+
+def _rows(prefix: str, model: type[Section], fields: dict[str, Any]) -> list[str]:
     schema = model.model_json_schema()["properties"]
-    rows = [
+    return [
         f"| `{prefix}{name}` | `{_default(field)}` | {_values(prefix + name, schema[name])} | {field.description} |"
         for name, field in fields.items()
     ]
-    return "\n".join([HEAD, *rows])
+
+
+def _component_rows(prefix: str, model: type[Section]) -> list[str]:
+    """The options of every component that a section can choose."""
+    rows: list[str] = []
+    for registry in dict.fromkeys(getattr(model, "choices", {}).values()):
+        for name, component in registry.items():
+            rows += _rows(f"{prefix}{name}.", component.Options, component.Options.model_fields)
+    return rows
 
 
 def _default(field: Any) -> str:

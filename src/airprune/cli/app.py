@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from airprune.cli.compare import compare
 from airprune.cli.console import say
 from airprune.cli.data import data
 from airprune.cli.doctor import doctor
+from airprune.cli.methods import methods
 from airprune.cli.plan import plan
 from airprune.cli.report import report
 from airprune.cli.reproduce import reproduce
@@ -22,7 +24,7 @@ from airprune.cli.scenarios import scenarios
 from airprune.cli.schemes import schemes
 from airprune.cli.sweep import sweep
 from airprune.cli.web import web
-from airprune.errors import AirpruneError
+from airprune.errors import AirpruneError, UsageError
 
 app = typer.Typer(
     name="airprune",
@@ -39,6 +41,7 @@ app.command()(reproduce)
 app.command()(report)
 app.command()(web)
 app.command()(schemes)
+app.command()(methods)
 app.command()(scenarios)
 app.command()(doctor)
 app.add_typer(data, name="data")
@@ -56,14 +59,23 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
     ] = False,
+    imported: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--import",
+            metavar="FILE",
+            help="A Python file that registers components or methods of your own; goes with every command, at any place.",
+        ),
+    ] = None,
 ) -> None:
     """Plan and simulate hierarchical federated learning with adaptive pruning over wireless networks."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; turns every deliberate error into one sentence and its exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        arguments = _with_imports(arguments)
         status = app(arguments or ["--help"], prog_name="airprune", standalone_mode=False)
     except typer.TyperException as error:
         say(f"error: {error.format_message()}")
@@ -78,3 +90,21 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _with_imports(arguments: list[str]) -> list[str]:
+    """Loads every file given with --import, wherever the option stands; what is left is the command."""
+    left, waiting = [], iter(arguments)
+    for word in waiting:
+        if word == "--":
+            return [*left, word, *waiting]
+        if word != "--import" and not word.startswith("--import="):
+            left.append(word)
+            continue
+        path = word.partition("=")[2] if "=" in word else next(waiting, "")
+        if not path:
+            raise UsageError("--import must be followed by a Python file.")
+        from airprune.registration import import_file
+
+        import_file(path)
+    return left

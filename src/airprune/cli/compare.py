@@ -29,7 +29,12 @@ def compare(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes that apply to all, e.g. `seed=3`.")
     ] = None,
-    schemes: Annotated[str, typer.Option(help="Schemes to compare, separated by commas.")] = "optimal,no-pruning",
+    schemes: Annotated[
+        str | None, typer.Option(help="Schemes to compare, separated by commas; by default optimal,no-pruning.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods (`airprune methods`) to compare, separated by commas.")
+    ] = None,
     also: Annotated[
         list[str] | None,
         typer.Option(help="One more variant, `NAME: key=value key=value`; may be given several times."),
@@ -42,18 +47,20 @@ def compare(
     tls: Tls = None,
     as_json: TableAsJson = False,
 ) -> None:
-    """Compare schemes over seeds on the same network, samples and fading; finished runs are not repeated.
+    """Compare schemes or methods over seeds on the same network, samples and fading; finished runs are not repeated.
 
-    Example: `airprune compare smoke --schemes optimal,min-max,no-pruning --seeds 0-2`
+    Example: `airprune compare smoke --methods adaptive-pruning,frozen-pruning,fp32 --seeds 0-2`
     """
     from airprune.compare import curves, summary
     from airprune.report import write_report
 
     base = scenario_from(scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
-    variants = variants_of(base, [name.strip() for name in schemes.split(",") if name.strip()], also or [])
+    if schemes is None:
+        schemes = "" if methods is not None else "optimal,no-pruning"
+    variants = variants_of(base, _names(schemes), _names(methods or ""), also or [])
     chosen = parse_seeds(seeds)
     if len(variants) * len(chosen) > MAX_RUNS:
-        raise UsageError(f"--seeds and --schemes ask for {len(variants) * len(chosen):,} runs; at most {MAX_RUNS:,}.")
+        raise UsageError(f"--seeds and the variants ask for {len(variants) * len(chosen):,} runs; at most {MAX_RUNS:,}.")
     run_all(variants, chosen, out)
     results = curves(variants, chosen, out)
     table = summary(results)
@@ -65,11 +72,17 @@ def compare(
     say(f"Report: {write_report(out)}")
 
 
-def variants_of(base: Scenario, schemes: Sequence[str], also: Sequence[str]) -> list[Variant]:
-    """The schemes, and the variants spelled out by the user."""
-    from airprune.compare import Variant, scheme_variants
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
-    variants = scheme_variants(base, schemes)
+
+def variants_of(
+    base: Scenario, schemes: Sequence[str], methods: Sequence[str], also: Sequence[str]
+) -> list[Variant]:
+    """The schemes, the methods, and the variants spelled out by the user."""
+    from airprune.compare import Variant, method_variants, scheme_variants
+
+    variants = scheme_variants(base, schemes) + method_variants(base, methods)
     for words in also:
         name, colon, changes = words.partition(":")
         if not colon or not name.strip():
@@ -77,7 +90,7 @@ def variants_of(base: Scenario, schemes: Sequence[str], also: Sequence[str]) -> 
         variants.append(Variant(name=name.strip(), scenario=base.with_overrides(changes.split())))
     names = [variant.name for variant in variants]
     if not variants or len({variant.folder_name for variant in variants}) != len(names):
-        raise UsageError(f"--schemes and --also must name at least one variant, each once, got {', '.join(names)}.")
+        raise UsageError(f"--schemes, --methods and --also must name at least one variant, each once, got {', '.join(names)}.")
     return variants
 
 

@@ -132,7 +132,7 @@ def _num_weights(scenario: Scenario) -> int:
         settings.name, input_shape=data.feature_shape, num_classes=data.num_classes, seed=scenario.seed
     )
     model = FlatModel(module, prunable=settings.prunable)
-    return model.conv_weights + model.fc_weights
+    return model.fixed_weights + model.prunable_weights
 
 
 def _table2_rows(reproduction: Reproduction) -> Rows:

@@ -14,6 +14,7 @@ from airprune.channel import Radio
 from airprune.errors import InvalidValue, UnknownName, UsageError
 from airprune.methods import DEFAULT_METHOD, METHODS
 from airprune.network import Network
+from airprune.registry import Registry
 from airprune.scenario import build, sections
 from airprune.scenario.presets import preset_text, presets
 from airprune.settings import toml_text
@@ -157,6 +158,12 @@ class Scenario(Section):
                 schema["$defs"][target]["properties"] |= part.tables_schema()
                 schema["$defs"][target]["additionalProperties"] = False
         return schema
+
+    @classmethod
+    def choice_fields(cls) -> list[tuple[str, str, Registry[Any]]]:
+        """(section, field, registry) of every field that names a component."""
+        parts = [(name, part) for name, part in _parts() if issubclass(part, ChoiceSection)]
+        return [(name, field, registry) for name, part in parts for field, registry in part.choices.items()]
 
     @property
     def hash(self) -> str:

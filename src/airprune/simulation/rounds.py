@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from airprune.components import Owner
 from airprune.engines.base import MAX_TRIES, Engine
+from airprune.errors import WorkFailed
 from airprune.federation.cloud import combine_level, combined_at_root
 from airprune.federation.edge import OpenRound, close_round, open_round, prepare_mask
 from airprune.federation.messages import Broadcast
@@ -33,10 +34,18 @@ Array = np.ndarray
 _log = logging.getLogger("airprune")
 
 
-def run_rounds(experiment: Experiment, engine: Engine, state: RunState) -> Iterator[dict[str, Any]]:
+Watch = Callable[[TimedRound, Sequence[EdgeResult]], None]
+
+
+def run_rounds(
+    experiment: Experiment, engine: Engine, state: RunState, *, watch: Watch | None = None
+) -> Iterator[dict[str, Any]]:
     """Runs Algorithm 1 from `state` to the end; yields one record per edge round and per global round.
 
     `state` is up to date whenever a record is yielded.
+
+    Args:
+      watch: shown each edge round as planned and as it came out.
     """
     tree, rounds = state.tree, experiment.scenario.rounds
     reported: set[int] = set()  # devices whose failure the user has read
@@ -47,11 +56,13 @@ def run_rounds(experiment: Experiment, engine: Engine, state: RunState) -> Itera
             yield from _middle_rounds(experiment, state)  # only in trees deeper than the paper's
             if state.counters[0] >= tree.max_rounds(0):  # line 4
                 break
-            yield _edge_round(experiment, engine, state, reported)  # lines 5–15
+            yield _edge_round(experiment, engine, state, reported, watch)  # lines 5–15
         yield _global_round(experiment, engine, state)  # line 17
 
 
-def _edge_round(experiment: Experiment, engine: Engine, state: RunState, reported: set[int]) -> dict[str, Any]:
+def _edge_round(
+    experiment: Experiment, engine: Engine, state: RunState, reported: set[int], watch: Watch | None
+) -> dict[str, Any]:
     """Plans, trains and averages one edge round of the edges that are not done yet."""
     tree = state.tree
     edges = np.flatnonzero(tree.active(tree.depth - 1, state.counters))
@@ -67,7 +78,10 @@ def _edge_round(experiment: Experiment, engine: Engine, state: RunState, reporte
     for edge, result in zip(present, results, strict=True):
         _move_edge(experiment, state, edge, result)
     _report_sums(experiment, state, view, results)
+    _check_bits(experiment, timed, results)
     timed = _without_failed(timed, results, reported)
+    if watch is not None:
+        watch(timed, results)
 
     latency_s = np.full(experiment.network.num_edges, np.nan)
     latency_s[opened.edges] = timed.edge_latency_s
@@ -170,6 +184,22 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
         for name, array in result.reports.items():
             sums[name] = sums[name] + array if name in sums else array
     state.values = masking("update", view, state.values, sums)
+
+
+def _check_bits(experiment: Experiment, timed: TimedRound, results: list[EdgeResult]) -> None:
+    """A device that sends more than it was planned and timed for would make every number of the round a lie."""
+    opened = timed.opened
+    for result in results:
+        place = np.searchsorted(opened.device, result.statistics.device)
+        charged = opened.bits[place] - opened.charges.always_bits
+        over = result.statistics.sent_bits > charged * (1.0 + 1e-12)
+        if over.any():
+            n = int(np.argmax(over))
+            raise WorkFailed(
+                f"Device {result.statistics.device[n]} sent {result.statistics.sent_bits[n]:,.0f} bits but was charged "
+                f"{charged[n]:,.0f}: masking {experiment.method.masking.name!r} or compression "
+                f"{experiment.method.compression.name!r} counts wrongly."
+            )
 
 
 def _without_failed(timed: TimedRound, results: list[EdgeResult], reported: set[int]) -> TimedRound:

@@ -1,0 +1,301 @@
+"""The rules that every component keeps, tried on one by small real runs: `airprune methods --check NAME`.
+
+A component that keeps them can be combined with all others, killed, resumed and spread over workers without anybody
+noticing in the results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from airprune.components import Owner
+from airprune.engines import engine_named
+from airprune.errors import AirpruneError, UnknownName
+from airprune.federation.method import Method
+from airprune.registration import registries
+from airprune.runs import run
+from airprune.runs.driver import InProcess, opened_store
+from airprune.scenario import Scenario
+from airprune.simulation.clock import Fate, TimedRound
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.rounds import run_rounds
+
+Array = np.ndarray
+
+# The scenario keys by which a component of each kind is chosen.
+KEYS = {
+    "methods": ("method",),
+    "association": ("association.name",),
+    "selection": ("selection.name",),
+    "schemes": ("plan.scheme",),
+    "masking": ("masking.name",),
+    "importance": ("masking.probe.importance",),
+    "objectives": ("objective.name",),
+    "compression": ("compression.name",),
+    "aggregation": ("aggregation.edge", "aggregation.cloud"),
+    "steps": ("aggregation.edge_step", "aggregation.cloud_step"),
+    "topology": ("topology.name",),
+}
+_TIGHT_S, _LOOSE_S = 0.0003, 1.0
+_SMALL: dict[str, Any] = {
+    "seed": 5,
+    "model.name": "mlp",
+    "network.num_edges": 2,
+    "network.devices_per_edge": 3,
+    "train.learning_rate": 0.05,
+    "train.batch_size": 16,
+    "train.local_epochs": 2,
+    "rounds.global_rounds": 2,
+    "rounds.edge_rounds": 2,
+    "engine.name": "serial",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule, whether it was kept, and what was seen."""
+
+    rule: str
+    kept: bool
+    seen: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def check(name: str) -> list[Finding]:
+    """Tries every rule that applies to the method or component of this name."""
+    subject = Subject.named(name)
+    findings = []
+    for rule, trial in _RULES.items():
+        try:
+            seen = trial(subject)
+        except AirpruneError as error:
+            findings.append(Finding(rule, False, str(error)))
+            continue
+        if seen is not None:
+            findings.append(Finding(rule, *seen))
+        if rule == RUNS and not findings[-1].kept:
+            break  # nothing else can be tried
+    return findings
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is tried: a component of some kind, on a small federation of an MLP and four clouds of points."""
+
+    kind: str
+    name: str
+    component: Any
+
+    @classmethod
+    def named(cls, name: str) -> Subject:
+        found = [
+            cls(registry.kind, name, registry[name])
+            for registry in registries().values()
+            if registry.kind in KEYS and name in registry
+        ]
+        if not found:
+            known = [n for registry in registries().values() if registry.kind in KEYS for n in registry]
+            raise UnknownName("method or component", name[:60], known)
+        return found[0]
+
+    @cached_property
+    def choice(self) -> dict[str, Any]:
+        return dict.fromkeys(KEYS[self.kind], self.name)
+
+    def scenario(self, changes: Mapping[str, Any] | None = None, *, deadline_s: float = _TIGHT_S) -> Scenario:
+        values = {**_SMALL, "plan.deadline_s": deadline_s, **self.choice}
+        return Scenario().with_values(values).with_values(changes or {})
+
+    @property
+    def method(self) -> Method:
+        return Method.of(self.scenario())
+
+
+RUNS = "runs to its end"
+
+
+def _runs(subject: Subject) -> tuple[bool, str]:
+    with _finished(subject.scenario()) as folder:
+        records = (folder / "records.jsonl").read_text().count("\n")
+    return True, f"{records} records"
+
+
+def _engines(subject: Subject) -> tuple[bool, str]:
+    with _finished(subject.scenario()) as folder:
+        expected = _bytes(folder)
+    for workers in (1, 2, 3):
+        changes = {"engine.name": "processes", "engine.workers": workers}
+        with _finished(subject.scenario(changes)) as folder:
+            if _bytes(folder) != expected:
+                return False, f"{workers} worker processes end in other bytes than this process"
+    return True, "this process and 1, 2, 3 workers end in the same bytes"
+
+
+def _resumes(subject: Subject) -> tuple[bool, str]:
+    scenario = subject.scenario()
+    with _finished(scenario) as folder:
+        expected = _bytes(folder)
+    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+        out, stops = Path(place) / "run", 0
+        while True:
+            with contextlib.closing(run(scenario, out=out, resume=stops > 0, dataset=points())) as records:
+                if next(records, None) is None:
+                    break
+            stops += 1
+        same = _bytes(out) == expected
+    return same, f"stopped {stops} times: {'the same' if same else 'other'} bytes as in one go"
+
+
+def _deadline(subject: Subject) -> tuple[bool, str] | None:
+    if not subject.method.scheme.component.adapts:
+        return None
+    latest = 0.0
+
+    def watch(timed: TimedRound, results: Any) -> None:
+        nonlocal latest
+        total = (timed.compute_s + timed.uplink_s)[timed.takes_part]
+        latest = max(latest, float(total.max(initial=0.0)))
+
+    _watched(subject.scenario(), watch)
+    return latest <= _TIGHT_S * (1 + 1e-9), f"latest upload {latest / _TIGHT_S:.6f} of the deadline"
+
+
+def _bits(subject: Subject) -> tuple[bool, str]:
+    gaps: list[float] = []
+
+    def watch(timed: TimedRound, results: Any) -> None:
+        charged = dict(zip(timed.opened.device.tolist(), timed.opened.bits.tolist(), strict=True))
+        kept = dict(zip(timed.opened.device.tolist(), timed.ratio.tolist(), strict=True))
+        for result in results:
+            rows = zip(result.statistics.device.tolist(), result.statistics.sent_bits.tolist(), strict=True)
+            for device, sent in rows:
+                beside = timed.opened.charges.always_bits
+                beside += timed.opened.charges.uplink_bits if kept[device] > 0 else 0.0
+                gaps.append(abs(charged[device] - beside - sent))
+
+    _watched(subject.scenario(), watch)
+    return max(gaps) == 0.0, f"{len(gaps)} uploads, charged and counted bits differ by at most {max(gaps):g}"
+
+
+def _open(subject: Subject) -> tuple[bool, str] | None:
+    """The knob fully open equals plain averaging of whole models."""
+    opened = subject.component.fully_open if subject.kind not in ("methods", "importance") else None
+    if opened is None:
+        if subject.kind not in ("masking", "importance", "schemes"):
+            return None
+        opened = {}
+    owner = {"schemes": "plan", "objectives": "objective", "steps": "aggregation"}.get(subject.kind, subject.kind)
+    changes = {f"{owner}.{subject.name}.{key}": value for key, value in opened.items()}
+    plain = Scenario().with_values({**_SMALL, "plan.deadline_s": _LOOSE_S})
+    ours, theirs = _weights(subject.scenario(changes, deadline_s=_LOOSE_S)), _weights(plain)
+    same = np.array_equal(ours, theirs)
+    worst = float(np.max(np.abs(ours - theirs)))
+    return same, "equals hierarchical FedAvg bit for bit" if same else f"differs from it by up to {worst:g}"
+
+
+def _slot_names(subject: Subject) -> tuple[bool, str]:
+    scenario = subject.scenario()
+    experiment = Experiment.of(scenario, dataset=points())
+    names = [slot.name for slot in experiment.slots]
+    if not names:
+        with _finished(scenario) as folder:
+            left = [path.name for path in folder.iterdir() if path.name == "memory"]
+        return not left, "no slots, no bytes" if not left else "no slots, but a memory folder"
+    unnamed = [name for name in names if "." not in name]
+    kinds = ", ".join(f"{slot.name} ({slot.owner.value})" for slot in experiment.slots)
+    return not unnamed, kinds if not unnamed else f"{unnamed[0]!r} does not begin with a component's name and a dot"
+
+
+def _lost_devices(subject: Subject) -> tuple[bool, str] | None:
+    """Only devices that arrived move their memory."""
+    experiment = Experiment.of(subject.scenario({"events.dropout_probability": 0.5}), dataset=points())
+    slots = [slot for slot in experiment.slots if slot.owner == Owner.DEVICE]
+    if not slots:
+        return None
+    arrived: set[int] = set()
+
+    def watch(timed: TimedRound, results: Any) -> None:
+        arrived.update(timed.opened.device[timed.fate == Fate.OK].tolist())
+
+    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+        state = _watched(experiment.scenario, watch, rounds=1, folder=Path(place))
+        lost = [n for n in range(experiment.network.num_devices) if n not in arrived]
+        memory = state.store.take(lost) if lost else {}
+        moved = [slot.name for slot in slots if lost and np.any(memory[slot.name] != slot.row(experiment.shape))]
+    return not moved, f"{len(lost)} devices never arrived; {'their memory moved' if moved else 'their memory is as it was'}"
+
+
+_RULES: dict[str, Callable[[Subject], tuple[bool, str] | None]] = {
+    RUNS: _runs,
+    "same bytes on any engine and number of workers": _engines,
+    "stopped and resumed: same bytes": _resumes,
+    "nobody later than the deadline": _deadline,
+    "charged bits equal the encoder's count": _bits,
+    "knob fully open is plain averaging": _open,
+    "state only in slots": _slot_names,
+    "who did not arrive leaves no trace": _lost_devices,
+}
+
+
+def points(num_train: int = 240, num_test: int = 60) -> Any:
+    """Four clouds of points in twelve dimensions, one per class: ((x, y), (x_test, y_test))."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(4, 12)) * 2
+
+    def draw(count: int) -> tuple[Array, Array]:
+        y = np.arange(count) % 4
+        return (centres[y] + rng.normal(size=(count, 12))).astype(np.float32), y
+
+    return draw(num_train), draw(num_test)
+
+
+@contextlib.contextmanager
+def _finished(scenario: Scenario) -> Iterator[Path]:
+    """The folder of a whole run."""
+    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+        out = Path(place) / "run"
+        for _ in run(scenario, out=out, dataset=points()):
+            pass
+        yield out
+
+
+def _bytes(folder: Path) -> tuple[bytes, bytes]:
+    return (folder / "records.jsonl").read_bytes(), (folder / "final.safetensors").read_bytes()
+
+
+def _watched(
+    scenario: Scenario, watch: Callable[[TimedRound, Any], None], *, rounds: float = math.inf, folder: Path | None = None
+) -> Any:
+    """Runs in this process, showing each edge round; the state it ends in."""
+    experiment = Experiment.of(scenario, dataset=points())
+    state = experiment.initial_state()
+    with contextlib.ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airprune-check-")))
+        state.store = opened_store(experiment, folder)
+        engine = stack.enter_context(engine_named("serial")(experiment.job(InProcess(experiment.dataset))))
+        for number, _ in enumerate(run_rounds(experiment, engine, state, watch=watch), start=1):
+            if number >= rounds:
+                break
+    return state
+
+
+def _weights(scenario: Scenario) -> Array:
+    """The cloud's model at the end."""
+    models: Array = _watched(scenario, lambda timed, results: None).models
+    return models[0]
+
+
+__all__ = ["Finding", "check"]
