@@ -323,6 +323,13 @@ def test_cast_beyond_the_range_arrives_as_infinity(name, limit):
     assert np.isnan(decoded[4])
 
 
+def test_every_nan_stays_a_nan_in_bfloat16():
+    """Rounding up the NaN with all bits set would carry into the sign and give -0."""
+    patterns = np.array([0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 0x7FF0000000000001], dtype=np.uint64)
+    decoded, _, _ = ap.compress(patterns.view(np.float64), "cast", format="bfloat16")
+    assert np.isnan(decoded).all()
+
+
 def test_float16_is_not_rounded_twice():
     above = 1 + 2.0**-11 + 2.0**-40
     decoded, _, _ = ap.compress([1 + 2.0**-11, above], "cast", format="float16")
