@@ -7,19 +7,22 @@ from torch.nn import functional as F
 
 import airprune as ap
 from airprune.engines.serial import SerialEngine
-from airprune.experiment import Experiment
+from airprune.federation.device import Streams, device_round
+from airprune.federation.edge import open_round
+from airprune.federation.messages import Broadcast, Orders
 from airprune.learning.optimisers import learning_rate_at
 from airprune.models import MLP, build_model
 from airprune.randomness import NumberedStreams
-from airprune.round_plan import plan_round
-from airprune.rounds import State, run_rounds
-from airprune.runs import InProcess
+from airprune.runs.driver import InProcess
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.rounds import run_rounds
+from airprune.simulation.state import RunState
 from support.tiny import blobs, tiny_scenario
 
 
-def run_with_state(scenario: ap.Scenario, data=None) -> tuple[Experiment, State, list[dict]]:
+def run_with_state(scenario: ap.Scenario, data=None) -> tuple[Experiment, RunState, list[dict]]:
     experiment = Experiment.of(scenario, dataset=data or blobs())
-    state = State.initial(experiment)
+    state = experiment.initial_state()
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
         records = list(run_rounds(experiment, engine, state))
     return experiment, state, records
@@ -84,7 +87,7 @@ def test_one_edge_and_one_edge_round_is_flat_fedavg():
 
 
 def test_flat_topology_is_one_band_for_all():
-    _, state, records = run_with_state(tiny_scenario(network__topology="flat"))
+    _, state, records = run_with_state(tiny_scenario(topology__name="flat"))
     assert state.edge_states.shape[0] == 1
     edge = records[0]
     assert edge["edge_id"] == [0] and len(edge["device"]) == 6
@@ -95,24 +98,28 @@ def test_one_edge_rounds_average_is_eq_12_of_its_devices():
     """The engine's streaming average equals `aggregate` on the devices' models and masks, gathered one by one."""
     scenario = tiny_scenario(plan__min_pruning_ratio=0.6, plan__max_pruning_ratio=0.6, rounds__global_rounds=1)
     experiment = Experiment.of(scenario, dataset=blobs())
-    state = State.initial(experiment)
+    state = experiment.initial_state()
     received = state.global_state.copy()
-    plan = plan_round(experiment, global_round=0, edge_round=0, edges=np.array([0, 1]))
+    candidates, _ = experiment.candidates(state, np.array([0, 1]))
+    opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz, 0)
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
-        trainer, prunable = engine._worker.trainer, experiment.model.prunable
+        device, prunable = engine._worker.device, experiment.model.prunable
         for edge in (0, 1):
             states, masks = [], []
-            for n, keep in zip(plan.device[plan.edge == edge], plan.keep[plan.edge == edge], strict=True):
-                result = trainer.train(
-                    received,
-                    keep=int(keep),
+            for n, keep in zip(opened.device[opened.edge == edge], opened.keep[opened.edge == edge], strict=True):
+                orders = Orders(
+                    device=int(n), keep=int(keep), learning_rate=scenario.train.learning_rate, round_index=0
+                )
+                upload = device_round(
+                    device,
+                    Broadcast(model=received),
+                    orders,
                     samples=experiment.samples[n],
-                    rng=NumberedStreams(scenario.seed, "device", 0, 0)[int(n)],
-                    learning_rate=scenario.train.learning_rate,
+                    streams=Streams.of(scenario.seed, 0, 0),
                 )
                 mask = np.ones(experiment.model.num_state, dtype=bool)
-                mask[prunable] = result.mask
-                states.append(result.state.copy())
+                mask[prunable] = upload.mask
+                states.append(upload.state.copy())
                 masks.append(mask)
             expected = ap.aggregate(np.array(states), np.array(masks), received)
             if edge == 0:
@@ -141,8 +148,8 @@ def test_uploads_count_weights_and_bits():
     experiment, _, records = run_with_state(
         tiny_scenario(rounds__global_rounds=1, plan__min_pruning_ratio=0.5, plan__max_pruning_ratio=0.5)
     )
-    kept = experiment.model.fc_weights // 2
-    assert records[0]["uploaded_weights"] == 6 * (experiment.model.conv_weights + kept)
+    kept = experiment.model.prunable_weights // 2
+    assert records[0]["uploaded_weights"] == 6 * (experiment.model.fixed_weights + kept)
     assert records[0]["uploaded_bits"] == 64 * records[0]["uploaded_weights"]
     assert records[-1]["uploaded_weights"] == 2 * records[0]["uploaded_weights"]
 
@@ -150,15 +157,15 @@ def test_uploads_count_weights_and_bits():
 def test_mask_bits_and_probe_time_are_counted_when_asked():
     common = {"rounds__global_rounds": 1, "plan__min_pruning_ratio": 0.5, "plan__max_pruning_ratio": 0.5}
     experiment, _, plain = run_with_state(tiny_scenario(**common))
-    _, _, counted = run_with_state(tiny_scenario(**common, pruning__count_mask_bits=True, pruning__count_probe=True))
-    assert counted[0]["uploaded_bits"] == plain[0]["uploaded_bits"] + 6 * experiment.model.fc_weights
-    probe_s = 20 * (experiment.model.conv_weights + experiment.model.fc_weights) / 3e9
+    _, _, counted = run_with_state(tiny_scenario(**common, masking__probe__count_mask_bits=True, masking__probe__count_probe=True))
+    assert counted[0]["uploaded_bits"] == plain[0]["uploaded_bits"] + 6 * experiment.model.prunable_weights
+    probe_s = 20 * (experiment.model.fixed_weights + experiment.model.prunable_weights) / 3e9
     np.testing.assert_allclose(np.array(counted[0]["compute_s"]) - np.array(plain[0]["compute_s"]), probe_s, rtol=1e-9)
 
 
 def test_planned_devices_meet_the_deadline_with_everything_counted():
     scenario = tiny_scenario(
-        plan__deadline_s=0.0004, pruning__count_mask_bits=True, pruning__count_probe=True, rounds__global_rounds=1
+        plan__deadline_s=0.0004, masking__probe__count_mask_bits=True, masking__probe__count_probe=True, rounds__global_rounds=1
     )
     _, _, records = run_with_state(scenario)
     assert 0.0 < records[0]["mean_pruning_ratio"] < 0.95
@@ -238,8 +245,8 @@ def test_training_learns():
 @pytest.mark.parametrize("structure", ["weights", "neurons"])
 def test_every_importance_and_structure_trains_with_the_planned_counts(importance, structure):
     scenario = tiny_scenario(
-        pruning__importance=importance,
-        pruning__structure=structure,
+        masking__probe__importance=importance,
+        masking__probe__structure=structure,
         plan__min_pruning_ratio=0.5,
         plan__max_pruning_ratio=0.5,
         rounds__global_rounds=1,
@@ -247,14 +254,14 @@ def test_every_importance_and_structure_trains_with_the_planned_counts(importanc
     experiment, _, records = run_with_state(scenario)
     for record in records[:-1]:
         kept = np.array(record["kept_weights"])
-        assert np.all(kept <= experiment.model.fc_weights // 2) and np.all(kept > 0)
+        assert np.all(kept <= experiment.model.prunable_weights // 2) and np.all(kept > 0)
         assert record["uploaded_weights"] == kept.sum()
 
 
 def test_data_weighted_averages_favour_devices_with_more_samples():
     uneven = {"data__size_spread": 1.0, "rounds__global_rounds": 1}
     uniform = run_with_state(tiny_scenario(**uneven))[1].global_state
-    by_data = run_with_state(tiny_scenario(**uneven, rounds__edge_average="data", rounds__cloud_average="data"))[1]
+    by_data = run_with_state(tiny_scenario(**uneven, aggregation__edge="data-weighted", aggregation__cloud="data-weighted"))[1]
     assert not np.allclose(uniform, by_data.global_state)
 
 

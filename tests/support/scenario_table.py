@@ -20,7 +20,7 @@ from airprune.settings.section import Section
 from airprune.settings.toml_text import literal
 
 PAGE = Path(__file__).parents[2] / "docs/scenarios.md"
-MARKED = re.compile(r"(<!-- fields: (\w*) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- fields: (\w*) -->\n)(?:.*?\n)?(<!-- end -->)", re.DOTALL)
 HEAD = "| key | default | unit or choices | meaning |\n|---|---|---|---|"
 UNITS = {
     "noise_density_dbm_per_hz": "dBm/Hz",
@@ -96,7 +96,7 @@ def _values(key: str, schema: dict[str, Any]) -> str:
 def up_to_date(page: str) -> str:
     """The page with every marked table made anew."""
     found = tables()
-    return MARKED.sub(lambda match: f"{match[1]}{found[match[2]]}{match[3]}", page)
+    return MARKED.sub(lambda match: f"{match[1]}{found[match[2]]}\n{match[3]}", page)
 
 
 if __name__ == "__main__":

@@ -92,4 +92,5 @@ COMPRESSION = Compression(
     encode=encode,
     decode=decode,
     exact=exact,
+    fully_open={"format": "exact"},
 )

@@ -129,4 +129,5 @@ COMPRESSION = Compression(
     encode=encode,
     decode=decode,
     exact=exact,
+    fully_open={"share": 1.0},
 )

@@ -70,7 +70,7 @@ class Device:
         self.loss = MinibatchLoss(model, x, y)
         compression = method.compression
         self.memory_slots = compression("slots", self.shape)
-        self.encodes = bool(self.memory_slots) or not compression("exact", wire)
+        self.encodes = not compression("exact", wire)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
         self.tensor_stops = np.array([tensor.stop for tensor in self.shape.tensors if tensor.counted])
 
