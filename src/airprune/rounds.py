@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,29 @@ class State:
     def initial(cls, experiment: Experiment) -> State:
         start = experiment.model.state.numpy().copy()
         return cls(global_state=start, edge_states=np.tile(start, (experiment.network.num_edges, 1)))
+
+    def arrays(self) -> dict[str, Array]:
+        """What a checkpoint holds of it, with `facts`."""
+        return {"global": self.global_state, "edges": self.edge_states}
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "global_round": self.global_round,
+            "edge_round": self.edge_round,
+            "edge_latency_s": self.edge_latency_s,
+            "totals": self.totals.as_dict(),
+        }
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> State:
+        return cls(
+            global_state=arrays["global"],
+            edge_states=arrays["edges"],
+            global_round=facts["global_round"],
+            edge_round=facts["edge_round"],
+            edge_latency_s=facts["edge_latency_s"],
+            totals=Totals(**facts["totals"]),
+        )
 
 
 def run_rounds(experiment: Experiment, engine: Engine, state: State) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from airprune.compare import Variant
+    from airprune.runs.compare import Variant
     from airprune.scenario import Scenario
 
 MAX_RUNS = 10_000
@@ -46,8 +46,8 @@ def compare(
 
     Example: `airprune compare smoke --schemes optimal,min-max,no-pruning --seeds 0-2`
     """
-    from airprune.compare import curves, summary
     from airprune.report import write_report
+    from airprune.runs.compare import curves, summary
 
     base = scenario_from(scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     variants = variants_of(base, [name.strip() for name in schemes.split(",") if name.strip()], also or [])
@@ -67,7 +67,7 @@ def compare(
 
 def variants_of(base: Scenario, schemes: Sequence[str], also: Sequence[str]) -> list[Variant]:
     """The schemes, and the variants spelled out by the user."""
-    from airprune.compare import Variant, scheme_variants
+    from airprune.runs.compare import Variant, scheme_variants
 
     variants = scheme_variants(base, schemes)
     for words in also:
@@ -83,7 +83,7 @@ def variants_of(base: Scenario, schemes: Sequence[str], also: Sequence[str]) -> 
 
 def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> None:
     """Runs everything that is not finished, showing each run."""
-    from airprune.compare import compare as runs_of
+    from airprune.runs.compare import compare as runs_of
 
     places = [(variant, seed) for seed in seeds for variant in variants]
     try:

@@ -1,14 +1,4 @@
-"""Runs and their folders: start, record, checkpoint, resume.
-
-    scenario.toml        the resolved scenario
-    environment.json     versions, commit and CPU
-    records.jsonl        one line per edge round and per global round
-    checkpoint/          the state after the last record, replaced atomically
-    final.safetensors    the trained model, when the run has ended
-
-A record is appended first, then the checkpoint that knows the record file's length takes the old one's place. A run
-that is killed in between resumes from the older checkpoint and cuts the extra lines off, so it ends in the same bytes.
-"""
+"""`run`: a scenario from its first round, or from where it stopped, to its end."""
 
 from __future__ import annotations
 
@@ -18,6 +8,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from airprune.data import Dataset
 from airprune.data.shared import SharedDataset, save_shared
 from airprune.engines import engine_named
@@ -25,7 +17,9 @@ from airprune.errors import UsageError
 from airprune.experiment import Experiment
 from airprune.learning import native
 from airprune.rounds import State, run_rounds
-from airprune.run_folder import RunFolder, finite
+from airprune.runs.layout import RunFolder
+from airprune.runs.lock import locked
+from airprune.runs.writer import RunWriter, finite
 from airprune.scenario import Scenario
 
 Records = Generator[dict[str, Any], None, None]
@@ -66,43 +60,57 @@ def run(
 
 def _records(experiment: Experiment, folder: RunFolder | None) -> Records:
     with contextlib.ExitStack() as stack:
-        state = State.initial(experiment)
+        state, writer = State.initial(experiment), None
         if folder is not None:
-            stack.enter_context(folder.locked())
-            folder.check(experiment)
-            state = folder.load() or state
-        if state.global_round < experiment.scenario.rounds.global_rounds:
-            yield from _run(experiment, state, folder)
-        if folder is not None:
-            folder.finish(experiment, state)
+            writer = RunWriter(folder, experiment, stack.enter_context(locked(folder.path)))
+            saved = writer.load()
+            state = state if saved is None else State.restored(saved.arrays, saved.facts)
+        if not _has_ended(experiment, state):
+            yield from _run(experiment, state, writer)
+        if writer is not None:
+            writer.finish(_trained(experiment, state))
 
 
-def _run(experiment: Experiment, state: State, folder: RunFolder | None) -> Records:
+def _run(experiment: Experiment, state: State, writer: RunWriter | None) -> Records:
     settings = experiment.scenario.engine
     with contextlib.ExitStack() as stack:
-        job = experiment.job(_place_of(experiment.dataset, settings.name, folder, stack))
+        job = experiment.job(_place_of(experiment.dataset, settings.name, writer, stack))
         engine_class = engine_named(settings.name)
         tls = None if settings.tls is None else Path(settings.tls)
         engine = stack.enter_context(engine_class(job, workers=settings.workers, scheduler=settings.scheduler, tls=tls))
-        if folder is not None:
-            folder.begin(experiment)  # only now: a run that gets no engine leaves nothing behind
+        if writer is not None:
+            writer.begin()  # only now: a run that gets no engine leaves nothing behind
         for record in map(finite, run_rounds(experiment, engine, state)):
-            if folder is not None:
-                folder.save(state, record)
+            if writer is not None:
+                writer.save(state, record, has_ended=_has_ended(experiment, state))
             yield record
 
 
+def _has_ended(experiment: Experiment, state: State) -> bool:
+    return state.global_round >= experiment.scenario.rounds.global_rounds
+
+
+def _trained(experiment: Experiment, state: State) -> dict[str, np.ndarray]:
+    """The trained model under the module's own names, for `load_state_dict`."""
+    model = experiment.model
+    start = model.state.numpy().copy()
+    model.load(state.global_state)
+    arrays = {name: tensor.numpy().copy(order="C") for name, tensor in model.module.state_dict().items()}
+    model.load(start)
+    return arrays
+
+
 def _place_of(
-    dataset: Dataset, engine: str, folder: RunFolder | None, stack: contextlib.ExitStack
+    dataset: Dataset, engine: str, writer: RunWriter | None, stack: contextlib.ExitStack
 ) -> SharedDataset | InProcess:
     """Where workers find the data: in this process, or in files that last as long as the run.
 
     They lie in the run folder, so that a killed run leaves nothing elsewhere and its continuation clears them away.
     """
-    if folder is None:
+    if writer is None:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airprune-")))
     else:
-        place = stack.enter_context(folder.scratch())
+        place = stack.enter_context(writer.scratch())
     return InProcess(dataset) if engine == "serial" else save_shared(dataset, place)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from airprune.estimates import Estimate
-from airprune.run_folder import RunFolder
-from airprune.runs import Records, run
+from airprune.runs.driver import Records, run
+from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 
 COLUMNS = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "energy_j", "mean_pruning_ratio")
