@@ -14,9 +14,10 @@ import pytest
 import airprune as ap
 from airprune.cli import main
 from airprune.cli.compare import parse_seeds
-from airprune.compare import Estimate
 from airprune.errors import UsageError
-from airprune.run_folder import RunFolder
+from airprune.runs.compare import Estimate
+from airprune.runs.layout import RunFolder
+from airprune.runs.lock import locked
 from support.processes import AIRPRUNE, PATIENCE_S, airprune
 from support.tiny import final_bytes, tiny_file
 
@@ -96,7 +97,7 @@ def test_run_refuses_a_used_folder_and_resumes_it_when_asked(command, scenario):
 
 
 def test_run_gives_way_to_another_run_in_the_same_folder(command, scenario):
-    with RunFolder(Path("here")).locked():
+    with locked(Path("here")):
         status, out, err = command("run", scenario, "--engine", "serial", "--out", "here")
     assert status == 2 and out == ""
     assert err == "error: here is being written by another run; wait for it or choose another.\n"

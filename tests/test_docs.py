@@ -14,7 +14,7 @@ import pytest
 
 import airprune as ap
 from airprune.engines import ENGINES
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
 from airprune.scenario import presets
 from airprune.schemes.base import Scheme
 from airprune.settings.toml_text import word

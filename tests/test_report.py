@@ -12,10 +12,10 @@ import pytest
 
 import airprune as ap
 from airprune.cli import main
-from airprune.compare import scheme_variants
 from airprune.errors import UsageError
 from airprune.figures import new_figure, save_figure
 from airprune.report import write_report
+from airprune.runs.compare import scheme_variants
 from support.tiny import blobs, tiny_file, tiny_scenario
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"

@@ -13,7 +13,7 @@ from airprune.paper.profiles import PROFILES, Profile
 from airprune.paper.reproduction import ARTEFACTS, Reproduction, judged, write_claims
 from airprune.paper.tidy import read_rows, write_rows
 from airprune.paper.training import missing_runs, run_path
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
 
 TINY = Profile(
     name="tiny",

@@ -15,7 +15,8 @@ import torch
 import airprune as ap
 from airprune.errors import UsageError, WorkFailed
 from airprune.models import build_model
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
+from airprune.runs.lock import locked
 from support.processes import (
     PATIENCE_S,
     airprune,
@@ -367,8 +368,8 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(tmp_
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("airprune.run_folder.os.fsync", full)
-        with pytest.raises(WorkFailed, match=r"was not written: No space left on device; mend that and resume\."):
+        patched.setattr("airprune.files.os.fsync", full)
+        with pytest.raises(WorkFailed, match=r"was not written: No space left on device; make room .* then resume\."):
             next(run)
     assert finish(tmp_path / "run", scenario) == finish(tmp_path / "undisturbed", scenario)
 
@@ -440,14 +441,14 @@ def test_a_lock_that_was_taken_away_while_one_waited_for_it_is_not_enough(tmp_pa
     """Two runs would write one folder: each with a lock of its own, of which one lies nowhere."""
     folder, moments = RunFolder(tmp_path / "run"), []
 
-    def taken_too_late(lock) -> bool:
-        moments.append(lock)
+    def taken_too_late(descriptor: int) -> bool:
+        moments.append(descriptor)
         if len(moments) == 1:
             folder.lock_file.unlink()
             folder.path.rmdir()
         return True
 
-    monkeypatch.setattr("airprune.run_folder._taken", taken_too_late)
-    with folder.locked():
-        assert os.path.samestat(os.fstat(moments[-1].fileno()), folder.lock_file.stat())
+    monkeypatch.setattr("airprune.runs.lock._taken", taken_too_late)
+    with locked(folder.path):
+        assert os.path.samestat(os.fstat(moments[-1]), folder.lock_file.stat())
     assert len(moments) == 2

@@ -19,7 +19,8 @@ from distributed import Client
 import airprune as ap
 from airprune.cli import main
 from airprune.errors import UsageError
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
+from airprune.runs.lock import locked
 from airprune.sweep import Sweep, SweepFolder
 from airprune.sweep.values import split
 from support.processes import (
@@ -323,7 +324,7 @@ def test_another_scenario_in_the_same_folder_is_refused(swept, command):
 
 def test_a_folder_that_is_being_written_is_refused(swept, command):
     scenario, out = swept
-    with RunFolder(out).locked():
+    with locked(out):
         status, shown, err = command("sweep", scenario, *DEADLINES, "--out", out)
     assert status == 2 and shown == "" and "is being written by another run" in err
 
@@ -520,7 +521,7 @@ def test_a_run_waits_until_its_folder_is_free(tmp_path, command, scenario, dask)
     locked = threading.Event()
 
     def hold() -> None:
-        with RunFolder(tmp_path / "out/tiny-seed0").locked():
+        with locked(tmp_path / "out/tiny-seed0"):
             locked.set()
             wait_for(lambda: bool(list(tmp_path.glob("out/.shared-*"))), "the driver to be connected")
             time.sleep(1.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import airprune as ap
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
 from support.processes import wait_for
 from support.tiny import TINY_TOML
 from support.web_runs import HOSTILE, edge_line, global_line, make_reproduction, make_run, stopped_run, tiny

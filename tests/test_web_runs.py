@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 import airprune as ap
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
 from airprune.web.runs import finding, following, stream
 from airprune.web.runs.following import RecordsFile
 from airprune.web.runs.thinning import Thinned

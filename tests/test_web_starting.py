@@ -10,7 +10,7 @@ import pytest
 
 import airprune as ap
 from airprune.cli import main
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
 from airprune.scenario import presets
 from airprune.web.starting.form import form
 from support.processes import is_alive, start_airprune, wait_for

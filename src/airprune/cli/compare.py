@@ -18,7 +18,7 @@ from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from airprune.compare import Variant
+    from airprune.runs.compare import Variant
     from airprune.scenario import Scenario
 
 MAX_RUNS = 10_000
@@ -51,8 +51,8 @@ def compare(
 
     Example: `airprune compare smoke --methods adaptive-pruning,frozen-pruning,fp32 --seeds 0-2`
     """
-    from airprune.compare import curves, summary
     from airprune.report import write_report
+    from airprune.runs.compare import curves, summary
 
     base = scenario_from(scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     if schemes is None:
@@ -80,7 +80,7 @@ def variants_of(
     base: Scenario, schemes: Sequence[str], methods: Sequence[str], also: Sequence[str]
 ) -> list[Variant]:
     """The schemes, the methods, and the variants spelled out by the user."""
-    from airprune.compare import Variant, method_variants, scheme_variants
+    from airprune.runs.compare import Variant, method_variants, scheme_variants
 
     variants = scheme_variants(base, schemes) + method_variants(base, methods)
     for words in also:
@@ -90,13 +90,14 @@ def variants_of(
         variants.append(Variant(name=name.strip(), scenario=base.with_overrides(changes.split())))
     names = [variant.name for variant in variants]
     if not variants or len({variant.folder_name for variant in variants}) != len(names):
-        raise UsageError(f"--schemes, --methods and --also must name at least one variant, each once, got {', '.join(names)}.")
+        got = ", ".join(names)
+        raise UsageError(f"--schemes, --methods and --also must name at least one variant, each once, got {got}.")
     return variants
 
 
 def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> None:
     """Runs everything that is not finished, showing each run."""
-    from airprune.compare import compare as runs_of
+    from airprune.runs.compare import compare as runs_of
 
     places = [(variant, seed) for seed in seeds for variant in variants]
     try:

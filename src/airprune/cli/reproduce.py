@@ -97,7 +97,7 @@ def _reproduction(
 
 def _run_missing(reproduction: Reproduction, artefacts: list[Artefact]) -> None:
     from airprune.cli.progress import STOPPED, watched
-    from airprune.run_folder import RunFolder
+    from airprune.runs.layout import RunFolder
 
     todo = reproduction.missing(artefacts)
     try:

@@ -32,8 +32,8 @@ def run(
     Example: `airprune run paper plan.deadline_s=0.04 --out runs/paper-40ms`
     """
     from airprune.report import write_report
-    from airprune.run_folder import RunFolder
     from airprune.runs import run as run_scenario
+    from airprune.runs.layout import RunFolder
 
     chosen = scenario_from(scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     out = out or Path("runs") / f"{chosen.name}-seed{chosen.seed}"

@@ -26,7 +26,7 @@ from airprune.paper.judging import Claim, Tables
 from airprune.paper.profiles import Profile
 from airprune.paper.tidy import Rows, read_rows, select, values, write_rows
 from airprune.paper.training import TrainingFigure, missing_runs, run_path, start
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.tables import write_text_atomic
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from airprune.paper.profiles import Profile
 from airprune.paper.tidy import Rows
-from airprune.run_folder import RunFolder
 from airprune.runs import run
+from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 
 # What a row of a training table holds besides figure, preset, series and seed.

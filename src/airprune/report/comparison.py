@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airprune.compare import Estimate, summary
 from airprune.paper.training import MEASURES
 from airprune.report.markup import MISSING, Markup, badge, code_block, details, exact, note, paragraph, table
 from airprune.report.page import Page, Place, Section
 from airprune.report.reading import Run, read_run, seed_runs
 from airprune.report.sections import beside, curves_section, environment_section, repeat_section, seeds_text
+from airprune.runs.compare import Estimate, summary
 from airprune.scenario import Scenario
 from airprune.schemes import SCHEMES
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from airprune.errors import AirpruneError
 from airprune.paper.training import MEASURES
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 
 Row = dict[str, Any]

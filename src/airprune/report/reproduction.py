@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airprune.environment import environment
 from airprune.errors import AirpruneError
 from airprune.paper.judging import Verdict
 from airprune.paper.profiles import PROFILES, Profile
@@ -30,6 +29,7 @@ from airprune.report.markup import (
 from airprune.report.page import Page, Place, Section, captioned
 from airprune.report.reading import Run, is_run, read_json, read_run
 from airprune.report.sections import beside, environment_section, repeat_section, seeds_text
+from airprune.runs.environment import environment
 
 KINDS = {Verdict.HOLDS: "good", Verdict.PARTLY: "fair", Verdict.FAILS: "bad", Verdict.UNDECIDED: "open"}
 SIGNS = {Verdict.HOLDS: "✓", Verdict.PARTLY: "◐", Verdict.FAILS: "✗", Verdict.UNDECIDED: "?"}

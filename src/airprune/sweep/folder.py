@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import airprune
-from airprune.compare import summary
 from airprune.engines import engine_named
 from airprune.errors import UsageError
 from airprune.estimates import Estimate
-from airprune.run_folder import RunFolder
+from airprune.runs.compare import summary
+from airprune.runs.layout import RunFolder
+from airprune.runs.lock import locked
 from airprune.settings.problems import shown
 from airprune.sweep import processes, serial
 from airprune.sweep.runs import Sweep, SweptRun, value_text
@@ -72,7 +73,7 @@ class SweepFolder:
         engine_named(self.sweep.engine.name)  # before anything is written
         fixed = self.sweep.fixed()
         self._refuse_others(fixed)
-        with RunFolder(self.path).locked():
+        with locked(self.path):
             note = {"airprune": airprune.__version__, "swept": self.sweep.keys, "fixed": fixed}
             write_text_atomic(self.path / _NOTE, json.dumps(note, indent=1) + "\n")
             yield

@@ -22,7 +22,7 @@ from distributed import get_worker
 
 from airprune.engines.cluster.tasks import ALONE, Refusal, other_version
 from airprune.errors import UsageError
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
 from airprune.sweep.whole_run import WholeRun, finish
 
 # By path within the run folder.

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 
 from airprune.paper.training import MEASURES
 from airprune.report.reading import edge_rows, number_in, round_row
-from airprune.run_folder import record_in
+from airprune.runs.layout import record_in
 from airprune.web.runs.names import is_plain_file
 from airprune.web.runs.thinning import Thinned
 

@@ -11,7 +11,7 @@ from typing import Any
 from airprune.errors import AirpruneError
 from airprune.figures import Style, styles_for
 from airprune.report.reading import number_in
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.web.runs.finding import Findings, Found, find
 from airprune.web.runs.names import is_plain_file

@@ -56,7 +56,7 @@ class _Process:
         """After its end: takes away what it leaves behind besides its run folder."""
         if self.is_cleared:
             return
-        from airprune.run_folder import RunFolder
+        from airprune.runs.layout import RunFolder
 
         self.is_cleared = True
         self.ask_to_stop()

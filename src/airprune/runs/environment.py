@@ -39,7 +39,7 @@ def _cpu() -> str:
 
 
 def _commit() -> str | None:
-    source = Path(__file__).parent
+    source = Path(airprune.__file__).parent
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(
             ["git", "-C", str(source), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from airprune.estimates import Estimate
-from airprune.run_folder import RunFolder
-from airprune.runs import Records, run
+from airprune.runs.driver import Records, run
+from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 
 COLUMNS = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "energy_j", "mean_pruning_ratio")
@@ -32,6 +32,10 @@ class Variant:
 
 def scheme_variants(scenario: Scenario, schemes: Sequence[str]) -> list[Variant]:
     return [Variant(name=scheme, scenario=scenario.with_("plan.scheme", scheme)) for scheme in schemes]
+
+
+def method_variants(scenario: Scenario, methods: Sequence[str]) -> list[Variant]:
+    return [Variant(name=method, scenario=scenario.with_("method", method)) for method in methods]
 
 
 def compare(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> Iterator[tuple[Variant, int, Records]]:

@@ -1,0 +1,32 @@
+"""Runs and their folders: start, record, checkpoint, resume, compare.
+
+    layout        what lies where in a run folder, and all reading of it; no torch
+    lock          one writer per folder
+    checkpoint    named arrays and facts in a file that knows whether it is whole
+    store         what devices remember, on disk
+    writer        a run folder while its run goes on: what is written, in which order
+    driver        `run`, which ties a run to its folder and its engine
+    compare       several variants over several seeds
+    environment   what a result may depend on besides its scenario
+
+A record is appended first, then the checkpoint that knows the record file's length takes the old one's place. A run
+that is killed in between resumes from the older checkpoint and cuts the extra lines off, so it ends in the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airprune.runs.driver import InProcess, Records, run
+
+__all__ = ["InProcess", "Records", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when first used, so that whoever reads a folder does not wait for torch."""
+    if name in __all__:
+        from airprune.runs import driver
+
+        return getattr(driver, name)
+    raise AttributeError(f"module 'airprune.runs' has no attribute {name!r}")

@@ -1,0 +1,92 @@
+"""Named arrays and facts in one safetensors file that knows whether it is whole.
+
+A SHA-256 over all of them lies beside them, so a flipped bit anywhere, a file cut short or one made by something else
+is refused. What the arrays and the facts mean is their owner's business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from airprune import files
+from airprune.errors import WorkFailed
+
+Array = np.ndarray
+
+# One entry only: safetensors writes several in an order that changes from one process to the next.
+_ENTRY = "airprune"
+_UNREADABLE = (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError, safetensors.SafetensorError)
+_MAX_HEADER_BYTES = 100_000_000  # as safetensors
+
+
+class Unchecked(WorkFailed):
+    """A file without checksums: of an earlier airprune, or not ours."""
+
+
+def write(path: Path, arrays: Mapping[str, Array], facts: dict[str, Any], *, inside: Path | None = None) -> None:
+    """Replaces the file in one step; OSError if it cannot be written.
+
+    Args:
+      facts: plain JSON, in which numbers may also be NaN or infinite: a model that diverged has such totals.
+      inside: no folder below this one may be a link, see `files`.
+    """
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    text = json.dumps(facts, sort_keys=True)
+    metadata = {_ENTRY: json.dumps({"facts": text, "sha256": _digest(whole, text)}, sort_keys=True)}
+    content = safetensors.numpy.save(whole, metadata)
+    with files.replacing(path, inside=inside, partial=f"{path.stem}.partial") as file:
+        file.write(content)
+
+
+def read(path: Path, *, inside: Path | None = None) -> tuple[dict[str, Array], dict[str, Any]]:
+    """The arrays and the facts; WorkFailed in one sentence if they are not what was written."""
+    try:
+        content = files.read_bytes(path, inside=inside)
+        entry = _header(content).get("__metadata__", {}).get(_ENTRY)
+        arrays = safetensors.numpy.load(content)
+        if entry is None:
+            raise Unchecked(f"{path} has no checksums: an earlier airprune wrote it, or something else.")
+        sealed = json.loads(entry)
+        text = sealed["facts"]
+        if sealed["sha256"] != _digest(arrays, text):
+            raise ValueError("its contents are not those that were written")
+        return arrays, json.loads(text)
+    except _UNREADABLE as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise WorkFailed(f"{path} cannot be read ({reason}); start over in another folder.") from None
+
+
+def is_whole(path: Path, *, inside: Path | None = None) -> bool:
+    """Whether the file has its full length, which is soon told; a flipped bit is found by `read` only."""
+    try:
+        with files.open_to_read(path, inside=inside) as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size)) if size <= _MAX_HEADER_BYTES else {}
+            ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+            return bool(header) and 8 + size + max(ends, default=0) == os.fstat(file.fileno()).st_size
+    except _UNREADABLE:
+        return False
+
+
+def _header(content: bytes) -> dict[str, Any]:
+    size = int.from_bytes(content[:8], "little")
+    header: dict[str, Any] = json.loads(content[8 : 8 + size])
+    return header
+
+
+def _digest(arrays: Mapping[str, Array], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,137 @@
+"""`run`: a scenario from its first round, or from where it stopped, to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from airprune.components import Owner
+from airprune.data import Dataset
+from airprune.data.shared import save_shared
+from airprune.engines import engine_named
+from airprune.errors import UsageError
+from airprune.kernels import native
+from airprune.runs.layout import RunFolder
+from airprune.runs.lock import locked
+from airprune.runs.store import DeviceStore
+from airprune.runs.writer import RunWriter, finite
+from airprune.scenario import Scenario
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.rounds import run_rounds
+from airprune.simulation.state import RunState
+
+Records = Generator[dict[str, Any], None, None]
+
+
+def run(
+    scenario: Scenario,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    model: Any = None,
+    dataset: Any = None,
+) -> Records:
+    """Runs a scenario; yields one record per edge round and per global round as they happen.
+
+    The run stands still between two records and ends, resumable, when the generator is closed.
+
+    Args:
+      out: the run folder; without one nothing is written.
+      resume: continue the run in `out` where it stopped, yielding the records still to come. A folder without a run is
+        started from the beginning; one with another scenario is refused.
+      model: any torch module in place of the scenario's own; its Linear layers are prunable unless
+        `scenario.model.prunable` names others.
+      dataset: (x, y) arrays, ((x, y), (x_test, y_test)), or torch datasets in place of the scenario's own.
+    """
+    engine_named(scenario.engine.name)  # before anything is loaded or written
+    folder = None if out is None else RunFolder(Path(out))
+    if folder is not None and folder.has_run and not resume:
+        raise UsageError(f"{out} already holds a run; resume it (--resume, resume=True) or choose another folder.")
+    kernel = None if folder is None else folder.kernel
+    if kernel == "native" and native.trouble:
+        raise UsageError(
+            f"{out} was trained with the native kernel, which cannot be used here: {native.trouble}; "
+            "resume it where airprune doctor finds the kernel."
+        )
+    return _records(Experiment.of(scenario, model=model, dataset=dataset, kernel=kernel), folder)
+
+
+def _records(experiment: Experiment, folder: RunFolder | None) -> Records:
+    with contextlib.ExitStack() as stack:
+        state, writer, memory = experiment.initial_state(), None, None
+        if folder is not None:
+            writer = RunWriter(folder, experiment, stack.enter_context(locked(folder.path)))
+            saved = writer.load()
+            if saved is not None:
+                state, memory = state.restored(saved.arrays, saved.facts), saved.memory
+        if not _has_ended(experiment, state):
+            yield from _run(experiment, state, writer, memory)
+        if writer is not None:
+            writer.finish(_trained(experiment, state))
+
+
+def _run(experiment: Experiment, state: RunState, writer: RunWriter | None, memory: dict[str, Any] | None) -> Records:
+    settings = experiment.scenario.engine
+    with contextlib.ExitStack() as stack:
+        place = _place_of(writer, stack)
+        if settings.name == "serial":
+            job = experiment.job(InProcess(experiment.dataset))
+        else:
+            job = experiment.job(save_shared(experiment.dataset, place), place)
+        engine_class = engine_named(settings.name)
+        tls = None if settings.tls is None else Path(settings.tls)
+        engine = stack.enter_context(engine_class(job, workers=settings.workers, scheduler=settings.scheduler, tls=tls))
+        if writer is not None:
+            writer.begin()  # only now: a run that gets no engine leaves nothing behind
+        state.store = opened_store(experiment, place if writer is None else writer.folder.path, memory)
+        for record in map(finite, run_rounds(experiment, engine, state)):
+            if writer is not None:
+                writer.save(state, record, has_ended=_has_ended(experiment, state), store=state.store)
+            yield record
+
+
+def opened_store(experiment: Experiment, folder: Path, table: dict[str, Any] | None = None) -> DeviceStore | None:
+    """The memory of devices in a folder, as a checkpoint's table has it; None if no component needs any."""
+    slots = [slot for slot in experiment.slots if slot.owner == Owner.DEVICE]
+    if not slots:
+        return None
+    return DeviceStore(folder / "memory", slots, experiment.shape, experiment.network.num_devices, table)
+
+
+def _has_ended(experiment: Experiment, state: RunState) -> bool:
+    return state.global_round >= experiment.scenario.rounds.global_rounds
+
+
+def _trained(experiment: Experiment, state: RunState) -> dict[str, np.ndarray]:
+    """The trained model under the module's own names, for `load_state_dict`."""
+    model = experiment.model
+    start = model.state.numpy().copy()
+    model.load(state.global_state)
+    arrays = {name: tensor.numpy().copy(order="C") for name, tensor in model.module.state_dict().items()}
+    model.load(start)
+    return arrays
+
+
+def _place_of(writer: RunWriter | None, stack: contextlib.ExitStack) -> Path:
+    """A folder for what lasts as long as the run, such as the data that workers map.
+
+    It lies in the run folder, so that a killed run leaves nothing elsewhere and its continuation clears it away.
+    """
+    if writer is not None:
+        return stack.enter_context(writer.scratch())
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airprune-")))
+
+
+class InProcess:
+    """A data set that its workers need not look for."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def open(self) -> Dataset:
+        return self._dataset

@@ -1,0 +1,263 @@
+"""What lies where in a run folder, and all reading of it. Needs neither torch nor the run's model or data.
+
+    scenario.toml                   the resolved scenario
+    environment.json                versions, commit and CPU
+    records.jsonl                   one line per edge round and per global round
+    checkpoint/state.safetensors    the state after the last record
+    memory/                         what devices remember, in files that the checkpoint names
+    final.safetensors               the trained model, when the run has ended
+
+The checkpoint and the final model know which run they belong to and the SHA-256 of the records that came before them
+(`Provenance`), so an edited record or another run's file is found. Folders of before there were checksums can be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airprune import files
+from airprune.errors import UsageError, WorkFailed
+from airprune.runs import checkpoint
+from airprune.runs.lock import LOCK, is_locked
+
+if TYPE_CHECKING:
+    from airprune.scenario import Scenario
+
+_FIRST_LOOK_BYTES = 64 * 2**10
+_HASHED_AT_ONCE_BYTES = 2**20
+_ABSENT = (FileNotFoundError, NotADirectoryError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Which run a checkpoint or a final model belongs to, and what the run had written by then.
+
+    Attributes:
+      scenario: its hash.
+      identity: of the data set and the starting weights.
+      settings: digest of scenario.toml, see `settings_digest`.
+      kernel: what computed the gradients.
+      records_bytes, records_sha256: of records.jsonl.
+      has_ended: whether no round is left.
+    """
+
+    scenario: str
+    identity: str
+    settings: str
+    kernel: str
+    records_bytes: int
+    records_sha256: str
+    has_ended: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, facts: dict[str, Any], path: Path) -> Provenance:
+        """From the facts of a file; one that says nothing of this kind belongs to no run."""
+        given = facts.get("run")
+        types = {field.name: {"str": str, "int": int, "bool": bool}[str(field.type)] for field in fields(cls)}
+        if not isinstance(given, dict) or any(type(given.get(name)) is not kind for name, kind in types.items()):
+            raise WorkFailed(
+                f"{path} does not say which run it belongs to; restore it or start over in another folder."
+            )
+        return cls(**{name: given[name] for name in types})
+
+
+class RunFolder:
+    """Reads one run folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.scenario_file = path / "scenario.toml"
+        self.environment_file = path / "environment.json"
+        self.records_file = path / "records.jsonl"
+        self.checkpoint_file = path / "checkpoint" / "state.safetensors"
+        self.memory_folder = path / "memory"
+        self.final_file = path / "final.safetensors"
+        self.lock_file = path / LOCK
+        self.scratch_folder = path / ".scratch"
+
+    @property
+    def has_run(self) -> bool:
+        return os.path.lexists(self.scenario_file)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a trained model is here; `has_finished` looks closely."""
+        return checkpoint.is_whole(self.final_file)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether somebody writes this folder now."""
+        return is_locked(self.path)
+
+    def scenario(self) -> Scenario:
+        from airprune.scenario import Scenario
+
+        self._check_regular(self.scenario_file)
+        return Scenario.load(self.scenario_file)
+
+    def records(self) -> list[dict[str, Any]]:
+        """All whole records so far; a line still being written, or spoilt, is left out."""
+        return [record for line in self.record_lines() if (record := record_in(line))]
+
+    def record_lines(self) -> list[bytes]:
+        self._check_regular(self.records_file)
+        try:
+            return files.read_bytes(self.records_file).split(b"\n")
+        except _ABSENT:
+            return []
+
+    def last_record(self, kind: str, *, within_bytes: int) -> dict[str, Any] | None:
+        """The last whole record of this kind, if it begins within so many bytes of the end."""
+        with files.open_to_read(self.records_file) as file:
+            size = file.seek(0, os.SEEK_END)
+            num_bytes = min(size, within_bytes, _FIRST_LOOK_BYTES)
+            while True:
+                file.seek(size - num_bytes)
+                lines = file.read(num_bytes).split(b"\n")
+                for line in reversed(lines if num_bytes == size else lines[1:]):
+                    if (record := record_in(line)) and record["kind"] == kind:
+                        return record
+                if num_bytes == min(size, within_bytes):
+                    return None
+                num_bytes = min(size, within_bytes, 8 * num_bytes)
+
+    @property
+    def kernel(self) -> str | None:
+        """What has computed the gradients so far, if there is more to compute."""
+        try:
+            run = self.saved_provenance()
+        except WorkFailed:
+            return None  # whoever resumes the run will be told
+        return run.kernel if run and not run.has_ended and run.kernel in ("native", "torch") else None
+
+    def saved_provenance(self) -> Provenance | None:
+        """Of the checkpoint; None if there is none."""
+        return self._provenance(self.checkpoint_file)
+
+    def final_provenance(self) -> Provenance | None:
+        """Of the trained model; None if there is none."""
+        return self._provenance(self.final_file)
+
+    def has_finished(self, scenario: Scenario) -> bool:
+        """Whether the trained model of this very scenario is here, whole, and with its records."""
+        try:
+            run = self.final_provenance()
+            return run is not None and run.scenario == scenario.hash and self.fault_in_records(run) is None
+        except WorkFailed:
+            return False
+
+    def check(self) -> None:
+        """Raises if the records are not what the run wrote; one without checksums has nothing to compare them with."""
+        saved = None
+        with contextlib.suppress(WorkFailed):  # nothing that is shown comes from it
+            saved = self.saved_provenance()
+        try:
+            run = self.final_provenance() or saved
+        except checkpoint.Unchecked:
+            if saved is not None:
+                raise
+            return
+        except WorkFailed:
+            raise WorkFailed(
+                f"{self.final_file} is not what the run wrote; resume the run, which writes it again."
+            ) from None
+        if run is None:
+            return
+        fault = self.fault_in_records(run)
+        if fault is not None:
+            raise WorkFailed(fault)
+        if self.settings() != run.settings:
+            raise WorkFailed(
+                f"{self.scenario_file} is not the scenario that was run; restore it or start over in another folder."
+            )
+
+    def fault_in_records(self, run: Provenance) -> str | None:
+        """What is wrong with the records, in one sentence; None if they are those of this run.
+
+        There may be more of them, since a record is written before the checkpoint that knows it; not after the last.
+        """
+        way_out = "restore it or start over in another folder"
+        try:
+            with files.open_to_read(self.records_file) as file:
+                size = os.fstat(file.fileno()).st_size
+                digest = sha256_of(file, run.records_bytes).hexdigest()
+        except FileNotFoundError:
+            size, digest = 0, hashlib.sha256().hexdigest()
+        except OSError as error:
+            return f"{self.records_file} cannot be read: {error.strerror}."
+        if size < run.records_bytes:
+            rule = f"must have at least {run.records_bytes:,} bytes, as when the run stopped"
+            return f"{self.records_file} {rule}, got {size:,}; {way_out}."
+        if digest != run.records_sha256:
+            return f"{self.records_file} is not what the run wrote: lines were changed, moved or exchanged; {way_out}."
+        if run.has_ended and size > run.records_bytes:
+            return f"{self.records_file} has lines after the run's last record; take them away or {way_out}."
+        return None
+
+    def settings(self) -> str | None:
+        """Digest of scenario.toml; None if it cannot be read."""
+        try:
+            return settings_digest(files.read_bytes(self.scenario_file).decode())
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    def _provenance(self, path: Path) -> Provenance | None:
+        if not os.path.lexists(path):
+            return None
+        _, facts = checkpoint.read(path, inside=self.path)
+        return Provenance.of(facts, path)
+
+    def _check_regular(self, path: Path) -> None:
+        """A sentence for what would be followed or waited for; what is not there is no fault yet."""
+        try:
+            files.open_to_read(path).close()
+        except _ABSENT:
+            return
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def record_in(line: bytes) -> dict[str, Any] | None:
+    """The record that a line holds; None for one still being written, or spoilt."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and "kind" in record else None
+
+
+def is_free(key: str) -> bool:
+    """Whether a resumed run may differ in this key: results do not depend on it, or on its contents only."""
+    if key == "engine.on_device_failure":
+        return False
+    return key in ("name", "data.data_dir", "network.table") or key.startswith("engine.")
+
+
+def settings_digest(text: str) -> str:
+    """SHA-256 of the keys in a scenario.toml that a resumed run may not change; of the text alone, so that it stays
+    the same when a later airprune has more keys. ValueError if it is no TOML."""
+    values: dict[str, Any] = {}
+    for name, value in tomllib.loads(text).items():
+        part = value if isinstance(value, dict) else {"": value}
+        values |= {f"{name}.{key}".rstrip("."): entry for key, entry in part.items()}
+    fixed = {key: value for key, value in values.items() if not is_free(key)}
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def sha256_of(file: Any, num_bytes: int) -> Any:
+    """The hash of the next bytes of a file, as far as there are as many; it can go on from there."""
+    digest = hashlib.sha256()
+    while num_bytes > 0 and (part := file.read(min(num_bytes, _HASHED_AT_ONCE_BYTES))):
+        digest.update(part)
+        num_bytes -= len(part)
+    return digest

@@ -1,0 +1,113 @@
+"""One writer per folder.
+
+The lock is a file in the folder, held by flock, so it goes with the process however that ends. A lock that somebody
+deletes is lost: whoever comes next makes and takes another one. Hence `check`, which a writer calls at every save.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from airprune import files
+from airprune.errors import UsageError, WorkFailed
+
+LOCK = ".lock"
+
+
+class Lock:
+    """A folder's lock, while it is held."""
+
+    def __init__(self, folder: Path, descriptor: int) -> None:
+        self._folder = folder
+        self._descriptor = descriptor
+
+    def check(self) -> None:
+        """Raises if the lock in the folder is no longer this one."""
+        if not _is_at(self._descriptor, self._folder / LOCK):
+            raise WorkFailed(
+                f"{self._folder / LOCK} was removed or replaced, so that another run may write the folder; "
+                "this one stops, resume it when no other one runs."
+            )
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[Lock]:
+    """Nobody else writes this folder meanwhile; made if need be.
+
+    What fails before there is a run takes the lock and the folders made for it away again.
+    """
+    try:
+        made = [path for path in (folder / LOCK, folder, *folder.parents) if not os.path.lexists(path)]
+        descriptor = _taken_lock(folder)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be used as a run folder: {error.strerror}.") from None
+    try:
+        yield Lock(folder, descriptor)
+    except BaseException:
+        if not os.path.lexists(folder / "scenario.toml"):
+            _remove(made)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether somebody writes this folder now."""
+    try:
+        descriptor = files.open_descriptor(folder / LOCK, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not _flocked(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _taken_lock(folder: Path) -> int:
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = files.open_descriptor(folder / LOCK, os.O_WRONLY | os.O_CREAT)
+        if not _taken(descriptor):
+            os.close(descriptor)
+            raise UsageError(f"{folder} is being written by another run; wait for it or choose another.")
+        if _is_at(descriptor, folder / LOCK):
+            return descriptor
+        os.close(descriptor)  # of a run that came to nothing: whoever comes next would take another one
+
+
+def _taken(descriptor: int) -> bool:
+    """Takes the lock unless another run has it. Whoever only looks (`is_locked`) shares it for a moment: not a run."""
+    while not _flocked(descriptor, fcntl.LOCK_EX):
+        if not _flocked(descriptor, fcntl.LOCK_SH):
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        time.sleep(0.001)
+    return True
+
+
+def _flocked(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one that lies there."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except OSError:
+        return False
+
+
+def _remove(made: list[Path]) -> None:
+    """Takes away a file and the folders around it, from the inside out, as far as nothing else lies there."""
+    with contextlib.suppress(OSError):
+        for path in made:
+            path.rmdir() if path.is_dir() else path.unlink()

@@ -1,0 +1,242 @@
+"""A run folder while its run goes on, and the promise that a kill at any moment loses at most the round in progress.
+
+One save: the record is appended and written through, the memory of devices is committed beside what the last checkpoint
+names, the checkpoint that knows both takes the old one's place, and only then goes what nobody names any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from airprune import files
+from airprune.errors import UsageError, WorkFailed
+from airprune.runs import checkpoint
+from airprune.runs.environment import environment
+from airprune.runs.layout import Provenance, RunFolder, is_free, settings_digest, sha256_of
+from airprune.runs.lock import Lock
+
+if TYPE_CHECKING:
+    from airprune.experiment import Experiment
+    from airprune.runs.store import DeviceStore
+
+Array = np.ndarray
+
+
+class Savable(Protocol):
+    """Whatever a run's state is: named arrays, and facts in plain JSON."""
+
+    def arrays(self) -> Mapping[str, Array]: ...
+    def facts(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """What the last checkpoint holds.
+
+    Attributes:
+      arrays, facts: of the state.
+      memory: the table of the `DeviceStore`; empty if there is none.
+    """
+
+    arrays: dict[str, Array]
+    facts: dict[str, Any]
+    memory: dict[str, Any]
+
+
+class RunWriter:
+    """Writes the folder of one run; whoever makes one holds the folder's lock.
+
+    Refuses a folder that holds anything but a run of this very experiment.
+    """
+
+    def __init__(self, folder: RunFolder, experiment: Experiment, lock: Lock) -> None:
+        self.folder = folder
+        self._lock = lock
+        self._scenario = experiment.scenario
+        self._scenario_hash = experiment.scenario.hash
+        self._identity = identity(experiment)
+        self._kernel = experiment.kernel
+        self._settings = settings_digest(self._scenario.to_toml())
+        self._records_bytes = 0
+        self._records_hash = hashlib.sha256()
+        self._version = 0
+        self._has_ended = False
+        self._check()
+
+    def _check(self) -> None:
+        folder = self.folder
+        if folder.has_run:
+            for key, theirs, wanted in folder.scenario().diff(self._scenario):
+                if not is_free(key):
+                    raise UsageError(
+                        f"{folder.path} holds another scenario: {key} is {theirs!r} there, {wanted!r} here; "
+                        "resume with the same settings or choose another folder."
+                    )
+        elif folder.records() or any(map(os.path.lexists, (folder.checkpoint_file, folder.final_file))):
+            raise UsageError(
+                f"{folder.path} has files of a run but no scenario.toml; restore it or choose another folder."
+            )
+
+    def load(self) -> Saved | None:
+        """What the last checkpoint holds; None if there is none yet."""
+        folder = self.folder
+        if not os.path.lexists(folder.checkpoint_file):
+            if len(folder.records()) > 1 or os.path.lexists(folder.final_file):  # one may have been killed before it
+                raise WorkFailed(f"{folder.checkpoint_file} is gone; restore it or start over in another folder.")
+            return None
+        try:
+            arrays, facts = checkpoint.read(folder.checkpoint_file, inside=folder.path)
+        except checkpoint.Unchecked:
+            raise WorkFailed(
+                f"{folder.checkpoint_file} has no checksums, as an earlier airprune wrote it: the run can be read but "
+                "not resumed; start over in another folder."
+            ) from None
+        run = Provenance.of(facts, folder.checkpoint_file)
+        self._check_belongs(run)
+        fault = folder.fault_in_records(run)
+        if fault is not None:
+            raise WorkFailed(fault)
+        if not run.has_ended and os.path.lexists(folder.final_file):
+            raise WorkFailed(
+                f"{folder.final_file} is not of this run, which has not ended; take it away or choose another folder."
+            )
+        with self._sentence_if_unwritable(), files.open_to_read(folder.records_file) as file:
+            self._records_hash = sha256_of(file, run.records_bytes)
+        self._records_bytes, self._has_ended = run.records_bytes, run.has_ended
+        self._version = int(facts["version"])
+        return Saved(arrays=arrays, facts=facts["state"], memory=facts["memory"])
+
+    def _check_belongs(self, run: Provenance) -> None:
+        path = self.folder.path
+        if run.identity != self._identity:
+            raise UsageError(
+                f"{path} was started with another model or data set; give the same ones to resume. "
+                "A model of your own starts the same if torch.manual_seed(…) comes before it."
+            )
+        if run.settings != self.folder.settings():
+            raise UsageError(
+                f"{self.folder.scenario_file} is not the scenario that was run; restore it or choose another folder."
+            )
+        if run.scenario != self._scenario_hash:  # keys have been compared: a file's contents changed
+            raise UsageError(f"{path} was started with other contents of the network table; resume with those.")
+
+    def begin(self) -> None:
+        """Lays out a new folder, or cuts an old one's records to what `load` found. Comes before save."""
+        folder = self.folder
+        with self._sentence_if_unwritable():
+            self._lock.check()
+            files.make_folder(folder.checkpoint_file.parent)
+            with files.open_to_append(folder.records_file) as file:
+                file.truncate(self._records_bytes)
+            if not os.path.lexists(folder.checkpoint_file):
+                facts = environment() | {"kernel": self._kernel}
+                _write_text(folder.environment_file, json.dumps(facts, indent=2) + "\n")
+            if not folder.has_run:  # last: from now on there is a run
+                _write_text(folder.scenario_file, self._scenario.to_toml())
+
+    def save(
+        self, state: Savable, record: dict[str, Any], *, has_ended: bool, store: DeviceStore | None = None
+    ) -> None:
+        """Appends the record, commits the memory of devices, then replaces the checkpoint."""
+        line = json.dumps(record, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        with self._sentence_if_unwritable():
+            self._append(line)
+            self._version += 1
+            memory = {} if store is None else store.commit(self._version)
+            self._has_ended = has_ended
+            facts = {
+                "run": self._provenance().as_dict(),
+                "state": state.facts(),
+                "memory": memory,
+                "version": self._version,
+            }
+            self._lock.check()
+            checkpoint.write(self.folder.checkpoint_file, state.arrays(), facts, inside=self.folder.path)
+            if store is not None:
+                store.forget_unnamed()
+
+    def _append(self, line: bytes) -> None:
+        self._lock.check()
+        with files.open_to_append(self.folder.records_file) as file:
+            if file.tell() != self._records_bytes:
+                raise WorkFailed(
+                    f"{self.folder.records_file} must have {self._records_bytes:,} bytes, as this run left it, got "
+                    f"{file.tell():,}: somebody else writes it; resume the run when nobody does."
+                )
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        self._records_bytes += len(line)
+        self._records_hash.update(line)
+
+    def finish(self, arrays: Mapping[str, Array]) -> None:
+        """Writes the trained model, unless it is there already; what else lies in its place is not of this run."""
+        run = self._provenance()
+        with contextlib.suppress(WorkFailed):
+            if self.folder.final_provenance() == run:
+                return
+        with self._sentence_if_unwritable():
+            self._lock.check()
+            checkpoint.write(self.folder.final_file, arrays, {"run": run.as_dict()}, inside=self.folder.path)
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder for what is needed only while the run goes on; what a killed run left there is cleared first."""
+        path = self.folder.scratch_folder
+        files.remove_folder(path)
+        try:
+            yield path
+        finally:
+            files.remove_folder(path)
+
+    def _provenance(self) -> Provenance:
+        return Provenance(
+            scenario=self._scenario_hash,
+            identity=self._identity,
+            settings=self._settings,
+            kernel=self._kernel,
+            records_bytes=self._records_bytes,
+            records_sha256=self._records_hash.hexdigest(),
+            has_ended=self._has_ended,
+        )
+
+    @contextlib.contextmanager
+    def _sentence_if_unwritable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:  # a full disk, say
+            raise WorkFailed(
+                f"{self.folder.path} was not written: {error.strerror or error}; make room or free the way, then "
+                "resume."
+            ) from error
+
+
+def finite(value: Any) -> Any:
+    """A record with None for NaN and infinities, e.g. the loss of a model that diverged, since JSON has neither."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    return [finite(entry) for entry in value] if isinstance(value, list) else value
+
+
+def identity(experiment: Experiment) -> str:
+    """What a checkpoint belongs to, beyond the scenario: the data set and the starting weights."""
+    digest = hashlib.sha256(experiment.dataset.fingerprint.encode())
+    digest.update(experiment.model.state.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _write_text(path: Path, text: str) -> None:
+    with files.replacing(path, partial=f"{path.stem}.partial") as file:
+        file.write(text.encode())
