@@ -33,7 +33,7 @@ from airprune.engines.base import Engine
 from airprune.engines.cluster.engine import DaskEngine
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
-from airprune.experiment import Experiment
+from airprune.simulation.experiment import Experiment
 from airprune.rounds import State, run_rounds
 from airprune.runs import InProcess
 from airprune.scenario import Scenario

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from airprune.data.shared import save_shared
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
-from airprune.experiment import Experiment
+from airprune.simulation.experiment import Experiment
 from airprune.learning.optimisers import OPTIMISERS
 from airprune.rounds import State, run_rounds
 from airprune.runs import InProcess

@@ -2,11 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import airprune as ap
-from airprune.learning.aggregate import MaskedSum, cloud_average
+from airprune.aggregation import AGGREGATIONS
+from airprune.aggregation.masked_sum import MaskedSum
+from airprune.federation.cloud import combine_children
+from airprune.federation.method import Chosen
+from airprune.models import FlatModel
 
 
 def by_hand(values, masks, previous, weights):
@@ -76,10 +81,11 @@ def test_chunks_merged_in_order_equal_one_pass_to_the_bit():
     np.testing.assert_allclose(twice.mean(np.zeros(10, np.float32)), expected, rtol=1e-6)  # float32 result
 
 
-def test_cloud_average_is_uniform_or_by_data():
-    edges = np.array([[1.0, 2.0], [3.0, 6.0]])
-    assert list(cloud_average(edges)) == [2.0, 4.0]
-    assert list(cloud_average(edges, np.array([3, 1]))) == [1.5, 3.0]
+def test_the_cloud_averages_edges_alike_or_by_their_data():
+    edges, shape = np.array([[1.0, 2.0], [3.0, 6.0]]), FlatModel(torch.nn.Linear(2, 1, bias=False)).shape
+    for name, expected in (("masked-mean", [2.0, 4.0]), ("data-weighted", [1.5, 3.0])):
+        chosen = Chosen(AGGREGATIONS[name], AGGREGATIONS[name].Options())
+        assert combine_children(chosen, edges, np.array([3, 1]), np.zeros(2), shape).tolist() == expected
 
 
 def test_wrong_shapes_are_refused_with_the_shapes():

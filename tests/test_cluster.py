@@ -15,7 +15,7 @@ from airprune.data.shared import save_shared
 from airprune.engines.cluster.engine import DaskEngine
 from airprune.engines.serial import SerialEngine
 from airprune.errors import UsageError, WorkFailed
-from airprune.experiment import Experiment
+from airprune.simulation.experiment import Experiment
 from airprune.rounds import State, run_rounds
 from airprune.runs import InProcess
 from support.cluster import OTHER_VERSION, Cluster

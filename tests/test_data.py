@@ -11,7 +11,7 @@ import torch
 
 from airprune.data import Dataset, as_dataset, load_dataset, save_shared, standardized
 from airprune.errors import InvalidValue, UnknownName, WorkFailed
-from airprune.experiment import Experiment
+from airprune.simulation.experiment import Experiment
 from airprune.scenario import Scenario
 
 

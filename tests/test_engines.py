@@ -16,7 +16,7 @@ from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
 from airprune.engines.work import TrainChunk
 from airprune.errors import UnknownName, WorkFailed
-from airprune.experiment import Experiment
+from airprune.simulation.experiment import Experiment
 from airprune.runs import InProcess
 from support.processes import PATIENCE_S, this_process_workers, wait_until_gone
 from support.tiny import blobs, final_bytes, tiny_scenario

@@ -11,9 +11,9 @@ from airprune.errors import InvalidValue
 from airprune.topology import TOPOLOGIES, Tree
 
 
-def tree_of(rounds, **options) -> Tree:
+def tree_of(edge_rounds, **options) -> Tree:
     component = TOPOLOGIES["tree"]
-    return component.build(component.Options(**options), np.array(rounds))
+    return component.build(component.Options(**options), np.array(edge_rounds))
 
 
 def test_edges_are_dealt_to_the_level_above_evenly_and_in_order():

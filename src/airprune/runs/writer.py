@@ -26,7 +26,7 @@ from airprune.runs.layout import Provenance, RunFolder, is_free, settings_digest
 from airprune.runs.lock import Lock
 
 if TYPE_CHECKING:
-    from airprune.experiment import Experiment
+    from airprune.simulation.experiment import Experiment
     from airprune.runs.store import DeviceStore
 
 Array = np.ndarray
