@@ -11,8 +11,8 @@ import numpy as np
 
 from airprune.channel import Radio, full_band_rate_bps, large_scale_gain, small_scale_gain, snr
 from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
-from airprune.engines.work import Job
 from airprune.errors import InvalidValue
+from airprune.federation.work import Job
 from airprune.learning.native import kernel_for
 from airprune.learning.trainer import LocalSettings
 from airprune.models import FlatModel, build_model
@@ -136,6 +136,7 @@ class Experiment:
             ),
             seed=self.scenario.seed,
             drop_failing=self.scenario.engine.on_device_failure == "drop-device",
+            folder=getattr(dataset, "folder", None),
         )
 
 

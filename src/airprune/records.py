@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from airprune.engines.work import EdgeAverage
+from airprune.federation.work import EdgeAverage
 from airprune.round_plan import Fate, RoundPlan
 
 if TYPE_CHECKING:

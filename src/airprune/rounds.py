@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from airprune.engines.base import Engine
-from airprune.engines.work import MAX_TRIES, TEST_PART, EdgeAverage, EdgeWork, Failure, TrainChunk, chunks_of
+from airprune.engines.base import MAX_TRIES, Engine
 from airprune.experiment import Experiment
+from airprune.federation.work import TEST_PART, EdgeAverage, EdgeWork, Failure, TrainChunk, chunks_of
 from airprune.latency import global_round_latency_s
 from airprune.learning.aggregate import cloud_average
 from airprune.learning.optimisers import learning_rate_at
@@ -59,23 +59,26 @@ def run_rounds(experiment: Experiment, engine: Engine, state: State) -> Iterator
     """
     rounds = experiment.scenario.rounds
     edge_rounds = np.array(experiment.scenario.edge_rounds_of)
+    reported: set[int] = set()  # devices whose failure the user has read
     while state.global_round < rounds.global_rounds:  # line 2
         if state.edge_round == 0:
             state.edge_states[:] = state.global_state  # line 3
         while state.edge_round < edge_rounds.max():  # line 4
             edges = np.flatnonzero(state.edge_round < edge_rounds)
-            yield _edge_round(experiment, engine, state, edges)  # lines 5–15
+            yield _edge_round(experiment, engine, state, edges, reported)  # lines 5–15
         yield _global_round(experiment, engine, state)  # line 17
 
 
-def _edge_round(experiment: Experiment, engine: Engine, state: State, edges: Array) -> dict[str, Any]:
+def _edge_round(
+    experiment: Experiment, engine: Engine, state: State, edges: Array, reported: set[int]
+) -> dict[str, Any]:
     """Plans, trains and averages one edge round of `edges`."""
     plan = plan_round(experiment, global_round=state.global_round, edge_round=state.edge_round, edges=edges)
     present = [edge for edge in plan.edges if plan.takes_part[plan.edge == edge].any()]
-    averages = engine.edge_averages([_work(experiment, state, plan, edge) for edge in present])  # lines 5–15
+    averages = engine.reduce([_work(experiment, state, plan, edge) for edge in present])  # lines 5–15
     for edge, average in zip(present, averages, strict=True):
         state.edge_states[edge] = average.state  # Eq. (12)
-    plan = _without_failed(engine, plan, averages)
+    plan = _without_failed(reported, plan, averages)
 
     latency_s = np.full(experiment.network.num_edges, np.nan)
     latency_s[plan.edges] = plan.edge_latency_s
@@ -114,16 +117,21 @@ def _work(experiment: Experiment, state: State, plan: RoundPlan, edge: int) -> E
         )
         for chunk in chunks_of(positions, per_device)
     ]
-    return EdgeWork(received=state.edge_states[edge].copy(), chunks=tuple(chunks))
+    return EdgeWork(
+        shared=state.edge_states[edge].copy(),
+        tasks=tuple(chunks),
+        prunable=experiment.model.prunable,
+        drop_failing=scenario.engine.on_device_failure == "drop-device",
+    )
 
 
-def _without_failed(engine: Engine, plan: RoundPlan, averages: list[EdgeAverage]) -> RoundPlan:
+def _without_failed(reported: set[int], plan: RoundPlan, averages: list[EdgeAverage]) -> RoundPlan:
     """The plan as it came out: devices whose training failed for good are in no average."""
     failures = [failure for average in averages for failure in average.failures]
     if not failures:
         return plan
     failed = np.isin(plan.device, [failure.device for failure in failures])
-    _report(engine, failures)
+    _report(reported, failures)
     return dataclasses.replace(
         plan,
         fate=np.where(failed, Fate.FAILED.value, plan.fate),
@@ -131,11 +139,11 @@ def _without_failed(engine: Engine, plan: RoundPlan, averages: list[EdgeAverage]
     )
 
 
-def _report(engine: Engine, failures: list[Failure]) -> None:
+def _report(reported: set[int], failures: list[Failure]) -> None:
     """Each device's trouble once, where Python's logging sends it: by default to stderr."""
     for failure in failures:
-        if failure.device not in engine.reported:
-            engine.reported.add(failure.device)
+        if failure.device not in reported:
+            reported.add(failure.device)
             _log.error("Device %d failed %d times and is left out:\n%s", failure.device, MAX_TRIES, failure.trouble)
 
 

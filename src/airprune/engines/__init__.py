@@ -1,33 +1,34 @@
-"""Where device work runs. To add an engine, write its file and list it here.
+"""Executors: where work of any kind runs. To add an engine, write its file and list it here.
 
-work       what is run: chunks of devices, parts of the test set
-base       what an engine must do
+base       what an engine must do, and what it is given: workshops, tasks, groups
 serial     in this process
 processes  in worker processes on this machine (worker_process is their side)
 cluster    `dask`: on the workers of a Dask cluster
+machine    what worker processes need of their machine
 """
 
 from __future__ import annotations
 
 from airprune.engines.base import Engine
-from airprune.engines.processes import ProcessesEngine
-from airprune.engines.serial import SerialEngine
 from airprune.errors import UnknownName, UsageError
+from airprune.registry import Registry
 
-ENGINES = ("serial", "processes", "dask")
+ENGINES: Registry[type[Engine]] = Registry(
+    "engines",
+    {
+        "serial": "airprune.engines.serial:SerialEngine",
+        "processes": "airprune.engines.processes:ProcessesEngine",
+        "dask": "airprune.engines.cluster.engine:DaskEngine",
+    },
+)
 
 
 def engine_named(name: str) -> type[Engine]:
     """The engine's class; refuses one whose packages are not installed."""
-    if name == "dask":
-        try:
-            from airprune.engines.cluster.engine import DaskEngine
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                f"The engine dask needs the package {error.name}; install the extra: pip install 'airprune[cluster]'."
-            ) from error
-        return DaskEngine
-    known: dict[str, type[Engine]] = {"serial": SerialEngine, "processes": ProcessesEngine}
-    if name not in known:
+    if name not in ENGINES:
         raise UnknownName("Scenario.engine.name", name, ENGINES)
-    return known[name]
+    try:
+        return ENGINES[name]
+    except ModuleNotFoundError as error:
+        extra = "; install the extra: pip install 'airprune[cluster]'" if name == "dask" else ""
+        raise UsageError(f"The engine {name} needs the package {error.name}{extra}.") from error

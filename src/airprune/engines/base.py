@@ -1,101 +1,144 @@
-"""What an engine is: a place where device work runs. Engines differ in nothing a user can see but speed."""
+"""What an engine is: an executor of tasks. Engines differ in nothing a user can see but speed.
+
+    Workshop   what a worker is to be
+    Task       what it is given, one at a time
+    Group      tasks whose results are merged into one, always in the same order
+    Engine     runs them somewhere
+
+None of them knows what the work is about.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
-import numpy as np
+import cloudpickle
 
-from airprune.engines.work import (
-    MAX_TRIES,
-    EdgeAverage,
-    EdgeSum,
-    EdgeWork,
-    Failure,
-    Job,
-    TrainChunk,
-)
+from airprune.engines.machine import keep_large_buffers, single_thread
 from airprune.errors import WorkFailed
 
-Array = np.ndarray
-Call = tuple[Array, Any]
+# How often a task is given to a worker that dies of it.
+MAX_TRIES = 3
+# So many parts are merged at a time, which bounds the memory of whoever merges.
+GROUP_CHUNKS = 16
+# So many results per worker may wait for an earlier one, which bounds the driver's memory.
+_AHEAD = 8
+
+Call = tuple[Any, Any]
+
+
+class Workshop(Protocol):
+    """What a worker is to be; picklable by cloudpickle. Inherit from it for the defaults.
+
+    Attributes:
+      folder: files that workers need; placed on machines that do not see it. None: there are none.
+      luggage: a pickled function without arguments that is called in worker processes before anything else of the
+        workshop is unpickled there, e.g. to register what the user's script has registered.
+      way_out: what users can do when work is lost; ends a sentence.
+    """
+
+    folder: Path | None = None
+    luggage: bytes | None = None
+    way_out: str = "resume the run (--resume)"
+
+    def open(self, folder: Path | None) -> Any:
+        """The worker, in its process; `folder` is where the files lie there."""
+        ...
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What a worker is given. Inherit from it for the defaults; what is no `Task` is handed out as it is."""
+
+    def loaded(self) -> Any:
+        """With what must travel, read just before the task is handed out."""
+        return self
+
+    def parts(self) -> Sequence[Any]:
+        """The smallest tasks it consists of, to find the ones that workers die of; () if it is indivisible."""
+        return ()
+
+    def without(self, parts: Sequence[Any]) -> Any:
+        """What is left, maybe nothing; it is handed out all the same."""
+        raise TypeError(f"{self!r} is indivisible")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Group:
+    """Tasks, at least one, whose results ("parts") become one result. To be inherited from.
+
+    Attributes:
+      shared: what all of its tasks take, e.g. a model.
+      method: the worker's: `worker.<method>(shared, task)` gives a part.
+      travels: whether each part must come to the driver, which then merges them. Otherwise an engine may merge on its
+        workers.
+    """
+
+    shared: Any
+    tasks: Sequence[Any]
+    method: str
+    travels: bool = False
+
+    def arrived(self, task: Any, part: Any) -> Any:
+        """In the driver, in the order of the tasks, if parts travel: the part as it is to be merged."""
+        return part
+
+    @staticmethod
+    def merge(parts: Iterable[Any]) -> Any:
+        """The parts in order, one at a time; the first one may be used up. Runs anywhere."""
+        raise NotImplementedError
+
+    def finish(self, part: Any) -> Any:
+        """The result, from all parts merged. Runs anywhere; there may be no tasks there."""
+        return part
+
+    def lost(self, parts: Sequence[Any], how: str) -> Any:
+        """What stands for these parts of a task, which workers died of: merged after the rest of it; None: nothing.
+
+        Raises if work may not go on without them. It is asked with no parts first, so that nobody looks in vain.
+        """
+        raise WorkFailed(Died(how).on("the same task"))
 
 
 @dataclass(frozen=True)
 class Died:
-    """In place of a result: the worker died on this call every time it was tried."""
+    """In place of a result: the worker died on this task every time it was tried."""
 
     how: str
 
+    def on(self, what: str) -> str:
+        return (
+            f"A worker died {MAX_TRIES} times on {what}, last by {self.how}; often this is too little memory, "
+            "then fewer workers help."
+        )
+
 
 class Engine(ABC):
-    """Runs `Worker` methods somewhere. Use as a context: workers live from enter to exit.
+    """Runs tasks on workers, which live from enter to exit.
 
     Args:
       workers: how many; by default one per core of this machine.
       scheduler, tls: of engines that reach beyond this machine.
     """
 
+    # Whether workers may be on machines that do not see the driver's files.
+    remote: ClassVar[bool] = False
+
     def __init__(
-        self, job: Job, *, workers: int | None = None, scheduler: str | None = None, tls: Path | None = None
+        self, workshop: Workshop, *, workers: int | None = None, scheduler: str | None = None, tls: Path | None = None
     ) -> None:
-        self.job = job
+        self.workshop = workshop
         self.workers = workers
         self.scheduler = scheduler
         self.tls = tls
-        self.reported: set[int] = set()  # devices whose failure the user has read
-
-    @abstractmethod
-    def calls(self, method: str, calls: Sequence[Call]) -> Iterator[Any]:
-        """`Worker.<method>(model, task)` for every (model, task), in their order; `Died` where workers die of it.
-
-        A deliberate error is a `WorkFailed`.
-        """
-
-    def map(self, method: str, model: Array, tasks: Sequence[Any]) -> Iterator[Any]:
-        """`Worker.<method>(model, task)` for every task, in the order of the tasks."""
-        for result in self.calls(method, [(model, task) for task in tasks]):
-            if isinstance(result, Died):
-                raise WorkFailed(died(result))
-            yield result
-
-    def edge_averages(self, edges: Sequence[EdgeWork]) -> list[EdgeAverage]:
-        """Trains one edge round of these edges; each edge's chunks are merged in order as they arrive."""
-        calls = [(edge.received, chunk) for edge in edges for chunk in edge.chunks]
-        sums = (self._survived(call, result) for call, result in zip(calls, self.calls("train", calls), strict=True))
-        return [EdgeSum.of_edge(itertools.islice(sums, len(edge.chunks))).average(edge.received) for edge in edges]
-
-    def _survived(self, call: Call, result: EdgeSum | Died) -> EdgeSum:
-        """The result, or that of the chunk without the devices that workers die of."""
-        if isinstance(result, EdgeSum):
-            return result
-        received, chunk = call
-        rest, failures = self.without_killers(received, chunk)
-        if not failures:
-            raise WorkFailed(died(result))
-        (again,) = self.calls("train", [(received, rest)])
-        if isinstance(again, Died):
-            raise WorkFailed(died(again))
-        return replace(again, failures=(*again.failures, *failures))
-
-    def without_killers(self, received: Array, chunk: TrainChunk) -> tuple[TrainChunk, list[Failure]]:
-        """A chunk that workers died of without the devices to blame, if the scenario lets it go on without them.
-
-        Tries each device alone, one after the other, so that none is blamed for another.
-        """
-        failures = []
-        for device in chunk.devices if self.job.drop_failing else ():
-            (result,) = self.calls("train", [(received, chunk.of([device]))])
-            if isinstance(result, Died):
-                failures.append(Failure(device, died(result)))
-        killers = {failure.device for failure in failures}
-        return chunk.of(device for device in chunk.devices if device not in killers), failures
 
     @abstractmethod
     def start(self) -> None:
@@ -104,6 +147,81 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Ends the workers; harmless if there are none."""
+
+    @property
+    @abstractmethod
+    def num_workers(self) -> int:
+        """How many tasks can be worked on at a time, as of now; at least 1."""
+
+    @abstractmethod
+    def as_completed(
+        self, method: str, calls: Sequence[Call], *, until: Callable[[], int] | None = None
+    ) -> Generator[tuple[int, Any]]:
+        """(index, `worker.<method>(shared, task)`) of every (shared, task) as they end; `Died` where workers die of it.
+
+        An error in a worker is a `WorkFailed`. Closing it gives up what is under way.
+
+        Args:
+          until: calls from this index on are not to be handed out yet.
+        """
+
+    def calls(self, method: str, calls: Sequence[Call]) -> Iterator[Any]:
+        """The same in the order of the calls; tasks are loaded, and results held back, for a few of them at a time."""
+        early: dict[int, Any] = {}
+        wanted = 0
+        ended = self.as_completed(method, calls, until=lambda: wanted + _AHEAD * self.num_workers)
+        with contextlib.closing(ended):
+            for index, result in ended:
+                early[index] = result
+                while wanted in early:
+                    yield early.pop(wanted)
+                    wanted += 1
+
+    def map(self, method: str, shared: Any, tasks: Sequence[Any]) -> Iterator[Any]:
+        """`worker.<method>(shared, task)` for every task, in the order of the tasks."""
+        for result in self.calls(method, [(shared, task) for task in tasks]):
+            if isinstance(result, Died):
+                raise WorkFailed(result.on("the same task"))
+            yield result
+
+    def reduce(self, groups: Sequence[Group]) -> list[Any]:
+        """The result of each group. Merges part by part as they arrive, every engine in the same order."""
+        results = []
+        for method, same in itertools.groupby(groups, key=lambda group: group.method):
+            of_method = list(same)
+            parts = self.calls(method, [(group.shared, task) for group in of_method for task in group.tasks])
+            results += [self._reduced(group, parts) for group in of_method]
+        return results
+
+    def _reduced(self, group: Group, results: Iterator[Any]) -> Any:
+        """Takes as many results as the group has tasks."""
+        parts = (self._parts(group, task, part) for task, part in zip(group.tasks, results, strict=False))
+        merged = (group.merge(itertools.chain.from_iterable(batch)) for batch in _batches(parts))
+        return group.finish(group.merge(merged))
+
+    def _parts(self, group: Group, task: Any, part: Any) -> list[Any]:
+        """What a task contributes: its part, or that of the rest of it and what stands for the lost."""
+        lost = None
+        if isinstance(part, Died):
+            task, lost = self.without_killers(group, task, part)
+            (part,) = self.map(group.method, group.shared, [task])
+        if group.travels:
+            part = group.arrived(task, part)
+        return [part] if lost is None else [part, lost]
+
+    def without_killers(self, group: Group, task: Any, death: Died) -> tuple[Any, Any]:
+        """(the task without the parts that workers die of, what stands for those), if it may go on without them.
+
+        Tries each part alone, one after the other, so that none is blamed for another.
+        """
+        group.lost((), death.how)
+        killers = []
+        for part in task.parts() if isinstance(task, Task) else ():
+            (result,) = self.calls(group.method, [(group.shared, part)])
+            if isinstance(result, Died):
+                killers.append(part)
+                death = result
+        return (task.without(killers), group.lost(killers, death.how)) if killers else (task, None)
 
     def __enter__(self) -> Self:
         try:
@@ -119,8 +237,33 @@ class Engine(ABC):
         self.close()
 
 
-def died(result: Died) -> str:
-    return (
-        f"A worker died {MAX_TRIES} times on the same devices, last by {result.how}; often this is too little memory, "
-        "then fewer workers help. The run can be resumed."
-    )
+def _batches(parts: Iterator[Any]) -> Iterator[Iterator[Any]]:
+    """Each to be used up before the next."""
+    for first in parts:
+        yield itertools.chain([first], itertools.islice(parts, GROUP_CHUNKS - 1))
+
+
+def loaded(task: Any) -> Any:
+    """As it is handed out."""
+    return task.loaded() if isinstance(task, Task) else task
+
+
+def pack(workshop: Workshop) -> bytes:
+    """For another process."""
+    return pickle.dumps((workshop.luggage, cloudpickle.dumps(workshop)))
+
+
+def unpack(packed: bytes) -> Workshop:
+    """In the other process: first the luggage, which the rest may need."""
+    luggage, pickled = pickle.loads(packed)
+    if luggage is not None:
+        pickle.loads(luggage)()
+    workshop: Workshop = pickle.loads(pickled)
+    return workshop
+
+
+def opened(workshop: Workshop, folder: Path | None) -> Any:
+    """The worker, in a process that is fit for it."""
+    single_thread()
+    keep_large_buffers()
+    return workshop.open(folder)

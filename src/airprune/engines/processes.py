@@ -1,4 +1,4 @@
-"""Worker processes on this machine, one thread each. A worker that dies is replaced and its chunk redone.
+"""Worker processes on this machine, one thread each. A worker that dies is replaced and its task redone.
 
 Workers are started as `python worker_process.py` and talk over a socket pair, so a user's script needs no
 `if __name__ == "__main__"`, and a worker whose driver dies sees the line go dead and leaves.
@@ -7,36 +7,61 @@ Workers are started as `python worker_process.py` and talk over a socket pair, s
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
-from airprune.engines.base import Call, Died, Engine
-from airprune.engines.work import MAX_TRIES, Worker, worker_environment
+from airprune.engines.base import MAX_TRIES, Call, Died, Engine, loaded, pack
+from airprune.engines.machine import num_cores, worker_environment
 from airprune.errors import WorkFailed
 
 _GRACE_S = 1.0
 _WORKER_FILE = str(Path(__file__).with_name("worker_process.py"))
 
 
-class WorkerProcess:
-    """One worker process and the task it is busy with.
+@dataclass(eq=False)
+class _Batch:
+    """Calls that were asked for together.
 
-    Args:
-      start: pickled, what it is to be: the class of a worker, and its argument.
+    Attributes:
+      waiting: indices of the calls that no worker has.
+      num_left: how many have not ended.
+      ended: (index, result) of those that have, until somebody takes them.
     """
 
-    def __init__(self, start: bytes) -> None:
+    method: str
+    calls: Sequence[Call]
+    waiting: deque[int]
+    num_left: int
+    tries: list[int]
+    ended: deque[tuple[int, Any]] = field(default_factory=deque)
+
+    @classmethod
+    def of(cls, method: str, calls: Sequence[Call]) -> _Batch:
+        count = len(calls)
+        return cls(method=method, calls=calls, waiting=deque(range(count)), num_left=count, tries=[0] * count)
+
+    def end(self, index: int, result: Any) -> None:
+        self.num_left -= 1
+        self.ended.append((index, result))
+
+
+class WorkerProcess:
+    """One worker process, and which call of which batch it is busy with.
+
+    Args:
+      packed: the workshop.
+    """
+
+    def __init__(self, packed: bytes) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             try:
@@ -51,18 +76,13 @@ class WorkerProcess:
             except OSError as error:
                 raise WorkFailed(f"A worker process could not be started: {error.strerror or error}.") from error
             self.connection = Connection(ours.detach())
-        self.task: int | None = None
+        self.busy_with: tuple[_Batch, int] | None = None
         with contextlib.suppress(OSError):  # if it is dead already, that shows when it gets its first task
-            self.connection.send_bytes(start)
+            self.connection.send_bytes(packed)
 
     def how_it_ended(self) -> str:
         status = self.process.returncode
         return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-
-
-def num_cores() -> int:
-    """Those that this process may use, where the system tells."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def stop(workers: Iterable[WorkerProcess]) -> None:
@@ -83,58 +103,61 @@ class ProcessesEngine(Engine):
     """As many workers as this machine has cores, or as told."""
 
     def start(self) -> None:
-        self._start = cloudpickle.dumps((Worker, self.job))
+        self._packed = pack(self.workshop)
         self._processes: list[WorkerProcess] = []
         for _ in range(self.workers or num_cores()):
-            self._processes.append(WorkerProcess(self._start))
+            self._processes.append(WorkerProcess(self._packed))
 
-    def calls(self, method: str, calls: Sequence[Call]) -> Iterator[Any]:
-        waiting = deque(range(len(calls)))
-        tries = [0] * len(calls)
-        results: dict[int, Any] = {}
-        for wanted in range(len(calls)):
-            while wanted not in results:
-                self._hand_out(method, calls, waiting, tries)
-                results.update(self._collect(waiting, tries))
-            yield results.pop(wanted)
+    @property
+    def num_workers(self) -> int:
+        return len(self._processes)
 
-    def _hand_out(self, method: str, calls: Sequence[Call], waiting: deque[int], tries: list[int]) -> None:
+    def as_completed(
+        self, method: str, calls: Sequence[Call], *, until: Callable[[], int] | None = None
+    ) -> Generator[tuple[int, Any]]:
+        batch = _Batch.of(method, calls)
+        while batch.num_left:
+            self._hand_out(batch, len(calls) if until is None else until())
+            self._collect()
+            while batch.ended:
+                yield batch.ended.popleft()
+
+    def _hand_out(self, batch: _Batch, until: int) -> None:
         for worker in self._processes:
-            if worker.task is None and waiting:
-                index = waiting.popleft()
-                tries[index] += 1
-                worker.task = index
+            if worker.busy_with is None and batch.waiting and batch.waiting[0] < until:
+                index = batch.waiting.popleft()
+                shared, task = batch.calls[index]
+                message = (batch.method, shared, loaded(task))
+                batch.tries[index] += 1
+                worker.busy_with = batch, index
                 with contextlib.suppress(OSError):  # if it is dead, that shows when results are collected
-                    worker.connection.send((method, *calls[index]))
+                    worker.connection.send(message)
 
-    def _collect(self, waiting: deque[int], tries: list[int]) -> Iterator[tuple[int, Any]]:
-        """Results of the workers that have one; dead workers are replaced and their tasks put back in front."""
-        busy = {worker.connection: slot for slot, worker in enumerate(self._processes) if worker.task is not None}
+    def _collect(self) -> None:
+        """Gives results to their batches; dead workers are replaced and their calls put back in front, or given up.
+
+        A batch may be asked for while another is under way, so that any worker's result may be any batch's.
+        """
+        busy = {worker.connection: place for place, worker in enumerate(self._processes) if worker.busy_with}
         for connection in wait(list(busy)):
-            slot = busy[connection]  # type: ignore[index]
-            worker = self._processes[slot]
+            place = busy[connection]  # type: ignore[index]
+            worker = self._processes[place]
+            assert worker.busy_with is not None
+            batch, index = worker.busy_with
             try:
                 failed, result = worker.connection.recv()
             except (EOFError, OSError):
-                yield from self._replace(slot, waiting, tries)
+                stop([worker])
+                self._processes[place] = WorkerProcess(self._packed)
+                if batch.tries[index] < MAX_TRIES:
+                    batch.waiting.appendleft(index)
+                else:
+                    batch.end(index, Died(worker.how_it_ended()))
                 continue
-            index, worker.task = worker.task, None
-            assert index is not None
+            worker.busy_with = None
             if failed:
                 raise WorkFailed(result)
-            yield index, result
-
-    def _replace(self, slot: int, waiting: deque[int], tries: list[int]) -> Iterator[tuple[int, Died]]:
-        """A new worker in the dead one's place, whose task is put back in front, or given up."""
-        lost = self._processes[slot]
-        stop([lost])
-        self._processes[slot] = WorkerProcess(self._start)
-        if lost.task is None:
-            return
-        if tries[lost.task] < MAX_TRIES:
-            waiting.appendleft(lost.task)
-        else:
-            yield lost.task, Died(lost.how_it_ended())
+            batch.end(index, result)
 
     def close(self) -> None:
         stop(getattr(self, "_processes", []))

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-import torch
-
-from airprune.engines.base import Call, Engine
-from airprune.engines.work import Worker, single_thread
+from airprune.engines.base import Call, Engine, loaded, opened
+from airprune.engines.machine import many_threads, single_thread
 from airprune.errors import AirpruneError, WorkFailed
 
 
 class SerialEngine(Engine):
     """The plainest engine, and the yardstick of the others."""
 
+    num_workers = 1
     _threads_before: int | None = None
 
     def start(self) -> None:
-        self._threads_before = torch.get_num_threads()
-        single_thread()
-        self._worker = Worker(self.job)
+        self._threads_before = single_thread()
+        self._worker = opened(self.workshop, self.workshop.folder)
 
-    def calls(self, method: str, calls: Sequence[Call]) -> Iterator[Any]:
-        for model, task in calls:
+    def as_completed(
+        self, method: str, calls: Sequence[Call], *, until: Callable[[], int] | None = None
+    ) -> Generator[tuple[int, Any]]:
+        for index, (shared, task) in enumerate(calls):
             try:
-                result = getattr(self._worker, method)(model, task)
+                result = getattr(self._worker, method)(shared, loaded(task))
             except AirpruneError as error:  # as from any other engine's workers
                 raise WorkFailed(str(error)) from error
-            yield result
+            yield index, result
 
     def close(self) -> None:
         if self._threads_before is not None:
-            torch.set_num_threads(self._threads_before)
+            many_threads(self._threads_before)

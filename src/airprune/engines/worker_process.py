@@ -1,4 +1,4 @@
-"""The worker's side of the `processes` engine: what to be, then tasks until the driver hangs up.
+"""The worker's side of the `processes` engine: a workshop to open, then tasks until the driver hangs up.
 
 Run as a file, so that it listens before torch is imported: it takes its orders at once, and leaves even while it starts
 if the driver is gone.
@@ -7,7 +7,6 @@ if the driver is gone.
 from __future__ import annotations
 
 import os
-import pickle
 import select
 import sys
 import threading
@@ -28,13 +27,12 @@ def serve(descriptor: int) -> None:
         return  # the driver has hung up
 
 
-def _worker(start: bytes) -> tuple[Any, str]:
+def _worker(packed: bytes) -> tuple[Any, str]:
     try:
-        from airprune.engines.work import single_thread
+        from airprune.engines.base import opened, unpack
 
-        single_thread()
-        kind, argument = pickle.loads(start)
-        return kind(argument), ""
+        workshop = unpack(packed)
+        return opened(workshop, workshop.folder), ""
     except Exception as error:
         return None, _trouble_of(error)
 

@@ -17,9 +17,9 @@ from typing import Any
 import dask
 from distributed import LocalCluster
 
+from airprune.engines.base import MAX_TRIES
 from airprune.engines.cluster.certificates import make_certificates, security_of
-from airprune.engines.processes import num_cores
-from airprune.engines.work import MAX_TRIES, worker_environment
+from airprune.engines.machine import num_cores, worker_environment
 from airprune.errors import WorkFailed
 
 _GRACE_S = 2.0
@@ -30,7 +30,7 @@ WITHOUT_PAGES: dict[str, Any] = {
     "distributed.worker.http.routes": [],
     "distributed.worker.profile.enabled": False,
 }
-# A worker gets its next chunk when it is free, so that none waits at the end of a round with work lying at another.
+# A worker gets its next task when it is free, so that none waits at the end of a round with work lying at another.
 ONE_AT_A_TIME: dict[str, float] = {"distributed.scheduler.worker-saturation": 1.0}
 
 

@@ -17,7 +17,7 @@ from airprune.engines.worker_process import leave_with_the_driver
 
 
 async def work(address: str, tls: str, folder: str) -> None:
-    assert tasks  # imported now, not when the first task arrives
+    tasks.dask_setup(None)
     dask.config.set(WITHOUT_PAGES)
     worker = Worker(
         address,

@@ -1,4 +1,4 @@
-"""Which workers of the cluster take part: those with our versions and our data. Others are named once and left out."""
+"""Which workers of the cluster take part: those with our versions and our files. Others are named once and left out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class Members:
         self.parcel = parcel
         self.source = parcel.folder
         self.wanted = tasks.versions()
-        del self.wanted["kernel"]  # the job names its own; a worker without it says so when it opens the job
         self.accepted: set[str] = set()
         self.refused: dict[str, str] = {}
 
@@ -46,7 +45,7 @@ class Members:
             if answer is None:
                 self.accepted.add(address)
             elif not isinstance(answer, OSError):  # which it would be if it has just died
-                self.refuse(address, reason_in(answer))
+                self.refuse(address, _reason_in(answer))
 
     def refuse(self, address: str, why: str) -> None:
         """Leaves a worker out from now on, and says so once."""
@@ -87,7 +86,7 @@ def _lacks_files(answer: Any) -> bool:
     return isinstance(answer, tasks.Refusal) and answer.missing
 
 
-def reason_in(answer: Any) -> str:
+def _reason_in(answer: Any) -> str:
     """Why a worker that gave this answer is left out."""
     if isinstance(answer, tasks.Refusal):
         return answer.sentence

@@ -1,30 +1,26 @@
-"""The job and its data as files: placed once per machine, told apart by hash, opened once per worker.
+"""A workshop and its files: placed once per machine, told apart by hash, opened once per worker.
 
 A worker on the driver's machine, or on a shared file system, opens the driver's own files. On other machines one worker
-receives the files from the driver and keeps them in a folder named after the job's hash, for itself and its neighbours.
+receives the files from the driver and keeps them in a folder named after their hash, for itself and its neighbours.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import getpass
 import hashlib
-import pickle
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import cloudpickle
-
-from airprune.data.shared import SharedDataset
-from airprune.engines.work import Job
+from airprune.engines.base import Workshop, opened, pack, unpack
 from airprune.errors import WorkFailed
 
 PART_BYTES = 8 * 2**20
-_JOB = "job.pickle"
+_WORKSHOP = "workshop.pickle"
 _COMPLETE = "complete"
 _STALE_S = 24 * 3600.0
 
@@ -35,18 +31,23 @@ class Parcel:
 
     Attributes:
       folder: the driver's; other machines may see it, too.
-      digest: SHA-256 of the pickled job.
-      fingerprint: of the data set.
+      digest: SHA-256 of the files, the packed workshop being one of them.
     """
 
     folder: Path
     digest: str
-    fingerprint: str
+
+    @classmethod
+    def of(cls, workshop: Workshop, place: Path) -> Parcel:
+        """Puts the packed workshop beside its files, or into `place` if it has none."""
+        folder = workshop.folder or place
+        (folder / _WORKSHOP).write_bytes(pack(workshop))
+        return cls(folder=folder, digest=_digest(folder))
 
     @property
     def here(self) -> Path | None:
         """The folder on this machine, if there is one."""
-        if (self.folder / _JOB).is_file():
+        if (self.folder / _WORKSHOP).is_file():
             return self.folder
         kept = self._kept
         return kept if (kept / _COMPLETE).exists() else None
@@ -55,20 +56,18 @@ class Parcel:
     def _kept(self) -> Path:
         return _home() / self.digest
 
-    def open(self) -> Job:
-        """The job, pointing to this machine's files; refuses files with other contents."""
+    def open(self) -> Any:
+        """The worker, with this machine's files; refuses files with other contents."""
         folder = self.here
         if folder is None:
-            raise WorkFailed(f"The files of job {self.digest[:12]}… are not on this machine.")
-        pickled = (folder / _JOB).read_bytes()
-        found = hashlib.sha256(pickled).hexdigest()
+            raise WorkFailed(f"The files of workshop {self.digest[:12]}… are not on this machine.")
+        found = _digest(folder)
         if found != self.digest:
-            raise WorkFailed(f"{folder / _JOB} has hash {found[:12]}…, but this run's job has {self.digest[:12]}….")
-        job: Job = pickle.loads(pickled)
-        assert isinstance(job.dataset, SharedDataset)
-        dataset = dataclasses.replace(job.dataset, folder=folder)
-        dataset.check()
-        return dataclasses.replace(job, dataset=dataset)
+            raise WorkFailed(
+                f"{folder} holds data with hash {found[:12]}…, but this run's data has {self.digest[:12]}…."
+            )
+        workshop = unpack((folder / _WORKSHOP).read_bytes())
+        return opened(workshop, None if workshop.folder is None else folder)
 
     def receive(self, name: str, offset: int, piece: bytes) -> None:
         """Keeps one piece of a file; the first one clears away what nobody has used for a day."""
@@ -93,23 +92,24 @@ class Parcel:
         shutil.rmtree(self._kept, ignore_errors=True)
 
 
-def pack(job: Job) -> Parcel:
-    """Puts the job beside its shared data."""
-    if not isinstance(job.dataset, SharedDataset):
-        raise WorkFailed("Workers of a cluster need the data as files: save_shared(dataset, folder).")
-    pickled = cloudpickle.dumps(job)
-    (job.dataset.folder / _JOB).write_bytes(pickled)
-    return Parcel(
-        folder=job.dataset.folder, digest=hashlib.sha256(pickled).hexdigest(), fingerprint=job.dataset.fingerprint
-    )
-
-
 def parts_of(folder: Path) -> Iterator[tuple[str, int, bytes]]:
     """(file name, offset, bytes) of all files, in pieces small enough to send."""
-    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+    for path in _files(folder):
         with path.open("rb") as file:
             while piece := file.read(PART_BYTES):
                 yield path.name, file.tell() - len(piece), piece
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in _files(folder):
+        with path.open("rb") as file:
+            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file() and path.name != _COMPLETE)
 
 
 def _home() -> Path:

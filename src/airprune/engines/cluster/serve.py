@@ -22,12 +22,12 @@ from dask.utils import parse_bytes
 from distributed import Scheduler
 from distributed.security import Security
 
+from airprune.engines.base import MAX_TRIES
 from airprune.engines.cluster.certificates import security_of
+from airprune.engines.cluster.connection import quiet
 from airprune.engines.cluster.crew import Crew, Terms, causes, is_loopback, last_words
-from airprune.engines.cluster.engine import quiet
 from airprune.engines.cluster.local import ONE_AT_A_TIME, WITHOUT_PAGES
-from airprune.engines.processes import num_cores
-from airprune.engines.work import MAX_TRIES, worker_environment
+from airprune.engines.machine import num_cores, worker_environment
 from airprune.errors import UsageError, WorkFailed
 
 

@@ -6,23 +6,24 @@ of a result, so that Dask's exceptions are about Dask alone.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import importlib.metadata
 import platform
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from distributed import get_worker
 
+from airprune.engines.base import Group
 from airprune.engines.cluster.parcel import Parcel
-from airprune.engines.work import EdgeAverage, EdgeSum, TrainChunk, Worker, single_thread
+from airprune.engines.machine import cancelled_by, single_thread
 from airprune.errors import AirpruneError, trouble_of
-from airprune.learning import native
-
-Array = np.ndarray
 
 _VERSIONED = ("airprune", "torch", "numpy")
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -41,91 +42,92 @@ class Trouble:
     message: str
 
 
+def dask_setup(worker: Any) -> None:
+    """What Dask calls in a new worker: torch is imported now, not when the first task arrives."""
+    single_thread()
+
+
 def versions() -> dict[str, str]:
-    """What the bits of a result depend on; `kernel` is the one that `train.kernel=auto` means on this machine."""
+    """What the bits of a result depend on, whatever the work; a workshop may refuse to open for more."""
     found = {name: importlib.metadata.version(name) for name in _VERSIONED}
-    kernel = "torch" if native.trouble else "native"
-    return {"python": ".".join(platform.python_version_tuple()[:2]), **found, "kernel": kernel}
+    return {"python": ".".join(platform.python_version_tuple()[:2]), **found}
 
 
 def greet(wanted: dict[str, str], parcel: Parcel, *, dask_worker: Any = None) -> Refusal | None:
     """Asks a worker whether it may take part; cheap, since it runs beside the worker's own business."""
-    refusal = other_version(wanted, dask_worker.address)
-    if refusal is None and not parcel.here:
-        return Refusal(dask_worker.address, "has no data", missing=True)
-    return refusal
-
-
-def other_version(wanted: dict[str, str], address: str) -> Refusal | None:
-    """Refuses if this worker's bits could differ from those `wanted`."""
     found = versions()
     for name, version in wanted.items():
         if found[name] != version:
-            return Refusal(address, f"has {name} {found[name]}, but this run has {name} {version}")
-    return None
+            return Refusal(dask_worker.address, f"has {name} {found[name]}, but this run has {name} {version}")
+    return None if parcel.here else Refusal(dask_worker.address, "has no data", missing=True)
 
 
 # Torch's random stream and number of threads are the process's: in one with several threads, one task at a time.
-ALONE = threading.Lock()
+_ALONE = threading.Lock()
 
 
 class _Opened:
-    """The worker's one open job."""
+    """The worker's one open workshop."""
 
     digest: str | None = None
-    worker: Worker | None = None
+    worker: Any = None
 
     @classmethod
-    def of(cls, parcel: Parcel) -> Worker:
-        if cls.digest != parcel.digest or cls.worker is None:
+    def of(cls, parcel: Parcel) -> Any:
+        if cls.digest != parcel.digest:
             cls.digest = cls.worker = None  # the old one's memory first
-            single_thread()
-            cls.worker = Worker(parcel.open())
+            cls.worker = parcel.open()
             cls.digest = parcel.digest
         return cls.worker
 
 
-def call(model: Array, task: Any, *, method: str, parcel: Parcel, wanted: dict[str, str]) -> Any:
-    """`Worker.<method>(model, task)`."""
-    refusal = None if _Opened.digest == parcel.digest else greet(wanted, parcel, dask_worker=get_worker())
+def call(task: Any, shared: Any, *, method: str, parcel: Parcel, wanted: dict[str, str]) -> Any:
+    """`worker.<method>(shared, task)`."""
+    dask_worker = get_worker()
+    refusal = None if _Opened.digest == parcel.digest else greet(wanted, parcel, dask_worker=dask_worker)
     if refusal is not None:
         return refusal
-    with ALONE:
-        try:
-            worker = _Opened.of(parcel)
-        except AirpruneError as error:
-            return Refusal(get_worker().address, f"cannot take part: {error}")
-        except Exception as error:
-            return Trouble(trouble_of(error))
-        try:
-            return getattr(worker, method)(model, task)
-        except Exception as error:
-            return Trouble(trouble_of(error))
+    key = dask_worker.get_current_task()
+
+    def is_cancelled() -> bool:
+        """Whether the driver has cancelled the task or has gone."""
+        state = dask_worker.state.tasks.get(key)
+        return state is None or state.state == "cancelled"
+
+    while not _ALONE.acquire(timeout=_LOOK_S):
+        if is_cancelled():
+            return Trouble("It was cancelled.")
+    try:
+        worker = _Opened.of(parcel)
+        with cancelled_by(is_cancelled):
+            return getattr(worker, method)(shared, task)
+    except AirpruneError as error:
+        if _Opened.digest != parcel.digest:
+            return Refusal(dask_worker.address, f"cannot take part: {error}")
+        return Trouble(trouble_of(error))
+    except Exception as error:
+        return Trouble(trouble_of(error))
+    finally:
+        _ALONE.release()
 
 
-def train(chunk: TrainChunk, received: Array, parcel: Parcel, wanted: dict[str, str]) -> EdgeSum | Refusal | Trouble:
-    result: EdgeSum | Refusal | Trouble = call(received, chunk, method="train", parcel=parcel, wanted=wanted)
-    return result
-
-
-def merge(parts: list[EdgeSum | Refusal | Trouble]) -> EdgeSum | Refusal | Trouble:
-    """A group of chunks, in order. Works on a copy: Dask may want the first part again."""
+def merge(parts: list[Any], merged: Callable[[list[Any]], Any]) -> Any:
+    """Some parts, in order. Works on a copy of the first, which is used up: Dask may want it again."""
     for part in parts:
-        if not isinstance(part, EdgeSum):
+        if isinstance(part, Refusal | Trouble):
             return part
-    sums = [part for part in parts if isinstance(part, EdgeSum)]
-    return EdgeSum.joined([sums[0].copy(), *sums[1:]])
+    return merged([copy.deepcopy(parts[0]), *parts[1:]])
 
 
-def average(groups: list[EdgeSum | Refusal | Trouble], received: Array) -> EdgeAverage | Refusal | Trouble:
-    """The edge's groups, in order, and their mean: all that travels to the driver."""
-    merged = merge(groups)
-    return merged.average(received) if isinstance(merged, EdgeSum) else merged
+def finish(parts: list[Any], group: Group, shared: Any) -> Any:
+    """The group's result: all that travels to the driver."""
+    part = merge(parts, group.merge)
+    return part if isinstance(part, Refusal | Trouble) else dataclasses.replace(group, shared=shared).finish(part)
 
 
-def hold(model: Array) -> Array:
-    """A model that several tasks take; a task of its own, so that Dask makes it again if it is lost."""
-    return model
+def hold(shared: Any) -> Any:
+    """What several tasks take; a task of its own, so that Dask makes it again if it is lost."""
+    return shared
 
 
 def receive(parcel: Parcel, name: str, offset: int, piece: bytes) -> None:
@@ -137,11 +139,11 @@ def complete(parcel: Parcel) -> None:
 
 
 def forget(parcel: Parcel) -> None:
-    """The run is over: its memory and this machine's copy of its files."""
-    if ALONE.acquire(blocking=False):  # never wait for somebody's task in the worker's own thread
+    """The work is over: its memory and this machine's copy of its files."""
+    if _ALONE.acquire(blocking=False):  # never wait for somebody's task in the worker's own thread
         try:
             if _Opened.digest == parcel.digest:
                 _Opened.digest = _Opened.worker = None
         finally:
-            ALONE.release()
+            _ALONE.release()
     parcel.forget()

@@ -7,10 +7,6 @@ with any number of workers, adds the same numbers in the same order and ends in 
 
 from __future__ import annotations
 
-import ctypes
-import itertools
-import os
-import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -23,6 +19,8 @@ import torch
 from torch.nn import functional as F
 
 from airprune.data import Dataset
+from airprune.data.shared import SharedDataset
+from airprune.engines.base import MAX_TRIES, Died, Group, Task, Workshop
 from airprune.errors import AirpruneError, WorkFailed
 from airprune.learning.aggregate import MaskedSum
 from airprune.learning.evaluate import evaluate
@@ -36,10 +34,7 @@ Array = np.ndarray
 # A chunk trains about this many samples: a tenth of a second, long against the cost of handing it out.
 CHUNK_SAMPLES = 500
 MAX_CHUNK_DEVICES = 64
-# So many chunks are merged at a time, which bounds the memory of whoever merges.
-GROUP_CHUNKS = 16
 TEST_PART = 1_000
-MAX_TRIES = 3
 
 
 class DatasetSource(Protocol):
@@ -47,7 +42,7 @@ class DatasetSource(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class Job(Workshop):
     """Everything a worker must know before the first round; small, since the data set is only pointed to.
 
     Attributes:
@@ -65,10 +60,16 @@ class Job:
     settings: LocalSettings
     seed: int
     drop_failing: bool = False
+    folder: Path | None = None
+
+    def open(self, folder: Path | None) -> Worker:
+        if isinstance(self.dataset, SharedDataset) and folder is not None:
+            return Worker(replace(self, dataset=replace(self.dataset, folder=folder)))
+        return Worker(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TrainChunk:
+class TrainChunk(Task):
     """Some devices of one edge in one edge round."""
 
     devices: tuple[int, ...]
@@ -77,6 +78,13 @@ class TrainChunk:
     learning_rate: float
     global_round: int
     edge_round: int
+
+    def parts(self) -> list[TrainChunk]:
+        return [self.of([device]) for device in self.devices]
+
+    def without(self, parts: Sequence[TrainChunk]) -> TrainChunk:
+        gone = {device for part in parts for device in part.devices}
+        return self.of(device for device in self.devices if device not in gone)
 
     def of(self, devices: Iterable[int]) -> TrainChunk:
         """The same chunk with only these of its devices."""
@@ -87,14 +95,6 @@ class TrainChunk:
             keep=tuple(self.keep[i] for i in places),
             weights=tuple(self.weights[i] for i in places),
         )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class EdgeWork:
-    """One edge round of one edge: the model its devices receive, and who trains it."""
-
-    received: Array
-    chunks: tuple[TrainChunk, ...]
 
 
 @dataclass(frozen=True)
@@ -167,15 +167,6 @@ class EdgeSum:
         joined = DeviceStatistics.joined(statistics)
         return cls(masked_sum=first.masked_sum, statistics=joined, failures=tuple(failures))
 
-    def copy(self) -> EdgeSum:
-        """With a sum of its own, that can be used up."""
-        return replace(self, masked_sum=self.masked_sum.copy())
-
-    @classmethod
-    def of_edge(cls, chunks: Iterable[EdgeSum]) -> EdgeSum:
-        """All chunks of an edge, in order: group by group, as every engine merges them."""
-        return cls.joined(cls.joined(group) for group in _groups(iter(chunks)))
-
     def average(self, received: Array) -> EdgeAverage:
         return EdgeAverage(
             state=self.masked_sum.mean(received),
@@ -183,11 +174,6 @@ class EdgeSum:
             statistics=self.statistics,
             failures=self.failures,
         )
-
-
-def _groups(chunks: Iterator[EdgeSum]) -> Iterator[Iterator[EdgeSum]]:
-    for first in chunks:
-        yield itertools.chain([first], itertools.islice(chunks, GROUP_CHUNKS - 1))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -200,11 +186,36 @@ class EdgeAverage:
     failures: tuple[Failure, ...]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EdgeWork(Group):
+    """One edge round of one edge: `shared` is the model its devices receive, the tasks are chunks of them."""
+
+    prunable: slice
+    drop_failing: bool
+    method: str = "train"
+
+    @staticmethod
+    def merge(parts: Iterable[EdgeSum]) -> EdgeSum:
+        return EdgeSum.joined(parts)
+
+    def finish(self, part: EdgeSum) -> EdgeAverage:
+        return part.average(self.shared)
+
+    def lost(self, parts: Sequence[TrainChunk], how: str) -> EdgeSum:
+        sentence = f"{Died(how).on('the same devices')} The run can be resumed."
+        if not self.drop_failing:
+            raise WorkFailed(sentence)
+        return EdgeSum(
+            masked_sum=MaskedSum.zeros(len(self.shared), self.prunable),
+            statistics=DeviceStatistics.of([]),
+            failures=tuple(Failure(device, sentence) for part in parts for device in part.devices),
+        )
+
+
 class Worker:
     """Does the work of one process."""
 
     def __init__(self, job: Job) -> None:
-        keep_large_buffers()
         dataset = job.dataset.open()
         self.job = job
         self.model = FlatModel(cloudpickle.loads(job.module), prunable=job.prunable, float64=job.float64)
@@ -290,33 +301,3 @@ def chunks_of(devices: Array, samples_per_device: float) -> list[Array]:
     """Consecutive runs of an edge's devices, as many as make a chunk's worth of samples."""
     size = int(np.clip(round(CHUNK_SAMPLES / max(samples_per_device, 1.0)), 1, MAX_CHUNK_DEVICES))
     return [devices[start : start + size] for start in range(0, len(devices), size)]
-
-
-def single_thread() -> None:
-    """One thread per process: two processes of one thread beat one of two, and bits do not depend on cores."""
-    torch.set_num_threads(1)
-
-
-def keep_large_buffers() -> None:
-    """Lets the C library reuse the megabyte buffers of activations instead of returning them after every step.
-
-    Saves the page faults of fresh memory, about a tenth of the training time; without glibc it does nothing.
-    """
-    mmap_threshold, trim_threshold = -3, -1
-    try:
-        libc = ctypes.CDLL(None)
-        libc.mallopt(mmap_threshold, 32 * 2**20)
-        libc.mallopt(trim_threshold, 256 * 2**20)
-    except (OSError, AttributeError):
-        pass
-
-
-def worker_environment() -> dict[str, str]:
-    """For worker processes: one thread each, and modules found where this process finds them.
-
-    One arena as well: Dask works on a thread beside the first, and glibc gives such threads heaps that it returns to
-    the system after every step, whatever `keep_large_buffers` asks for.
-    """
-    single = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_ARENA_MAX"), "1")
-    modules = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-    return {**os.environ, **single, "PYTHONPATH": modules}

@@ -1,0 +1,1 @@
+"""The steps of a federated round: what devices, edges and the cloud do."""
