@@ -134,7 +134,7 @@ def test_a_cluster_that_all_workers_leave_ends_the_run_which_another_worker_can_
 
 
 def wait_until_joined(cluster: Cluster, count: int) -> None:
-    from airprune.engines.cluster.engine import connect
+    from airprune.engines.cluster.connection import connect
 
     with connect(cluster.scheduler_file, None) as client:
         client.wait_for_workers(count, timeout=PATIENCE_S)
@@ -265,7 +265,7 @@ def test_a_wrong_scheduler_is_one_sentence(tmp_path):
 
 
 def test_nobody_at_the_address_is_one_sentence(monkeypatch):
-    monkeypatch.setattr("airprune.engines.cluster.engine._CONNECT_S", 0.5)
+    monkeypatch.setattr("airprune.engines.cluster.connection._CONNECT_S", 0.5)
     scenario = tiny_scenario(engine__name="dask", engine__scheduler="tcp://127.0.0.1:9")
     with pytest.raises(WorkFailed, match=r"^No Dask scheduler answers at tcp://127\.0\.0\.1:9 \(.*\)\.$"):
         next(ap.run(scenario, dataset=blobs()))

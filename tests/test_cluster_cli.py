@@ -238,7 +238,7 @@ def test_only_members_of_the_authority_reach_the_scheduler(address, folder, tmp_
 def test_a_run_that_finds_no_cluster_leaves_nothing_and_the_next_try_is_a_first_one(
     tmp_path, command, monkeypatch, scheduler, status, words
 ):
-    monkeypatch.setattr("airprune.engines.cluster.engine._CONNECT_S", 0.5)
+    monkeypatch.setattr("airprune.engines.cluster.connection._CONNECT_S", 0.5)
     run = ("run", tiny_file(tmp_path, global_rounds=1), "--out", tmp_path / "runs" / "run")
     found, said = command(*run, "engine.name=dask", f"engine.scheduler={scheduler}")
     assert found == status and said.startswith(f"error: {words}") and said.count("\n") == 1

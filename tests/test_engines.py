@@ -14,9 +14,9 @@ import airprune as ap
 from airprune.engines import ENGINES, engine_named
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
-from airprune.engines.work import TrainChunk
 from airprune.errors import UnknownName, WorkFailed
 from airprune.simulation.experiment import Experiment
+from airprune.simulation.chunks import TrainTask
 from airprune.runs import InProcess
 from support.processes import PATIENCE_S, this_process_workers, wait_until_gone
 from support.tiny import blobs, final_bytes, tiny_scenario

@@ -503,6 +503,16 @@ def test_a_network_table_travels_with_its_run(tmp_path, command, scenario, dask)
     assert RunFolder(tmp_path / "out/tiny-seed0").scenario().network.table == f"{place}/network.csv"
 
 
+def test_workers_whose_kernel_is_another_are_left_out(command, scenario, dask, monkeypatch):
+    """The driver's is: on one machine all workers have the same."""
+    monkeypatch.setattr("airprune.sweep.folder.own_kernel", lambda: "another")
+    monkeypatch.setattr("airprune.engines.cluster.engine._ONLY_REFUSED_S", 0.5)
+    status, _, err = command(*sweep_on(dask, scenario, "seed=0-1"))
+    assert status == 1 and err.count("\n") == 1
+    assert err.startswith("error: No worker of the cluster can take part: ")
+    assert err.count("cannot take part: its kernel is ") == 2 and "but this sweep's is another" in err
+
+
 def test_a_sweep_killed_with_runs_on_a_cluster_stops_them_and_continues(tmp_path, command, long, long_bytes, dask):
     folder = RunFolder(tmp_path / "out/tiny-seed0")
     process = start_airprune(*sweep_on(dask, long))
@@ -566,7 +576,7 @@ def test_a_worker_with_other_versions_is_named_and_left_out(tmp_path, command, s
         "version = metadata.version\n"
         "metadata.version = lambda name: '0.0.1' if name == 'airprune' else version(name)\n"
     )
-    monkeypatch.setattr("airprune.sweep.cluster._ONLY_REFUSED_S", 0.5)
+    monkeypatch.setattr("airprune.engines.cluster.engine._ONLY_REFUSED_S", 0.5)
     dask = DaskProcesses(tmp_path)
     try:
         dask.start_worker(env={**os.environ, "PYTHONPATH": str(tmp_path)})
@@ -580,16 +590,17 @@ def test_a_worker_with_other_versions_is_named_and_left_out(tmp_path, command, s
     assert re.fullmatch(rf"Worker tcp://127\.0\.0\.1:\d+ is left out: it {why}\.", left_out)
 
 
-def test_a_lost_scheduler_is_one_sentence_and_status_1(tmp_path, command, scenario):
+def test_a_lost_scheduler_is_one_sentence_and_status_1(tmp_path, command, long):
     dask = DaskProcesses(tmp_path)
+    dask.start_worker()
 
     def lose_it() -> None:
-        wait_for(lambda: bool(list(tmp_path.glob("out/.shared-*"))), "the driver to be connected")
+        wait_for(lambda: bool(RunFolder(tmp_path / "out/tiny-seed0").records()), "a run to be under way")
         dask.close()
 
     loser = threading.Thread(target=lose_it)
     loser.start()
-    status, out, err = command(*sweep_on(dask, scenario))
+    status, out, err = command(*sweep_on(dask, long))
     loser.join()
     assert status == 1 and out == ""
     assert err == (

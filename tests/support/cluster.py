@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from airprune.engines.work import worker_environment
+from airprune.engines.machine import worker_environment
 from support.processes import PATIENCE_S
 
 SCHEDULER = """

@@ -68,7 +68,7 @@ class Task(Protocol):
 
     def without(self, parts: Sequence[Any]) -> Any:
         """What is left, maybe nothing; it is handed out all the same."""
-        raise NotImplementedError
+        raise TypeError(f"{self!r} is indivisible")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

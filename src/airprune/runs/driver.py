@@ -79,10 +79,8 @@ def _run(experiment: Experiment, state: RunState, writer: RunWriter | None, memo
     settings = experiment.scenario.engine
     with contextlib.ExitStack() as stack:
         place = _place_of(writer, stack)
-        if settings.name == "serial":
-            job = experiment.job(InProcess(experiment.dataset))
-        else:
-            job = experiment.job(save_shared(experiment.dataset, place), place)
+        in_process = settings.name == "serial"
+        job = experiment.job(InProcess(experiment.dataset) if in_process else save_shared(experiment.dataset, place))
         engine_class = engine_named(settings.name)
         tls = None if settings.tls is None else Path(settings.tls)
         engine = stack.enter_context(engine_class(job, workers=settings.workers, scheduler=settings.scheduler, tls=tls))

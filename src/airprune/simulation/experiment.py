@@ -249,7 +249,7 @@ class Experiment:
         )
         return found, served.interrupted
 
-    def job(self, dataset: Any, folder: Any = None) -> Job:
+    def job(self, dataset: Any) -> Job:
         """What workers need; `dataset` tells them where to find the samples."""
         train = self.scenario.train
         return Job(
@@ -271,7 +271,7 @@ class Experiment:
             wire=self.wire,
             seed=self.scenario.seed,
             drop_failing=self.scenario.engine.on_device_failure == "drop-device",
-            folder=folder,
+            folder=getattr(dataset, "folder", None),
             luggage=luggage(),
         )
 

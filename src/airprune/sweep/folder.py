@@ -15,20 +15,30 @@ from typing import Any
 
 import airprune
 from airprune.engines import engine_named
+from airprune.engines.base import Died
+from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
 from airprune.estimates import Estimate
 from airprune.runs.compare import summary
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.settings.problems import shown
-from airprune.sweep import processes, serial
+from airprune.sweep.files import Marker, install
 from airprune.sweep.runs import Sweep, SweptRun, value_text
-from airprune.sweep.whole_run import Outcome
+from airprune.sweep.whole_run import WholeRun, WholeRuns, given_up, own_kernel
 from airprune.tables import write_csv_atomic, write_text_atomic
 
 _NOTE = "sweep.json"
 _TABLE = "sweep.csv"
 _LEADING = ("seed", "folder", "state")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that has come to its end, or the one line that says why it has not."""
+
+    run: SweptRun
+    trouble: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +89,29 @@ class SweepFolder:
             yield
 
     def outcomes(self, runs: Sequence[SweptRun]) -> Generator[Outcome]:
-        """Does these runs where the engine says, as they end."""
-        engine = self.sweep.engine
-        if engine.name == "serial":
-            return serial.outcomes(runs, self.path)
-        if engine.name == "processes":
-            return processes.outcomes(runs, self.path, workers=engine.workers)
-        from airprune.sweep import cluster
-
-        return cluster.outcomes(runs, self.path, workers=engine.workers, scheduler=engine.scheduler, tls=engine.tls)
+        """Does these runs where the engine says, as they end. Closing it stops what is under way, resumable."""
+        settings = self.sweep.engine
+        engine_class = engine_named(settings.name)
+        marker = Marker.of(self.path) if engine_class.remote else None
+        at_most = settings.workers or (num_cores() if settings.scheduler is None else len(runs))
+        engine = engine_class(
+            WholeRuns(marker=marker, kernel=own_kernel()),
+            workers=min(at_most, len(runs)),
+            scheduler=settings.scheduler,
+            tls=None if settings.tls is None else Path(settings.tls),
+        )
+        carries = settings.scheduler is not None
+        tasks = [WholeRun(folder=self.path / run.folder_name, scenario=run.scenario, carries=carries) for run in runs]
+        with engine, contextlib.nullcontext() if marker is None else marker.placed():
+            ended = engine.as_completed("finish", [(None, task) for task in tasks])
+            with contextlib.closing(ended):
+                for index, done in ended:
+                    if isinstance(done, Died):
+                        yield Outcome(runs[index], given_up(done.how))
+                        continue
+                    if done.files:
+                        install(done.files, tasks[index].folder)
+                    yield Outcome(runs[index], done.trouble)
 
     def rows(self) -> list[Row]:
         """One per combination of values, in order."""

@@ -1,52 +1,128 @@
-"""One run from where it stands to its end, with the serial engine, wherever that happens."""
+"""Whole runs as tasks of any engine: each from where it stands to its end, with the serial engine inside.
+
+A worker that sees the sweep's folder writes there, and a run goes on from its checkpoint wherever it is handed out
+next. On a machine without that folder it works in one of its own, and the files travel.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import dataclasses
+import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from airprune.engines.work import MAX_TRIES
-from airprune.errors import trouble_of
+from airprune.engines.base import MAX_TRIES, Task, Workshop
+from airprune.engines.machine import cancelled
+from airprune.errors import WorkFailed, trouble_of
+from airprune.learning import native
+from airprune.run_folder import RunFolder
 from airprune.runs import run as run_scenario
 from airprune.scenario import Scenario
-from airprune.sweep.runs import SweptRun
+from airprune.sweep.files import Files, Marker, files_in, put_files
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """A run that has come to its end, or the one line that says why it has not."""
-
-    run: SweptRun
-    trouble: str | None
+_LOOK_S = 0.5
+# How long a folder may stay somebody else's: a run that has lost its driver leaves it after its current round.
+_PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholeRun:
-    """What a worker is told."""
+class WholeRun(Task):
+    """One run.
+
+    Attributes:
+      carries: whether what there is of it, and the network's table, go with it, since workers may not see them.
+    """
 
     folder: Path
     scenario: Scenario
+    carries: bool = False
+    files: Files = dataclasses.field(default_factory=dict)
+    table: bytes | None = None
 
-    @classmethod
-    def of(cls, run: SweptRun, out: Path) -> WholeRun:
-        return cls(folder=out / run.folder_name, scenario=run.scenario)
+    def loaded(self) -> WholeRun:
+        table = self.scenario.network.table
+        if not self.carries:
+            return self
+        with contextlib.suppress(OSError):
+            return dataclasses.replace(
+                self, files=files_in(self.folder), table=None if table is None else Path(table).read_bytes()
+            )
+        return self  # what cannot be read here is the run's own failure
 
 
-def finish(task: WholeRun, *, stopped: Callable[[], bool] = lambda: False) -> str | None:
-    """Does what is left of a run; what went wrong, in one line. Asked to stop, it leaves the folder resumable."""
+@dataclass(frozen=True)
+class Done:
+    """What became of a run: what went wrong, in one line, and the files, if they must travel."""
+
+    trouble: str | None
+    files: Files | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeRuns(Workshop):
+    """Workers that do whole runs.
+
+    Attributes:
+      marker: where workers of other machines may be: how they find out whether they see the sweep's folder.
+      kernel: what `train.kernel=auto` means on the driver's machine, and must mean on all.
+    """
+
+    marker: Marker | None
+    kernel: str
+    luggage: bytes | None = None
+    way_out: str = "give the same command: it goes on from what is done"
+
+    def open(self, folder: Path | None) -> WholeRuns:
+        if own_kernel() != self.kernel:
+            raise WorkFailed(f"its kernel is {own_kernel()}, but this sweep's is {self.kernel}")
+        return self
+
+    def finish(self, shared: None, task: WholeRun) -> Done:
+        if self.marker is None:
+            return Done(finish(task))
+        if self.marker.is_here():
+            folder, deadline = RunFolder(task.folder), time.monotonic() + _PATIENCE_S
+            while folder.is_running and not cancelled() and time.monotonic() < deadline:
+                time.sleep(_LOOK_S)
+            return Done(finish(task))
+        return _away(task)
+
+
+def own_kernel() -> str:
+    return "torch" if native.trouble else "native"
+
+
+def _away(task: WholeRun) -> Done:
+    """In a folder of this machine's own."""
+    with tempfile.TemporaryDirectory(prefix="airprune-run-") as place:
+        folder, scenario = Path(place) / task.folder.name, task.scenario
+        put_files(task.files, folder)
+        if task.table is not None:
+            table = (Path(place) / "network-table").with_suffix(Path(str(scenario.network.table)).suffix)
+            table.write_bytes(task.table)
+            scenario = scenario.with_("network.table", str(table))
+        trouble = finish(dataclasses.replace(task, folder=folder, scenario=scenario))
+        files = files_in(folder)
+        if "scenario.toml" in files:  # with the driver's paths
+            files["scenario.toml"] = task.scenario.to_toml().encode()
+        return Done(trouble, files)
+
+
+def finish(task: WholeRun) -> str | None:
+    """Does what is left of a run; what went wrong, in one line. Cancelled, it leaves the folder resumable."""
     try:
         with contextlib.closing(run_scenario(task.scenario, out=task.folder, resume=True)) as records:
             for _ in records:
-                if stopped():
+                if cancelled():
                     return "It was stopped."
     except Exception as error:
-        return in_one_line(trouble_of(error))
+        return _in_one_line(trouble_of(error))
     return None
 
 
-def in_one_line(trouble: str) -> str:
+def _in_one_line(trouble: str) -> str:
     """The first line and, if there are more, what a traceback ends with."""
     first, *others = trouble.strip().splitlines() or [""]
     return f"{first} {others[-1].strip()}" if others else first
@@ -56,13 +132,3 @@ def given_up(how: str) -> str:
     return (
         f"Its worker died {MAX_TRIES} times, last by {how}; often this is too little memory, then fewer workers help."
     )
-
-
-class WholeRuns:
-    """A worker process that does whole runs."""
-
-    def __init__(self, _: None) -> None:
-        pass
-
-    def finish(self, task: WholeRun) -> str | None:
-        return finish(task)

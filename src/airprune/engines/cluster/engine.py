@@ -1,8 +1,8 @@
 """Hands tasks to the workers of a Dask cluster.
 
 Of a group whose parts need not travel, one task holds what is shared, one per task of the group works, one per batch of
-them merges, one finishes: all of them on the workers. What travels between driver and cluster are what is shared and the
-result, once each way per group, and the few numbers that describe each task.
+them merges, one finishes: all of them on the workers. Between driver and cluster travel what is shared and the result,
+once per group, and the few numbers that describe each task.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ class _UnderWay:
     number: int
     group: Group
     lost: dict[int, Any]
-    keys: list[str]
+    keys: list[Any]
     future: Future
 
 
@@ -103,7 +103,7 @@ class DaskEngine(Engine):
         self, method: str, calls: Sequence[Call], *, until: Callable[[], int] | None = None
     ) -> Generator[tuple[int, Any]]:
         """With `until` that says how many are handed out; else one per worker, since they may be long."""
-        waiting, under_way, hand_outs = deque(range(len(calls))), dict[str, tuple[int, Future]](), Counter[int]()
+        waiting, under_way, hand_outs = deque(range(len(calls))), dict[Any, tuple[int, Future]](), Counter[int]()
         ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         held: tuple[Any, Future] | None = None
         self._look_around()
@@ -114,7 +114,7 @@ class DaskEngine(Engine):
                     shared, task = calls[index]
                     if held is None or held[0] is not shared:
                         held = shared, self._submit(tasks.hold, shared)
-                    future = self._submit_call(method, held[1], [loaded(task)], method)[0]
+                    future = self._submit_calls(method, held[1], [loaded(task)], method)[0]
                     future.add_done_callback(ended.put)
                     under_way[future.key] = index, future
                 for future in self._ended(ended, under_way):
@@ -124,13 +124,11 @@ class DaskEngine(Engine):
                         yield index, _DEATH if isinstance(result, KilledWorker) else result
                         continue
                     waiting.appendleft(index)
-                    hand_outs[index] += 1
-                    if hand_outs[index] == _MAX_HAND_OUTS:
-                        raise self._given_up()
+                    self._count(hand_outs, index, result)
         finally:
             self._cancel([future for _, future in under_way.values()])
 
-    def _ended(self, ended: queue.SimpleQueue[Future], under_way: dict[str, tuple[int, Future]]) -> list[Future]:
+    def _ended(self, ended: queue.SimpleQueue[Future], under_way: dict[Any, tuple[int, Future]]) -> list[Future]:
         """The next one that ended; if none does for a while, those that nobody will ever do."""
         if time.monotonic() > self._looked + _LOOK_AROUND_S:
             self._wait_for_workers()
@@ -157,7 +155,7 @@ class DaskEngine(Engine):
         giving them out beforehand, only if the tasks that they depend on are few.
         """
         shared = self._submit(tasks.hold, group.shared, name=f"hold_{number}")
-        futures = self._submit_call(group.method, shared, list(map(loaded, group.tasks)), f"{group.method}_{number}")
+        futures = self._submit_calls(group.method, shared, list(map(loaded, group.tasks)), f"{group.method}_{number}")
         parts = [[part] if at not in lost else [part, lost[at]] for at, part in enumerate(futures)]
         batches = [
             self._submit(tasks.merge, list(itertools.chain.from_iterable(parts[at : at + GROUP_CHUNKS])), group.merge)
@@ -169,10 +167,9 @@ class DaskEngine(Engine):
 
     def _group_result(self, one: _UnderWay) -> Any:
         """Waits for a group; hands it out again, if need be without the parts that workers die of."""
-        for _ in range(_MAX_HAND_OUTS):
-            result = self._result(one.future)
-            if not isinstance(result, KilledWorker | tasks.Refusal):
-                return result
+        hand_outs = Counter[int]()
+        while isinstance(result := self._result(one.future), KilledWorker | tasks.Refusal):
+            self._count(hand_outs, one.number, result)
             group, lost = one.group, one.lost
             if isinstance(result, KilledWorker):
                 group.lost((), _DEATH.how)
@@ -183,7 +180,7 @@ class DaskEngine(Engine):
                     group = dataclasses.replace(group, tasks=(*group.tasks[:at], rest, *group.tasks[at + 1 :]))
                     lost = lost if stands_for is None else self._with_lost(group, lost, at, stands_for)
             one = self._submit_group(one.number, group, lost)
-        raise self._given_up()
+        return result
 
     @staticmethod
     def _with_lost(group: Group, lost: dict[int, Any], at: int, more: Any) -> dict[int, Any]:
@@ -196,7 +193,7 @@ class DaskEngine(Engine):
         self._places[future] = places
         return future
 
-    def _submit_call(self, method: str, shared: Future, calls: list[Any], name: str) -> list[Future]:
+    def _submit_calls(self, method: str, shared: Future, calls: list[Any], name: str) -> list[Future]:
         places = self.members.restriction
         futures: list[Future] = self.client.map(
             tasks.call,
@@ -288,8 +285,13 @@ class DaskEngine(Engine):
             f"The Dask scheduler ({where}) cannot be reached any more. Start it again and {self.workshop.way_out}."
         )
 
-    def _given_up(self) -> WorkFailed:
-        return WorkFailed(f"The cluster lost the same task {_MAX_HAND_OUTS} times. {self._hint()}")
+    def _count(self, hand_outs: Counter[int], index: int, result: tasks.Refusal | KilledWorker) -> None:
+        """Gives up what is lost time and again; a worker that is left out from now on does not count."""
+        if isinstance(result, tasks.Refusal) and result.worker and not result.missing:
+            return
+        hand_outs[index] += 1
+        if hand_outs[index] == _MAX_HAND_OUTS:
+            raise WorkFailed(f"The cluster lost the same task {_MAX_HAND_OUTS} times. {self._hint()}")
 
     def _hint(self) -> str:
         way_out = self.workshop.way_out

@@ -1,0 +1,88 @@
+"""The files of a run on their way between machines, and how a machine finds out whether they have to travel."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from airprune.errors import UsageError, WorkFailed
+from airprune.run_folder import RunFolder
+
+# By path within the run folder.
+Files = dict[str, bytes]
+
+# What the driver keeps in the sweep's folder meanwhile; a killed one leaves it behind.
+_ARRIVING = ".arriving-"
+_MARKER = ".shared-"
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A file in the sweep's folder with contents that nobody can guess."""
+
+    path: Path
+    contents: str
+
+    @classmethod
+    def of(cls, out: Path) -> Marker:
+        return cls(out / f"{_MARKER}{secrets.token_hex(4)}", secrets.token_hex(16))
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """For the time of the sweep."""
+        out = self.path.parent
+        for left_behind in (*out.glob(f"{_MARKER}*"), *out.glob(f"{_ARRIVING}*")):
+            if left_behind.is_dir():
+                shutil.rmtree(left_behind, ignore_errors=True)
+            else:
+                left_behind.unlink(missing_ok=True)
+        try:
+            self.path.write_text(self.contents)
+        except OSError as error:
+            raise UsageError(f"{out} cannot be used as a folder of runs: {error.strerror}.") from None
+        try:
+            yield
+        finally:
+            self.path.unlink(missing_ok=True)
+
+    def is_here(self) -> bool:
+        """Whether this process may write the very folder."""
+        try:
+            return self.path.read_text() == self.contents and os.access(self.path.parent, os.W_OK)
+        except (OSError, ValueError):
+            return False
+
+
+def files_in(folder: Path) -> Files:
+    """All that belongs to the run; none for a folder without one."""
+    if not RunFolder(folder).has_run:
+        return {}
+    paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths if path.suffix != ".partial"}
+
+
+def put_files(files: Files, folder: Path) -> None:
+    for name, contents in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(contents)
+
+
+def install(files: Files, folder: Path) -> None:
+    """Puts a run's files in place together, so that a kill leaves the old ones, the new ones or none."""
+    arriving = folder.with_name(f"{_ARRIVING}{folder.name}.partial")
+    shutil.rmtree(arriving, ignore_errors=True)
+    try:
+        put_files(files, arriving)
+        if folder.exists():
+            shutil.rmtree(folder)
+        arriving.rename(folder)
+    except OSError as error:
+        raise WorkFailed(
+            f"{folder} was not written: {error.strerror or error}; make that possible and continue."
+        ) from error
