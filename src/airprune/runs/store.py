@@ -1,0 +1,274 @@
+"""What devices remember from round to round: rows of named slots, on disk, so that memory does not grow with the fleet.
+
+A slot's rows lie in files of about a megabyte, one per block of devices and version. A file that a checkpoint names is
+never changed: `put` gathers changed blocks beside it, `commit` gives them their final names and returns the table that
+the next checkpoint must hold, and once that checkpoint is in place `forget_unnamed` takes away the files of before. A
+kill at any moment thus leaves all blocks of the last checkpoint as they were. Devices that never wrote have no file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import urllib.parse
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from airprune import files
+from airprune.components import ModelShape, Owner, Slot
+from airprune.errors import InvalidValue, WorkFailed
+
+Array = np.ndarray
+Table = dict[str, Any]
+_Key = tuple[str, int]  # name of the slot, number of the block
+
+BLOCK_BYTES = 2**20
+CACHE_BYTES = 16 * 2**20
+MAX_BYTES = 64 * 10**9
+
+_STAGED = "staged"
+_MAX_NAME_LENGTH = 120
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """How one slot's rows are cut into blocks."""
+
+    slot: Slot
+    shape: tuple[int, ...]
+    num_bytes: int
+    num_devices: int
+
+    @cached_property
+    def per_block(self) -> int:
+        return min(max(1, BLOCK_BYTES // max(1, self.num_bytes)), self.num_devices)
+
+    @cached_property
+    def file_name(self) -> str:
+        """Safe in every file system, whatever the slot is called; two slots never share one."""
+        name = urllib.parse.quote(self.slot.name, safe="")
+        if len(name) <= _MAX_NAME_LENGTH:
+            return name
+        return f"{name[:_MAX_NAME_LENGTH]}~{hashlib.sha256(self.slot.name.encode()).hexdigest()[:16]}"
+
+    def num_rows(self, block: int) -> int:
+        """The last block may be shorter."""
+        return min(self.per_block, self.num_devices - block * self.per_block)
+
+    def started(self, num_rows: int) -> Array:
+        return np.full((num_rows, *self.shape), self.slot.start, dtype=self.slot.dtype)
+
+    def layout(self) -> list[Any]:
+        """What must be equal for a file to be read."""
+        return [self.slot.dtype, list(self.shape), self.per_block, self.num_devices]
+
+
+class DeviceStore:
+    """The slots of all devices.
+
+    Args:
+      folder: where blocks lie; made when the first one is written.
+      slots: those of other owners are passed over.
+      table: what the last checkpoint holds.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        slots: Sequence[Slot],
+        shape: ModelShape,
+        num_devices: int,
+        table: Table | None = None,
+        *,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._folder = folder
+        own = [slot for slot in slots if slot.owner is Owner.DEVICE]
+        self._rows = {slot.name: _Rows(slot, slot.shape(shape), slot.num_bytes(shape), num_devices) for slot in own}
+        self._named: dict[_Key, tuple[int, int]] = {}  # version and checksum, by what the checkpoint says
+        self._staged: dict[_Key, int] = {}  # checksum, of what has been put since
+        self._cache: OrderedDict[_Key, Array] = OrderedDict()
+        self._dirty: set[_Key] = set()  # of the cache: not on disk yet
+        self._cached_bytes = 0
+        self.restore(table or {})
+        self._check_room(max_bytes)
+
+    def take(self, devices: Sequence[int] | Array) -> dict[str, Array]:
+        """A copy of these devices' rows, by slot.  [len(devices), *slot.shape]"""
+        places = np.asarray(devices, dtype=np.int64)
+        found = {}
+        for name, rows in self._rows.items():
+            found[name] = taken = np.empty((len(places), *rows.shape), dtype=rows.slot.dtype)
+            for block, where, row in _by_block(places, rows):
+                content = self._block((name, block))
+                taken[where] = rows.slot.start if content is None else content[row]
+        return found
+
+    def put(self, devices: Sequence[int] | Array, memory: Mapping[str, Array]) -> None:
+        """Replaces these devices' rows; each device at most once."""
+        places = np.asarray(devices, dtype=np.int64)
+        for name, rows in self._rows.items():
+            given = np.asarray(memory[name])
+            if given.shape != (len(places), *rows.shape):
+                rule = f"must have shape {(len(places), *rows.shape)}"
+                raise InvalidValue(f"DeviceStore.put({name!r})", rule, given.shape)
+            for block, where, row in _by_block(places, rows):
+                self._writable((name, block))[row] = given[where]
+
+    def commit(self, version: int) -> Table:
+        """Gives what was put its final names; the table for the next checkpoint. Versions must grow."""
+        latest = max((named for named, _ in self._named.values()), default=-1)
+        if version <= latest:
+            raise InvalidValue("DeviceStore.commit(version)", f"must be > {latest}", version)
+        for key in sorted(self._dirty):
+            self._stage(key)
+        for key, checksum in self._staged.items():
+            with files.open_to_read(self._path(key, _STAGED), inside=self._folder.parent) as file:
+                os.fsync(file.fileno())
+            self._path(key, _STAGED).replace(self._path(key, version))
+            self._named[key] = (version, checksum)
+        self._staged = {}
+        return self.table()
+
+    def table(self) -> Table:
+        """Plain JSON: by slot, its layout and {block: [version, checksum]}."""
+        if not self._rows:
+            return {}
+        blocks: dict[str, dict[str, list[int]]] = {name: {} for name in self._rows}
+        for (name, block), (version, checksum) in sorted(self._named.items()):
+            blocks[name][str(block)] = [version, checksum]
+        return {name: {"layout": rows.layout(), "blocks": blocks[name]} for name, rows in self._rows.items()}
+
+    def restore(self, table: Table) -> None:
+        """Back to what a checkpoint says; whatever was put since is dropped."""
+        if table and table.keys() != self._rows.keys():
+            raise WorkFailed(
+                f"{self._folder} holds the memory of {', '.join(table) or 'nothing'}, but these components remember "
+                f"{', '.join(self._rows) or 'nothing'}; resume with the components of before."
+            )
+        named = {}
+        for name, given in table.items():
+            if given["layout"] != self._rows[name].layout():
+                raise WorkFailed(f"{self._folder} holds {name} of another model or fleet; resume with the same ones.")
+            named |= {(name, int(block)): (int(entry[0]), int(entry[1])) for block, entry in given["blocks"].items()}
+        self._named, self._staged, self._dirty = named, {}, set()
+        self._cache.clear()
+        self._cached_bytes = 0
+
+    def forget_unnamed(self) -> None:
+        """Takes away all blocks but those of the last commit, once the checkpoint that names them is in place."""
+        if not self._rows or not self._folder.is_dir() or self._folder.is_symlink():
+            return
+        kept = {self._path(key, version).name for key, (version, _) in self._named.items()}
+        kept |= {self._path(key, _STAGED).name for key in self._staged}
+        for entry in os.scandir(self._folder):
+            if entry.name.endswith(".block") and entry.name not in kept:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+
+    def _block(self, key: _Key) -> Array | None:
+        """A block as it stands; None if no device of it ever wrote. Not to be changed."""
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
+        if key in self._staged:
+            return self._keep(key, self._read(key, _STAGED, self._staged[key]))
+        if key in self._named:
+            return self._keep(key, self._read(key, *self._named[key]))
+        return None
+
+    def _writable(self, key: _Key) -> Array:
+        block = self._block(key)
+        if block is None:
+            rows = self._rows[key[0]]
+            block = self._keep(key, rows.started(rows.num_rows(key[1])))
+        self._dirty.add(key)
+        return block
+
+    def _keep(self, key: _Key, block: Array) -> Array:
+        """Into the cache; the blocks that were used least recently leave it."""
+        self._cache[key] = block
+        self._cached_bytes += block.nbytes
+        while self._cached_bytes > CACHE_BYTES and len(self._cache) > 1:
+            oldest = next(iter(self._cache))
+            if oldest in self._dirty:
+                self._stage(oldest)
+            self._cached_bytes -= self._cache.pop(oldest).nbytes
+        return block
+
+    def _stage(self, key: _Key) -> None:
+        """Writes a changed block under a name that no checkpoint knows."""
+        block = self._cache[key]
+        if not self._staged:
+            self._folder.parent.mkdir(parents=True, exist_ok=True)
+            files.make_folder(self._folder)
+        path = self._path(key, _STAGED)
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(files.open_descriptor(path, flags, inside=self._folder.parent), "wb", buffering=0) as file:
+            content = memoryview(block.reshape(-1).view(np.uint8))
+            while content:
+                content = content[file.write(content) :]
+        self._staged[key] = zlib.crc32(block.reshape(-1).view(np.uint8))
+        self._dirty.discard(key)
+
+    def _read(self, key: _Key, version: int | str, checksum: int) -> Array:
+        rows, path = self._rows[key[0]], self._path(key, version)
+        shape = (rows.num_rows(key[1]), *rows.shape)
+        content = np.empty(int(np.prod(shape, dtype=np.int64)) * np.dtype(rows.slot.dtype).itemsize, dtype=np.uint8)
+        try:
+            with files.open_to_read(path, inside=self._folder.parent) as file:
+                is_full = file.readinto(memoryview(content)) == len(content) and not file.read(1)
+        except OSError as error:
+            raise WorkFailed(f"{path} cannot be read: {error.strerror}; start over in another folder.") from None
+        if not is_full or zlib.crc32(content) != checksum:
+            raise WorkFailed(f"{path} is not what the run wrote; restore it or start over in another folder.")
+        return content.view(rows.slot.dtype).reshape(shape)
+
+    def _path(self, key: _Key, version: int | str) -> Path:
+        return self._folder / f"{self._rows[key[0]].file_name}.{key[1]}.{version}.block"
+
+    def _check_room(self, max_bytes: int) -> None:
+        """Refuses beforehand what would not fit: every block may exist twice while a save goes on."""
+        if not self._rows:
+            return
+        sizes = {name: rows.num_bytes * rows.num_devices for name, rows in self._rows.items()}
+        total, largest = sum(sizes.values()), max(sizes, key=lambda name: sizes[name])
+        what = f"The memory of {next(iter(self._rows.values())).num_devices:,} devices, most of it for {largest!r},"
+        if total > max_bytes:
+            raise InvalidValue(
+                what,
+                f"must be ≤ {max_bytes / 1e9:,.1f} GB",
+                f"{total / 1e9:,.1f} GB",
+                "Fewer devices or a smaller model take less.",
+            )
+        place = next(path for path in (self._folder.absolute(), *self._folder.absolute().parents) if path.is_dir())
+        free = shutil.disk_usage(place).free
+        there = sum(self._rows[name].num_rows(block) * self._rows[name].num_bytes for name, block in self._named)
+        if free < 2 * total - there:
+            raise WorkFailed(
+                f"{what} needs {(2 * total - there) / 1e9:,.2f} GB of free disk, got {free / 1e9:,.2f} GB in {place}; "
+                "choose a folder on another disk."
+            )
+
+
+def _by_block(devices: Array, rows: _Rows) -> Iterator[tuple[int, Array | slice, Array]]:
+    """(block, places in `devices`, rows within the block), so that each block is touched once."""
+    if len(devices) and not (0 <= devices.min() and devices.max() < rows.num_devices):
+        raise InvalidValue("DeviceStore devices", f"must lie in 0 … {rows.num_devices - 1}", devices.tolist()[:5])
+    blocks = devices // rows.per_block
+    order = np.argsort(blocks, kind="stable")
+    starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
+    for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
+        where = order[start:stop]
+        yield int(blocks[where[0]]), where, devices[where] % rows.per_block
