@@ -358,7 +358,7 @@ def test_very_long_lines_are_passed_over(tmp_path, monkeypatch):
     assert [row[0] for row in records.rounds.items()] == [1, 2]
     assert records.edges.items()[0][:2] == (1, 1) and records.edges.items()[0].coverage is None
     assert records.num_spoilt == 1 and records.has_tail
-    assert records.edge_record(1, 1)["device"] == list(range(500))
+    assert records.edge_record(1, 1).device == tuple(range(500))
 
 
 def test_a_huge_file_is_read_piece_by_piece(tmp_path, monkeypatch):

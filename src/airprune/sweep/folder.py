@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import airprune
-from airprune.compare import summary
 from airprune.engines import engine_named
 from airprune.errors import UsageError
-from airprune.estimates import Estimate
+from airprune.estimates import Estimate, summary
 from airprune.run_folder import RunFolder
 from airprune.settings.problems import shown
 from airprune.sweep import processes, serial
