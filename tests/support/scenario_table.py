@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airprune.data import DATASETS
-from airprune.models import MODELS
+from airprune.model_names import MODELS
 from airprune.path_loss import PATH_LOSS
 from airprune.pruning import IMPORTANCES
 from airprune.scenario import Scenario, presets

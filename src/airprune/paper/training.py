@@ -11,7 +11,6 @@ from airprune.measures import CURVE_COLUMNS
 from airprune.paper.profiles import Profile
 from airprune.paper.tidy import Rows
 from airprune.run_folder import RunFolder
-from airprune.runs import run
 from airprune.scenario import Scenario
 
 
@@ -65,4 +64,6 @@ def missing_runs(
 
 def start(scenario: Scenario, runs: Path) -> Iterator[dict[str, Any]]:
     """The records still to come of a scenario's run."""
+    from airprune.runs import run  # needs torch, which the tables of finished runs do not
+
     return run(scenario, out=run_path(runs, scenario), resume=True)

@@ -31,7 +31,9 @@ _MAX_FOLLOWED = 64
 _BUFFER_BYTES = 2**20
 _END_BYTES = 1_024
 _HEAD_BYTES = 256
-_PLACE_KEYS = ("kind", "global_round", "edge_round")
+# Of the rest, such as the lists over devices, nothing is kept.
+_FOLLOWED_FIELDS = frozenset({*CURVE_COLUMNS, "edge_id", "coverage", "participants", "left_out"})
+_PLACE_KEYS = (b"kind", b"global_round", b"edge_round")
 
 
 class EdgeEntry(NamedTuple):
@@ -127,7 +129,7 @@ class RecordsFile:
             if numbers is not None:
                 self.edges.append(EdgeEntry(*numbers, place, None))
                 return
-        record = record_in(line)
+        record = record_in(line, only=_FOLLOWED_FIELDS)
         if isinstance(record, GlobalRecord):
             row = round_row(record)
             self.rounds.append(tuple(row[name] for name in CURVE_COLUMNS))
@@ -154,11 +156,11 @@ class RecordsFile:
 
 def _edge_numbers(line: bytes) -> tuple[int, int] | None:
     """(global round, edge round) of a line that begins like an edge record."""
-    head = first_values(line, _PLACE_KEYS, within_bytes=_HEAD_BYTES)
-    if head is None or head["kind"] != "edge":
+    head = first_values(line, _PLACE_KEYS)
+    if head is None or head[b"kind"] != b"edge":
         return None
-    numbers = head["global_round"], head["edge_round"]
-    return numbers if all(type(number) is int for number in numbers) else None
+    global_round, edge_round = head[b"global_round"], head[b"edge_round"]
+    return (global_round, edge_round) if isinstance(global_round, int) and isinstance(edge_round, int) else None
 
 
 def _find(file: IO[bytes], wanted: tuple[int, int], num_lines: int) -> EdgeRecord | None:

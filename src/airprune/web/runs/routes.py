@@ -21,7 +21,7 @@ from airprune.web.runs.names import MAX_NAME_LENGTH, checked_parts
 from airprune.web.site import site_of
 from airprune.web.starting.work import work_of
 
-# What reads run folders needs torch and matplotlib: it is imported when first asked for, or when nobody waits, so that
+# What reads run folders takes a moment to import: it is done when first asked for, or when nobody waits, so that
 # the planner need not.
 
 _IDLE_S = 1.5
