@@ -16,8 +16,8 @@ import airprune as ap
 from airprune.channel import Radio, full_band_rates
 from airprune.cli import main
 from airprune.errors import UsageError
-from airprune.figures import STYLES
 from airprune.network import Ring, place_hierarchical
+from airprune.styles import STYLES
 from airprune.units import dbm_to_watt
 from airprune.web.planner.fleets import FleetMemory
 from airprune.web.planner.picture import MAX_DRAWN

@@ -16,6 +16,7 @@ import airprune as ap
 from airprune.runs.layout import RunFolder
 from airprune.web.runs import finding, following, stream
 from airprune.web.runs.following import RecordsFile
+from airprune.web.runs.heads import first_values
 from airprune.web.runs.thinning import Thinned
 from airprune.web.serve import listen, server_of
 from airprune.web.site import Site
@@ -358,7 +359,7 @@ def test_very_long_lines_are_passed_over(tmp_path, monkeypatch):
     assert [row[0] for row in records.rounds.items()] == [1, 2]
     assert records.edges.items()[0][:2] == (1, 1) and records.edges.items()[0].coverage is None
     assert records.num_spoilt == 1 and records.has_tail
-    assert records.edge_record(1, 1)["device"] == list(range(500))
+    assert records.edge_record(1, 1).device == tuple(range(500))
 
 
 def test_a_huge_file_is_read_piece_by_piece(tmp_path, monkeypatch):
@@ -370,6 +371,50 @@ def test_a_huge_file_is_read_piece_by_piece(tmp_path, monkeypatch):
         records.refresh()
         steps += 1
     assert records.rounds.total == 100 and 2 < steps < 6
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"kind":"edge","global_round":3,"edge_round":12,"device":[1]}',
+        b' { "edge_round" : 12 , "name" : "x, y" , "kind" : "edge" , "global_round" : 3 , "device" : [ 1',
+        b'{"global_round":3,"edge_round":12,"kind":"edge"}',
+    ],
+)
+def test_the_round_of_a_record_is_told_by_its_keys_whatever_their_order_and_blanks(line):
+    names = (b"kind", b"global_round", b"edge_round")
+    assert first_values(line, names) == {b"kind": b"edge", b"global_round": 3, b"edge_round": 12}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"device":[{"kind":"edge","global_round":3,"edge_round":1}]}',  # the keys of something inside
+        b'{"text":"\\",\\"kind\\":\\"edge\\"","global_round":3,"edge_round":1,"kind":"edge"}',  # an escaped text
+        b'{"kind":"edge","global_round":3.0,"edge_round":1}',
+        b'{"kind":"edge","global_round":3,"edge_round":1',  # the number may go on
+        b'{"kind":"edge","global_round":3',
+        b'"kind":"edge","global_round":3,"edge_round":1}',
+        b"",
+    ],
+)
+def test_a_beginning_that_does_not_tell_the_round_is_left_to_the_parser(line):
+    assert first_values(line, (b"kind", b"global_round", b"edge_round")) is None
+
+
+def test_a_file_with_blanks_and_another_order_of_keys_is_followed_like_any_other(tmp_path):
+    """More rounds than points, so that most lines are told by their first keys only."""
+    path = tmp_path / "records.jsonl"
+    lines = [edge_line(i) for i in range(1, 2101)]
+    spaced = [json.dumps(dict(reversed(json.loads(line).items()))).encode() + b"\n" for line in lines]
+    found = []
+    for content in (lines, spaced):
+        path.write_bytes(b"".join(content))
+        records = RecordsFile(path)
+        records.refresh()
+        found.append([entry[:2] for entry in records.edges.items()])
+        assert records.num_spoilt == 0 and records.edges.total == 2100
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("total", [0, 1, 7, 8, 9, 16, 17, 100, 1_000])

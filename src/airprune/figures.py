@@ -4,7 +4,6 @@ everywhere (so that grey prints stay readable), vector output where the file nam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,59 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from airprune.measures import MEASURES
+from airprune.styles import styles_for
 
-@dataclass(frozen=True)
-class Style:
-    """How one scheme or variant is drawn wherever it appears."""
-
-    colour: str
-    marker: str
-    line: str
-
-
-# Okabe and Ito's palette: told apart by all eyes; markers and dashes tell them apart in grey.
-STYLES: dict[str, Style] = {
-    "optimal": Style("#0072B2", "o", "-"),
-    "equal-resolved": Style("#56B4E9", "v", "-."),
-    "equal-reused": Style("#E69F00", "s", "--"),
-    "no-pruning": Style("#000000", "D", ":"),
-    "min-max": Style("#009E73", "^", "-"),
-    "closed-form": Style("#CC79A7", "x", "--"),
-    "flat": Style("#D55E00", "P", "-."),
-}
-_SPARE = (
-    Style("#0072B2", "o", "-"),
-    Style("#D55E00", "s", "--"),
-    Style("#009E73", "^", "-."),
-    Style("#CC79A7", "D", ":"),
-    Style("#E69F00", "v", "-"),
-    Style("#56B4E9", "P", "--"),
-    Style("#000000", "x", "-."),
-)
-
-# What curves can be drawn against, and its label and divisor.
-AXES: dict[str, tuple[str, float]] = {
-    "global_round": ("global round", 1.0),
-    "time_s": ("simulated time (s)", 1.0),
-    "uploaded_bits": ("uploaded (Mbit)", 1e6),
-    "energy_j": ("energy (J)", 1.0),
-}
-MEASURES: dict[str, str] = {
-    "test_accuracy": "test accuracy",
-    "test_loss": "test loss",
-    "train_loss": "training loss",
-    "mean_pruning_ratio": "mean pruning ratio",
-}
 _MUCH_LONGER = 5.0
-
-
-def styles_for(names: Sequence[str]) -> dict[str, Style]:
-    """A style per name: the scheme's own, or one of the spare ones that nobody else in the picture uses."""
-    chosen = {name: STYLES[name] for name in names if name in STYLES}
-    free = [style for style in _SPARE if style.colour not in {used.colour for used in chosen.values()}] or list(_SPARE)
-    for i, name in enumerate(name for name in names if name not in chosen):
-        chosen[name] = free[i % len(free)]
-    return chosen
 
 
 def new_figure(columns: int, *, rows: int = 1, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list[Axes]]:
@@ -87,13 +37,13 @@ def draw_curves(
     Where one curve is several times as long as another, as time is without hierarchy, the axis is logarithmic.
     """
     styles = styles_for(list(runs_by_name))
-    label, divisor = AXES[against]
+    axis = MEASURES[against]
     starts, ends = [], []
     for name, runs in runs_by_name.items():
         points = min(len(records) for records in runs)
         if points == 0:
             continue
-        x = np.mean([[record[against] / divisor for record in records[:points]] for records in runs], axis=0)
+        x = np.mean([[record[against] * axis.axis_scale for record in records[:points]] for records in runs], axis=0)
         y = np.array([[record[measure] for record in records[:points]] for records in runs])
         starts.append(x[0])
         ends.append(x[-1])
@@ -108,8 +58,8 @@ def draw_curves(
         ax.set_xscale("log")
     else:
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=against == "global_round"))
-    ax.set_xlabel(label)
-    ax.set_ylabel(MEASURES[measure])
+    ax.set_xlabel(axis.axis_label)
+    ax.set_ylabel(MEASURES[measure].axis_label)
 
 
 def comparison_figure(runs_by_name: Mapping[str, list[list[dict[str, Any]]]], *, title: str = "") -> Figure:

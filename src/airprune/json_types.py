@@ -38,15 +38,15 @@ class JsonRecord:
         return written | self.extra
 
     @classmethod
-    def read(cls: type[R], found: Mapping[str, Any]) -> R:
-        """From a JSON object; a key that is not there has no value, unless it is required."""
+    def read(cls: type[R], found: Mapping[str, Any], *, only: frozenset[str] | None = None) -> R:
+        """From a JSON object; a key that is not there, or not wanted, has no value, unless it is required."""
         known = _fields_of(cls)
         values: dict[str, Any] = {}
         for name, (read, is_optional) in known.items():
-            if name in found:
+            if name in cls.required:
+                values[name] = read(found.get(name))
+            elif name in found and (only is None or name in only):
                 values[name] = _optional(read, found[name]) if is_optional else read(found[name])
-            elif name in cls.required:
-                raise Unreadable
             elif not is_optional:
                 values[name] = read(_NOTHING.get(read))
         values["extra"] = {key: value for key, value in found.items() if key not in known and key != "kind"}

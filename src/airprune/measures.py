@@ -84,7 +84,7 @@ class Measure:
 
 
 _MILLISECONDS: Any = {"recorded_unit": "s", "unit": "ms", "scale": 1e3, "better": Better.LOWER}
-_MEGABITS: Any = {"recorded_unit": "bit", "unit": "Mbit", "scale": 1e-6, "better": Better.LOWER}
+_MEGABITS: Any = {"recorded_unit": "bit", "unit": "Mbit", "scale": 1e-6, "form": ",.2f", "better": Better.LOWER}
 _JOULES: Any = {"recorded_unit": "J", "unit": "J", "better": Better.LOWER}
 _COUNT: Any = {"form": ",.0f"}
 _SHARE: Any = {"recorded_unit": "0 … 1", "form": ".4f"}
@@ -125,7 +125,7 @@ MEASURES: Mapping[str, Measure] = {
             unit="million",
             scale=1e-6,
             better=Better.LOWER,
-            heading="uploaded (million weights)",
+            heading="uploaded weights (millions)",
             brief="uploaded Mweights",
         ),
         Measure(

@@ -8,7 +8,7 @@ weight counts for the planner follow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from airprune.components import ModelShape, Tensor
 from airprune.errors import InvalidValue, UnknownName
+from airprune.model_names import MODELS
 from airprune.own_models import check_module, prunable_names
 from airprune.pruning.layers import PrunableLayers
 from airprune.randomness import rng_for
@@ -65,23 +66,14 @@ class MLP(nn.Module):
         return self.fc2(F.relu_(self.fc1(x.flatten(1))))
 
 
-def _image_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
+def paper_cnn(input_shape: Sequence[int], num_classes: int, hidden: int = 8) -> nn.Module:
     if len(input_shape) != 3:
         raise InvalidValue("Scenario.model.name", "needs images of shape [channels, height, width]", tuple(input_shape))
-    return PaperCNN(input_shape, num_classes)
+    return PaperCNN(input_shape, num_classes, hidden)
 
 
-def _cifar_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
-    if len(input_shape) != 3:
-        raise InvalidValue("Scenario.model.name", "needs images of shape [channels, height, width]", tuple(input_shape))
-    return PaperCNN(input_shape, num_classes, hidden=64)
-
-
-MODELS: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
-    "paper-cnn": _image_cnn,
-    "cifar-cnn": _cifar_cnn,
-    "mlp": MLP,
-}
+def cifar_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
+    return paper_cnn(input_shape, num_classes, hidden=64)
 
 
 def build_model(name: str, *, input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
@@ -90,7 +82,8 @@ def build_model(name: str, *, input_shape: Sequence[int], num_classes: int, seed
         raise UnknownName("Scenario.model.name", name, MODELS)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng_for(seed, "initial-weights").integers(2**63)))
-        return MODELS[name](input_shape, num_classes)
+        module: nn.Module = MODELS[name](input_shape, num_classes)
+        return module
 
 
 @dataclass(frozen=True)

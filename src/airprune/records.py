@@ -158,25 +158,30 @@ _KINDS: dict[str, tuple[type[Record], int]] = {
 }
 
 
-def record_from(found: Any, version: int = RECORDS_VERSION) -> Record | None:
+def record_from(found: Any, version: int = RECORDS_VERSION, *, only: frozenset[str] | None = None) -> Record | None:
     """The record that a JSON value holds; None if it is none, of an unknown kind, or has a value of a wrong type.
 
     A later version's records are read as far as they are known: keys may have come, but none has changed.
+
+    Args:
+      only: the fields to read, besides those that say which round it is; others are as if they were not there.
     """
     kind = found.get("kind") if isinstance(found, dict) else None
     if not isinstance(kind, str) or kind not in _KINDS:
         return None
     cls, since = _KINDS[kind]
     try:
-        return cls.read(found) if version >= since else None
+        return cls.read(found, only=only) if version >= since else None
     except Unreadable:
         return None
 
 
-def record_in(line: bytes | str, version: int = RECORDS_VERSION) -> Record | None:
+def record_in(
+    line: bytes | str, version: int = RECORDS_VERSION, *, only: frozenset[str] | None = None
+) -> Record | None:
     """The record of one line of records.jsonl; None for one still being written, or spoilt."""
     try:
-        return record_from(json.loads(line), version)
+        return record_from(json.loads(line), version, only=only)
     except (ValueError, RecursionError):
         return None
 

@@ -16,6 +16,7 @@ from airprune.cli.options import Engine, ScenarioName, Scheduler, TableAsJson, T
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
+from airprune.measures import DRAWN
 
 if TYPE_CHECKING:
     from airprune.runs.compare import Variant
@@ -51,8 +52,9 @@ def compare(
 
     Example: `airprune compare smoke --methods adaptive-pruning,frozen-pruning,fp32 --seeds 0-2`
     """
+    from airprune.estimates import summary
     from airprune.report import write_report
-    from airprune.runs.compare import curves, summary
+    from airprune.runs.compare import curves
 
     base = scenario_from(scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     if schemes is None:
@@ -129,11 +131,11 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def _draw(results: dict[str, list[list[dict[str, Any]]]], out: Path, *, title: str) -> None:
-    from airprune.figures import MEASURES, comparison_figure, save_figure
+    from airprune.figures import comparison_figure, save_figure
 
     def drawable(record: dict[str, Any]) -> dict[str, Any]:
         """What was not measured, or was not a number, leaves a gap."""
-        gaps = {measure: math.nan for measure in MEASURES if record.get(measure) is None}
+        gaps = {measure: math.nan for measure in DRAWN if record.get(measure) is None}
         return record | gaps
 
     shown = {name: [[drawable(record) for record in records] for records in runs] for name, runs in results.items()}

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from airprune.convergence import convergence_bound
 from airprune.figures import new_figure, note
+from airprune.measures import MEASURES
 from airprune.paper.judging import Claim, Judgement, Tables, Verdict
 from airprune.paper.tidy import Rows, column
 from airprune.paper.training import TrainingFigure
@@ -96,7 +97,7 @@ def draw(table: Rows, *, caption: str) -> Figure:
     ):
         ax.plot(x, column(table, name), style, color=colour, label=label)
     ax.set_yscale("log")
-    ax.set_xlabel("global round")
+    ax.set_xlabel(MEASURES["global_round"].label)
     ax.set_ylabel("squared gradient per weight")
     ax.legend(frameon=False, fontsize=8)
     note(figure, caption)

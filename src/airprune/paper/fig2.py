@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from airprune.figures import curve_axes, new_figure, note, outside_legend
+from airprune.measures import MEASURES
 from airprune.paper.judging import NOISE, Claim, Judge, Judgement, Tables, combined, judge_trend
 from airprune.paper.tidy import Rows, last_by_seed, select
 from airprune.paper.training import TrainingFigure
@@ -47,8 +48,8 @@ def draw(rows: Rows, *, caption: str) -> Figure:
         axes[2].plot(
             RATIOS, accuracy, line, marker=marker, color="#000000" if marker == "o" else "#0072B2", label=dataset
         )
-    axes[2].set_xlabel("pruning ratio")
-    axes[2].set_ylabel("final test accuracy")
+    axes[2].set_xlabel(MEASURES["pruning_ratio"].label)
+    axes[2].set_ylabel(f"final {MEASURES['test_accuracy'].label}")
     axes[2].legend(frameon=False, fontsize=8)
     outside_legend(figure, axes[0])
     note(figure, caption)

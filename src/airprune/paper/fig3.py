@@ -7,12 +7,14 @@ import dataclasses
 import numpy as np
 from matplotlib.figure import Figure
 
-from airprune.figures import curve_axes, new_figure, note, outside_legend, styles_for
+from airprune.figures import curve_axes, new_figure, note, outside_legend
+from airprune.measures import MEASURES
 from airprune.paper.judging import NOISE, Claim, Judge, Judgement, Tables, Verdict, judge_trend
 from airprune.paper.table2 import ROWS, paper_problem
 from airprune.paper.tidy import Rows, column, last_by_seed, select
 from airprune.paper.training import TrainingFigure
 from airprune.schemes import plan
+from airprune.styles import styles_for
 
 DEADLINES_MS = (25, 30, 35, 40)
 
@@ -63,7 +65,7 @@ def draw(rows: Rows, ratios: Rows, *, caption: str) -> Figure:
         x = np.array([r["device"] for r in mine]) + (i - 1.5) * width
         axes[2].bar(x, [r["pruning_ratio"] for r in mine], width, color=styles[series_label(ms)].colour)
     axes[2].set_xlabel("device of one edge, nearest first")
-    axes[2].set_ylabel("pruning ratio")
+    axes[2].set_ylabel(MEASURES["pruning_ratio"].label)
     outside_legend(figure, axes[0])
     note(figure, caption)
     return figure

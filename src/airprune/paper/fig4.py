@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from airprune.estimates import Estimate
-from airprune.figures import curve_axes, new_figure, note, outside_legend, styles_for
+from airprune.figures import curve_axes, new_figure, note, outside_legend
+from airprune.measures import MEASURES
 from airprune.paper.judging import (
     NOISE,
     Claim,
@@ -16,10 +17,10 @@ from airprune.paper.judging import (
     Verdict,
     combined,
     judge_better,
-    shown,
 )
 from airprune.paper.tidy import Rows, last_by_seed, select, values
 from airprune.paper.training import TrainingFigure
+from airprune.styles import styles_for
 
 # Non-hierarchical pruning twice: all 25 devices over the long link to the cloud, and one edge on its own.
 FIGURE = TrainingFigure(
@@ -43,12 +44,13 @@ def draw(rows: Rows, *, caption: str) -> Figure:
     curve_axes(axes[2], rows, measure="test_accuracy", against="time_s")
     names = values(rows, "series")
     styles = styles_for(names)
-    weights = [last_by_seed(rows, "uploaded_weights", series=name).mean() / 1e6 for name in names]
+    uploaded = MEASURES["uploaded_weights"]
+    weights = [last_by_seed(rows, uploaded.name, series=name).mean() * uploaded.scale for name in names]
     hatches = ("", "//", "\\\\", "..", "xx", "--")
     for i, name in enumerate(names):
         axes[3].bar(i, weights[i], color=styles[name].colour, hatch=hatches[i % len(hatches)], edgecolor="white")
     axes[3].set_xticks(np.arange(len(names)), names, rotation=30, ha="right", fontsize=8)
-    axes[3].set_ylabel("uploaded weights (millions)")
+    axes[3].set_ylabel(uploaded.heading)
     outside_legend(figure, axes[0])
     note(figure, caption)
     return figure
@@ -66,9 +68,9 @@ def _close_to_no_pruning(tables: Tables, preset: str) -> Judgement:
     gap = Estimate.of(list(whole - optimal))
     half = 0.0 if np.isnan(gap.half_width) else gap.half_width
     numbers = {
-        "optimal": shown(Estimate.of(list(optimal)), 100),
-        "no pruning": shown(Estimate.of(list(whole)), 100),
-        "gap in points": shown(gap, 100),
+        "optimal": Estimate.of(list(optimal)).text(".2f", scale=100),
+        "no pruning": Estimate.of(list(whole)).text(".2f", scale=100),
+        "gap in points": gap.text(".2f", scale=100),
     }
     sentence = f"{numbers['optimal']} % against {numbers['no pruning']} %, a gap of {numbers['gap in points']} points"
     if abs(gap.mean) + half <= CLOSE_ACCURACY:
@@ -94,8 +96,8 @@ def _about_half(measure: str, what: str) -> Judge:
         verdict = (
             Verdict.HOLDS if low <= estimate.mean <= high else Verdict.PARTLY if estimate.mean > 0.25 else Verdict.FAILS
         )
-        reason = f"{what} falls by {shown(estimate, 100)} % (about half: {low:.0%} to {high:.0%})."
-        return Judgement(verdict=verdict, reason=reason, numbers={"saved": shown(estimate, 100)})
+        reason = f"{what} falls by {estimate.text('.2f', scale=100)} % (about half: {low:.0%} to {high:.0%})."
+        return Judgement(verdict=verdict, reason=reason, numbers={"saved": estimate.text(".2f", scale=100)})
 
     return judge
 

@@ -12,13 +12,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from airprune.channel import Radio, full_band_rate_bps, path_loss_db, snr
-from airprune.figures import new_figure, note, styles_for
+from airprune.figures import new_figure, note
 from airprune.latency import seconds_per_weight
+from airprune.measures import MEASURES
 from airprune.paper.judging import Claim, Judgement, Tables, Verdict, combined
 from airprune.paper.tidy import Rows, column, select
 from airprune.planning import PlanProblem
 from airprune.planning.tradeoff import ratio_for_share
 from airprune.schemes import plan
+from airprune.styles import styles_for
 from airprune.units import db_to_ratio
 
 CLOCKS_GHZ = (0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
@@ -75,7 +77,9 @@ def draw(table: Rows, *, caption: str) -> Figure:
         given = select(table, kind="given", cycles_per_weight=CYCLES[1], bandwidth_share=share)
         clock, ratio = [r["clock_ghz"] for r in given], [r["pruning_ratio"] for r in given]
         axes[2].plot(clock, ratio, style.line, marker=style.marker, color=style.colour, label=label)
-    for ax, label in zip(axes, ("bandwidth share", "pruning ratio", "pruning ratio at a given share"), strict=True):
+    labels = [MEASURES[name].label for name in ("bandwidth_share", "pruning_ratio", "pruning_ratio")]
+    labels[2] += " at a given share"
+    for ax, label in zip(axes, labels, strict=True):
         ax.set_xlabel("CPU clock (GHz)")
         ax.set_ylabel(label)
         ax.legend(frameon=False, fontsize=8)

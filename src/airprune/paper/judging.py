@@ -68,11 +68,6 @@ def is_negligible(difference: Estimate, noise: float) -> bool:
     return not math.isnan(difference.half_width) and abs(difference.mean) + difference.half_width < noise
 
 
-def shown(estimate: Estimate, scale: float = 1.0, digits: int = 2) -> str:
-    text = f"{estimate.mean * scale:.{digits}f}"
-    return text if math.isnan(estimate.half_width) else f"{text} ± {estimate.half_width * scale:.{digits}f}"
-
-
 def judge_trend(
     levels: Sequence[str], by_level: Sequence[np.ndarray], *, rising: bool, noise: float, what: str
 ) -> Judgement:
@@ -87,12 +82,10 @@ def judge_trend(
     steps = [Estimate.of(list(sign * (b - a))) for a, b in itertools.pairwise(by_level)]
     whole = Estimate.of(list(sign * (by_level[-1] - by_level[0])))
     against = [f"{levels[i]} → {levels[i + 1]}" for i, s in enumerate(steps) if s.mean < 0 and is_significant(s, noise)]
-    numbers = {
-        level: shown(Estimate.of(list(values)), digits=4) for level, values in zip(levels, by_level, strict=True)
-    }
+    numbers = {level: Estimate.of(list(values)).text(".4f") for level, values in zip(levels, by_level, strict=True)}
     ends = f"{what} from {levels[0]} to {levels[-1]}: {numbers[levels[0]]} → {numbers[levels[-1]]}"
     order = Estimate.of([_rank_correlation(sign * values) for values in np.transpose(by_level)])
-    numbers["rank correlation"] = shown(order)
+    numbers["rank correlation"] = order.text(".2f")
     agree = not math.isnan(order.half_width) and is_significant(order, 0.0) and order.mean * whole.mean > 0
     is_trend = is_significant(whole, noise) or agree
     if is_trend and whole.mean > 0:
@@ -124,9 +117,9 @@ def judge_better(
     """Whether the first mean exceeds the second beyond the interval of their difference."""
     difference = Estimate.of(list(better - worse))
     numbers = {
-        names[0]: shown(Estimate.of(list(better)), digits=4),
-        names[1]: shown(Estimate.of(list(worse)), digits=4),
-        "difference": shown(difference, digits=4),
+        names[0]: Estimate.of(list(better)).text(".4f"),
+        names[1]: Estimate.of(list(worse)).text(".4f"),
+        "difference": difference.text(".4f"),
     }
     sentence = f"{what}: {names[0]} {numbers[names[0]]}, {names[1]} {numbers[names[1]]}"
     if is_significant(difference, noise):
@@ -140,7 +133,7 @@ def judge_better(
 def _too_close(difference: Estimate) -> str:
     if math.isnan(difference.half_width):
         return "within the noise of one seed"
-    return f"the difference, {shown(difference, digits=4)}, is within its interval; more seeds would tell"
+    return f"the difference, {difference.text('.4f')}, is within its interval; more seeds would tell"
 
 
 def combined(parts: Sequence[Judgement]) -> Judgement:

@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 
 from airprune.data import dataset_named
 from airprune.figures import save_figure
-from airprune.models import FlatModel, build_model
 from airprune.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, table1, table2
 from airprune.paper.claims import CLAIMS
 from airprune.paper.judging import Claim, Tables
@@ -127,6 +126,8 @@ def _bound_rows(reproduction: Reproduction) -> Rows:
 
 def _num_weights(scenario: Scenario) -> int:
     """W, of the model that the scenario trains; biases do not count."""
+    from airprune.models import FlatModel, build_model  # needs torch, which reading a reproduction does not
+
     data, settings = dataset_named(scenario.data.name), scenario.model
     module = build_model(
         settings.name, input_shape=data.feature_shape, num_classes=data.num_classes, seed=scenario.seed

@@ -7,24 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airprune.measures import CURVE_COLUMNS
 from airprune.paper.profiles import Profile
 from airprune.paper.tidy import Rows
 from airprune.runs import run
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-
-# What a row of a training table holds besides figure, preset, series and seed.
-MEASURES = (
-    "global_round",
-    "time_s",
-    "uploaded_weights",
-    "uploaded_bits",
-    "energy_j",
-    "mean_pruning_ratio",
-    "train_loss",
-    "test_loss",
-    "test_accuracy",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +40,7 @@ class TrainingFigure:
         for preset, label, seed, scenario in self.scenarios(profile, seeds):
             for record in RunFolder(run_path(runs, scenario)).records():
                 if record["kind"] == "global":
-                    measures = {name: record.get(name) for name in MEASURES}
+                    measures = {name: record.get(name) for name in CURVE_COLUMNS}
                     found.append({"preset": preset, "series": label, "seed": seed, **measures})
         return found
 
@@ -77,4 +65,6 @@ def missing_runs(
 
 def start(scenario: Scenario, runs: Path) -> Iterator[dict[str, Any]]:
     """The records still to come of a scenario's run."""
+    from airprune.runs import run  # needs torch, which the tables of finished runs do not
+
     return run(scenario, out=run_path(runs, scenario), resume=True)

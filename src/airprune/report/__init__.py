@@ -11,6 +11,16 @@
 A page needs no network, no script and no file beside it. The same folder gives the same bytes.
 """
 
-from airprune.report.write import write_report
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
+    """Writes the report of a folder; see `write.write_report`. Imported late: reading a folder needs no pictures."""
+    from airprune.report import write
+
+    return write.write_report(folder, out)
+
 
 __all__ = ["write_report"]

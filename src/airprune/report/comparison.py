@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airprune.paper.training import MEASURES
-from airprune.report.markup import MISSING, Markup, badge, code_block, details, exact, note, paragraph, table
+from airprune.estimates import estimate_text, summary
+from airprune.measures import MEASURES, SUMMARY
+from airprune.report.markup import Markup, badge, code_block, details, exact, note, paragraph, table
 from airprune.report.page import Page, Place, Section
-from airprune.report.reading import Run, read_run, seed_runs
-from airprune.report.sections import beside, curves_section, environment_section, repeat_section, seeds_text
-from airprune.runs.compare import Estimate, summary
+from airprune.report.reading import Run, differences, read_run, seed_runs
+from airprune.report.sections import beside, curve_rows, curves_section, environment_section, repeat_section, seeds_text
 from airprune.scenario import Scenario
 from airprune.schemes import SCHEMES
+from airprune.wording import counted
 
 Runs = Mapping[str, Mapping[int, Run]]
-
-_COLUMNS = {
-    "test_accuracy": ("test accuracy (%)", 100.0, ".2f"),
-    "test_loss": ("test loss", 1.0, ".4f"),
-    "time_s": ("simulated time (s)", 1.0, ".4g"),
-    "uploaded_weights": ("uploaded (million weights)", 1e-6, ".4g"),
-    "energy_j": ("energy (J)", 1.0, ".4g"),
-    "mean_pruning_ratio": ("mean pruning ratio", 1.0, ".3f"),
-}
-
-# Seeds that differ by less only differ in how sums were rounded.
-_ROUNDING = 1e-9
 
 
 def page(folder: Path, place: Place) -> Page:
@@ -37,10 +25,10 @@ def page(folder: Path, place: Place) -> Page:
         runs.setdefault(variant, {})[seed] = read_run(path)
     place.add_table(
         [
-            {"series": variant, "seed": seed, **{measure: row[measure] for measure in MEASURES}}
+            row
             for variant, by_seed in runs.items()
             for seed, run in by_seed.items()
-            for row in run.rounds
+            for row in curve_rows(variant, seed, run.rounds)
         ],
         "curves.csv",
     )
@@ -72,12 +60,8 @@ def _lead(runs: Runs) -> Markup:
     finished = sum(run.is_finished for run in everything)
     seeds = {seed for by_seed in runs.values() for seed in by_seed}
     state = "finished" if finished == len(everything) else f"unfinished: {finished} of {len(everything)} runs"
-    words = f" {_count(len(runs), 'variant')} over {_count(len(seeds), 'seed')}."
+    words = f" {counted(len(runs), 'variant')} over {counted(len(seeds), 'seed')}."
     return paragraph(badge(state, "good" if state == "finished" else "fair"), words)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _summary(runs: Runs) -> list[Markup]:
@@ -91,11 +75,11 @@ def _summary(runs: Runs) -> list[Markup]:
         (
             variant,
             _seeds_word(by_seed, len(chosen[variant])),
-            *(_cell(estimates.get(variant, {}).get(name), scale, form) for name, (_, scale, form) in _COLUMNS.items()),
+            *(estimate_text(estimates.get(variant, {}).get(name), name) for name in SUMMARY),
         )
         for variant, by_seed in runs.items()
     ]
-    header = ("variant", "seeds", *(heading for heading, _, _ in _COLUMNS.values()))
+    header = ("variant", "seeds", *(MEASURES[name].heading for name in SUMMARY))
     about = (
         "Last global round: mean over seeds ± half-width of the 95 % interval (Student's t). A single seed has no "
         "interval. Runs that are not finished count only where a variant has no other."
@@ -109,17 +93,6 @@ def _seeds_word(by_seed: Mapping[int, Run], used: int) -> str:
     return str(used) if used == len(by_seed) else f"{used} of {len(by_seed)}"
 
 
-def _cell(estimate: Estimate | None, scale: float, form: str) -> str:
-    if estimate is None:
-        return MISSING
-    mean = format(estimate.mean * scale, form)
-    if math.isnan(estimate.half_width):
-        return mean
-    if estimate.half_width <= _ROUNDING * abs(estimate.mean):
-        return f"{mean} ± 0"
-    return f"{mean} ± {format(estimate.half_width * scale, form if form.endswith('f') else '.2g')}"
-
-
 def _first_scenarios(runs: Runs) -> dict[str, Scenario]:
     """Each variant's scenario, of its lowest seed that can be read."""
     found = {}
@@ -128,16 +101,6 @@ def _first_scenarios(runs: Runs) -> dict[str, Scenario]:
         if readable:
             found[variant] = readable[0]
     return found
-
-
-def differences(scenarios: Mapping[str, Scenario]) -> dict[str, dict[str, Any]]:
-    """Key → value by name, of every key in which at least two of the scenarios differ."""
-    values: dict[str, dict[str, Any]] = {}
-    first = next(iter(scenarios.values()), Scenario())
-    for name, scenario in scenarios.items():
-        for key, mine, theirs in first.diff(scenario):
-            values.setdefault(key, dict.fromkeys(scenarios, mine))[name] = theirs
-    return values
 
 
 def _differences(runs: Runs) -> list[Markup]:
@@ -187,7 +150,7 @@ def _environment(runs: Runs) -> tuple[dict[str, Any], str]:
     keys = sorted(
         {str(key) for other in others for key in known[0].keys() | other.keys() if other.get(key) != known[0].get(key)}
     )
-    return known[0], f"Of the first run; {_count(len(others), 'run')} differ in {', '.join(keys)}."
+    return known[0], f"Of the first run; {counted(len(others), 'run')} differ in {', '.join(keys)}."
 
 
 def _repeat(folder: Path, runs: Runs) -> Section:

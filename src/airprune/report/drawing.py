@@ -12,9 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from airprune.figures import draw_curves, new_figure, save_figure
-from airprune.report.reading import EdgeRound, Row
-
-MAX_BARS = 60
+from airprune.measures import MEASURES
+from airprune.report.reading import MAX_BARS, EdgeRound, Row
 
 _COMPUTE = "#E69F00"
 _UPLINK = "#0072B2"
@@ -37,7 +36,7 @@ def curve_panel(runs_by_name: Mapping[str, list[list[Row]]], *, measure: str, ag
 
 def timeline(devices: EdgeRound, *, deadline_s: float | None) -> Figure:
     """Compute and uplink of every device, one after the other, against the deadline."""
-    chosen = chosen_devices(devices)
+    chosen = devices.slowest(MAX_BARS)
     figure, ax = _bars_figure(devices, chosen)
     compute, uplink = (np.nan_to_num(values[chosen]) for values in (devices.compute_s, devices.uplink_s))
     blocked = np.array([devices.fate[i] == "blocked" for i in chosen])
@@ -45,8 +44,8 @@ def timeline(devices: EdgeRound, *, deadline_s: float | None) -> Figure:
     longest = max(float(np.max(compute + uplink)), deadline_s or 0.0)
     scale, unit = (1e3, "ms") if longest < 1.0 else (1.0, "s")
     place = np.arange(len(chosen))
-    ax.barh(place, compute * scale, color=_COMPUTE, label="compute", height=0.7)
-    ax.barh(place, uplink * scale, left=compute * scale, color=_UPLINK, label="uplink", height=0.7)
+    ax.barh(place, compute * scale, color=_COMPUTE, label=MEASURES["compute_s"].label, height=0.7)
+    ax.barh(place, uplink * scale, left=compute * scale, color=_UPLINK, label=MEASURES["uplink_s"].label, height=0.7)
     if deadline_s is not None:
         ax.axvline(deadline_s * scale, color=_DEADLINE, linestyle="--", linewidth=1.5, label="deadline")
     for y, i in enumerate(chosen):
@@ -62,21 +61,12 @@ def timeline(devices: EdgeRound, *, deadline_s: float | None) -> Figure:
 
 def device_bars(devices: EdgeRound, values: np.ndarray, *, label: str, colour: str) -> Figure:
     """One value in [0, 1] per device; grey for those left out."""
-    chosen = chosen_devices(devices)
+    chosen = devices.slowest(MAX_BARS)
     figure, ax = _bars_figure(devices, chosen)
     colours = [colour if devices.fate[i] == "ok" else _LEFT_OUT for i in chosen]
     ax.barh(np.arange(len(chosen)), np.nan_to_num(values[chosen]), color=colours, height=0.7)
     ax.set_xlabel(label)
     return figure
-
-
-def chosen_devices(devices: EdgeRound) -> list[int]:
-    """Places of the devices to draw: all, or the slowest `MAX_BARS`; ordered by edge."""
-    places = list(range(len(devices.device)))
-    if len(places) > MAX_BARS:
-        latency = np.nan_to_num(devices.compute_s + devices.uplink_s)
-        places = sorted(places, key=lambda i: -latency[i])[:MAX_BARS]
-    return sorted(places, key=lambda i: (devices.edge[i], devices.device[i]))
 
 
 def save_both(figure: Figure, stem: Path) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-MISSING = "–"
+from airprune.wording import MISSING
+
 MAX_ROWS = 200
 
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -116,11 +117,6 @@ def exact(value: Any) -> str:
     if value is None or isinstance(value, str):
         return "none" if value is None else value
     return json.dumps(value, ensure_ascii=False)
-
-
-def number(value: float | None, form: str, unit: str = "", *, scale: float = 1.0) -> str:
-    """A number with its unit; a dash if there is none."""
-    return MISSING if value is None or value != value else format(value * scale, form) + unit
 
 
 def image(png: Path, *, alt: str, caption: object, class_: str = "") -> Markup:

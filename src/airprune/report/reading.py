@@ -1,11 +1,14 @@
-"""What a folder holds, as far as it can be read: a report of a broken or half-written folder shows the rest."""
+"""What a folder holds, as far as it can be read: a report of a broken or half-written folder shows the rest.
+
+Needs neither torch nor a drawing library.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +16,16 @@ from typing import Any
 import numpy as np
 
 from airprune.errors import AirpruneError
-from airprune.paper.training import MEASURES
+from airprune.measures import CURVE_COLUMNS, DEVICE_COLUMNS
+from airprune.records import EdgeRecord, GlobalRecord, Record, record_in, records_version
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 
 Row = dict[str, Any]
 
 MAX_TEXT = 200_000
+# How many devices a picture of one edge round shows.
+MAX_BARS = 60
 _SEED_FOLDER = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d{1,19})", re.DOTALL)
 # Beyond what any run measures; larger ones would overflow in a picture's arithmetic.
 _LARGEST = 1e30
@@ -33,15 +39,17 @@ class Run:
       scenario: None if scenario.toml is missing or wrong.
       rounds: one row of numbers per global round; None where a measure is missing or no number.
       num_spoilt: lines of records.jsonl that are left out.
+      version: of its records.
     """
 
     path: Path
     scenario: Scenario | None
     scenario_text: str
-    records: list[dict[str, Any]]
+    records: list[Record]
     rounds: list[Row]
     num_spoilt: int
     environment: dict[str, Any]
+    version: int
     is_finished: bool
 
     @property
@@ -62,9 +70,9 @@ class EdgeRound:
 
     global_round: int
     edge_round: int
-    device: list[int]
-    edge: list[int]
-    fate: list[str]
+    device: Sequence[int]
+    edge: Sequence[int]
+    fate: Sequence[str]
     bandwidth_share: np.ndarray
     pruning_ratio: np.ndarray
     compute_s: np.ndarray
@@ -73,16 +81,23 @@ class EdgeRound:
 
     def rows(self) -> list[Row]:
         """The devices as a tidy table."""
-        numbers = ("bandwidth_share", "pruning_ratio", "compute_s", "uplink_s")
         return [
             {
                 "device": self.device[i],
                 "edge": self.edge[i],
                 "fate": self.fate[i],
-                **{name: float(getattr(self, name)[i]) for name in numbers},
+                **{name: float(getattr(self, name)[i]) for name in DEVICE_COLUMNS},
             }
             for i in range(len(self.device))
         ]
+
+    def slowest(self, limit: int) -> list[int]:
+        """Places of all devices, or of so many of the slowest; ordered by edge."""
+        places = list(range(len(self.device)))
+        if len(places) > limit:
+            latency = np.nan_to_num(self.compute_s + self.uplink_s)
+            places = sorted(places, key=lambda i: -latency[i])[:limit]
+        return sorted(places, key=lambda i: (self.edge[i], self.device[i]))
 
 
 def is_run(path: Path) -> bool:
@@ -101,58 +116,84 @@ def seed_runs(path: Path) -> dict[tuple[str, int], Path]:
 
 def read_run(path: Path) -> Run:
     folder = RunFolder(path)
-    try:
-        records = folder.records()
-        lines = folder.records_file.read_bytes().split(b"\n") if folder.records_file.exists() else []
-    except OSError:
-        records, lines = [], []
+    found = read_json(path / "environment.json")
+    environment = found if isinstance(found, dict) else {}
+    version = records_version(environment)
+    lines = [line for line in _lines(folder.records_file) if line.strip()]
+    records = [record for line in lines if (record := record_in(line, version)) is not None]
     return Run(
         path=path,
-        scenario=_scenario(folder),
+        scenario=read_scenario(path),
         scenario_text=read_text(folder.scenario_file),
         records=records,
-        rounds=_rounds(records),
-        num_spoilt=sum(bool(line.strip()) for line in lines) - len(records),
-        environment=_environment(path / "environment.json"),
+        rounds=[round_row(record) for record in records if isinstance(record, GlobalRecord)],
+        num_spoilt=len(lines) - len(records),
+        environment=environment,
+        version=version,
         is_finished=folder.is_finished,
     )
 
 
-def last_edge_round(records: list[dict[str, Any]]) -> EdgeRound | None:
-    """The last edge round whose lists can be read."""
+def read_scenario(path: Path) -> Scenario | None:
+    """The scenario of a run folder; None if it is missing or wrong."""
+    try:
+        return RunFolder(path).scenario()
+    except (AirpruneError, OSError, ValueError):
+        return None
+
+
+def last_edge_round(records: Sequence[Record]) -> EdgeRound | None:
+    """The last edge round whose lists fit together."""
     for record in reversed(records):
-        if record["kind"] == "edge" and (found := edge_round(record)) is not None:
+        if isinstance(record, EdgeRecord) and (found := edge_round(record)) is not None:
             return found
     return None
 
 
-def edge_round(record: Mapping[str, Any]) -> EdgeRound | None:
-    """The edge round of a record; None if its lists cannot be read."""
-    try:
-        return _edge_round(record)
-    except (KeyError, TypeError, ValueError, OverflowError):
+def edge_round(record: EdgeRecord) -> EdgeRound | None:
+    """The edge round of a record; None if its lists do not fit together."""
+    columns = {name: getattr(record, name) for name in DEVICE_COLUMNS}
+    lengths = {len(record.edge), len(record.fate), *map(len, columns.values())}
+    if not record.device or lengths != {len(record.device)}:
         return None
+    return EdgeRound(
+        global_round=record.global_round,
+        edge_round=record.edge_round,
+        device=record.device,
+        edge=record.edge,
+        fate=[writable(fate) for fate in record.fate],
+        edges=edge_rows(record),
+        **{name: _floats(values) for name, values in columns.items()},
+    )
 
 
-def edge_rows(record: Mapping[str, Any]) -> list[Row]:
-    """Status, waiting time, price and coverage of every edge of an edge round; empty if they cannot be read."""
-    try:
-        return _edges(record)
-    except (KeyError, TypeError):
-        return []
+def edge_rows(record: EdgeRecord) -> list[Row]:
+    """Status, waiting time, price and coverage of every edge of an edge round."""
+    coverage = {entry.edge: entry for entry in record.coverage}
+    rows = []
+    for i, edge in enumerate(record.edge_id):
+        covered = coverage.get(edge)
+        rows.append(
+            {
+                "edge": edge,
+                "status": _at(record.edge_status, i),
+                "edge_latency_s": drawable(_at(record.edge_latency_s, i)),
+                "shadow_price": drawable(_at(record.shadow_price, i)),
+                "min_count": covered.min_count if covered else None,
+                "num_uncovered": covered.num_uncovered if covered else None,
+            }
+        )
+    return rows
 
 
-def round_row(record: Mapping[str, Any]) -> Row:
+def round_row(record: GlobalRecord) -> Row:
     """The numbers of a global round; None where a measure is missing or no number."""
-    return {name: number_in(record, name) for name in (*MEASURES, "participants", "left_out")}
+    return {name: drawable(getattr(record, name)) for name in (*CURVE_COLUMNS, "participants", "left_out")}
 
 
-def number_in(record: Mapping[str, Any], name: str) -> float | None:
-    """A field as a number; None if it is missing or anything else."""
-    value = record.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < _LARGEST else None
+def drawable(value: float | None) -> float | None:
+    """A number that pictures and tables can cope with, or None."""
+    return float(value) if value is not None and abs(value) < _LARGEST else None
 
 
 def writable(value: object) -> str:
@@ -175,64 +216,27 @@ def read_json(path: Path) -> Any:
         return None
 
 
-def _scenario(folder: RunFolder) -> Scenario | None:
+def differences(scenarios: Mapping[str, Scenario]) -> dict[str, dict[str, Any]]:
+    """Key → value by name, of every key in which at least two of the scenarios differ."""
+    values: dict[str, dict[str, Any]] = {}
+    first = next(iter(scenarios.values()), Scenario())
+    for name, scenario in scenarios.items():
+        for key, mine, theirs in first.diff(scenario):
+            values.setdefault(key, dict.fromkeys(scenarios, mine))[name] = theirs
+    return values
+
+
+def _lines(records_file: Path) -> list[bytes]:
     try:
-        return folder.scenario()
-    except (AirpruneError, OSError, ValueError):
-        return None
+        return records_file.read_bytes().split(b"\n")
+    except OSError:
+        return []
 
 
-def _environment(path: Path) -> dict[str, Any]:
-    found = read_json(path)
-    return found if isinstance(found, dict) else {}
-
-
-def _rounds(records: list[dict[str, Any]]) -> list[Row]:
-    rows = [round_row(record) for record in records if record["kind"] == "global"]
-    return [row for row in rows if row["global_round"] is not None]
-
-
-def _edge_round(record: Mapping[str, Any]) -> EdgeRound:
-    device, edge = ([int(value) for value in record[name]] for name in ("device", "edge"))
-    fate = [writable(value) for value in record["fate"]]
-    columns = {name: _floats(record[name]) for name in ("bandwidth_share", "pruning_ratio", "compute_s", "uplink_s")}
-    lengths = {len(edge), len(fate), *map(len, columns.values())}
-    if not device or lengths != {len(device)}:
-        raise ValueError
-    return EdgeRound(
-        global_round=int(record["global_round"]),
-        edge_round=int(record["edge_round"]),
-        device=device,
-        edge=edge,
-        fate=fate,
-        edges=_edges(record),
-        **columns,
-    )
-
-
-def _floats(values: list[Any]) -> np.ndarray:
+def _floats(values: Sequence[float | None]) -> np.ndarray:
     floats = np.array([math.nan if value is None else float(value) for value in values])
     return np.where(np.abs(floats) < _LARGEST, floats, math.nan)
 
 
-def _edges(record: Mapping[str, Any]) -> list[Row]:
-    coverage = {entry["edge"]: entry for entry in record.get("coverage") or [] if isinstance(entry, dict)}
-    rows = []
-    for i, edge in enumerate(record["edge_id"]):
-        own = {name: _at(record.get(name), i) for name in ("edge_status", "edge_latency_s", "shadow_price")}
-        covered = coverage.get(edge, {})
-        rows.append(
-            {
-                "edge": edge,
-                "status": own["edge_status"],
-                "latency_s": number_in(own, "edge_latency_s"),
-                "shadow_price": number_in(own, "shadow_price"),
-                "min_count": number_in(covered, "min_count"),
-                "num_uncovered": number_in(covered, "num_uncovered"),
-            }
-        )
-    return rows
-
-
-def _at(values: Any, i: int) -> Any:
-    return values[i] if isinstance(values, list) and i < len(values) else None
+def _at(values: Sequence[Any], i: int) -> Any:
+    return values[i] if i < len(values) else None

@@ -51,13 +51,18 @@ def page(folder: Path, place: Place) -> Page:
             Section("Figures", [_figure(picture, place) for picture in pictures_in(folder)]),
             Section("Tables", _tables(folder, tables, place)),
             Section("Profile", _profile_facts(profile, tables)),
-            environment_section(
-                run.environment if run and run.environment else environment(),
-                "Where one of the runs was started." if run and run.environment else "Where this report was made.",
-            ),
+            _environment(run),
             _repeat(folder, profile, tables),
         ],
     )
+
+
+def _environment(run: Run | None) -> Section:
+    if run is not None and run.environment:
+        return environment_section(run.environment, "Where one of the runs was started.")
+    from airprune.environment import environment  # asks torch for its version
+
+    return environment_section(environment(), "Where this report was made.")
 
 
 def rows_of(path: Path) -> Rows | None:

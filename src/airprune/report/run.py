@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from airprune.figures import styles_for
-from airprune.paper.training import MEASURES
-from airprune.report.drawing import MAX_BARS, device_bars, timeline
+from airprune.measures import DEVICE_COLUMNS, MEASURES
+from airprune.records import RECORDS_VERSION, EdgeRecord, Record
+from airprune.report.drawing import device_bars, timeline
 from airprune.report.markup import (
     Markup,
     badge,
@@ -19,24 +19,27 @@ from airprune.report.markup import (
     element,
     exact,
     note,
-    number,
     paragraph,
     table,
     tiles,
 )
 from airprune.report.page import Page, Place, Section
-from airprune.report.reading import EdgeRound, Run, last_edge_round, read_run
-from airprune.report.sections import beside, curves_section, environment_section, repeat_section
+from airprune.report.reading import MAX_BARS, EdgeRound, Run, last_edge_round, read_run
+from airprune.report.sections import beside, curve_rows, curves_section, environment_section, repeat_section
 from airprune.scenario import Scenario
+from airprune.styles import styles_for
+from airprune.wording import capitalised, counted, number
+
+# What is told in large numbers, of the last global round.
+_TILES = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "uploaded_bits", "energy_j")
+_EDGE_COLUMNS = ("edge_latency_s", "shadow_price", "min_count", "num_uncovered")
 
 
 def page(folder: Path, place: Place) -> Page:
     run = read_run(folder)
     scheme = run.scenario.plan.scheme if run.scenario else "run"
     seed = run.scenario.seed if run.scenario else None
-    place.add_table(
-        [{"series": scheme, "seed": seed, **{m: row[m] for m in MEASURES}} for row in run.rounds], "curves.csv"
-    )
+    place.add_table(curve_rows(scheme, seed, run.rounds), "curves.csv")
     return Page(
         kind="Run",
         name=run.scenario.name if run.scenario else folder.resolve().name,
@@ -64,24 +67,22 @@ def _lead(run: Run) -> Markup:
 
 def _summary(run: Run) -> list[Markup]:
     last = run.last
-    facts = {
-        "test accuracy": number(last.get("test_accuracy"), ".2f", " %", scale=100),
-        "test loss": number(last.get("test_loss"), ".4f"),
-        "simulated time": number(last.get("time_s"), ",.4g", " s"),
-        "uploaded weights": number(last.get("uploaded_weights"), ",.0f"),
-        "uploaded bits": number(last.get("uploaded_bits"), ",.2f", " Mbit", scale=1e-6),
-        "energy": number(last.get("energy_j"), ",.4g", " J"),
-        "mean pruning ratio, last round": number(last.get("mean_pruning_ratio"), ".3f"),
-        "left-out device rounds": _left_out(run),
-    }
+    facts = {MEASURES[name].label: MEASURES[name].with_unit(last.get(name)) for name in _TILES}
+    facts[MEASURES["uploaded_weights"].label] = number(last.get("uploaded_weights"), ",.0f")  # a count, to the last one
+    ratio = MEASURES["mean_pruning_ratio"]
+    facts[f"{ratio.label}, last round"] = ratio.text(last.get(ratio.name))
+    facts[MEASURES["left_out"].label] = _left_out(run)
     found = [tiles(facts)] if run.rounds else [paragraph("No global round is finished yet.")]
     fates = _fates(run.records)
     if any(fates.values()):
         reasons = ", ".join(f"{count:,} {fate}" for fate, count in fates.items() if count)
         found.append(note(f"Left out, counted once per device and edge round: {reasons}."))
     if run.num_spoilt > 0:
-        lines = "1 line" if run.num_spoilt == 1 else f"{run.num_spoilt:,} lines"
-        found.append(note(f"{lines} of records.jsonl could not be read and left out."))
+        found.append(note(f"{counted(run.num_spoilt, 'line')} of records.jsonl could not be read and left out."))
+    if run.version > RECORDS_VERSION:
+        found.append(
+            note(f"The records are of version {run.version}, later than this airprune's {RECORDS_VERSION}: update it.")
+        )
     return found
 
 
@@ -90,12 +91,11 @@ def _left_out(run: Run) -> str:
     return f"{left:,.0f} of {left + took_part:,.0f}"
 
 
-def _fates(records: list[dict[str, Any]]) -> Counter[str]:
+def _fates(records: Sequence[Record]) -> Counter[str]:
     found: Counter[str] = Counter()
     for record in records:
-        left_out = record.get("left_out")
-        if record["kind"] == "edge" and isinstance(left_out, dict):
-            found.update({str(fate): count for fate, count in left_out.items() if isinstance(count, int)})
+        if isinstance(record, EdgeRecord):
+            found.update(record.left_out)
     return found
 
 
@@ -121,36 +121,22 @@ def _devices(run: Run, scheme: str, place: Place) -> list[Markup]:
             table="devices.csv",
         )
     ]
-    for name, label in (("bandwidth_share", "bandwidth share"), ("pruning_ratio", "pruning ratio")):
-        values = getattr(devices, name)
+    for name in ("bandwidth_share", "pruning_ratio"):
+        values, label = getattr(devices, name), MEASURES[name].label
         span = f"{np.nanmin(values):.3f} to {np.nanmax(values):.3f}" if np.isfinite(values).any() else "no values"
         figure = device_bars(devices, values, label=label, colour=colour)
-        caption = f"{label[0].upper()}{label[1:]} of each device: {span}."
+        caption = f"{capitalised(label)} of each device: {span}."
         grey = " Grey: left out." if any(fate != "ok" for fate in devices.fate) else ""
         pictures.append(
-            place.add_figure(figure, name.replace("_", "-"), alt=caption, caption=caption + grey, table="devices.csv")
+            place.add_figure(figure, MEASURES[name].stem, alt=caption, caption=caption + grey, table="devices.csv")
         )
     return [note(about), element("div", *pictures, class_="grid"), *_edges(devices)]
 
 
 def _edges(devices: EdgeRound) -> list[Markup]:
-    header = (
-        "edge",
-        "plan",
-        "latency (ms)",
-        "shadow price",
-        "fewest devices per kept weight",
-        "weights kept by nobody",
-    )
+    header = ("edge", "plan", *(MEASURES[name].heading for name in _EDGE_COLUMNS))
     rows = [
-        (
-            row["edge"],
-            row["status"],
-            number(row["latency_s"], ".4g", scale=1e3),
-            number(row["shadow_price"], ".4g"),
-            number(row["min_count"], ",.0f"),
-            number(row["num_uncovered"], ",.0f"),
-        )
+        (row["edge"], row["status"], *(MEASURES[name].text(row[name]) for name in _EDGE_COLUMNS))
         for row in devices.edges
     ]
     return [
@@ -162,17 +148,10 @@ def _edges(devices: EdgeRound) -> list[Markup]:
 
 
 def _device_table(devices: EdgeRound) -> Markup:
-    header = ("device", "edge", "fate", "bandwidth share", "pruning ratio", "compute (ms)", "uplink (ms)")
+    names = ("device", "edge", "fate")
+    header = (*names, *(MEASURES[name].heading for name in DEVICE_COLUMNS))
     rows = [
-        (
-            row["device"],
-            row["edge"],
-            row["fate"],
-            number(row["bandwidth_share"], ".4f"),
-            number(row["pruning_ratio"], ".4f"),
-            number(row["compute_s"], ".4g", scale=1e3),
-            number(row["uplink_s"], ".4g", scale=1e3),
-        )
+        (*(row[name] for name in names), *(MEASURES[name].text(row[name]) for name in DEVICE_COLUMNS))
         for row in devices.rows()
     ]
     return table(header, rows, label="Devices", words=("fate",))

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airprune.figures import AXES, MEASURES
+from airprune.measures import AXES, CURVE_COLUMNS, MEASURES
 from airprune.report.drawing import curve_panel, has_values
 from airprune.report.markup import Markup, element, facts_table, join, note
 from airprune.report.page import Place, Section
 from airprune.report.reading import Row
+from airprune.wording import capitalised
 
 # Panels of a report in reading order: (measure, against).
 PANELS = (
@@ -20,22 +21,11 @@ PANELS = (
     ("mean_pruning_ratio", "global_round"),
     ("train_loss", "global_round"),
 )
-_AXIS_WORDS = {
-    "global_round": "global rounds",
-    "time_s": "simulated time",
-    "uploaded_bits": "uploaded bits",
-    "energy_j": "energy",
-}
-_FILE_NAMES = {
-    "test_accuracy": "accuracy",
-    "test_loss": "loss",
-    "train_loss": "training-loss",
-    "mean_pruning_ratio": "pruning",
-    "global_round": "rounds",
-    "time_s": "time",
-    "uploaded_bits": "bits",
-    "energy_j": "energy",
-}
+
+
+def curve_rows(series: str, seed: int | None, rounds: Iterable[Row]) -> list[Row]:
+    """A run's lines of the tidy table of curves."""
+    return [{"series": series, "seed": seed, **{name: row[name] for name in CURVE_COLUMNS}} for row in rounds]
 
 
 def curves_section(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *, about: str = "") -> Section:
@@ -54,9 +44,10 @@ def curves_section(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *,
 
 def _panel(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *, measure: str, against: str) -> Markup:
     figure = curve_panel(runs_by_name, measure=measure, against=against)
-    title = f"{MEASURES[measure][0].upper()}{MEASURES[measure][1:]} against {_AXIS_WORDS[against]}"
+    drawn, axis = MEASURES[measure], MEASURES[against]
+    title = f"{capitalised(drawn.label)} against {axis.label}"
     ends = "; ".join(_ends(name, runs, measure) for name, runs in runs_by_name.items())
-    name = f"{_FILE_NAMES[measure]}-{_FILE_NAMES[against]}"
+    name = f"{drawn.stem}-{axis.stem}"
     return place.add_figure(figure, name, alt=f"{title}. {ends}.", caption=f"{title}.", table="curves.csv")
 
 

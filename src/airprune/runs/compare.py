@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airprune.estimates import Estimate
 from airprune.runs.driver import Records, run
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-
-COLUMNS = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "energy_j", "mean_pruning_ratio")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +52,3 @@ def curves(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict
         ]
         for variant in variants
     }
-
-
-def summary(curves_by_variant: Mapping[str, list[list[dict[str, Any]]]]) -> dict[str, dict[str, Estimate]]:
-    """Of each variant's last global round: mean and 95 % interval of every column over the seeds."""
-    table: dict[str, dict[str, Estimate]] = {}
-    for name, runs in curves_by_variant.items():
-        last = [records[-1] for records in runs]
-        present = [column for column in COLUMNS if all(record.get(column) is not None for record in last)]
-        table[name] = {column: Estimate.of([record[column] for record in last]) for column in present}
-    return table

@@ -18,8 +18,7 @@ from airprune.engines import engine_named
 from airprune.engines.base import Died
 from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
-from airprune.estimates import Estimate
-from airprune.runs.compare import summary
+from airprune.estimates import Estimate, summary
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.settings.problems import shown

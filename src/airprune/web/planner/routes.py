@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from airprune.errors import AirpruneError
-from airprune.figures import styles_for
 from airprune.schemes import SCHEMES
+from airprune.styles import styles_for
 from airprune.tables import write_csv_atomic
 from airprune.web.answers import json_answer
 from airprune.web.pages import page_answer

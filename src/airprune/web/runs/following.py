@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import threading
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from airprune.paper.training import MEASURES
-from airprune.report.reading import edge_rows, number_in, round_row
-from airprune.runs.layout import record_in
+from airprune.measures import CURVE_COLUMNS
+from airprune.records import EdgeRecord, GlobalRecord, record_in
+from airprune.report.reading import edge_rows, round_row
+from airprune.web.runs.heads import first_values
 from airprune.web.runs.names import is_plain_file
 from airprune.web.runs.thinning import Thinned
 
-COLUMNS = MEASURES
 MAX_POINTS = 1_000
 MAX_EDGES = 32
 MAX_LINE_BYTES = 4 * 2**20
@@ -32,7 +31,9 @@ _MAX_FOLLOWED = 64
 _BUFFER_BYTES = 2**20
 _END_BYTES = 1_024
 _HEAD_BYTES = 256
-_EDGE_HEAD = re.compile(rb'\{"kind":"edge","global_round":(\d{1,7}),"edge_round":(\d{1,7}),')
+# Of the rest, such as the lists over devices, nothing is kept.
+_FOLLOWED_FIELDS = frozenset({*CURVE_COLUMNS, "edge_id", "coverage", "participants", "left_out"})
+_PLACE_KEYS = (b"kind", b"global_round", b"edge_round")
 
 
 class EdgeEntry(NamedTuple):
@@ -48,7 +49,7 @@ class RecordsFile:
     """What a run's records.jsonl has told so far.
 
     Attributes:
-      rounds: the numbers of global rounds, in the order of `COLUMNS`.
+      rounds: the numbers of global rounds, in the order of `CURVE_COLUMNS`.
       edges: edge rounds.
       num_spoilt: lines that are no record.
       has_tail: whether the last line is unfinished: being written, or cut off.
@@ -123,23 +124,21 @@ class RecordsFile:
     def _take(self, line: bytes, place: int, *, is_long: bool) -> None:
         if not line:
             return
-        head = _EDGE_HEAD.match(line)
-        if head and (is_long or (line.endswith(b"}") and not self.edges.keeps_next)):
-            self.edges.append(EdgeEntry(int(head[1]), int(head[2]), place, None))
-            return
-        record = record_in(line)
-        if record is None:
-            self.num_spoilt += 1
-        elif record["kind"] == "global":
+        if is_long or (line.endswith(b"}") and not self.edges.keeps_next):
+            numbers = _edge_numbers(line)
+            if numbers is not None:
+                self.edges.append(EdgeEntry(*numbers, place, None))
+                return
+        record = record_in(line, only=_FOLLOWED_FIELDS)
+        if isinstance(record, GlobalRecord):
             row = round_row(record)
-            if row["global_round"] is not None:
-                self.rounds.append(tuple(row[name] for name in COLUMNS))
-        elif record["kind"] == "edge":
-            rounds = [number_in(record, name) for name in ("global_round", "edge_round")]
-            if rounds[0] is not None and rounds[1] is not None:
-                self.edges.append(EdgeEntry(int(rounds[0]), int(rounds[1]), place, _coverage(record)))
+            self.rounds.append(tuple(row[name] for name in CURVE_COLUMNS))
+        elif isinstance(record, EdgeRecord):
+            self.edges.append(EdgeEntry(record.global_round, record.edge_round, place, _coverage(record)))
+        elif record is None:
+            self.num_spoilt += 1
 
-    def edge_record(self, global_round: int, edge_round: int) -> dict[str, Any] | None:
+    def edge_record(self, global_round: int, edge_round: int) -> EdgeRecord | None:
         """The record of one edge round; None if it is not there or too long to be read."""
         wanted = (global_round, edge_round)
         with self._lock:
@@ -155,13 +154,22 @@ class RecordsFile:
             return None
 
 
-def _find(file: IO[bytes], wanted: tuple[int, int], num_lines: int) -> dict[str, Any] | None:
+def _edge_numbers(line: bytes) -> tuple[int, int] | None:
+    """(global round, edge round) of a line that begins like an edge record."""
+    head = first_values(line, _PLACE_KEYS)
+    if head is None or head[b"kind"] != b"edge":
+        return None
+    global_round, edge_round = head[b"global_round"], head[b"edge_round"]
+    return (global_round, edge_round) if isinstance(global_round, int) and isinstance(edge_round, int) else None
+
+
+def _find(file: IO[bytes], wanted: tuple[int, int], num_lines: int) -> EdgeRecord | None:
     for _ in range(num_lines):
         line = file.readline(MAX_DEVICES_LINE_BYTES)
         if len(line) == MAX_DEVICES_LINE_BYTES:
             return None
         record = record_in(line)
-        if record and record["kind"] == "edge" and (record.get("global_round"), record.get("edge_round")) == wanted:
+        if isinstance(record, EdgeRecord) and (record.global_round, record.edge_round) == wanted:
             return record
     return None
 
@@ -176,9 +184,8 @@ def _skip_line(file: IO[bytes]) -> tuple[int, bool]:
     return length, False
 
 
-def _coverage(record: dict[str, Any]) -> tuple[tuple[Any, ...], ...]:
-    rows = edge_rows(record)[:MAX_EDGES]
-    return tuple((row["edge"], row["min_count"], row["num_uncovered"]) for row in rows if isinstance(row["edge"], int))
+def _coverage(record: EdgeRecord) -> tuple[tuple[Any, ...], ...]:
+    return tuple((row["edge"], row["min_count"], row["num_uncovered"]) for row in edge_rows(record)[:MAX_EDGES])
 
 
 @functools.lru_cache(maxsize=_MAX_FOLLOWED)

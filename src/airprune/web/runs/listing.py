@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from airprune.errors import AirpruneError
-from airprune.figures import Style, styles_for
-from airprune.report.reading import number_in
+from airprune.records import GlobalRecord, record_from
+from airprune.report.reading import drawable, read_scenario
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
+from airprune.styles import Style, styles_for
 from airprune.web.runs.finding import Findings, Found, find
 from airprune.web.runs.names import is_plain_file
 
@@ -81,11 +82,7 @@ def _drawn(style: Style) -> dict[str, str]:
 
 def scenario_of(path: Path) -> Scenario | None:
     """The scenario of a run folder; None if it cannot be read."""
-    folder = RunFolder(path)
-    try:
-        return folder.scenario() if is_plain_file(folder.scenario_file) else None
-    except (AirpruneError, OSError, ValueError):
-        return None
+    return read_scenario(path) if is_plain_file(path / "scenario.toml") else None
 
 
 def state_of(path: Path) -> str:
@@ -103,18 +100,19 @@ def _about(run: Found) -> dict[str, Any]:
         "scheme": scenario.plan.scheme if scenario else None,
         "seed": str(scenario.seed) if scenario else None,  # JavaScript would round a long one
         "data": scenario.data.name if scenario else None,
-        "rounds_done": int(number_in(last, "global_round") or 0),
+        "rounds_done": last.global_round if last else 0,
         "rounds_total": scenario.rounds.global_rounds if scenario else None,
-        "test_accuracy": number_in(last, "test_accuracy"),
-        "test_loss": number_in(last, "test_loss"),
+        "test_accuracy": drawable(last.test_accuracy) if last else None,
+        "test_loss": drawable(last.test_loss) if last else None,
     }
 
 
-def _last_round(path: Path) -> dict[str, Any]:
+def _last_round(path: Path) -> GlobalRecord | None:
     folder = RunFolder(path)
     try:
         if is_plain_file(folder.records_file):
-            return folder.last_record("global", within_bytes=LAST_ROUND_WITHIN_BYTES) or {}
+            record = record_from(folder.last_record("global", within_bytes=LAST_ROUND_WITHIN_BYTES))
+            return record if isinstance(record, GlobalRecord) else None
     except OSError:
         pass
-    return {}
+    return None

@@ -14,13 +14,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from airprune.measures import CURVE_COLUMNS
 from airprune.web.answers import json_answer
 from airprune.web.pages import page_answer
 from airprune.web.runs.names import MAX_NAME_LENGTH, checked_parts
 from airprune.web.site import site_of
 from airprune.web.starting.work import work_of
 
-# What reads run folders needs torch and matplotlib: it is imported when first asked for, or when nobody waits, so that
+# What reads run folders takes a moment to import: it is done when first asked for, or when nobody waits, so that
 # the planner need not.
 
 _IDLE_S = 1.5
@@ -73,7 +74,7 @@ def curves(request: Request, run: RunNames) -> Response:
 
     root = site_of(request).runs_dir
     names = views.names_of_runs(root, run)
-    return json_answer({"columns": views.COLUMNS, "curves": [views.curve(root, name) for name in names]})
+    return json_answer({"columns": CURVE_COLUMNS, "curves": [views.curve(root, name) for name in names]})
 
 
 @router.get("/api/runs/devices")

@@ -10,14 +10,12 @@ import numpy as np
 from starlette.exceptions import HTTPException
 
 from airprune.errors import UsageError
-from airprune.figures import AXES, MEASURES
-from airprune.report.comparison import differences
-from airprune.report.drawing import MAX_BARS, chosen_devices
+from airprune.measures import AXES, CURVE_COLUMNS, DEVICE_COLUMNS, DRAWN, MEASURES, SUMMARY
 from airprune.report.markup import exact
-from airprune.report.reading import EdgeRound, edge_round, is_run
+from airprune.report.reading import MAX_BARS, EdgeRound, differences, edge_round, is_run
 from airprune.scenario import Scenario
 from airprune.web.answers import numbers
-from airprune.web.runs.following import COLUMNS, EdgeEntry, RecordsFile, records_file
+from airprune.web.runs.following import EdgeEntry, RecordsFile, records_file
 from airprune.web.runs.listing import listing, scenario_of, state_of
 from airprune.web.runs.names import folder_named, missing
 
@@ -59,9 +57,12 @@ def start_page(root: Path, names: Sequence[str]) -> dict[str, Any]:
     chosen = [name for name in asked if name in known] or ([] if asked else _first_choice(listed["runs"]))
     return {
         **listed,
-        "axes": {name: {"label": label, "divisor": divisor} for name, (label, divisor) in AXES.items()},
-        "measures": MEASURES,
-        "columns": COLUMNS,
+        "axes": AXES,
+        "drawn": DRAWN,
+        "told": SUMMARY,
+        "device_columns": DEVICE_COLUMNS,
+        "measures": {name: MEASURES[name].as_json() for name in (*CURVE_COLUMNS, *DEVICE_COLUMNS)},
+        "columns": CURVE_COLUMNS,
         "max_compared": MAX_COMPARED,
         "unknown": [name for name in asked if name not in known],
         "chosen": chosen,
@@ -134,7 +135,7 @@ def devices(root: Path, name: str, global_round: int, edge_number: int) -> dict[
 
 def _device_columns(found: EdgeRound) -> dict[str, Any]:
     rows = np.arange(len(found.device))[:MAX_LISTED_DEVICES]
-    drawn = chosen_devices(found)
+    drawn = found.slowest(MAX_BARS)
     if len(found.device) > MAX_LISTED_DEVICES:  # the drawn ones must be among them
         rows = np.unique(np.concatenate([drawn, rows[: MAX_LISTED_DEVICES - len(drawn)]])).astype(int)
     place = {int(row): i for i, row in enumerate(rows)}
@@ -142,10 +143,7 @@ def _device_columns(found: EdgeRound) -> dict[str, Any]:
         "device": [found.device[i] for i in rows],
         "edge": [found.edge[i] for i in rows],
         "fate": [found.fate[i][:40] for i in rows],
-        "compute_s": numbers(found.compute_s[rows]),
-        "uplink_s": numbers(found.uplink_s[rows]),
-        "bandwidth_share": numbers(found.bandwidth_share[rows]),
-        "pruning_ratio": numbers(found.pruning_ratio[rows]),
+        **{name: numbers(getattr(found, name)[rows]) for name in DEVICE_COLUMNS},
         "drawn": [place[i] for i in drawn],
     }
 

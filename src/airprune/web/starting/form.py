@@ -9,7 +9,7 @@ from typing import Any
 from airprune.data import DATASETS
 from airprune.masking import MASKINGS
 from airprune.methods import METHODS
-from airprune.models import MODELS
+from airprune.model_names import MODELS
 from airprune.path_loss import PATH_LOSS
 from airprune.pruning import IMPORTANCES
 from airprune.report.markup import exact

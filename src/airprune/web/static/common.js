@@ -101,6 +101,19 @@ export function fixed(value, decimals = 0) {
   return plainNumber.get(decimals).format(value);
 }
 
+/** A recorded value of a measure as it stands under the measure's heading; `about` is what the server says of it. */
+export function told(about, value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const scaled = value * about.scale;
+  if (about.digits === undefined) return fixed(scaled, about.decimals);
+  return Math.abs(scaled) >= 10 ** about.digits ? fixed(scaled) : String(+scaled.toPrecision(about.digits));
+}
+
+/** The same with its unit; `decimals` in place of the measure's own where there is little room. */
+export function toldWithUnit(about, value, decimals = about.decimals) {
+  return told({ ...about, decimals }, value) + (about.unit ? ` ${about.unit}` : "");
+}
+
 /** Sets text only where it changed, so that screen readers hear news and nothing else. */
 export function say(target, text) {
   if (target.textContent !== text) target.textContent = text;

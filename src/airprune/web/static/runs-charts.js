@@ -1,6 +1,6 @@
 // The pictures of the runs page. Each function draws what it is given and keeps nothing.
 
-import { cssValue, dataTable, drawChart, fixed, isDark, onGround } from "./common.js";
+import { cssValue, dataTable, drawChart, fixed, isDark, onGround, told } from "./common.js";
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star"];
@@ -30,19 +30,20 @@ export function stylesOf(names, rows, styles) {
 }
 
 /** The chosen measure of every run; resolves when drawn. */
-export function drawCurves(target, runs, { columns, measure, against, measures, axes, narrow }) {
+export function drawCurves(target, runs, { columns, measure, against, measures, narrow }) {
   const [x, y] = [columns.indexOf(against), columns.indexOf(measure)];
-  const { label, divisor } = axes[against];
+  const axis = measures[against];
+  const isPercent = measures[measure].unit === "%";
   const longest = Math.max(0, ...runs.map((run) => run.rows.length));
   const traces = runs.map(({ name, rows, style }) => ({
     type: "scatter",
     mode: "lines+markers",
     name: literal(shortened(name, narrow ? 26 : 60)),
-    x: rows.map((row) => (row[x] === null ? null : row[x] / divisor)),
+    x: rows.map((row) => (row[x] === null ? null : row[x] * axis.axis_scale)),
     y: rows.map((row) => row[y]),
     line: { color: onGround(style.colour), dash: style.dash, width: 2.2 },
     marker: { color: onGround(style.colour), symbol: style.symbol, size: 8, maxdisplayed: 14 },
-    hovertemplate: `${measure === "test_accuracy" ? "%{y:.2%}" : "%{y:.4~g}"} at %{x:,.6~g}<extra>%{fullData.name}</extra>`,
+    hovertemplate: `${isPercent ? "%{y:.2%}" : "%{y:.4~g}"} at %{x:,.6~g}<extra>%{fullData.name}</extra>`,
   }));
   // The legend takes its lines from the plot, so the chart grows with them.
   const lines = Math.ceil(runs.length / Math.max(1, Math.floor(target.clientWidth / 230)));
@@ -53,8 +54,8 @@ export function drawCurves(target, runs, { columns, measure, against, measures, 
     legend: { orientation: "h", y: 1.01, yanchor: "bottom", x: 0, font: { size: 12 }, itemclick: false, itemdoubleclick: false },
     hovermode: "closest",
     margin: { l: 52, r: 10, t: 8, b: 46 },
-    xaxis: { title: { text: label, standoff: 8 }, ...whole },
-    yaxis: { title: { text: measures[measure], standoff: 6 }, ...(measure === "test_accuracy" ? { tickformat: ".0%" } : {}) },
+    xaxis: { title: { text: axis.axis_label, standoff: 8 }, ...whole },
+    yaxis: { title: { text: measures[measure].axis_label, standoff: 6 }, ...(isPercent ? { tickformat: ".0%" } : {}) },
   });
 }
 
@@ -104,13 +105,12 @@ export function drawDevices(target, answer) {
 }
 
 /** The devices as a table. */
-export function devicesTable(answer) {
+export function devicesTable(answer, { measures, deviceColumns }) {
   const rows = answer.device.map((device, i) => [
-    device, answer.edge[i], answer.fate[i], fixed(answer.compute_s[i] === null ? null : answer.compute_s[i] * 1e3, 3),
-    fixed(answer.uplink_s[i] === null ? null : answer.uplink_s[i] * 1e3, 3), fixed(answer.bandwidth_share[i], 4),
-    fixed(answer.pruning_ratio[i], 4),
-  ].map(String));
-  return dataTable(["device", "edge", "fate", "compute (ms)", "uplink (ms)", "bandwidth share", "pruning ratio"], rows,
+    String(device), String(answer.edge[i]), answer.fate[i],
+    ...deviceColumns.map((name) => told(measures[name], answer[name][i])),
+  ]);
+  return dataTable(["device", "edge", "fate", ...deviceColumns.map((name) => measures[name].heading)], rows,
     { words: [2], caption: `Global round ${answer.global_round}, edge round ${answer.edge_round}` });
 }
 

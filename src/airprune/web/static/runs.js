@@ -1,7 +1,7 @@
 // The runs page: a list to choose from, curves that grow while a run writes, one edge round and coverage up close.
 
 import {
-  byId, dataTable, element, fixed, getJson, hasToken, initialData, onThemeChange, say, sendJson, site,
+  byId, dataTable, element, fixed, getJson, hasToken, initialData, onThemeChange, say, sendJson, site, told, toldWithUnit,
 } from "./common.js";
 import {
   coverageTable, devicesTable, drawCoverage, drawCurves, drawDevices, stylesOf,
@@ -9,7 +9,7 @@ import {
 import { connectStart } from "./runs-start.js";
 
 const start = initialData();
-const columns = start.columns;
+const { columns, measures } = start;
 const column = (row, name) => row[columns.indexOf(name)];
 const rows = new Map(start.runs.map((row) => [row.name, row]));
 const curves = new Map(start.curves.map((curve) => [curve.name, curve]));
@@ -20,8 +20,8 @@ const asked = new URLSearchParams(location.search);
 const state = {
   chosen: start.chosen,
   byDefault: !asked.has("run"),
-  measure: asked.get("measure") in start.measures ? asked.get("measure") : "test_accuracy",
-  against: asked.get("against") in start.axes ? asked.get("against") : "global_round",
+  measure: start.drawn.includes(asked.get("measure")) ? asked.get("measure") : "test_accuracy",
+  against: start.axes.includes(asked.get("against")) ? asked.get("against") : "global_round",
   look: asked.get("look"),
   round: /^\d{1,7}\.\d{1,7}$/.test(asked.get("round") ?? "") ? asked.get("round").split(".").map(Number) : null,
   about: start,
@@ -54,7 +54,7 @@ function age(seconds) {
 
 function factsOf(row) {
   const done = row.rounds_total === null ? `${fixed(row.rounds_done)} rounds` : `round ${fixed(row.rounds_done)} of ${fixed(row.rounds_total)}`;
-  const accuracy = row.test_accuracy === null ? null : `${fixed(row.test_accuracy * 100, 1)} %`;
+  const accuracy = row.test_accuracy === null ? null : toldWithUnit(measures.test_accuracy, row.test_accuracy, 1);
   const scheme = row.scheme === null ? "scenario cannot be read" : `${row.scheme} · ${row.scenario} · ${row.data} · seed ${row.seed}`;
   return [scheme, done, accuracy, age(Date.now() / 1e3 - row.written)].filter(Boolean).join(" · ");
 }
@@ -162,7 +162,7 @@ function showCurves() {
   say(byId("curves-empty"), state.chosen.length === 0 ? (rows.size ? "Choose one or more runs to draw their curves." : "")
     : "No global round is finished yet; the curve starts with the first one.");
   if (withRounds.length) {
-    drawCurves(byId("curves"), withRounds, { ...state, columns, measures: start.measures, axes: start.axes, narrow: narrow.matches });
+    drawCurves(byId("curves"), withRounds, { ...state, columns, measures, narrow: narrow.matches });
   }
   showLastRounds(withRounds);
   showNotes(runs);
@@ -174,14 +174,10 @@ function showLastRounds(runs) {
   const table = runs.map(({ name, rows: points }) => {
     const last = points[points.length - 1];
     const row = rows.get(name);
-    const accuracy = column(last, "test_accuracy");
-    const bits = column(last, "uploaded_bits");
     return [name, row?.scheme ?? "–", row?.seed ?? "–", fixed(column(last, "global_round")),
-      accuracy === null ? "–" : `${fixed(accuracy * 100, 2)} %`, fixed(column(last, "test_loss"), 4),
-      fixed(column(last, "time_s"), 3), fixed(bits === null ? null : bits / 1e6, 1), fixed(column(last, "energy_j"), 2),
-      fixed(column(last, "mean_pruning_ratio"), 3)];
+      ...start.told.map((measure) => told(measures[measure], column(last, measure)))];
   });
-  const header = ["run", "scheme", "seed", "round", "accuracy", "loss", "time (s)", "upload (Mbit)", "energy (J)", "pruning"];
+  const header = ["run", "scheme", "seed", "round", ...start.told.map((measure) => measures[measure].brief)];
   replaceTable(byId("last-rounds"), table.length ? dataTable(header, table, { words: [0, 1], caption: "Last global round" }) : null);
 }
 
@@ -213,21 +209,22 @@ function showNotes(runs) {
 function showLive() {
   const words = state.chosen.filter((name) => rows.get(name)?.state === "running").map((name) => {
     const row = rows.get(name);
-    const accuracy = row.test_accuracy === null ? "" : `, test accuracy ${fixed(row.test_accuracy * 100, 1)} %`;
+    const { test_accuracy: about } = measures;
+    const accuracy = row.test_accuracy === null ? "" : `, ${about.label} ${toldWithUnit(about, row.test_accuracy, 1)}`;
     return `${name}: round ${fixed(row.rounds_done)} of ${fixed(row.rounds_total)}${accuracy}.`;
   });
   say(byId("live"), words.join(" "));
 }
 
 function showPoints() {
-  const { label, divisor } = start.axes[state.against];
+  const [axis, drawn] = [measures[state.against], measures[state.measure]];
   const table = drawable().flatMap((name) => curves.get(name).rows.map((row) => {
     const [x, y] = [column(row, state.against), column(row, state.measure)];
-    return [name, x === null ? "–" : String(+(x / divisor).toPrecision(6)), y === null ? "–" : String(+y.toPrecision(6))];
+    return [name, x === null ? "–" : String(+(x * axis.axis_scale).toPrecision(6)), y === null ? "–" : String(+y.toPrecision(6))];
   }));
   const shown = table.slice(0, 2000);
   const caption = table.length > shown.length ? `The first 2,000 of ${fixed(table.length)} points` : "All points";
-  replaceTable(byId("points-table"), dataTable(["run", label, start.measures[state.measure]], shown, { words: [0], caption }));
+  replaceTable(byId("points-table"), dataTable(["run", axis.axis_label, drawn.axis_label], shown, { words: [0], caption }));
 }
 
 // One run up close --------------------------------------------------------------------------------------------------
@@ -292,7 +289,7 @@ function showDevices() {
     + `the slowest takes ${fixed(Math.max(...latency) * 1e3, 2)} ms.${many}`);
   byId("devices").hidden = byId("devices-all").hidden = false;
   drawDevices(byId("devices"), answer);
-  if (byId("devices-all").open) replaceTable(byId("devices-table"), devicesTable(answer));
+  if (byId("devices-all").open) replaceTable(byId("devices-table"), devicesTable(answer, { measures, deviceColumns: start.device_columns }));
 }
 
 function showCoverage(entries) {
@@ -441,12 +438,12 @@ function tell(sentence) {
 // Wiring ------------------------------------------------------------------------------------------------------------
 
 function fill(select, names, value) {
-  select.replaceChildren(...Object.entries(names).map(([key, word]) => element("option", { value: key }, word)));
+  select.replaceChildren(...names.map((name) => element("option", { value: name }, measures[name].axis_label)));
   select.value = value;
 }
 
-fill(byId("measure"), start.measures, state.measure);
-fill(byId("against"), Object.fromEntries(Object.entries(start.axes).map(([key, axis]) => [key, axis.label])), state.against);
+fill(byId("measure"), start.drawn, state.measure);
+fill(byId("against"), start.axes, state.against);
 for (const key of ["measure", "against"]) {
   byId(key).addEventListener("change", () => { state[key] = byId(key).value; rememberInAddress(); showCurves(); });
 }

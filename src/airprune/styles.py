@@ -1,0 +1,45 @@
+"""How schemes are drawn, everywhere the same. Needs no drawing library, so that the page can tell its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one scheme or variant is drawn wherever it appears."""
+
+    colour: str
+    marker: str
+    line: str
+
+
+# Okabe and Ito's palette: told apart by all eyes; markers and dashes tell them apart in grey.
+STYLES: dict[str, Style] = {
+    "optimal": Style("#0072B2", "o", "-"),
+    "equal-resolved": Style("#56B4E9", "v", "-."),
+    "equal-reused": Style("#E69F00", "s", "--"),
+    "no-pruning": Style("#000000", "D", ":"),
+    "min-max": Style("#009E73", "^", "-"),
+    "closed-form": Style("#CC79A7", "x", "--"),
+    "flat": Style("#D55E00", "P", "-."),
+}
+_SPARE = (
+    Style("#0072B2", "o", "-"),
+    Style("#D55E00", "s", "--"),
+    Style("#009E73", "^", "-."),
+    Style("#CC79A7", "D", ":"),
+    Style("#E69F00", "v", "-"),
+    Style("#56B4E9", "P", "--"),
+    Style("#000000", "x", "-."),
+)
+
+
+def styles_for(names: Sequence[str]) -> dict[str, Style]:
+    """A style per name: the scheme's own, or one of the spare ones that nobody else in the picture uses."""
+    chosen = {name: STYLES[name] for name in names if name in STYLES}
+    free = [style for style in _SPARE if style.colour not in {used.colour for used in chosen.values()}] or list(_SPARE)
+    for i, name in enumerate(name for name in names if name not in chosen):
+        chosen[name] = free[i % len(free)]
+    return chosen
