@@ -40,9 +40,9 @@ from training import PlainCNN, images, plain_loop, scenario
 
 from airprune.data.shared import save_shared
 from airprune.engines.processes import ProcessesEngine
-from airprune.simulation.experiment import Experiment
 from airprune.models import build_model
-from airprune.rounds import State, run_rounds
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.rounds import run_rounds
 
 HERE = Path(__file__).parent
 SILENCE_S = 600.0  # a job that reports nothing for so long is given up
@@ -146,7 +146,7 @@ def airprune_job(work: Work, folder: Path, kernel: str) -> None:
     experiment = Experiment.of(settings, model=model, dataset=images(work.num_devices, work.samples))
     job = experiment.job(save_shared(experiment.dataset, str(folder)))
     with ProcessesEngine(job, workers=2) as engine:
-        state = State.initial(experiment)
+        state = experiment.initial_state()
         records = run_rounds(experiment, engine, state)
         for number in range(1, work.rounds + 1):
             report(number, next(records)["num_samples"])

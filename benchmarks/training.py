@@ -30,11 +30,11 @@ from torch.nn import functional as F
 from airprune.data.shared import save_shared
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
-from airprune.simulation.experiment import Experiment
 from airprune.learning.optimisers import OPTIMISERS
-from airprune.rounds import State, run_rounds
 from airprune.runs import InProcess
 from airprune.scenario import Scenario
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.rounds import run_rounds
 
 
 class PlainCNN(nn.Module):
@@ -112,7 +112,7 @@ def in_engine(rounds: int, folder: str, kernel: str = "auto") -> tuple[float, fl
     job = experiment.job(save_shared(experiment.dataset, folder))
     with ProcessesEngine(job, workers=2) as engine:
         pids = [worker.process.pid for worker in engine._processes]
-        records = run_rounds(experiment, engine, State.initial(experiment))
+        records = run_rounds(experiment, engine, experiment.initial_state())
         next(records)
         cpu, own, wall = cpu_of(pids), time.process_time(), time.monotonic()
         samples = sum(next(records)["num_samples"] for _ in range(rounds))
@@ -156,7 +156,7 @@ def overhead(pruning: float, num_devices: int = 2_500, samples: int = 20) -> Non
     settings = scenario(25, num_devices // 25, 8, batch_size=20, **plan)
     experiment = Experiment.of(settings, dataset=images(num_devices, samples))
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
-        records = run_rounds(experiment, engine, State.initial(experiment))
+        records = run_rounds(experiment, engine, experiment.initial_state())
         next(records)
 
         def round_ms() -> float:

@@ -15,9 +15,9 @@ from airprune.data.shared import save_shared
 from airprune.engines.cluster.engine import DaskEngine
 from airprune.engines.serial import SerialEngine
 from airprune.errors import UsageError, WorkFailed
-from airprune.simulation.experiment import Experiment
-from airprune.rounds import State, run_rounds
 from airprune.runs import InProcess
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.rounds import run_rounds
 from support.cluster import OTHER_VERSION, Cluster
 from support.processes import PATIENCE_S
 from support.tiny import blobs, final_bytes, tiny_scenario
@@ -169,7 +169,7 @@ def test_a_worker_with_other_data_is_left_out_and_named(tmp_path, cluster):
     with DaskEngine(experiment.job(shared), scheduler=cluster.scheduler_file) as engine:
         (tmp_path / "train_x.npy").write_bytes(bytes(other))
         with pytest.raises(WorkFailed, match=r"cannot take part: .* holds data with hash .*, but this run's"):
-            next(run_rounds(experiment, engine, State.initial(experiment)))
+            next(run_rounds(experiment, engine, experiment.initial_state()))
 
 
 def test_files_travel_once_to_a_machine_that_does_not_see_the_drivers(tmp_path, cluster, monkeypatch):
@@ -189,7 +189,7 @@ def test_files_travel_once_to_a_machine_that_does_not_see_the_drivers(tmp_path, 
         monkeypatch.setattr(
             engine.client, "run", lambda f, *a, **k: (sent.append((f.__name__, k.get("workers"))), run(f, *a, **k))[1]
         )
-        state = State.initial(experiment)
+        state = experiment.initial_state()
         list(run_rounds(experiment, engine, state))
         receivers = {tuple(workers) for name, workers in sent if name == "receive"}
         assert len(receivers) == 1 and len(receivers.pop()) == 1
@@ -198,7 +198,7 @@ def test_files_travel_once_to_a_machine_that_does_not_see_the_drivers(tmp_path, 
         assert kept is not None
     assert not kept.exists()
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as serial_engine:
-        expected = State.initial(experiment)
+        expected = experiment.initial_state()
         list(run_rounds(experiment, serial_engine, expected))
     assert (expected.global_state == state.global_state).all()
 

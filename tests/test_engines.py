@@ -15,9 +15,10 @@ from airprune.engines import ENGINES, engine_named
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
 from airprune.errors import UnknownName, WorkFailed
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.chunks import TrainTask
+from airprune.federation.messages import Broadcast
 from airprune.runs import InProcess
+from airprune.simulation.chunks import TrainTask
+from airprune.simulation.experiment import Experiment
 from support.processes import PATIENCE_S, this_process_workers, wait_until_gone
 from support.tiny import blobs, final_bytes, tiny_scenario
 from support.trouble import AlwaysDies, CannotArrive, DiesOnce, Moody, Plain, Raises
@@ -73,16 +74,17 @@ def test_models_that_draw_and_count_end_in_the_same_bytes_in_every_engine(tmp_pa
     assert run_to(tmp_path / "processes", scenario, engine="processes", workers=2, model=Moody())[0] == expected
 
 
-def lone_devices(experiment: Experiment) -> list[TrainChunk]:
+def lone_devices(experiment: Experiment) -> list[TrainTask]:
     """A chunk for each of the first three devices."""
     return [
-        TrainChunk(
+        TrainTask(
             devices=(device,),
             keep=(50,),
             weights=(1.0,),
             learning_rate=0.05,
             global_round=0,
             edge_round=0,
+            round_index=0,
         )
         for device in range(3)
     ]
@@ -91,12 +93,12 @@ def lone_devices(experiment: Experiment) -> list[TrainChunk]:
 def test_a_device_trains_alike_whoever_trained_before_it_in_the_same_process():
     experiment = Experiment.of(tiny_scenario(), dataset=blobs(), model=Moody())
     chunks = lone_devices(experiment)
-    received = experiment.model.state.numpy().copy()
+    received = Broadcast(model=experiment.model.state.numpy().copy())
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
         together = list(engine.map("train", received, chunks))
         alone = list(engine.map("train", received, chunks[::-1]))[::-1]
     for first, second in zip(together, alone, strict=True):
-        np.testing.assert_array_equal(first.masked_sum.total, second.masked_sum.total)
+        np.testing.assert_array_equal(first.total.total, second.total.total)
 
 
 def test_the_serial_engine_leaves_the_users_random_stream_and_threads_alone():

@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from airprune.learning.trainer import LocalResult, LocalSettings, Trainer
 
 import airprune as ap
 from airprune.cli import main
 from airprune.errors import InvalidValue, UsageError
-from airprune.kernels import native
-from airprune.kernels import kernel_for
-from airprune.learning.trainer import LocalResult, LocalSettings, Trainer
+from airprune.kernels import kernel_for, native
 from airprune.models import MLP, FlatModel, PaperCNN
 from airprune.pruning.importance import importance_named
 from support.processes import this_process_workers

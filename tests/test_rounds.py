@@ -157,7 +157,9 @@ def test_uploads_count_weights_and_bits():
 def test_mask_bits_and_probe_time_are_counted_when_asked():
     common = {"rounds__global_rounds": 1, "plan__min_pruning_ratio": 0.5, "plan__max_pruning_ratio": 0.5}
     experiment, _, plain = run_with_state(tiny_scenario(**common))
-    _, _, counted = run_with_state(tiny_scenario(**common, masking__probe__count_mask_bits=True, masking__probe__count_probe=True))
+    _, _, counted = run_with_state(
+        tiny_scenario(**common, masking__probe__count_mask_bits=True, masking__probe__count_probe=True)
+    )
     assert counted[0]["uploaded_bits"] == plain[0]["uploaded_bits"] + 6 * experiment.model.prunable_weights
     probe_s = 20 * (experiment.model.fixed_weights + experiment.model.prunable_weights) / 3e9
     np.testing.assert_allclose(np.array(counted[0]["compute_s"]) - np.array(plain[0]["compute_s"]), probe_s, rtol=1e-9)
@@ -165,7 +167,10 @@ def test_mask_bits_and_probe_time_are_counted_when_asked():
 
 def test_planned_devices_meet_the_deadline_with_everything_counted():
     scenario = tiny_scenario(
-        plan__deadline_s=0.0004, masking__probe__count_mask_bits=True, masking__probe__count_probe=True, rounds__global_rounds=1
+        plan__deadline_s=0.0004,
+        masking__probe__count_mask_bits=True,
+        masking__probe__count_probe=True,
+        rounds__global_rounds=1,
     )
     _, _, records = run_with_state(scenario)
     assert 0.0 < records[0]["mean_pruning_ratio"] < 0.95
@@ -261,7 +266,9 @@ def test_every_importance_and_structure_trains_with_the_planned_counts(importanc
 def test_data_weighted_averages_favour_devices_with_more_samples():
     uneven = {"data__size_spread": 1.0, "rounds__global_rounds": 1}
     uniform = run_with_state(tiny_scenario(**uneven))[1].global_state
-    by_data = run_with_state(tiny_scenario(**uneven, aggregation__edge="data-weighted", aggregation__cloud="data-weighted"))[1]
+    by_data = run_with_state(
+        tiny_scenario(**uneven, aggregation__edge="data-weighted", aggregation__cloud="data-weighted")
+    )[1]
     assert not np.allclose(uniform, by_data.global_state)
 
 

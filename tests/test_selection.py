@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.tiny import blobs, tiny_scenario
 
 import airprune as ap
 from airprune.planning import PlanProblem
 from airprune.selection import SELECTIONS
 from airprune.selection.base import Candidates
+from support.tiny import blobs, tiny_scenario
 
 
 def candidates(rate, edge=None, seed=0):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.tiny import blobs, tiny_scenario
 
 import airprune as ap
 from airprune.errors import InvalidValue
 from airprune.topology import TOPOLOGIES, Tree
+from support.tiny import blobs, tiny_scenario
 
 
 def tree_of(edge_rounds, **options) -> Tree:

@@ -234,7 +234,10 @@ def _lost_devices(subject: Subject) -> tuple[bool, str] | None:
         lost = [n for n in range(experiment.network.num_devices) if n not in arrived]
         memory = state.store.take(lost) if lost else {}
         moved = [slot.name for slot in slots if lost and np.any(memory[slot.name] != slot.row(experiment.shape))]
-    return not moved, f"{len(lost)} devices never arrived; {'their memory moved' if moved else 'their memory is as it was'}"
+    return (
+        not moved,
+        f"{len(lost)} devices never arrived; {'their memory moved' if moved else 'their memory is as it was'}",
+    )
 
 
 _RULES: dict[str, Callable[[Subject], tuple[bool, str] | None]] = {
@@ -276,7 +279,11 @@ def _bytes(folder: Path) -> tuple[bytes, bytes]:
 
 
 def _watched(
-    scenario: Scenario, watch: Callable[[TimedRound, Any], None], *, rounds: float = math.inf, folder: Path | None = None
+    scenario: Scenario,
+    watch: Callable[[TimedRound, Any], None],
+    *,
+    rounds: float = math.inf,
+    folder: Path | None = None,
 ) -> Any:
     """Runs in this process, showing each edge round; the state it ends in."""
     experiment = Experiment.of(scenario, dataset=points())

@@ -1,8 +1,8 @@
 """Components of your own: registered by a script, by a file given with --import, or by an installed package.
 
-    ap.register(MY_MASKING)            in a script: known to runs, comparisons, sweeps and their workers at once
-    airprune … --import my_methods.py  the file is loaded before the command looks at anything
-    entry points                       group "airprune.masking" (or another kind) of an installed package
+ap.register(MY_MASKING)            in a script: known to runs, comparisons, sweeps and their workers at once
+airprune … --import my_methods.py  the file is loaded before the command looks at anything
+entry points                       group "airprune.masking" (or another kind) of an installed package
 """
 
 from __future__ import annotations

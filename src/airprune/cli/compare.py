@@ -62,7 +62,9 @@ def compare(
     variants = variants_of(base, _names(schemes), _names(methods or ""), also or [])
     chosen = parse_seeds(seeds)
     if len(variants) * len(chosen) > MAX_RUNS:
-        raise UsageError(f"--seeds and the variants ask for {len(variants) * len(chosen):,} runs; at most {MAX_RUNS:,}.")
+        raise UsageError(
+            f"--seeds and the variants ask for {len(variants) * len(chosen):,} runs; at most {MAX_RUNS:,}."
+        )
     run_all(variants, chosen, out)
     results = curves(variants, chosen, out)
     table = summary(results)
@@ -78,9 +80,7 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def variants_of(
-    base: Scenario, schemes: Sequence[str], methods: Sequence[str], also: Sequence[str]
-) -> list[Variant]:
+def variants_of(base: Scenario, schemes: Sequence[str], methods: Sequence[str], also: Sequence[str]) -> list[Variant]:
     """The schemes, the methods, and the variants spelled out by the user."""
     from airprune.runs.compare import Variant, method_variants, scheme_variants
 

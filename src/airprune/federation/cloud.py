@@ -11,9 +11,7 @@ from airprune.topology import Tree
 Array = np.ndarray
 
 
-def combine_children(
-    aggregation: Chosen, children: Array, samples: Array, previous: Array, shape: ModelShape
-) -> Array:
+def combine_children(aggregation: Chosen, children: Array, samples: Array, previous: Array, shape: ModelShape) -> Array:
     """One parent's combined model, children in their order.
 
     Args:

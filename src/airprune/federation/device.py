@@ -6,7 +6,6 @@ One `Device` serves any number of simulated devices after each other: nothing of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,7 @@ from airprune.federation.method import LocalMethod
 from airprune.kernels import KERNELS
 from airprune.kernels.autograd import MinibatchLoss
 from airprune.learning.optimisers import OPTIMISERS
-from airprune.masking.base import WHOLE, DeviceView, SubModel
+from airprune.masking.base import DeviceView, SubModel
 from airprune.models import FlatModel
 from airprune.objectives.base import LocalRun
 from airprune.randomness import NumberedStreams
@@ -206,9 +205,7 @@ def _train(
             if moves is not None and (settings.weight_decay or adjusts):
                 masked *= moves
             step(weights, model.gradient)
-    return _Trained(
-        loss=loss_sum / count, num_samples=count, num_steps=num_steps, gradient_sq_max=gradient_sq_max
-    )
+    return _Trained(loss=loss_sum / count, num_samples=count, num_steps=num_steps, gradient_sq_max=gradient_sq_max)
 
 
 def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: int) -> float:

@@ -10,7 +10,6 @@ from airprune.components import Component, ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
 from airprune.scenario import Scenario
 
-
 # The parts of a method, and the scenario keys that choose them.
 CHOICES = {
     "association": "association.name",

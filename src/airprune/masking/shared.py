@@ -23,7 +23,9 @@ RANKING = "shared.ranking"
 class SharedOptions(RankingOptions):
     """How the common ranking is made."""
 
-    every: Count = Field(default=5, description="edge rounds between two reports of scores, and so between two rankings")
+    every: Count = Field(
+        default=5, description="edge rounds between two reports of scores, and so between two rankings"
+    )
 
 
 def slots(options: SharedOptions, shape: ModelShape) -> tuple[Slot, ...]:

@@ -10,7 +10,6 @@ from typing import Any
 from airprune.measures import CURVE_COLUMNS
 from airprune.paper.profiles import Profile
 from airprune.paper.tidy import Rows
-from airprune.runs import run
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 

@@ -29,7 +29,6 @@ from airprune.report.markup import (
 from airprune.report.page import Page, Place, Section, captioned
 from airprune.report.reading import Run, is_run, read_json, read_run
 from airprune.report.sections import beside, environment_section, repeat_section, seeds_text
-from airprune.runs.environment import environment
 
 KINDS = {Verdict.HOLDS: "good", Verdict.PARTLY: "fair", Verdict.FAILS: "bad", Verdict.UNDECIDED: "open"}
 SIGNS = {Verdict.HOLDS: "✓", Verdict.PARTLY: "◐", Verdict.FAILS: "✗", Verdict.UNDECIDED: "?"}
@@ -60,7 +59,7 @@ def page(folder: Path, place: Place) -> Page:
 def _environment(run: Run | None) -> Section:
     if run is not None and run.environment:
         return environment_section(run.environment, "Where one of the runs was started.")
-    from airprune.environment import environment  # asks torch for its version
+    from airprune.runs.environment import environment  # asks torch for its version
 
     return environment_section(environment(), "Where this report was made.")
 

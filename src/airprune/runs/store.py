@@ -264,7 +264,7 @@ class DeviceStore:
 
 def _by_block(devices: Array, rows: _Rows) -> Iterator[tuple[int, Array | slice, Array]]:
     """(block, places in `devices`, rows within the block), so that each block is touched once."""
-    if len(devices) and not (0 <= devices.min() and devices.max() < rows.num_devices):
+    if len(devices) and not (devices.min() >= 0 and devices.max() < rows.num_devices):
         raise InvalidValue("DeviceStore devices", f"must lie in 0 … {rows.num_devices - 1}", devices.tolist()[:5])
     blocks = devices // rows.per_block
     order = np.argsort(blocks, kind="stable")

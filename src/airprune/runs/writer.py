@@ -26,8 +26,8 @@ from airprune.runs.layout import Provenance, RunFolder, is_free, settings_digest
 from airprune.runs.lock import Lock
 
 if TYPE_CHECKING:
-    from airprune.simulation.experiment import Experiment
     from airprune.runs.store import DeviceStore
+    from airprune.simulation.experiment import Experiment
 
 Array = np.ndarray
 

@@ -43,7 +43,8 @@ class Scenario(Section):
 
     name: Text = Field(default="custom", description="for people; results do not depend on it")
     method: Text = Field(
-        default=DEFAULT_METHOD, description="a recipe of `airprune methods`: sets the choices below, each can be changed"
+        default=DEFAULT_METHOD,
+        description="a recipe of `airprune methods`: sets the choices below, each can be changed",
     )
     seed: Seed = Field(default=0, description="of every random stream")
     network: sections.NetworkSection = sections.NetworkSection()

@@ -56,7 +56,7 @@ def best_of_each_edge(candidates: Candidates, score: Array, share: float) -> Arr
     """The ⌈C N_k⌉ devices of every edge with the highest scores; ties: the lower number.  [num_candidates] bool"""
     chosen = np.zeros(len(score), dtype=bool)
     order = np.lexsort((candidates.device, -score, candidates.edge))
-    edges, starts, counts = np.unique(candidates.edge[order], return_index=True, return_counts=True)
+    _, starts, counts = np.unique(candidates.edge[order], return_index=True, return_counts=True)
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
         wanted = int(np.ceil(share * count - 1e-9))
         chosen[order[start : start + max(wanted, 1)]] = True

@@ -18,7 +18,9 @@ Array = np.ndarray
 class CapOptions(Section):
     """When a device is let go."""
 
-    max_ratio: Ratio = Field(default=0.8, description="largest pruning ratio that is worth a place; 1: nobody is let go")
+    max_ratio: Ratio = Field(
+        default=0.8, description="largest pruning ratio that is worth a place; 1: nobody is let go"
+    )
     min_devices: Count = Field(default=1, description="of each edge, that stay whatever their ratios")
 
 

@@ -1,9 +1,9 @@
 """A section in which components are chosen by name, each with its options in a table of its own.
 
-    [masking]
-    name = "probe"                  # a member of a registry
-    [masking.probe]                 # its options; those of other members are refused
-    importance = "magnitude"
+[masking]
+name = "probe"                  # a member of a registry
+[masking.probe]                 # its options; those of other members are refused
+importance = "magnitude"
 """
 
 from __future__ import annotations

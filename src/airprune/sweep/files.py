@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airprune.errors import UsageError, WorkFailed
-from airprune.run_folder import RunFolder
+from airprune.runs.layout import RunFolder
 
 # By path within the run folder.
 Files = dict[str, bytes]

@@ -17,8 +17,8 @@ from airprune.engines.base import MAX_TRIES, Task, Workshop
 from airprune.engines.machine import cancelled
 from airprune.errors import WorkFailed, trouble_of
 from airprune.learning import native
-from airprune.run_folder import RunFolder
 from airprune.runs import run as run_scenario
+from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.sweep.files import Files, Marker, files_in, put_files
 

@@ -16,7 +16,9 @@ Array = np.ndarray
 class BackhaulOptions(Section):
     """The links between edges and cloud."""
 
-    backhaul_bps: Positive | None = Field(default=None, description="of every edge; none: takes no time, as in the paper")
+    backhaul_bps: Positive | None = Field(
+        default=None, description="of every edge; none: takes no time, as in the paper"
+    )
 
 
 def build(options: BackhaulOptions, rounds: Array) -> Tree:

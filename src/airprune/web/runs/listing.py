@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from airprune.errors import AirpruneError
 from airprune.records import GlobalRecord, record_from
 from airprune.report.reading import drawable, read_scenario
 from airprune.runs.layout import RunFolder

@@ -17,14 +17,12 @@ from airprune.scenario import Scenario, presets
 from airprune.scenario.scenario import flat
 
 
-
 def _names() -> dict[str, Iterable[str]]:
     """Fields whose values are names of a list that can grow."""
     chosen = {f"{home}.{field}": list(registry) for home, field, registry in Scenario.choice_fields()}
     ranked = {f"masking.{name}.importance": list(IMPORTANCES) for name in MASKINGS}
     others = {"method": METHODS, "data.name": DATASETS, "radio.path_loss": PATH_LOSS, "model.name": MODELS}
     return {**chosen, **ranked, **others}
-
 
 
 @functools.cache
