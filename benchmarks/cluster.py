@@ -69,7 +69,7 @@ def paper_workload(rounds: int) -> None:
         records = {}
         for name, kind in (("processes", ProcessesEngine), ("dask", DaskEngine)):
             engine = stack.enter_context(kind(job, workers=2))
-            records[name] = run_rounds(one, engine, State.initial(one))
+            records[name] = run_rounds(one, engine, one.initial_state())
             next(records[name])
             seconds[name] = []
         for _ in range(rounds):
@@ -137,7 +137,7 @@ def driver_traffic(scheduler: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             one = experiment(5, num_devices, 20, 3, batch_size=20, model="mlp")
             with DaskEngine(one.job(save_shared(one.dataset, folder)), scheduler=scheduler) as engine:
-                records = run_rounds(one, engine, State.initial(one))
+                records = run_rounds(one, engine, one.initial_state())
                 next(records)
                 before = traffic()
                 next(records)
@@ -168,7 +168,7 @@ class Cost:
 
 def cost_of(engine: Engine, one: Experiment, pids: tuple[int, ...], rounds: int) -> Cost:
     """`pids` are the scheduler and the workers' parent, if there are any."""
-    records = run_rounds(one, engine, State.initial(one))
+    records = run_rounds(one, engine, one.initial_state())
     next(records)
 
     def clocks() -> list[float]:

@@ -102,7 +102,7 @@ def test_asking_a_tenth_of_a_thousand_devices_is_one_setting():
         "rounds__edge_rounds": 1,
         "selection__name": "random-share",
     }
-    first = list(ap.run(tiny_scenario(**changes), dataset=blobs(num_train=2_000)))[0]
+    first = next(ap.run(tiny_scenario(**changes), dataset=blobs(num_train=2_000)))
     assert first["asked"] == 100
     assert np.bincount(first["edge"]).tolist() == [10] * 10
 

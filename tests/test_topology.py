@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -119,7 +121,7 @@ def edges_of(records):
 def test_devices_that_move_are_served_by_their_new_edge_from_then_on():
     often = {"association__name": "handover", "association__handover__probability": 0.5}
     edges = edges_of(run(**often, network__num_edges=3, rounds__edge_rounds=4))
-    moves = [sum(a[n] != b[n] for n in a) for a, b in zip(edges, edges[1:], strict=False)]
+    moves = [sum(a[n] != b[n] for n in a) for a, b in itertools.pairwise(edges)]
     assert 0 < sum(moves) < 9 * len(moves)
 
 

@@ -1,4 +1,4 @@
-"""The paper's average: each weight over the children that kept it, Eq. (12); over all of them at the cloud, Eq. (13)."""
+"""The paper's average: each weight over the children that kept it, Eq. (12); at the cloud over all, Eq. (13)."""
 
 from __future__ import annotations
 

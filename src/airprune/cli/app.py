@@ -64,7 +64,7 @@ def _root(
         typer.Option(
             "--import",
             metavar="FILE",
-            help="A Python file that registers components or methods of your own; goes with every command, at any place.",
+            help="A Python file that registers components or methods of your own; may stand anywhere.",
         ),
     ] = None,
 ) -> None:

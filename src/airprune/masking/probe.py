@@ -1,4 +1,4 @@
-"""The paper's masks: a device ranks the weights of the dense model it received and zeroes what does not fit, Eq. (5)."""
+"""The paper's masks: a device ranks the weights of the model it received and zeroes what does not fit, Eq. (5)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def slots(options: MomentumOptions, shape: ModelShape) -> tuple[Slot, ...]:
 def move(
     options: MomentumOptions, previous: Array, combined: Array, held: Array | None, values: Values
 ) -> tuple[Array, Values]:
-    """Written as combined + (1 − η) (w − combined) − η β v, so that β = 0 and η = 1 give the combined model to the bit."""
+    """As combined + (1 − η) (w − combined) − η β v, so that β = 0 and η = 1 give the combined model to the bit."""
     velocity, back = values[VELOCITY], previous.astype(np.float64) - combined
     moved = combined + ((1.0 - options.rate) * back - options.rate * options.beta * velocity)
     velocity = where_held(held, options.beta * velocity + back, velocity)
