@@ -218,7 +218,7 @@ def comparison(tmp_path_factory) -> tuple[list[str], Path, subprocess.CompletedP
     """Three variants over two seeds: the command, its folder and what it said."""
     folder = tmp_path_factory.mktemp("comparison")
     command = ["compare", str(tiny_file(folder)), "--schemes", "optimal, no-pruning", "--seeds", "0-1"]
-    command += ["--also", "flat: network.topology=flat plan.deadline_s=0.5"]
+    command += ["--also", "flat: topology.name=flat plan.deadline_s=0.5"]
     command += ["--engine", "serial", "--out", str(folder / "out")]
     done = airprune(*command)
     assert done.returncode == 0, done.stderr
@@ -249,7 +249,7 @@ def test_compare_variants_differ_only_in_what_was_asked(comparison):
     assert differs == {
         "optimal-seed1": {"seed"},
         "no-pruning-seed0": {"plan.scheme"},
-        "flat-seed0": {"network.topology", "plan.deadline_s"},
+        "flat-seed0": {"topology.name", "plan.deadline_s"},
     }
 
 
@@ -295,8 +295,8 @@ def test_compare_leaves_out_what_was_not_measured(command, scenario, change):
         (["--schemes", ","], "must name at least one variant"),
         (["--schemes", "optimal,optimal"], "each once, got optimal, optimal"),
         (["--also", "a b: seed=1", "--also", "a-b: seed=2"], "each once"),
-        (["--also", "network.topology=flat"], "--also must read `NAME: key=value …`"),
-        (["--also", "flat: network.topologie=flat"], "did you mean 'topology'?"),
+        (["--also", "topology.name=flat"], "--also must read `NAME: key=value …`"),
+        (["--also", "flat: topology.nam=flat"], "did you mean 'name'?"),
         (["--seeds", "4-0"], "--seeds must be like 0-4 or 1,5,9"),
         (["--seeds", "0-9999"], "20,000 runs; at most 10,000"),
         (["--engine", "ray"], "known: serial, processes, dask"),

@@ -34,9 +34,9 @@ SCENARIOS = {
     },
     "neurons, uneven data": {
         **PRUNED,
-        "pruning__structure": "neurons",
+        "masking__probe__structure": "neurons",
         "data__size_spread": 0.5,
-        "rounds__edge_average": "data",
+        "aggregation__edge": "data-weighted",
         "rounds__evaluate_every": "edge",
         "diagnostics__gradients": True,
     },

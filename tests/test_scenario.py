@@ -13,37 +13,52 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airprune.channel import Radio, full_band_rates
-from airprune.errors import AirpruneError, BadTable, InvalidValue, UnknownName
+from airprune.errors import AirpruneError, BadTable, InvalidValue, UnknownName, UsageError
 from airprune.latency import seconds_per_weight
 from airprune.network import place_flat, place_hierarchical
 from airprune.planning import PlanProblem
 from airprune.scenario import PlanSection, RadioSection, Scenario, presets
+from airprune.scenario.scenario import flat as dotted
 from airprune.schemes import plan
 
 PAPER = Scenario.preset("paper")
 
 
 def flat(scenario):
-    values = scenario.to_dict()
-    return {
-        f"{section}.{key}" if isinstance(part, dict) else section: value
-        for section, part in values.items()
-        for key, value in (part.items() if isinstance(part, dict) else [("", part)])
-    }
+    return dotted(scenario.to_dict())
 
 
 def leaf_schemas():
-    """Dotted key to JSON schema of every value."""
+    """Dotted key to JSON schema of every value, the options of all components included."""
     schema = Scenario.json_schema()
     for section, part in schema["properties"].items():
         if "$ref" not in part:
             yield section, part
             continue
-        for key, leaf in schema["$defs"][part["$ref"].rsplit("/", 1)[1]]["properties"].items():
-            yield f"{section}.{key}", leaf
+        yield from leaves_of(section, schema["$defs"][part["$ref"].rsplit("/", 1)[1]]["properties"])
+
+
+def leaves_of(home, properties):
+    for key, leaf in properties.items():
+        if "properties" in leaf:
+            yield from leaves_of(f"{home}.{key}", leaf["properties"])
+        else:
+            yield f"{home}.{key}", leaf
 
 
 LEAVES = dict(leaf_schemas())
+CHOICES = {f"{section}.{field}": registry for section, field, registry in Scenario.choice_fields()}
+# Options of components that the paper's scenario does not choose, and the choice that brings them in.
+TABLES = {
+    f"{section}.{name}": {f"{section}.{field}": name}
+    for section, field, registry in Scenario.choice_fields()
+    for name in registry
+}
+
+
+def chosen_for(key):
+    """The choice that a component's option needs; nothing for other keys."""
+    return TABLES.get(key.rpartition(".")[0], {})
 
 
 def sentence(error):
@@ -168,13 +183,13 @@ COUPLED = {
     "network.num_edges", "network.devices_per_edge", "network.inner_m", "network.outer_m", "network.flat_inner_m",
     "network.flat_outer_m", "network.cpu_hz", "network.cpu_hz_max", "radio.noise_power_dbm", "radio.noise_figure_db",
     "radio.noise_density_dbm_per_hz", "radio.path_loss", "plan.scheme", "plan.min_pruning_ratio",
-    "plan.max_pruning_ratio", "rounds.edge_rounds", "network.topology",
+    "plan.max_pruning_ratio", "rounds.edge_rounds", "method", "train.kernel", *CHOICES,
 }  # fmt: skip
 
 
 @st.composite
 def scenarios(draw):
-    free = {key: values_of(schema) for key, schema in LEAVES.items() if key not in COUPLED}
+    free = {key: values_of(schema) for key, schema in LEAVES.items() if key not in COUPLED and key.count(".") < 2}
     changes = draw(st.fixed_dictionaries({}, optional=free))
     counts = st.lists(st.integers(1, 100), min_size=1, max_size=6)
     sizes = draw(counts)
@@ -197,8 +212,8 @@ def test_toml_gives_back_the_same_scenario_to_the_last_bit(scenario):
 
 def test_the_written_toml_is_complete():
     written = tomllib.loads(Scenario.preset("smoke").to_toml())
-    keys = {f"{k}.{leaf}" for k, part in written.items() if isinstance(part, dict) for leaf in part}
-    assert keys | {"name", "seed"} == set(LEAVES)
+    others = {key for key in LEAVES if key.count(".") == 2 and key not in flat(PAPER)}  # of choices not taken
+    assert set(dotted(written)) == set(LEAVES) - others
 
 
 def test_a_file_inherits_its_base_and_is_called_as_the_file(tmp_path):
@@ -305,8 +320,8 @@ def test_the_hash_ignores_how_a_number_is_written():
     assert others == [first, first]
 
 
-# A run that a device has ended may be resumed with another policy, as with another engine.
-IGNORED = {"name", "data.data_dir"} | {key for key in LEAVES if key.startswith("engine.")}
+IGNORED = {"name", "method", "data.data_dir"} | {key for key in LEAVES if key.startswith("engine.")}
+IGNORED -= {"engine.on_device_failure"}  # what is left out of an average changes it
 OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "network.devices_per_edge": 6,
     "rounds.edge_rounds": 6,
@@ -315,28 +330,44 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "radio.path_loss": "umi",
     "radio.shadowing_std_db": 3.0,
     "plan.scheme": "min-max",
+    "train.kernel": "torch",
     "model.prunable": ["fc1"],
+    "topology.tree.nodes": [3],
+    "topology.tree.rounds": [2],
+    "topology.tree.rate_bps": [1e9, 1e9],
+    "topology.hierarchical.backhaul_bps": 1e9,
+    "aggregation.momentum.beta": 0.5,
+    "compression.top-k.count": 7,
+    "compression.quantised.levels": 7,
+    "compression.sign.scale": 0.01,
     "data.train_samples": None,
     "data.test_samples": None,
 }
 
 
-def other_value(key):
-    old, schema = flat(PAPER)[key], LEAVES[key]
+def other_value(key, base):
+    old, schema = flat(base)[key], LEAVES[key]
     if key in OTHER_VALUES:
         return OTHER_VALUES[key]
+    if key in CHOICES:
+        return next(name for name in CHOICES[key] if name != old)
+    if key.endswith(".importance"):
+        return "magnitude"
     if "enum" in schema:
         return next(choice for choice in schema["enum"] if choice != old)
     if isinstance(old, bool):
         return not old
     if isinstance(old, str):
         return old + "-2"
-    return old + 1 if isinstance(old, int) else old * 1.03 or 0.5
+    if isinstance(old, float) and schema.get("maximum") == 1:
+        return old / 2 or 0.5
+    return old + 1 if isinstance(old, int) else old * 0.97 or 0.5
 
 
 @pytest.mark.parametrize("key", sorted(set(LEAVES) - IGNORED - {"network.table", "radio.noise_figure_db"}))
 def test_the_hash_depends_on_every_other_value(key):
-    assert PAPER.with_(key, other_value(key)).hash != PAPER.hash
+    base = PAPER.with_values(chosen_for(key))
+    assert base.with_(key, other_value(key, base)).hash != base.hash
 
 
 def test_a_table_counts_in_the_hash_by_its_content(tmp_path):
@@ -355,7 +386,7 @@ def test_a_table_counts_in_the_hash_by_its_content(tmp_path):
 
 
 def test_a_flat_scenario_puts_all_devices_in_the_clouds_ring():
-    scenario = PAPER.with_("network.topology", "flat")
+    scenario = PAPER.with_("topology.name", "flat")
     built, known = scenario.build_network(), place_flat(seed=0)
     np.testing.assert_array_equal(built.device_position_m, known.device_position_m)
     assert scenario.edge_rounds_of == [5] and scenario.num_devices == built.num_devices == 25
@@ -494,7 +525,7 @@ def test_both_noises_at_once_are_refused():
     ("key", "beginning"),
     [
         ("plan.deadlin_s", "Scenario.plan.deadlin_s is unknown; did you mean 'deadline_s'? known: scheme, deadline_s,"),
-        ("deadline_s", "Scenario.deadline_s is unknown; did you mean 'plan.deadline_s'? known: name, seed, network,"),
+        ("deadline_s", "Scenario.deadline_s is unknown; did you mean 'plan.deadline_s'? known: name, method, seed,"),
         ("plans.deadline_s", "Scenario.plans.deadline_s is unknown; "),
         ("seed.x", "Scenario.seed.x is unknown; did you mean 'seed'? known:"),
         ("self", "Scenario.self is unknown; known:"),
@@ -514,13 +545,11 @@ def test_names_are_checked_against_their_lists(key):
         PAPER.with_(key, "x")
 
 
-def test_datasets_and_importances_are_checked_when_asked(monkeypatch):
+def test_datasets_are_checked_when_asked(monkeypatch):
     monkeypatch.setitem(sys.modules, "airprune.data", SimpleNamespace(DATASETS={"fashion-mnist": None}))
-    monkeypatch.setitem(sys.modules, "airprune.pruning", SimpleNamespace(IMPORTANCES={"update": None}))
     PAPER.check_names()
-    for key in ("data.name", "pruning.importance"):
-        with pytest.raises(UnknownName, match=f"Scenario.{key} 'x' is unknown"):
-            PAPER.with_(key, "x").check_names()
+    with pytest.raises(UnknownName, match=r"Scenario\.data\.name 'x' is unknown"):
+        PAPER.with_("data.name", "x").check_names()
 
 
 def test_a_section_on_its_own_refuses_in_the_same_words():
@@ -617,3 +646,83 @@ def test_any_value_at_any_key_is_taken_or_refused_in_one_sentence(key, value):
         sentence(error)
     else:
         assert Scenario.from_text(changed.to_toml()) == changed
+
+
+# Components and methods
+
+
+@pytest.mark.parametrize("key", sorted(CHOICES))
+def test_a_component_that_does_not_exist_is_refused_with_the_nearest(key):
+    known = next(iter(CHOICES[key]))
+    with pytest.raises(UnknownName) as caught:
+        PAPER.with_(key, known + "x")
+    assert sentence(caught.value).startswith(f"Scenario.{key} {known + 'x'!r} is unknown; did you mean {known!r}?")
+
+
+def test_options_of_a_choice_live_in_its_own_table():
+    scenario = PAPER.with_values({"masking.name": "frozen", "masking.frozen.importance": "magnitude"})
+    written = tomllib.loads(scenario.to_toml())["masking"]
+    assert written["name"] == "frozen" and written["frozen"]["importance"] == "magnitude" and "probe" not in written
+    assert scenario.masking.options_of("name").importance == "magnitude"
+
+
+def test_a_choice_comes_with_its_defaults_and_the_former_one_leaves_with_its_options():
+    scenario = PAPER.with_("masking.probe.importance", "magnitude").with_("masking.name", "shared")
+    assert scenario.masking.options_of("name").every == 5
+    assert scenario.with_("masking.name", "probe") == PAPER
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"masking.frozen.importance": "update"}, 'Scenario.masking.frozen must not be given unless name = "frozen"'),
+        (
+            {"masking.probe.importanc": "update"},
+            "Scenario.masking.probe.importanc is unknown; did you mean 'importance'?",
+        ),
+        ({"masking.probe.importance": "updat"}, "Scenario.masking.probe.importance 'updat' is unknown; did you mean"),
+        ({"masking.probe.count_probe": 3}, "Scenario.masking.probe.count_probe must be true or false, got 3."),
+        ({"masking.probe": 3}, "Scenario.masking.probe must be a table of keys, got 3."),
+        ({"masking.probes.x": 3}, "Scenario.masking.probes is unknown; did you mean 'probe'?"),
+        ({"masking.name": 3}, 'Scenario.masking.name must be a name, got 3. Example: name = "probe"'),
+        ({"association.fixed.x": 1}, "Scenario.association.fixed.x is unknown; known: ."),
+        ({"method": "fedprxo"}, "Scenario.method 'fedprxo' is unknown; did you mean 'fedprox'?"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_one_sentence(changes, words):
+    with pytest.raises(AirpruneError) as caught:
+        PAPER.with_values(changes)
+    assert sentence(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("network.topology=flat", "topology.name"),
+        ("rounds.edge_average=data", "aggregation.edge"),
+        ("rounds.cloud_average=data", "aggregation.cloud"),
+        ("pruning.importance=update", "masking.probe"),
+    ],
+)
+def test_a_key_of_before_names_the_new_one(old, new):
+    with pytest.raises(UsageError, match=new):
+        PAPER.with_overrides([old])
+
+
+def test_a_method_sets_its_parts_and_each_can_be_changed():
+    scenario = PAPER.with_values({"method": "fedprox", "objective.prox.mu": 0.5})
+    assert (scenario.method, scenario.objective.name, scenario.plan.scheme) == ("fedprox", "prox", "no-pruning")
+    assert scenario.objective.options_of("name").mu == 0.5
+    assert Scenario.from_text(scenario.to_toml()) == scenario
+
+
+def test_another_method_takes_back_what_the_former_one_had_set():
+    assert PAPER.with_("method", "fedavg").with_("method", "adaptive-pruning") == PAPER
+    changed = PAPER.with_("plan.deadline_s", 0.04).with_("method", "mem-sgd").with_("method", "hierfavg")
+    assert changed == PAPER.with_("plan.deadline_s", 0.04).with_("method", "hierfavg")
+
+
+def test_the_hash_depends_on_what_a_method_sets_and_not_on_its_name():
+    by_name = PAPER.with_("method", "frozen-pruning")
+    by_parts = PAPER.with_("masking.name", "frozen")
+    assert by_name.hash == by_parts.hash != PAPER.hash

@@ -90,8 +90,17 @@ def test_asked_devices_share_the_whole_band_and_the_others_cost_nothing():
     for record in records(**changes):
         if record["kind"] == "edge":
             assert record["asked"] == len(record["device"]) == 2  # one of three on each of two edges
-            assert record["bandwidth_share"] == pytest.approx([1.0, 1.0], abs=1e-6)
             assert len(record["device_energy_j"]) == 2
+            assert record["mean_pruning_ratio"] == 0.0  # alone on its band, a device need not prune
+    assert next(ap.run(tiny_scenario(plan__deadline_s=0.0003), dataset=blobs()))["mean_pruning_ratio"] > 0.5
+
+
+def test_the_band_is_shared_by_those_who_are_asked_and_by_nobody_else():
+    share = {"selection__name": "random-share", "selection__random-share__share": 0.6}
+    record = records(plan__deadline_s=0.0002, **share)[0]
+    shares = np.array(record["bandwidth_share"])
+    for edge in (0, 1):
+        assert shares[np.array(record["edge"]) == edge].sum() == pytest.approx(1.0, abs=1e-9)
 
 
 def test_asking_a_tenth_of_a_thousand_devices_is_one_setting():

@@ -30,6 +30,7 @@ class QuantisedOptions(Section):
     """Options of `quantised`."""
 
     owner: ClassVar[str] = "Scenario.compression.quantised"
+    either: ClassVar[tuple[tuple[str, str], ...]] = (("bits", "levels"),)
 
     bits: Annotated[int, Field(ge=2, le=16)] | None = Field(
         default=4, description="per weight with its sign: s = 2^(bits − 1) − 1 levels"

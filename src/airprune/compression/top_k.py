@@ -21,6 +21,7 @@ class TopKOptions(Section):
     """Options of `top-k`."""
 
     owner: ClassVar[str] = "Scenario.compression.top-k"
+    either: ClassVar[tuple[tuple[str, str], ...]] = (("share", "count"),)
 
     share: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=0.1, description="k over the weights of the update, rounded down, at least one"

@@ -31,7 +31,7 @@ FIGURE = TrainingFigure(
         "equal-reused": {"plan.scheme": "equal-reused"},
         "equal-resolved": {"plan.scheme": "equal-resolved"},
         "no-pruning": {"plan.scheme": "no-pruning"},
-        "flat": {"network.topology": "flat", "plan.deadline_s": 0.350},
+        "flat": {"topology.name": "flat", "plan.deadline_s": 0.350},
         "one edge": {"network.num_edges": 1},
     },
 )

@@ -25,8 +25,6 @@ from airprune.topology import TOPOLOGIES
 
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # TOML's largest integer
 
-# Of each pair one is given: setting one takes the other away.
-_EITHER = (("radio", "noise_power_dbm", "noise_density_dbm_per_hz"),)
 # Where a key of earlier versions has gone.
 _MOVED = {
     "network.topology": 'topology.name = "hierarchical" or "flat"',
@@ -248,7 +246,7 @@ def _parts() -> list[tuple[str, type[Section]]]:
 def _refuse_moved(section: str, part: Any) -> None:
     for old, new in _MOVED.items():
         home, _, key = old.partition(".")
-        if home == section and (not key or (isinstance(part, Mapping) and key in part)):
+        if section.partition(".")[0] == home and (not key or (isinstance(part, Mapping) and key in part)):
             raise UsageError(f"Scenario.{old} has become {new}.")
 
 
@@ -292,13 +290,13 @@ def _merge(table: dict[str, Any], changes: Mapping[str, Any]) -> None:
 
 
 def _overlaid(section: str, part: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    for home, *pair in _EITHER:
-        if home == section and sum(given.get(one) not in (None, "none") for one in pair) == 1:
-            part = {**part, **dict.fromkeys(pair)}
-    merged = {**part, **{key: value for key, value in given.items() if not isinstance(part.get(key), dict)}}
+    kind = dict(_parts())[section]
+    merged = kind.overlaid(part, {key: value for key, value in given.items() if not isinstance(part.get(key), dict)})
+    options = kind.option_kinds() if issubclass(kind, ChoiceSection) else {}
     for key, value in given.items():
         if isinstance(part.get(key), dict):
-            merged[key] = {**part[key], **value} if isinstance(value, Mapping) else value
+            known = isinstance(value, Mapping) and key in options
+            merged[key] = options[key].overlaid(part[key], value) if known else value
     return _without_orphans(section, part, given, merged)
 
 

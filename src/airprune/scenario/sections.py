@@ -80,6 +80,7 @@ class RadioSection(Section):
     """The uplink of one edge, in the units of data sheets."""
 
     owner: ClassVar[str] = "Scenario.radio"
+    either: ClassVar[tuple[tuple[str, str], ...]] = (("noise_power_dbm", "noise_density_dbm_per_hz"),)
 
     bandwidth_hz: Positive = Field(default=20e6, description="B, of each edge's band")
     transmit_power_dbm: Decibel = Field(default=28.0, description="p_n of every device")

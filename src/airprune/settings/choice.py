@@ -89,6 +89,11 @@ class ChoiceSection(Section):
         return extra[name] if name in extra else self.choices[field][name].Options()
 
     @classmethod
+    def option_kinds(cls) -> dict[str, type[Section]]:
+        """What the options of each component are, by its name."""
+        return {name: registry[name].Options for registry in cls.choices.values() for name in registry}
+
+    @classmethod
     def tables_schema(cls) -> dict[str, Any]:
         """JSON schemas of the options of every known component, by name."""
         members = {name: registry[name] for registry in cls.choices.values() for name in registry}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -40,6 +41,17 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     owner: ClassVar[str] = "Scenario"
+    either: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Pairs of fields of which one is given: setting one takes the other away."""
+
+    @classmethod
+    def overlaid(cls, values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Plain values with some changed."""
+        values = dict(values)
+        for pair in cls.either:
+            if sum(changes.get(one) not in (None, "none") for one in pair) == 1:
+                values |= dict.fromkeys(pair)
+        return values | dict(changes)
 
     def __init__(self, /, **data: Any) -> None:
         try:

@@ -86,18 +86,25 @@ class Sweep:
             engine = scenario.engine
             runs.append(SweptRun(values=values, scenario=scenario.with_values(_WITHIN)))
         _refuse_twins(runs)
-        for scenario in {
-            (run.scenario.data.name, run.scenario.pruning.importance): run.scenario for run in runs
-        }.values():
+        for scenario in {run.scenario.data.name: run.scenario for run in runs}.values():
             scenario.check_names()
         return cls(keys=keys, runs=tuple(runs), engine=engine)
 
     def fixed(self) -> dict[str, Any]:
         """What all runs have in common and results depend on, by key."""
         values = flat(self.runs[0].scenario.to_dict())
-        varies = ("name", "seed", "data.data_dir", "network.table", *self.keys)
-        sections = tuple(f"{key}." for key in (*self.keys, "engine"))
+        varies = {"name", "method", "seed", "data.data_dir", "network.table", *self.keys, *_brought_by(self.keys)}
+        sections = tuple(f"{key}." for key in (*varies, "engine"))
         return {key: value for key, value in values.items() if key not in varies and not key.startswith(sections)}
+
+
+def _brought_by(keys: Sequence[str]) -> set[str]:
+    """What comes and goes with a choice: the options of the components, and with a method all choices."""
+    fields = Scenario.choice_fields()
+    if "method" in keys:
+        keys = [*keys, *(f"{section}.{field}" for section, field, _ in fields)]
+    chosen = [(section, registry) for section, field, registry in fields if f"{section}.{field}" in keys]
+    return {*keys, *(f"{section}.{name}" for section, registry in chosen for name in registry)}
 
 
 def value_text(value: Any) -> str:
