@@ -67,3 +67,4 @@ def test_the_readme_works_on_a_fresh_machine(tmp_path):
     if (config := Path.home() / ".config/pip").is_dir():
         shutil.copytree(config, tmp_path / "home/.config/pip")
     follow(README, shell, variant=FULL, timeout_s=1800)
+    shutil.rmtree(checkout / ".venv")  # more than a gigabyte, and pytest keeps its folders
