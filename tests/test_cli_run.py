@@ -15,7 +15,7 @@ import airprune as ap
 from airprune.cli import main
 from airprune.cli.compare import parse_seeds
 from airprune.errors import UsageError
-from airprune.runs.compare import Estimate
+from airprune.estimates import Estimate
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from support.processes import AIRPRUNE, PATIENCE_S, airprune

@@ -6,14 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from airprune.learning.trainer import LocalResult, LocalSettings, Trainer
 
 import airprune as ap
 from airprune.cli import main
+from airprune.compression.base import Wire
 from airprune.errors import InvalidValue, UsageError
+from airprune.federation.device import Device, LocalSettings, Streams, device_round
+from airprune.federation.messages import Broadcast, Orders, Upload
+from airprune.federation.method import Method
 from airprune.kernels import kernel_for, native
 from airprune.models import MLP, FlatModel, PaperCNN
-from airprune.pruning.importance import importance_named
 from support.processes import this_process_workers
 from support.tiny import final_bytes
 
@@ -117,17 +119,19 @@ def test_without_the_kernel_everything_is_trained_by_torch(no_kernel):
 # One device.
 
 
-KEEP = FlatModel(paper_cnn()).fc_weights // 2
+KEEP = FlatModel(paper_cnn()).prunable_weights // 2
 
 
-def trained(kernel: str, importance: str = "magnitude", **changes) -> tuple[FlatModel, LocalResult]:
+def trained(kernel: str, importance: str = "magnitude", **changes) -> tuple[FlatModel, Upload]:
     """One edge round of 12 steps that keeps half of the weights."""
-    values = {"batch_size": 16, "local_epochs": 2, "momentum": 0.9, "importance": importance_named(importance)}
+    settings = LocalSettings(batch_size=16, local_epochs=2, momentum=0.9, kernel=kernel, **changes)
     model = FlatModel(paper_cnn())
-    trainer = Trainer(model, X, Y, LocalSettings(**values, kernel=kernel, **changes))
-    rng = np.random.Generator(np.random.Philox(3))
-    start = model.state_array.copy()
-    return model, trainer.train(start, keep=KEEP, samples=np.arange(90), rng=rng, learning_rate=0.02)
+    method = Method.of(ap.Scenario().with_("masking.probe.importance", importance)).local
+    wire = Wire(value_bits=64.0, num_weights=model.shape.num_weights, num_tensors=4)
+    device = Device(model, X, Y, settings, method, wire)
+    orders = Orders(device=3, keep=KEEP, learning_rate=0.02, round_index=0)
+    received = Broadcast(model=model.state_array.copy())
+    return model, device_round(device, received, orders, samples=np.arange(90), streams=Streams.of(0, 0, 0))
 
 
 @needs_kernel

@@ -16,7 +16,7 @@ from pathlib import Path
 from airprune.engines.base import MAX_TRIES, Task, Workshop
 from airprune.engines.machine import cancelled
 from airprune.errors import WorkFailed, trouble_of
-from airprune.learning import native
+from airprune.kernels import native
 from airprune.runs import run as run_scenario
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
