@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import airprune as ap
-from airprune.schemes import SCHEMES
+from airprune.schemes import SCHEMES, Allocation, Scheme
+from airprune.settings.section import Section
 from support.fleets import paper_fleet
 
 
@@ -61,6 +62,35 @@ def test_every_scheme_keeps_ratios_inside_the_box_or_says_that_it_left(scheme):
     inside = (plan.pruning_ratio >= 0.05) & (plan.pruning_ratio <= 0.9)
     for k in (0, 1):
         assert inside[plan.problem.edge == k].all() or plan.status[k] == "outside-box"
+
+
+class HalfOptions(Section):
+    ratio: float = 0.5
+
+
+def half(problem: ap.PlanProblem, options: HalfOptions) -> Allocation:
+    """The same ratio for everybody."""
+    ratio = np.full(problem.num_devices, options.ratio)
+    return dataclasses.replace(SCHEMES["no-pruning"].allocate(problem), ratio=ratio)
+
+
+@pytest.fixture
+def half_scheme():
+    yield SCHEMES.add(Scheme(name="half", summary="half of everything", allocate=half, Options=HalfOptions))
+    SCHEMES.remove("half")
+
+
+def test_a_scheme_of_ones_own_is_planned_with_its_options(half_scheme):
+    assert np.all(ap.plan(paper_fleet(), "half").pruning_ratio == 0.5)
+    assert np.all(ap.plan(paper_fleet(), "half", {"ratio": 0.25}).pruning_ratio == 0.25)
+    assert np.all(ap.plan(paper_fleet(), "half", HalfOptions(ratio=0.75)).pruning_ratio == 0.75)
+    with pytest.raises(ap.UsageError, match="ratoi"):
+        ap.plan(paper_fleet(), "half", {"ratoi": 0.25})
+
+
+def test_a_scheme_without_options_refuses_any():
+    with pytest.raises(ap.UsageError, match=r"scheme 'optimal' takes no options, got {'ratio': 0.5}"):
+        ap.plan(paper_fleet(), "optimal", {"ratio": 0.5})
 
 
 def test_unknown_scheme_names_the_nearest():

@@ -30,6 +30,7 @@ STYLES: dict[str, Style] = {
     "equal-reused": Style("#E69F00", "s", "--"),
     "no-pruning": Style("#000000", "D", ":"),
     "min-max": Style("#009E73", "^", "-"),
+    "variance": Style("#332288", "<", "--"),
     "closed-form": Style("#CC79A7", "x", "--"),
     "flat": Style("#D55E00", "P", "-."),
 }

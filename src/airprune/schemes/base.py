@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from airprune.channel import uplink_rate_bps
+from airprune.components import Component, NoOptions
+from airprune.errors import InvalidValue
 from airprune.latency import device_latency_s
 from airprune.planning.plan import DEADLINE_TOLERANCE, Plan, Status
 from airprune.planning.problem import PlanProblem
@@ -17,24 +20,20 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scheme:
+class Scheme(Component):
     """One way to choose (b, ρ).
 
     Attributes:
-      name: how users call it.
-      summary: one line for help texts, tables and docs.
-      allocate: the choice itself.
+      allocate: the choice itself: allocate(problem), or allocate(problem, options) if the scheme declares `Options`.
       adapts: whether it promises the deadline; a baseline that does not may be `late`.
     """
 
-    name: str
-    summary: str
-    allocate: Callable[[PlanProblem], Allocation]
+    allocate: Callable[..., Allocation]
     adapts: bool = True
 
-    def plan(self, problem: PlanProblem) -> Plan:
+    def plan(self, problem: PlanProblem, options: Any = None) -> Plan:
         """The scheme's plan; on edges that failed, shares and ratios are NaN."""
-        allocation = self.allocate(problem)
+        allocation = self._allocated(problem, options)
         failed = ~np.isin(allocation.status, [Status.OK, Status.LATE, Status.OUTSIDE_BOX])
         no_plan = problem.groups.spread(failed)
         return Plan(
@@ -46,6 +45,14 @@ class Scheme:
             shadow_price=np.where(failed, np.nan, allocation.shadow_price),
             min_deadline_s=allocation.min_deadline_s,
         )
+
+    def _allocated(self, problem: PlanProblem, options: Any) -> Allocation:
+        if self.Options is NoOptions:
+            if options not in (None, {}, NoOptions()):
+                raise InvalidValue(f"scheme {self.name!r}", "takes no options", options)
+            return self.allocate(problem)
+        chosen = options if isinstance(options, self.Options) else self.Options(**(options or {}))
+        return self.allocate(problem, chosen)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
