@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import airprune as ap
+from airprune.planning import DeviceLimits
 from airprune.schemes import SCHEMES, Allocation, Scheme
 from airprune.settings.section import Section
 from support.fleets import paper_fleet
@@ -17,7 +18,9 @@ def scheme(request) -> str:
 
 
 def two_edges(**changes) -> ap.PlanProblem:
-    return paper_fleet(edge=np.array([1, 0, 1, 0, 1]), **changes)
+    """With limits, for the schemes that need them."""
+    limits = DeviceLimits(cpu_hz_max=3e9, power_w_max=0.63, bandwidth_hz=20e6, energy_j=0.02)
+    return paper_fleet(edge=np.array([1, 0, 1, 0, 1]), limits=limits, **changes)
 
 
 def test_every_scheme_returns_arrays_in_problem_order(scheme):

@@ -23,7 +23,7 @@ class Style:
     line: str
 
 
-# Okabe and Ito's palette: told apart by all eyes; markers and dashes tell them apart in grey.
+# Okabe and Ito's palette, then Tol's: told apart by all eyes; markers and dashes tell them apart in grey.
 STYLES: dict[str, Style] = {
     "optimal": Style("#0072B2", "o", "-"),
     "equal-resolved": Style("#56B4E9", "v", "-."),
@@ -31,6 +31,7 @@ STYLES: dict[str, Style] = {
     "no-pruning": Style("#000000", "D", ":"),
     "min-max": Style("#009E73", "^", "-"),
     "variance": Style("#332288", "<", "--"),
+    "energy": Style("#999933", ">", ":"),
     "closed-form": Style("#CC79A7", "x", "--"),
     "flat": Style("#D55E00", "P", "-."),
 }

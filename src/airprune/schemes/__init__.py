@@ -19,6 +19,7 @@ SCHEMES: Registry[Scheme] = Registry(
         "no-pruning": "airprune.schemes.no_pruning:SCHEME",
         "min-max": "airprune.schemes.min_max:SCHEME",
         "variance": "airprune.schemes.variance:SCHEME",
+        "energy": "airprune.schemes.energy:SCHEME",
         "closed-form": "airprune.schemes.closed_form:SCHEME",
     },
 )
