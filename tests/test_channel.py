@@ -12,6 +12,7 @@ from airprune.channel import (
     Radio,
     full_band_rate_bps,
     full_band_rates,
+    gains_to_stations,
     has_line_of_sight,
     large_scale_gain,
     path_loss_db,
@@ -175,6 +176,36 @@ def test_the_papers_model_has_no_shadowing_unless_asked():
     assert np.ptp(ratio_to_db(large_scale_gain(network, Radio(), seed=0))) == pytest.approx(0, abs=1e-12)
     asked = ratio_to_db(large_scale_gain(network, Radio(shadowing_std_db=8.0), seed=0))
     assert 4 < np.std(asked) < 12
+
+
+@pytest.mark.parametrize("path_loss", ["log-distance", "umi"])
+def test_the_serving_stations_column_is_the_gain_of_the_link(path_loss):
+    network = place_hierarchical(num_edges=3, devices_per_edge=(4, 0, 7), seed=3)
+    radio = Radio(path_loss=path_loss, shadowing_std_db=6.0)
+    gains = gains_to_stations(network, radio, seed=5)
+    assert gains.shape == (11, 3)
+    np.testing.assert_array_equal(gains[np.arange(11), network.edge], large_scale_gain(network, radio, seed=5))
+    np.testing.assert_array_equal(gains, gains_to_stations(network, radio, seed=5))
+    cloud = gains_to_stations(network.flat(), radio, seed=5)
+    np.testing.assert_array_equal(cloud, large_scale_gain(network.flat(), radio, seed=5)[:, np.newaxis])
+
+
+def test_without_shadowing_a_gain_follows_the_distance_to_each_station():
+    network = place_hierarchical(num_edges=4, devices_per_edge=5, seed=1)
+    distance_m = np.linalg.norm(network.device_position_m[:, None] - network.edge_position_m[None], axis=2)
+    loss_db = 128.1 + 37.6 * np.log10(distance_m / 1e3)
+    np.testing.assert_allclose(ratio_to_db(gains_to_stations(network, Radio(), seed=0)), -loss_db, rtol=1e-12)
+
+
+def test_who_serves_whom_changes_no_other_link():
+    network = place_hierarchical(num_edges=3, devices_per_edge=4, seed=3)
+    radio = Radio(path_loss="umi")
+    moved = dataclasses.replace(network, edge=np.where(np.arange(12) == 5, 2, network.edge))
+    before, after = (gains_to_stations(each, radio, seed=5) for each in (network, moved))
+    links = np.ones((12, 3), dtype=bool)
+    links[5, [1, 2]] = False  # the link that it leaves and the one that it takes
+    np.testing.assert_array_equal(before[links], after[links])
+    assert len(np.unique(before)) == before.size
 
 
 def test_no_fading_gives_exactly_the_array_gain():

@@ -22,11 +22,13 @@ def test_missing_columns_take_the_papers_values():
 
 
 def test_columns_reach_the_problem():
-    header = "device,edge,snr_db,cpu_hz,cycles_per_weight,local_iterations,conv_weights,fc_weights,objective_weight\n"
-    problem = read_fleet(stream(header + "x,e,10,1e9,5,4,100,200,7\n")).problem(bandwidth_hz=1e6, deadline_s=1.0)
+    header = "device,edge,snr_db,cpu_hz,cycles_per_weight,local_iterations,conv_weights,fc_weights,objective_weight"
+    rows = ",fixed_bits,extra_seconds\nx,e,10,1e9,5,4,100,200,7,96,0.125\n"
+    problem = read_fleet(stream(header + rows)).problem(bandwidth_hz=1e6, deadline_s=1.0)
     assert problem.full_band_rate_bps[0] == pytest.approx(1e6 * np.log2(11), rel=1e-14)
     assert problem.seconds_per_weight[0] == 20 / 1e9
     assert (problem.conv_weights[0], problem.fc_weights[0], problem.objective_weight[0]) == (100, 200, 7)
+    assert (problem.fixed_bits[0], problem.extra_seconds[0]) == (96, 0.125)
 
 
 def test_numbered_edges_are_listed_in_order_and_named_ones_as_they_appear():

@@ -53,6 +53,14 @@ def test_uplink_counts_bits_not_bytes():
     assert uplink_time_s(1000, 64_000.0, bits_per_weight=64) == 1.0
 
 
+def test_fixed_bits_and_extra_seconds_are_spent_whatever_is_pruned():
+    """100 weights of 8 bits and 200 bits at 1 kbit/s, 1 ms a weight and half a second: 0.1 + 0.5 + 0.8 + 0.2 s."""
+    fields = {"seconds_per_weight": 1e-3, "rate_bps": 1e3, "bits_per_weight": 8}
+    assert device_latency_s(100, **fields, fixed_bits=200, extra_seconds=0.5) == pytest.approx(1.6, rel=1e-15)
+    assert device_latency_s(0, **fields, fixed_bits=200, extra_seconds=0.5) == pytest.approx(0.7, rel=1e-15)
+    assert uplink_time_s(0, 0.0, bits_per_weight=8, fixed_bits=1) == np.inf
+
+
 def test_device_latency_is_compute_plus_uplink():
     weights, rate = np.array([100.0, 5000.0]), np.array([1e6, 3e6])
     expected = compute_time_s(weights, **PAPER_CPU) + uplink_time_s(weights, rate, bits_per_weight=32)

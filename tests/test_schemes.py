@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import airprune as ap
-from airprune.schemes import SCHEMES
+from airprune.planning import DeviceLimits
+from airprune.schemes import SCHEMES, Allocation, Scheme
+from airprune.settings.section import Section
 from support.fleets import paper_fleet
 
 
@@ -16,7 +18,9 @@ def scheme(request) -> str:
 
 
 def two_edges(**changes) -> ap.PlanProblem:
-    return paper_fleet(edge=np.array([1, 0, 1, 0, 1]), **changes)
+    """With limits, for the schemes that need them."""
+    limits = DeviceLimits(cpu_hz_max=3e9, power_w_max=0.63, bandwidth_hz=20e6, energy_j=0.02)
+    return paper_fleet(edge=np.array([1, 0, 1, 0, 1]), limits=limits, **changes)
 
 
 def test_every_scheme_returns_arrays_in_problem_order(scheme):
@@ -61,6 +65,35 @@ def test_every_scheme_keeps_ratios_inside_the_box_or_says_that_it_left(scheme):
     inside = (plan.pruning_ratio >= 0.05) & (plan.pruning_ratio <= 0.9)
     for k in (0, 1):
         assert inside[plan.problem.edge == k].all() or plan.status[k] == "outside-box"
+
+
+class HalfOptions(Section):
+    ratio: float = 0.5
+
+
+def half(problem: ap.PlanProblem, options: HalfOptions) -> Allocation:
+    """The same ratio for everybody."""
+    ratio = np.full(problem.num_devices, options.ratio)
+    return dataclasses.replace(SCHEMES["no-pruning"].allocate(problem), ratio=ratio)
+
+
+@pytest.fixture
+def half_scheme():
+    yield SCHEMES.add(Scheme(name="half", summary="half of everything", allocate=half, Options=HalfOptions))
+    SCHEMES.remove("half")
+
+
+def test_a_scheme_of_ones_own_is_planned_with_its_options(half_scheme):
+    assert np.all(ap.plan(paper_fleet(), "half").pruning_ratio == 0.5)
+    assert np.all(ap.plan(paper_fleet(), "half", {"ratio": 0.25}).pruning_ratio == 0.25)
+    assert np.all(ap.plan(paper_fleet(), "half", HalfOptions(ratio=0.75)).pruning_ratio == 0.75)
+    with pytest.raises(ap.UsageError, match="ratoi"):
+        ap.plan(paper_fleet(), "half", {"ratoi": 0.25})
+
+
+def test_a_scheme_without_options_refuses_any():
+    with pytest.raises(ap.UsageError, match=r"scheme 'optimal' takes no options, got {'ratio': 0.5}"):
+        ap.plan(paper_fleet(), "optimal", {"ratio": 0.5})
 
 
 def test_unknown_scheme_names_the_nearest():

@@ -115,12 +115,17 @@ def path_loss_db(distance_m: ArrayLike, radio: Radio, *, line_of_sight: ArrayLik
     return np.where(visible, *losses)[()]
 
 
-def has_line_of_sight(distance_m: ArrayLike, radio: Radio, *, seed: int) -> NDArray[np.bool_]:
-    """Draws which links see their station; fixed for a run.  [num_devices]"""
+def has_line_of_sight(
+    distance_m: ArrayLike, radio: Radio, *, seed: int, key: tuple[int, ...] = ()
+) -> NDArray[np.bool_]:
+    """Draws which links see their station; fixed for a run.  [num_devices]
+
+    `key` names another set of links with luck of its own.
+    """
     model = PATH_LOSS[radio.path_loss]
     distance = quantity("has_line_of_sight.distance_m", distance_m, at_least=0.0)
     chance = model.los_probability(np.maximum(distance, model.min_distance_m))
-    return rng_for(seed, "line-of-sight").random(distance.shape) < chance
+    return rng_for(seed, "line-of-sight", *key).random(distance.shape) < chance
 
 
 def large_scale_gain(network: Network, radio: Radio, *, seed: int) -> FloatArray:
@@ -129,12 +134,34 @@ def large_scale_gain(network: Network, radio: Radio, *, seed: int) -> FloatArray
     Shadowing is drawn per device, independent of the distance: a network and its flat() see the same
     luck. Its linear mean is above 1, exp((std ln10/10)^2 / 2), as usual for log-normal shadowing.
     """
-    distance = network.link_distance_m
-    visible = has_line_of_sight(distance, radio, seed=seed)
+    return _link_gain(network.link_distance_m, radio, seed=seed)
+
+
+def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArray:
+    """The large-scale gain of every device to every station.  [num_devices, num_edges]
+
+    The column of the station that serves a device in `network` is `large_scale_gain` to the bit. Each other link has
+    line of sight and shadowing from its station's own streams, so that who serves whom changes nobody else's luck.
+    Devices that change their station take their gains from the table of the network as it was placed: asking
+    `large_scale_gain` after the move would draw the new link afresh. A flat network has the cloud's one column.
+    """
+    served = large_scale_gain(network, radio, seed=seed)
+    if network.topology == "flat":
+        return served[:, np.newaxis]
+    gains = np.empty((network.num_devices, network.num_edges))
+    for k, station in enumerate(network.edge_position_m):
+        distance = np.hypot(*(network.device_position_m - station).T)
+        gains[:, k] = _link_gain(distance, radio, seed=seed, key=(k + 1,))
+    gains[np.arange(network.num_devices), network.edge] = served
+    return gains
+
+
+def _link_gain(distance: FloatArray, radio: Radio, *, seed: int, key: tuple[int, ...] = ()) -> FloatArray:
+    visible = has_line_of_sight(distance, radio, seed=seed, key=key)
     std_db = np.where(visible, *PATH_LOSS[radio.path_loss].shadowing_std_db)
     if radio.shadowing_std_db is not None:
         std_db = np.full(distance.shape, float(radio.shadowing_std_db))
-    shadowing_db = std_db * rng_for(seed, "shadowing").standard_normal(distance.shape)
+    shadowing_db = std_db * rng_for(seed, "shadowing", *key).standard_normal(distance.shape)
     return db_to_ratio(-path_loss_db(distance, radio, line_of_sight=visible) - shadowing_db)
 
 

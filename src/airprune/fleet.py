@@ -26,6 +26,8 @@ FLEET_COLUMNS = (
     Column(name="conv_weights", default=18_720, minimum=0, explanation="weights that are never pruned"),
     Column(name="fc_weights", default=25_168, minimum=0, explanation="weights that may be pruned"),
     Column(name="objective_weight", default=1, above=0, explanation="how much its pruning counts, e.g. data size"),
+    Column(name="fixed_bits", default=0, minimum=0, explanation="bits uploaded whatever is pruned, e.g. a mask"),
+    Column(name="extra_seconds", default=0, minimum=0, explanation="compute time whatever is pruned, e.g. a probe"),
 )
 
 
@@ -61,6 +63,8 @@ class Fleet:
             conv_weights=column["conv_weights"],
             fc_weights=column["fc_weights"],
             objective_weight=column["objective_weight"],
+            fixed_bits=column["fixed_bits"],
+            extra_seconds=column["extra_seconds"],
             **limits,
         )
 

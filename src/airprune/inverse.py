@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from airprune.errors import Infeasible, InvalidValue, UnknownName
 from airprune.planning.plan import Plan
 from airprune.planning.problem import PlanProblem
 from airprune.schemes import plan as plan_by
+from airprune.schemes import scheme_named
 from airprune.schemes.base import equal_share_latency_s
 
 Statistic = Literal["mean", "max"]
@@ -68,6 +69,8 @@ def smallest_deadline_s(
         raise Infeasible("No deadline has a plan: a device has no uplink rate; remove it or raise its SNR.")
     # With this much time every device affords its largest model on an equal share.
     longest = float(np.max(equal_share_latency_s(problem, problem.largest_model_weights))) * (1 + 1e-12)
+    if scheme_named(scheme).needs_limits:  # unless energy is what is short, and more time saves it
+        longest = _long_enough(lambda x: excess(plan_at(x)), longest)
     if shortest > 0.0 and excess(plan_at(shortest)) <= 0.0:
         return Answer(value=shortest, plan=plan_at(shortest))
     low = shortest if shortest > 0.0 else longest * 1e-15
@@ -95,8 +98,11 @@ def smallest_bandwidth_hz(
     quantity("bandwidth_hz", bandwidth_hz, above=0.0, way_out="Example: 20e6 for 20 MHz.")
 
     def plan_at(factor: float) -> Plan:
-        rates = problem.full_band_rate_bps * factor
-        return plan_by(dataclasses.replace(problem, full_band_rate_bps=rates), scheme)
+        changes: dict[str, Any] = {"full_band_rate_bps": problem.full_band_rate_bps * factor}
+        if problem.limits is not None:
+            wider = problem.limits.bandwidth_hz * factor
+            changes["limits"] = dataclasses.replace(problem.limits, bandwidth_hz=wider)
+        return plan_by(dataclasses.replace(problem, **changes), scheme)
 
     excess = _excess_over(target_pruning, statistic)
     unlimited = plan_at(_UNLIMITED)
@@ -117,6 +123,14 @@ def smallest_bandwidth_hz(
     factor = _smallest(lambda x: excess(plan_at(x)), low, high, relative_tolerance)
     assert factor is not None  # `high` satisfies the target
     return Answer(value=factor * bandwidth_hz, plan=plan_at(factor))
+
+
+def _long_enough(excess: Callable[[float], float], deadline_s: float) -> float:
+    for _ in range(100):
+        if excess(deadline_s) <= 0.0:
+            return deadline_s
+        deadline_s *= 2.0
+    raise Infeasible("No deadline reaches the target within the energy budget; allow more energy or a higher target.")
 
 
 def _check_target(problem: PlanProblem, target: float, statistic: str) -> None:

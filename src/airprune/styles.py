@@ -15,13 +15,15 @@ class Style:
     line: str
 
 
-# Okabe and Ito's palette: told apart by all eyes; markers and dashes tell them apart in grey.
+# Okabe and Ito's palette, then Tol's: told apart by all eyes; markers and dashes tell them apart in grey.
 STYLES: dict[str, Style] = {
     "optimal": Style("#0072B2", "o", "-"),
     "equal-resolved": Style("#56B4E9", "v", "-."),
     "equal-reused": Style("#E69F00", "s", "--"),
     "no-pruning": Style("#000000", "D", ":"),
     "min-max": Style("#009E73", "^", "-"),
+    "variance": Style("#332288", "<", "--"),
+    "energy": Style("#999933", ">", ":"),
     "closed-form": Style("#CC79A7", "x", "--"),
     "flat": Style("#D55E00", "P", "-."),
 }

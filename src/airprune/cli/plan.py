@@ -46,7 +46,7 @@ def plan(
             metavar="FLEET",
             help="CSV or JSON table with one row per device, or - for standard input. Needs `device,edge,snr_db`; "
             "takes `cpu_hz`, `cycles_per_weight`, `local_iterations`, `conv_weights`, `fc_weights`, "
-            "`objective_weight` too.",
+            "`objective_weight`, `fixed_bits`, `extra_seconds` too.",
         ),
     ],
     deadline_ms: Annotated[float, typer.Option(help="Time for one edge round, compute plus upload.")] = 30.0,

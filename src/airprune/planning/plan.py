@@ -9,7 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from airprune.errors import Infeasible
+from airprune.latency import kept_weights
 from airprune.planning.feasibility import blocking_devices
+from airprune.planning.limits import energy_j, limits_of, slowdown
 from airprune.planning.problem import PlanProblem
 from airprune.planning.tradeoff import latency_s
 
@@ -30,6 +32,8 @@ class Status(StrEnum):
     """A device is too slow to train even its smallest model in time, at any bandwidth."""
     INFEASIBLE_BANDWIDTH = "infeasible-bandwidth"
     """The smallest models of all devices together need more than the edge's band."""
+    INFEASIBLE_ENERGY = "infeasible-energy"
+    """A device's smallest model costs more energy than it may spend, within the deadline."""
     OUTSIDE_BOX = "outside-box"
     """A formula gave a share or a ratio that cannot be used."""
 
@@ -44,6 +48,8 @@ class Plan:
       status: a `Status` word per edge, in the order of `problem.edge_ids`.  [num_edges]
       shadow_price: λ, the drop of the scheme's objective per unit of band; NaN where the scheme has none.  [num_edges]
       min_deadline_s: the smallest deadline for which the scheme has a plan.  [num_edges]
+      cpu_hz, power_w, bits_per_weight: chosen by the scheme; None if they are as given.  [num_devices]
+      blocking: devices that the scheme itself could not serve; None where the band alone decides.  [num_devices]
     """
 
     problem: PlanProblem
@@ -53,11 +59,34 @@ class Plan:
     status: Array
     shadow_price: Array
     min_deadline_s: Array
+    cpu_hz: Array | None = None
+    power_w: Array | None = None
+    bits_per_weight: Array | None = None
+    blocking: Array | None = None
 
     @cached_property
     def latency_s(self) -> Array:
         """Compute plus uplink time, Eqs. (14)–(15).  [num_devices]"""
-        return latency_s(self.problem, self.bandwidth_share, self.pruning_ratio)
+        chosen = {"cpu_hz": self.cpu_hz, "power_w": self.power_w, "bits_per_weight": self.bits_per_weight}
+        return latency_s(self.problem, self.bandwidth_share, self.pruning_ratio, **chosen)
+
+    @cached_property
+    def energy_j(self) -> Array:
+        """For compute and transmission, at full clock and power unless chosen; needs `limits`.  [num_devices]"""
+        limits = limits_of(self.problem)
+        cpu_hz = limits.cpu_hz_max if self.cpu_hz is None else self.cpu_hz
+        weights = kept_weights(
+            self.pruning_ratio, conv_weights=self.problem.conv_weights, fc_weights=self.problem.fc_weights
+        )
+        compute_s = self.problem.seconds_per_weight * weights + self.problem.extra_seconds
+        compute_s = compute_s * slowdown(self.problem, cpu_hz)
+        return energy_j(
+            self.problem,
+            compute_s=compute_s,
+            uplink_s=self.latency_s - compute_s,
+            cpu_hz=cpu_hz,
+            power_w=limits.power_w_max if self.power_w is None else self.power_w,
+        )
 
     @cached_property
     def edge_latency_s(self) -> Array:
@@ -85,7 +114,7 @@ class Plan:
     @cached_property
     def blocking_devices(self) -> Array:
         """Devices to leave out (or to give more time) so that an infeasible edge has a plan.  [num_devices]"""
-        return blocking_devices(self.problem)
+        return blocking_devices(self.problem) if self.blocking is None else self.blocking
 
     def raise_if_failed(self) -> Plan:
         """This plan, or `Infeasible` with the first failed edge, its devices and the way out."""
@@ -106,21 +135,29 @@ class Plan:
         names = [str(n if device_names is None else device_names[n]) for n in blockers]  # type: ignore[index]
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         deadline_ms = 1e3 * float(self.problem.groups.max(self.problem.deadline_s)[k])
-        why = (
-            "too slow to train even the smallest model in time"
-            if self.status[k] == Status.INFEASIBLE_COMPUTE
-            else "the smallest models need more than the whole band"
-        )
+        why, never = _REASONS[Status(self.status[k])]
         blocked_by = f"; blocked by {shown}" if names else ""
         way_out = (
             f"the smallest deadline that works is {round_up_ms(self.min_deadline_s[k])} ms"
             if np.isfinite(self.min_deadline_s[k])
-            else "no deadline works, a device has no uplink rate"
+            else f"no deadline works, {never}"
         )
         return f"Edge {edge} has no plan for {deadline_ms:g} ms: {why}{blocked_by}; {way_out}."
 
     def _is_edge(self, k: int) -> Array:
         return np.arange(self.problem.groups.num_edges) == k
+
+
+# Why an edge has no plan, and why perhaps no deadline helps.
+_NO_RATE = "a device has no uplink rate"
+_REASONS = {
+    Status.INFEASIBLE_COMPUTE: ("too slow to train even the smallest model in time", _NO_RATE),
+    Status.INFEASIBLE_BANDWIDTH: ("the smallest models need more than the whole band", _NO_RATE),
+    Status.INFEASIBLE_ENERGY: (
+        "the smallest model needs more than the energy budget",
+        "the budget does not suffice even at the slowest clock and the least power",
+    ),
+}
 
 
 def round_up_ms(seconds: float) -> str:

@@ -12,6 +12,7 @@ from airprune.checks import quantity
 from airprune.errors import InvalidValue
 from airprune.latency import kept_weights
 from airprune.planning.edges import EdgeGroups
+from airprune.planning.limits import DeviceLimits
 
 Array = np.ndarray
 
@@ -42,6 +43,7 @@ class PlanProblem:
       objective_weight: c_n > 0, how much a device's pruning counts, e.g. its data size. The paper has 1 for all.
       fixed_bits: e_n, uplink bits that do not grow with the weights: a mask, the scales of a quantiser.
       extra_seconds: x_n, compute time that does not grow with the weights: a probe on the whole model.
+      limits: clock, power and energy, for schemes that choose them; the others do not read it.
     """
 
     full_band_rate_bps: Any
@@ -56,9 +58,10 @@ class PlanProblem:
     objective_weight: Any = 1.0
     fixed_bits: Any = 0.0
     extra_seconds: Any = 0.0
+    limits: DeviceLimits | None = None
 
     def __post_init__(self) -> None:
-        arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
+        arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name != "limits"}
         num_devices = _common_length(arrays)
         for name, array in arrays.items():
             checked = _checked_edge(array) if name == "edge" else quantity(f"PlanProblem.{name}", array, **_RULES[name])
@@ -77,9 +80,13 @@ class PlanProblem:
                 f"0 for device {int(np.argmax(sends_nothing))}",
             )
 
+        if self.limits is not None:
+            object.__setattr__(self, "limits", self.limits.for_devices(self.full_band_rate_bps))
+
     def subset(self, kept: Any) -> PlanProblem:
         """The same problem with some of its devices: a mask, or their positions in the new order."""
-        return PlanProblem(**{f.name: getattr(self, f.name)[kept] for f in fields(self)})
+        arrays = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name != "limits"}
+        return PlanProblem(**arrays, limits=None if self.limits is None else self.limits.subset(kept))
 
     @property
     def num_devices(self) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 
 from airprune.channel import uplink_rate_bps
 from airprune.latency import device_latency_s, kept_weights
+from airprune.planning.limits import full_band_rate_at, slowdown
 from airprune.planning.problem import PlanProblem
 
 Array = np.ndarray
@@ -87,15 +88,28 @@ def _ulps_above(ratio: Array, problem: PlanProblem, share: Array) -> Array:
     return np.where(ratio <= problem.max_pruning_ratio, np.minimum(raised, problem.max_pruning_ratio), ratio)
 
 
-def latency_s(problem: PlanProblem, share: Array, ratio: Array) -> Array:
-    """Eqs. (14)–(15): compute plus uplink time of each device."""
+def latency_s(
+    problem: PlanProblem,
+    share: Array,
+    ratio: Array,
+    *,
+    cpu_hz: Array | None = None,
+    power_w: Array | None = None,
+    bits_per_weight: Array | None = None,
+) -> Array:
+    """Eqs. (14)–(15): compute plus uplink time of each device; clock, power and bits as given unless chosen."""
+    per_weight_s, extra_s, rate_bps = problem.seconds_per_weight, problem.extra_seconds, problem.full_band_rate_bps
+    if cpu_hz is not None:
+        per_weight_s, extra_s = (seconds * slowdown(problem, cpu_hz) for seconds in (per_weight_s, extra_s))
+    if power_w is not None:
+        rate_bps = full_band_rate_at(problem, power_w)
     return device_latency_s(
         kept_weights(ratio, conv_weights=problem.conv_weights, fc_weights=problem.fc_weights),
-        seconds_per_weight=problem.seconds_per_weight,
-        rate_bps=uplink_rate_bps(share, problem.full_band_rate_bps),
-        bits_per_weight=problem.bits_per_weight,
+        seconds_per_weight=per_weight_s,
+        rate_bps=uplink_rate_bps(share, rate_bps),
+        bits_per_weight=problem.bits_per_weight if bits_per_weight is None else bits_per_weight,
         fixed_bits=problem.fixed_bits,
-        extra_seconds=problem.extra_seconds,
+        extra_seconds=extra_s,
     )
 
 

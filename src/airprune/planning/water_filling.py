@@ -38,9 +38,13 @@ class Filling:
 
 
 def share_box(problem: PlanProblem) -> tuple[Array, Array]:
-    """[b_min, b_max]: what ρ_max needs, and where ρ reaches ρ_min and more bandwidth is wasted."""
+    """[b_min, b_max]: what ρ_max needs, and where ρ reaches ρ_min and more bandwidth is wasted.
+
+    One share for a device without uplink, or without time: it needs none or has no plan.
+    """
     lower = share_for_weights(problem, problem.smallest_model_weights)
     upper = share_for_weights(problem, problem.largest_model_weights)
+    upper = np.where((problem.full_band_rate_bps > 0.0) & (problem.time_for_weights_s > 0.0), upper, 0.0)
     return lower, np.maximum(np.minimum(upper, 1.0), lower)
 
 
@@ -56,13 +60,12 @@ def water_fill(problem: PlanProblem) -> Filling:
 def levels(problem: PlanProblem, *shares: Array) -> list[Array]:
     """u = (a r b + q̂) / s, the level at which the optimum gives a device each of these shares.
 
-    0 where weights cost neither time nor bits, a = q̂ = 0: such a device has only one share.
+    0 where band buys no weights, because it carries nothing or because they cost nothing: then there is one share.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         root = peak_root(problem)
         per_share = problem.seconds_per_weight * problem.full_band_rate_bps
-        steepness = [per_share * share + problem.bits_per_weight for share in shares]
-        return [np.where(steep > 0.0, steep / root, 0.0) for steep in steepness]
+        return [np.where(root > 0.0, (per_share * share + problem.bits_per_weight) / root, 0.0) for share in shares]
 
 
 def fill_ramps(groups: EdgeGroups, lower: Array, upper: Array, u_lower: Array, u_upper: Array) -> Filling:
@@ -76,7 +79,7 @@ def fill_ramps(groups: EdgeGroups, lower: Array, upper: Array, u_lower: Array, u
 
 
 def ratio_of_filling(problem: PlanProblem, filling: Filling) -> Array:
-    """The smallest ρ that each share allows, Eq. (31); at the lower end exactly ρ_max, not what rounding makes of it."""
+    """The smallest ρ that each share allows, Eq. (31); at the lower end it is ρ_max, whatever the rounding."""
     ratio = np.minimum(ratio_for_share(problem, filling.share), problem.max_pruning_ratio)
     # Fixed bits may outweigh all others so far that ρ_max and ρ_min need the same share to the last bit.
     one_share = (filling.lower_share == filling.upper_share) & (problem.fixed_bits > 0.0)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airprune.errors import UnknownName
 from airprune.planning.plan import Plan
 from airprune.planning.problem import PlanProblem
-from airprune.schemes import closed_form, equal_resolved, equal_reused, min_max, no_pruning, optimal
+from airprune.registry import Registry
 from airprune.schemes.base import Allocation, Scheme
 
-SCHEMES: dict[str, Scheme] = {
-    module.SCHEME.name: module.SCHEME
-    for module in (optimal, equal_resolved, equal_reused, no_pruning, min_max, closed_form)
-}
+SCHEMES: Registry[Scheme] = Registry(
+    "schemes",
+    {
+        "optimal": "airprune.schemes.optimal:SCHEME",
+        "equal-resolved": "airprune.schemes.equal_resolved:SCHEME",
+        "equal-reused": "airprune.schemes.equal_reused:SCHEME",
+        "no-pruning": "airprune.schemes.no_pruning:SCHEME",
+        "min-max": "airprune.schemes.min_max:SCHEME",
+        "variance": "airprune.schemes.variance:SCHEME",
+        "energy": "airprune.schemes.energy:SCHEME",
+        "closed-form": "airprune.schemes.closed_form:SCHEME",
+    },
+)
 
 
 def scheme_named(name: str) -> Scheme:
@@ -20,9 +31,12 @@ def scheme_named(name: str) -> Scheme:
     return SCHEMES[name]
 
 
-def plan(problem: PlanProblem, scheme: str = "optimal") -> Plan:
-    """Shares, ratios and latencies of every device for one edge round, by the named scheme."""
-    return scheme_named(scheme).plan(problem)
+def plan(problem: PlanProblem, scheme: str = "optimal", options: Any = None) -> Plan:
+    """Shares, ratios and latencies of every device for one edge round, by the named scheme.
+
+    `options` are the scheme's own, as its `Options` or as a mapping of them; most schemes have none.
+    """
+    return scheme_named(scheme).plan(problem, options)
 
 
 __all__ = ["SCHEMES", "Allocation", "Scheme", "plan", "scheme_named"]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from airprune.channel import uplink_rate_bps
+from airprune.components import Component, NoOptions
+from airprune.errors import InvalidValue
 from airprune.latency import device_latency_s
+from airprune.planning.limits import limits_of
 from airprune.planning.plan import DEADLINE_TOLERANCE, Plan, Status
 from airprune.planning.problem import PlanProblem
 from airprune.planning.tradeoff import latency_s, share_for_weights
@@ -17,24 +21,22 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scheme:
+class Scheme(Component):
     """One way to choose (b, ρ).
 
     Attributes:
-      name: how users call it.
-      summary: one line for help texts, tables and docs.
-      allocate: the choice itself.
+      allocate: the choice itself: allocate(problem), or allocate(problem, options) if the scheme declares `Options`.
       adapts: whether it promises the deadline; a baseline that does not may be `late`.
+      needs_limits: whether it chooses clock and power, and so needs `PlanProblem.limits`.
     """
 
-    name: str
-    summary: str
-    allocate: Callable[[PlanProblem], Allocation]
+    allocate: Callable[..., Allocation]
     adapts: bool = True
+    needs_limits: bool = False
 
-    def plan(self, problem: PlanProblem) -> Plan:
+    def plan(self, problem: PlanProblem, options: Any = None) -> Plan:
         """The scheme's plan; on edges that failed, shares and ratios are NaN."""
-        allocation = self.allocate(problem)
+        allocation = self._allocated(problem, options)
         failed = ~np.isin(allocation.status, [Status.OK, Status.LATE, Status.OUTSIDE_BOX])
         no_plan = problem.groups.spread(failed)
         return Plan(
@@ -45,18 +47,39 @@ class Scheme:
             status=allocation.status,
             shadow_price=np.where(failed, np.nan, allocation.shadow_price),
             min_deadline_s=allocation.min_deadline_s,
+            cpu_hz=_unless(no_plan, allocation.cpu_hz),
+            power_w=_unless(no_plan, allocation.power_w),
+            bits_per_weight=_unless(no_plan, allocation.bits_per_weight),
+            blocking=allocation.blocking,
         )
+
+    def _allocated(self, problem: PlanProblem, options: Any) -> Allocation:
+        if self.needs_limits:
+            limits_of(problem)
+        if self.Options is NoOptions:
+            if options not in (None, {}, NoOptions()):
+                raise InvalidValue(f"scheme {self.name!r}", "takes no options", options)
+            return self.allocate(problem)
+        chosen = options if isinstance(options, self.Options) else self.Options(**(options or {}))
+        return self.allocate(problem, chosen)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Allocation:
-    """What `Scheme.allocate` returns: the fields of a `Plan` that differ between schemes."""
+    """What `Scheme.allocate` returns: the fields of a `Plan` that differ between schemes.
+
+    `cpu_hz`, `power_w` and `bits_per_weight` are None if they are as given, `blocking` if the band alone decides it.
+    """
 
     share: Array
     ratio: Array
     status: Array
     shadow_price: Array | float
     min_deadline_s: Array
+    cpu_hz: Array | None = None
+    power_w: Array | None = None
+    bits_per_weight: Array | None = None
+    blocking: Array | None = None
 
 
 def equal_shares(problem: PlanProblem) -> Array:
@@ -101,6 +124,10 @@ def equal_share_latency_s(problem: PlanProblem, weights: Array) -> Array:
         extra_seconds=problem.extra_seconds,
     )
     return problem.groups.max(latency)
+
+
+def _unless(no_plan: Array, chosen: Array | None) -> Array | None:
+    return None if chosen is None else np.where(no_plan, np.nan, chosen)
 
 
 def _words(status: Array) -> Array:

@@ -156,7 +156,7 @@ def summary(planned: Planned) -> dict[str, Any]:
     ratio = plan.pruning_ratio[has_plan]
     weights = kept_weights(plan.pruning_ratio, conv_weights=problem.conv_weights, fc_weights=problem.fc_weights)
     whole = problem.conv_weights + problem.fc_weights
-    bits = problem.bits_per_weight * weights
+    bits = problem.bits_per_weight * weights + problem.fixed_bits
     return {
         "num_planned": count,
         "num_late": int(np.count_nonzero(planned.late)),
@@ -176,7 +176,7 @@ def compared(planned: Planned) -> list[dict[str, Any]]:
     if planned.problem.num_devices > MAX_COMPARED:
         return []
     rows = []
-    for name in SCHEMES:
+    for name in (name for name, scheme in SCHEMES.items() if not scheme.needs_limits):
         other = planned
         if name != planned.plan.scheme:
             other = dataclasses.replace(planned, plan=plan_by(planned.problem, name))
@@ -216,7 +216,7 @@ def _devices(planned: Planned, drawn: Array) -> dict[str, list[Any]]:
     ratio = np.where(usable, plan.pruning_ratio, np.nan)
     share = np.where(usable, plan.bandwidth_share, np.nan)
     weights = kept_weights(ratio, conv_weights=problem.conv_weights, fc_weights=problem.fc_weights)
-    compute_s = problem.seconds_per_weight * weights
+    compute_s = problem.seconds_per_weight * weights + problem.extra_seconds
     latency_s = np.where(usable, plan.latency_s, np.nan)
     return {
         "index": drawn.tolist(),
