@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from airprune import files
+
 MISSING = "–"
 MAX_ROWS = 200
 
@@ -126,7 +128,7 @@ def number(value: float | None, form: str, unit: str = "", *, scale: float = 1.0
 def image(png: Path, *, alt: str, caption: object, class_: str = "") -> Markup:
     """A PNG file inside the page."""
     try:
-        content = png.read_bytes()
+        content = files.read_bytes(png)
     except OSError:
         content = b""
     if not content.startswith(_PNG):

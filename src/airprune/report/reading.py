@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from airprune import files
 from airprune.errors import AirpruneError
 from airprune.paper.training import MEASURES
-from airprune.runs.layout import RunFolder
+from airprune.runs.layout import RunFolder, record_in
 from airprune.scenario import Scenario
 
 Row = dict[str, Any]
@@ -101,11 +102,9 @@ def seed_runs(path: Path) -> dict[tuple[str, int], Path]:
 
 def read_run(path: Path) -> Run:
     folder = RunFolder(path)
-    try:
-        records = folder.records()
-        lines = folder.records_file.read_bytes().split(b"\n") if folder.records_file.exists() else []
-    except OSError:
-        records, lines = [], []
+    folder.check()
+    lines = folder.record_lines()
+    records = [record for line in lines if (record := record_in(line))]
     return Run(
         path=path,
         scenario=_scenario(folder),
@@ -162,7 +161,7 @@ def writable(value: object) -> str:
 
 def read_text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with files.open_to_read(path) as file:
             return file.read(MAX_TEXT).decode(errors="replace")
     except OSError:
         return ""
@@ -170,7 +169,7 @@ def read_text(path: Path) -> str:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(files.read_bytes(path))
     except (OSError, ValueError, RecursionError):
         return None
 

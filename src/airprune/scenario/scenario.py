@@ -133,12 +133,13 @@ class Scenario(Section):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of everything that results depend on: not the name, the engine or where data lie.
+        """SHA-256 of everything that results depend on: not the name, where the work is done or where data lie.
 
         A network table counts by its content, so the same table elsewhere is the same scenario.
         """
         values = self.to_dict()
-        del values["name"], values["engine"], values["data"]["data_dir"]
+        del values["name"], values["data"]["data_dir"]
+        values["engine"] = {"on_device_failure": self.engine.on_device_failure}
         if self.network.table is not None:
             values["network"]["table"] = _digest(self.network.table)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))

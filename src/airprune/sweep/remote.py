@@ -20,6 +20,7 @@ from typing import Any
 
 from distributed import get_worker
 
+from airprune import files
 from airprune.engines.cluster.tasks import ALONE, Refusal, other_version
 from airprune.errors import UsageError
 from airprune.runs.layout import RunFolder
@@ -134,22 +135,22 @@ def _away(task: WholeRun, parcel: Parcel, stopped: Callable[[], bool]) -> Done:
             table.write_bytes(parcel.table)
             scenario = scenario.with_("network.table", str(table))
         trouble = finish(dataclasses.replace(task, folder=folder, scenario=scenario), stopped=stopped)
-        files = files_in(folder)
-        if "scenario.toml" in files:  # with the driver's paths
-            files["scenario.toml"] = task.scenario.to_toml().encode()
-        return Done(trouble, files)
+        found = files_in(folder)
+        if "scenario.toml" in found:  # with the driver's paths
+            found["scenario.toml"] = task.scenario.to_toml().encode()
+        return Done(trouble, found)
 
 
 def files_in(folder: Path) -> Files:
     """All that belongs to the run; none for a folder without one."""
     if not RunFolder(folder).has_run:
         return {}
-    paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths if path.suffix != ".partial"}
+    paths = [path for path in folder.rglob("*") if files.is_regular(path, inside=folder) and path.name[0] != "."]
+    return {path.relative_to(folder).as_posix(): files.read_bytes(path) for path in paths if path.suffix != ".partial"}
 
 
-def put_files(files: Files, folder: Path) -> None:
-    for name, contents in files.items():
+def put_files(found: Files, folder: Path) -> None:
+    for name, contents in found.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(contents)
