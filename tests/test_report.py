@@ -88,6 +88,12 @@ def run_folder(finished, tmp_path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run", ignore=shutil.ignore_patterns("report.html", "figures")))
 
 
+def without_checksums(folder: Path) -> None:
+    """As of a run made before there were any, or spoilt all over: what records say cannot be compared with anything."""
+    (folder / "final.safetensors").unlink()
+    shutil.rmtree(folder / "checkpoint")
+
+
 @pytest.fixture
 def sketches(monkeypatch):
     """Pictures are laid out, which is where bad values show, but saved empty: for tests about words."""
@@ -270,6 +276,7 @@ def test_a_run_never_evaluated_has_no_accuracy_curves(tmp_path):
 def test_spoilt_lines_are_counted_and_the_rest_is_shown(run_folder):
     records = run_folder / "records.jsonl"
     whole = records.read_bytes()
+    without_checksums(run_folder)
     records.write_bytes(b"\xff\xfe rubbish\n" + whole[:-20])  # the last line, a global round, is torn
     text = outline(write_report(run_folder)).text
     assert "2 lines of records.jsonl could not be read" in text
@@ -292,6 +299,7 @@ def test_spoilt_lines_are_counted_and_the_rest_is_shown(run_folder):
 )
 def test_records_of_the_wrong_shape_do_not_stop_a_report(run_folder, spoilt):
     records = [json.loads(line) | spoilt for line in (run_folder / "records.jsonl").read_text().splitlines()]
+    without_checksums(run_folder)
     (run_folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     assert_self_contained(write_report(run_folder))
 
@@ -312,6 +320,7 @@ def test_names_and_records_cannot_inject(tmp_path):
     for record in records:
         if record["kind"] == "edge":
             record |= {"fate": [HOSTILE + "\ud800$\\frac$"] * 6, "edge_status": [HOSTILE] * 2, "left_out": {HOSTILE: 3}}
+    without_checksums(folder)
     (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     (folder / "environment.json").write_text(json.dumps({HOSTILE: HOSTILE}))
     with (folder / "scenario.toml").open("a") as file:
@@ -330,6 +339,7 @@ def test_a_large_fleet_is_drawn_in_part_and_listed_in_full(run_folder):
                 name: value * 50 for name, value in record.items() if isinstance(value, list) and len(value) == 6
             }
             record["device"] = list(range(300))
+    without_checksums(run_folder)
     (run_folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     text = outline(write_report(run_folder)).text
     assert "The pictures show the 60 slowest" in text and "100 more rows" in text
@@ -367,7 +377,7 @@ def test_variants_with_changes_of_their_own_are_repeated_by_also(comparison, tmp
 def test_unfinished_runs_do_not_blur_the_estimates(comparison, tmp_path):
     folder = Path(shutil.copytree(comparison, tmp_path / "compared"))
     run = folder / "optimal-seed1"
-    (run / "final.safetensors").unlink()
+    without_checksums(run)
     lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
     (run / "records.jsonl").write_text("".join(lines[:3]))
     text = outline(write_report(folder)).text
@@ -377,6 +387,8 @@ def test_unfinished_runs_do_not_blur_the_estimates(comparison, tmp_path):
 @pytest.mark.usefixtures("sketches")
 def test_a_variant_without_records_is_listed(comparison, tmp_path):
     folder = Path(shutil.copytree(comparison, tmp_path / "compared"))
+    for seed in (0, 1):
+        without_checksums(folder / f"optimal-seed{seed}")
     (folder / "optimal-seed0" / "records.jsonl").write_text("")
     (folder / "optimal-seed1" / "records.jsonl").unlink()
     assert "optimal" in outline(write_report(folder)).text

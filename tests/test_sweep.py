@@ -528,17 +528,17 @@ def test_a_sweep_killed_with_runs_on_a_cluster_stops_them_and_continues(tmp_path
 def test_a_run_waits_until_its_folder_is_free(tmp_path, command, scenario, dask):
     """As when its former worker has not noticed yet that nobody waits for it."""
     command(*sweep_on(dask, scenario, "seed=0-1", out="before"))  # so that workers, once started up, are quick
-    locked = threading.Event()
+    is_held = threading.Event()
 
     def hold() -> None:
         with locked(tmp_path / "out/tiny-seed0"):
-            locked.set()
+            is_held.set()
             wait_for(lambda: bool(list(tmp_path.glob("out/.shared-*"))), "the driver to be connected")
             time.sleep(1.0)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    locked.wait(PATIENCE_S)
+    is_held.wait(PATIENCE_S)
     status, _, err = command(*sweep_on(dask, scenario))
     holder.join()
     assert status == 0, err

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from airprune import files
 from airprune.measures import MEASURES
 from airprune.styles import styles_for
 
@@ -81,7 +82,8 @@ def save_figure(figure: Figure, path: Path) -> None:
         {"Software": None} if path.suffix == ".png" else {"CreationDate": None, "Producer": None, "Creator": None}
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata=metadata)
+    with files.replacing(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=150, metadata=metadata)
 
 
 def curve_axes(ax: Axes, rows: Sequence[Mapping[str, Any]], *, measure: str, against: str = "global_round") -> None:

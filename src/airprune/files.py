@@ -14,6 +14,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,7 +22,7 @@ _COMMON = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def open_to_read(path: Path, *, inside: Path | None = None) -> BinaryIO:
+def open_to_read(path: Path, *, inside: Path | None = None) -> BufferedReader:
     return os.fdopen(open_descriptor(path, os.O_RDONLY, inside=inside), "rb")
 
 

@@ -221,5 +221,9 @@ def _judgements(claim: Claim, tables: Tables) -> Iterator[dict[str, Any]]:
 def write_claims(folder: Path) -> list[dict[str, Any]]:
     """Judges what can be judged and writes claims.json."""
     found = judged(folder)
-    write_text_atomic(folder / "claims.json", json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text_atomic(
+        folder / "claims.json",
+        json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+        follow_link=False,
+    )
     return found

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from airprune import files
 from airprune.errors import BadTable
 from airprune.tables import write_csv_atomic
 
@@ -18,14 +19,13 @@ Rows = list[dict[str, Any]]
 def write_rows(path: Path, rows: Rows) -> None:
     """CSV with the first row's keys as header; numbers in full, None as an empty cell."""
     header = list(rows[0]) if rows else []
-    write_csv_atomic(path, header, [[row[name] for row in rows] for name in header])
+    write_csv_atomic(path, header, [[row[name] for row in rows] for name in header], follow_link=False)
 
 
 def read_rows(path: Path) -> Rows:
     """The rows of a CSV, numbers as floats."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        rows = list(csv.DictReader(files.read_bytes(path).decode().splitlines(keepends=True)))
         for line, row in enumerate(rows, start=2):
             if None in row:
                 raise BadTable(str(path), line, "has more cells than the header.")

@@ -57,7 +57,7 @@ def missing_runs(
     for figure in figures:
         for preset, label, seed, scenario in figure.scenarios(profile, seeds):
             folder = RunFolder(run_path(runs, scenario))
-            if not folder.is_finished:
+            if not folder.has_finished(scenario):
                 wanted.setdefault(str(folder.path), (f"{figure.name}, {preset}, {label}, seed {seed}", scenario))
     return wanted
 

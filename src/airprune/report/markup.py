@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from airprune import files
 from airprune.wording import MISSING
 
 MAX_ROWS = 200
@@ -122,7 +123,7 @@ def exact(value: Any) -> str:
 def image(png: Path, *, alt: str, caption: object, class_: str = "") -> Markup:
     """A PNG file inside the page."""
     try:
-        content = png.read_bytes()
+        content = files.read_bytes(png)
     except OSError:
         content = b""
     if not content.startswith(_PNG):

@@ -11,6 +11,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 import airprune
+from airprune import files
 from airprune.paper.tidy import Rows, write_rows
 from airprune.report.drawing import save_both
 from airprune.report.markup import Markup, element, image, join, link, shown
@@ -53,25 +54,26 @@ class Place:
 
     def add_figure(self, figure: Figure, name: str, *, alt: str, caption: str, table: str = "") -> Markup:
         """Saves a picture as PNG and PDF and puts it into the page; `table` is the CSV it shows."""
+        files.make_folder(self.figures)
         stem = self.figures / name
         save_both(figure, stem)
-        files = [f"{name}.png", f"{name}.pdf", *([table] if table else [])]
+        names = [f"{name}.png", f"{name}.pdf", *([table] if table else [])]
         return image(
             stem.with_name(f"{name}.png"),
             alt=alt,
-            caption=captioned(caption, [self.link_to(self.figures / file) for file in files]),
+            caption=captioned(caption, [self.link_to(self.figures / file) for file in names]),
         )
 
     def add_table(self, rows: Rows, name: str) -> None:
         if rows:
-            self.figures.mkdir(parents=True, exist_ok=True)
+            files.make_folder(self.figures)
             write_rows(self.figures / name, rows)
 
 
 def captioned(caption: str, links: Sequence[Markup]) -> Markup:
     """A caption, then the files it is also found in."""
-    files = Markup(" · ".join(links))
-    return Markup(f"{shown(caption)} {element('span', files, class_='files')}" if links else shown(caption))
+    text = Markup(" · ".join(links))
+    return Markup(f"{shown(caption)} {element('span', text, class_='files')}" if links else shown(caption))
 
 
 def page_text(page: Page) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from airprune import files
 from airprune.errors import AirpruneError
 from airprune.measures import CURVE_COLUMNS, DEVICE_COLUMNS
 from airprune.records import EdgeRecord, GlobalRecord, Record, record_in, records_version
@@ -116,10 +117,11 @@ def seed_runs(path: Path) -> dict[tuple[str, int], Path]:
 
 def read_run(path: Path) -> Run:
     folder = RunFolder(path)
+    folder.check()
     found = read_json(path / "environment.json")
     environment = found if isinstance(found, dict) else {}
     version = records_version(environment)
-    lines = [line for line in _lines(folder.records_file) if line.strip()]
+    lines = [line for line in folder.record_lines() if line.strip()]
     records = [record for line in lines if (record := record_in(line, version)) is not None]
     return Run(
         path=path,
@@ -203,7 +205,7 @@ def writable(value: object) -> str:
 
 def read_text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with files.open_to_read(path) as file:
             return file.read(MAX_TEXT).decode(errors="replace")
     except OSError:
         return ""
@@ -211,7 +213,7 @@ def read_text(path: Path) -> str:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(files.read_bytes(path))
     except (OSError, ValueError, RecursionError):
         return None
 

@@ -32,7 +32,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
         raise WorkFailed(
             f"{out} was not written: {error.strerror or error}; choose another place with --out."
         ) from error
-    write_text_atomic(out, page_text(page))
+    write_text_atomic(out, page_text(page), follow_link=False)
     return out
 
 

@@ -176,7 +176,7 @@ class RunFolder:
         fault = self.fault_in_records(run)
         if fault is not None:
             raise WorkFailed(fault)
-        if self.settings() != run.settings:
+        if self.settings() not in (None, run.settings):
             raise WorkFailed(
                 f"{self.scenario_file} is not the scenario that was run; restore it or start over in another folder."
             )

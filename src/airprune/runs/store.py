@@ -122,7 +122,7 @@ class DeviceStore:
                 rule = f"must have shape {(len(places), *rows.shape)}"
                 raise InvalidValue(f"DeviceStore.put({name!r})", rule, given.shape)
             for block, where, row in _by_block(places, rows):
-                self._writable((name, block))[row] = given[where]
+                self._writable((name, block), num_rows=len(row))[row] = given[where]
 
     def commit(self, version: int) -> Table:
         """Gives what was put its final names; the table for the next checkpoint. Versions must grow."""
@@ -170,10 +170,10 @@ class DeviceStore:
             return
         kept = {self._path(key, version).name for key, (version, _) in self._named.items()}
         kept |= {self._path(key, _STAGED).name for key in self._staged}
-        for entry in os.scandir(self._folder):
-            if entry.name.endswith(".block") and entry.name not in kept:
+        for path in self._folder.glob("*.block"):
+            if path.name not in kept:
                 with contextlib.suppress(OSError):
-                    os.unlink(entry.path)
+                    path.unlink()
 
     def _block(self, key: _Key) -> Array | None:
         """A block as it stands; None if no device of it ever wrote. Not to be changed."""
@@ -186,10 +186,12 @@ class DeviceStore:
             return self._keep(key, self._read(key, *self._named[key]))
         return None
 
-    def _writable(self, key: _Key) -> Array:
-        block = self._block(key)
+    def _writable(self, key: _Key, num_rows: int) -> Array:
+        """A block of which so many rows are to be written; it need not be read if that is all of them."""
+        rows = self._rows[key[0]]
+        is_read = key in self._cache or num_rows < rows.num_rows(key[1])
+        block = self._block(key) if is_read else None
         if block is None:
-            rows = self._rows[key[0]]
             block = self._keep(key, rows.started(rows.num_rows(key[1])))
         self._dirty.add(key)
         return block
@@ -216,24 +218,24 @@ class DeviceStore:
             path.unlink()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(files.open_descriptor(path, flags, inside=self._folder.parent), "wb", buffering=0) as file:
-            content = memoryview(block.reshape(-1).view(np.uint8))
-            while content:
-                content = content[file.write(content) :]
-        self._staged[key] = zlib.crc32(block.reshape(-1).view(np.uint8))
+            left = _bytes_of(block)
+            while left:
+                left = left[file.write(left) :]
+        self._staged[key] = zlib.crc32(_bytes_of(block))
         self._dirty.discard(key)
 
     def _read(self, key: _Key, version: int | str, checksum: int) -> Array:
         rows, path = self._rows[key[0]], self._path(key, version)
         shape = (rows.num_rows(key[1]), *rows.shape)
-        content = np.empty(int(np.prod(shape, dtype=np.int64)) * np.dtype(rows.slot.dtype).itemsize, dtype=np.uint8)
+        block = np.empty(shape, dtype=rows.slot.dtype)
         try:
             with files.open_to_read(path, inside=self._folder.parent) as file:
-                is_full = file.readinto(memoryview(content)) == len(content) and not file.read(1)
+                is_full = file.readinto(_bytes_of(block)) == block.nbytes and not file.read(1)
         except OSError as error:
             raise WorkFailed(f"{path} cannot be read: {error.strerror}; start over in another folder.") from None
-        if not is_full or zlib.crc32(content) != checksum:
+        if not is_full or zlib.crc32(_bytes_of(block)) != checksum:
             raise WorkFailed(f"{path} is not what the run wrote; restore it or start over in another folder.")
-        return content.view(rows.slot.dtype).reshape(shape)
+        return block
 
     def _path(self, key: _Key, version: int | str) -> Path:
         return self._folder / f"{self._rows[key[0]].file_name}.{key[1]}.{version}.block"
@@ -262,9 +264,15 @@ class DeviceStore:
             )
 
 
-def _by_block(devices: Array, rows: _Rows) -> Iterator[tuple[int, Array | slice, Array]]:
+def _bytes_of(block: Array) -> memoryview:
+    return block.reshape(-1).view(np.uint8).data
+
+
+def _by_block(devices: Array, rows: _Rows) -> Iterator[tuple[int, Array, Array]]:
     """(block, places in `devices`, rows within the block), so that each block is touched once."""
-    if len(devices) and not (devices.min() >= 0 and devices.max() < rows.num_devices):
+    if len(devices) == 0:
+        return
+    if devices.min() < 0 or devices.max() >= rows.num_devices:
         raise InvalidValue("DeviceStore devices", f"must lie in 0 … {rows.num_devices - 1}", devices.tolist()[:5])
     blocks = devices // rows.per_block
     order = np.argsort(blocks, kind="stable")

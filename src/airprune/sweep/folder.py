@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import airprune
+from airprune import files
 from airprune.engines import engine_named
 from airprune.engines.base import Died
 from airprune.engines.machine import num_cores
@@ -84,7 +85,7 @@ class SweepFolder:
         self._refuse_others(fixed)
         with locked(self.path):
             note = {"airprune": airprune.__version__, "swept": self.sweep.keys, "fixed": fixed}
-            write_text_atomic(self.path / _NOTE, json.dumps(note, indent=1) + "\n")
+            write_text_atomic(self.path / _NOTE, json.dumps(note, indent=1) + "\n", follow_link=False)
             yield
 
     def outcomes(self, runs: Sequence[SweptRun]) -> Generator[Outcome]:
@@ -144,14 +145,14 @@ class SweepFolder:
         columns += [[run.scenario.seed for run in runs], names, states]
         columns += [[last.get(name) for last in lasts] for name in measures]
         path = self.path / _TABLE
-        write_csv_atomic(path, [*self.sweep.keys, *_LEADING, *measures], columns)
+        write_csv_atomic(path, [*self.sweep.keys, *_LEADING, *measures], columns, follow_link=False)
         return path
 
     def _refuse_others(self, fixed: Mapping[str, Any]) -> None:
         if RunFolder(self.path).has_run:
             raise UsageError(f"{self.path} holds a single run; choose another folder for a sweep.")
         try:
-            theirs = json.loads((self.path / _NOTE).read_bytes())["fixed"]
+            theirs = json.loads(files.read_bytes(self.path / _NOTE))["fixed"]
             differ = [(key, theirs[key], mine) for key, mine in fixed.items() if key in theirs and theirs[key] != mine]
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return  # none, or spoilt; every run folder refuses another scenario by itself

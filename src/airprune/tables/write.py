@@ -19,15 +19,25 @@ from airprune.tables.words import plain
 CHUNK_ROWS = 50_000
 
 
-def write_csv_atomic(path: Path | str, header: Sequence[str], columns: Sequence[np.ndarray | Sequence[Any]]) -> None:
+def write_csv_atomic(
+    path: Path | str,
+    header: Sequence[str],
+    columns: Sequence[np.ndarray | Sequence[Any]],
+    *,
+    follow_link: bool = True,
+) -> None:
     """Writes columns of equal length as CSV: the whole file appears, or the old one stays.
 
     Floats take the fewest digits that read back to the same value; NaN and None become empty cells.
+
+    Args:
+      follow_link: whether a link at `path` stays, and what it leads to is written; else the file takes its place, as
+        is right in a folder that somebody else may have filled.
     """
     lengths = [len(column) for column in columns]
     if len(header) != len(columns) or len(set(lengths)) > 1:
         raise InvalidValue("columns", f"must be {len(header)} of equal length", f"lengths {lengths}")
-    with _atomic(path) as file:
+    with _atomic(path, follow_link) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         for start in range(0, max(lengths, default=0), CHUNK_ROWS):
@@ -35,9 +45,9 @@ def write_csv_atomic(path: Path | str, header: Sequence[str], columns: Sequence[
             writer.writerows(zip(*cells, strict=True))
 
 
-def write_text_atomic(path: Path | str, text: str) -> None:
-    """Writes a text in UTF-8: the whole file appears, or the old one stays."""
-    with _atomic(path) as file:
+def write_text_atomic(path: Path | str, text: str, *, follow_link: bool = True) -> None:
+    """Writes a text in UTF-8: the whole file appears, or the old one stays; `follow_link` as of `write_csv_atomic`."""
+    with _atomic(path, follow_link) as file:
         file.write(text)
 
 
@@ -50,12 +60,12 @@ def _cells(column: np.ndarray | Sequence[Any]) -> list[Any]:
 
 
 @contextmanager
-def _atomic(path: Path | str) -> Iterator[TextIO]:
+def _atomic(path: Path | str, follow_link: bool) -> Iterator[TextIO]:
     """A new file beside `path` that takes its name on success and vanishes on failure."""
     shown = plain(str(path))
     try:
-        target = Path(path).resolve()  # a link stays a link
-        if target.exists() and not target.is_file():
+        target = Path(path).resolve() if follow_link else Path(path)
+        if not target.is_symlink() and target.exists() and not target.is_file():
             raise UsageError(f"{shown} must be a file to write, got a folder or a device.")
         temporary = target.with_name(f".airprune-{secrets.token_hex(8)}.tmp")
         file = temporary.open("x", encoding="utf-8", newline="")
@@ -69,7 +79,7 @@ def _atomic(path: Path | str) -> Iterator[TextIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if target.exists():
+        if target.exists() and not target.is_symlink():
             shutil.copymode(target, temporary)
         temporary.replace(target)
     except OSError as error:  # a full disk, say
