@@ -25,7 +25,7 @@ from airprune.data.idx import BadFile, parse_idx, verified_bytes, verified_file
 from airprune.data.mirrors import NotAvailable, download
 from airprune.data.packages import Package
 from airprune.errors import UsageError, WorkFailed
-from airprune.tables.words import plain
+from airprune.wording import printable
 
 SYSTEM_FOLDER = Path("/usr/share/datasets")
 _GZIP_EXTRA_BYTES = 1 << 16  # gzip of incompressible data is a little longer than the data
@@ -111,7 +111,7 @@ class IdxSource:
                     faults.append(str(error))
             if faults and label == "--data-dir":
                 raise UsageError(f"{faults[0]}; replace it or choose another --data-dir.")
-            tried.append(f"{label}: {faults[0] if faults else plain(str(folders[0])) + ' lacks its files'}")
+            tried.append(f"{label}: {faults[0] if faults else printable(str(folders[0])) + ' lacks its files'}")
         for label, blobs_or_reason in self._remote():
             if isinstance(blobs_or_reason, dict):
                 return blobs_or_reason, label, None
@@ -152,7 +152,7 @@ class IdxSource:
             try:
                 blobs[file.name] = verified_file(path, sha256=file.sha256, num_bytes=file.num_bytes)
             except BadFile as error:
-                raise BadFile(f"{plain(str(path))} {error}") from None
+                raise BadFile(f"{printable(str(path))} {error}") from None
         return blobs
 
     def _verify(self, content: Blobs) -> Blobs:

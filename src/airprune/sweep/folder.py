@@ -18,11 +18,11 @@ from airprune.engines import engine_named
 from airprune.errors import UsageError
 from airprune.estimates import Estimate, summary
 from airprune.run_folder import RunFolder
-from airprune.settings.problems import shown
 from airprune.sweep import processes, serial
 from airprune.sweep.runs import Sweep, SweptRun, value_text
 from airprune.sweep.whole_run import Outcome
 from airprune.tables import write_csv_atomic, write_text_atomic
+from airprune.wording import shown
 
 _NOTE = "sweep.json"
 _TABLE = "sweep.csv"

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from airprune.errors import InvalidValue, UsageError, WorkFailed
-from airprune.tables.words import plain
+from airprune.wording import printable
 
 CHUNK_ROWS = 50_000
 
@@ -52,7 +52,7 @@ def _cells(column: np.ndarray | Sequence[Any]) -> list[Any]:
 @contextmanager
 def _atomic(path: Path | str) -> Iterator[TextIO]:
     """A new file beside `path` that takes its name on success and vanishes on failure."""
-    shown = plain(str(path))
+    shown = printable(str(path))
     try:
         target = Path(path).resolve()  # a link stays a link
         if target.exists() and not target.is_file():
