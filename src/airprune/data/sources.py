@@ -42,6 +42,18 @@ class IdxFile:
     num_bytes: int
 
 
+def mnist_like_files(
+    *, train_images: str, train_labels: str, test_images: str, test_labels: str
+) -> tuple[IdxFile, IdxFile, IdxFile, IdxFile]:
+    """The four files of a set published like MNIST, by their SHA-256: 60,000 + 10,000 images of 28 × 28."""
+    return (
+        IdxFile("train-images-idx3-ubyte", train_images, 47_040_016),
+        IdxFile("train-labels-idx1-ubyte", train_labels, 60_008),
+        IdxFile("t10k-images-idx3-ubyte", test_images, 7_840_016),
+        IdxFile("t10k-labels-idx1-ubyte", test_labels, 10_008),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class IdxSource:
     """A dataset of four IDX files and the ways to them.
