@@ -14,8 +14,8 @@ import pytest
 import airprune as ap
 from airprune.cli import main
 from airprune.cli.compare import parse_seeds
-from airprune.compare import Estimate
 from airprune.errors import UsageError
+from airprune.estimates import Estimate
 from airprune.run_folder import RunFolder
 from support.processes import AIRPRUNE, PATIENCE_S, airprune
 from support.tiny import final_bytes, tiny_file
