@@ -34,7 +34,7 @@ class JsonRecord:
         for name, (_, is_optional) in _fields_of(type(self)).items():
             value = getattr(self, name)
             if value is not None or not is_optional:
-                written[name] = _plain(value)
+                written[name] = _json_value(value)
         return written | self.extra
 
     @classmethod
@@ -84,7 +84,7 @@ def _find_fields(cls: Any) -> dict[str, _Field]:
 _fields_of: Callable[[type], dict[str, _Field]] = cache(_find_fields)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, tuple):
         return [vars(entry) for entry in value] if value and isinstance(value[0], EdgeCoverage) else list(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,18 +1,44 @@
-"""Numbers and names as people read them, the same in tables, reports and pages."""
+"""Numbers, names and values as people read them, the same in messages, tables, reports and pages."""
 
 from __future__ import annotations
 
 import math
+import reprlib
+from collections.abc import Mapping
+from datetime import date, time
 
 MISSING = "–"
 
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
+_SHOWN.maxlist = _SHOWN.maxtuple = 8
+
+
+def shown(value: object) -> str:
+    """A value of any size and kind in one short line, for a message that refuses it."""
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, bool | date | time):
+        return str(value).lower()
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a number of {value.bit_length():,} bits"  # Python refuses to print very long ones
+    return _SHOWN.repr(list(value) if isinstance(value, tuple) else value)
+
+
+def printable(name: str) -> str:
+    """A name as it is, or with control characters escaped."""
+    return name if name.isprintable() else repr(name)
+
 
 def number(value: float | None, form: str, unit: str = "", *, scale: float = 1.0) -> str:
-    """A number with its unit; a dash if there is none. `.4g` means four digits, but never a power of ten for many."""
-    if value is None or value != value:
+    """A number with its unit; a dash if there is none, or it is not finite.
+
+    `.4g` means four digits; larger numbers are told to the unit, without a power of ten.
+    """
+    if value is None or not math.isfinite(value):
         return MISSING
     scaled = value * scale
-    if form.endswith("g") and math.isfinite(scaled) and abs(scaled) >= 10.0 ** int(form.strip(",.g") or 6):
+    if form.endswith("g") and abs(scaled) >= 10.0 ** int(form.strip(",.g") or 6):
         form = ",.0f"
     return format(scaled, form) + unit
 

@@ -1,4 +1,4 @@
-"""The tables of docs/scenarios.md, made from the scenario's own fields.
+"""The tables of docs/scenarios.md, made from the fields of scenarios and records.
 
 .venv/bin/python tests/support/scenario_table.py     brings the page up to date
 """
@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from airprune.data import DATASETS
+from airprune.json_types import JsonRecord
 from airprune.masking import MASKINGS
+from airprune.measures import MEASURES
 from airprune.methods import METHODS
 from airprune.model_names import MODELS
 from airprune.path_loss import PATH_LOSS
 from airprune.pruning import IMPORTANCES
+from airprune.records import About, EdgeRecord, GlobalRecord
 from airprune.scenario import Scenario, presets
 from airprune.settings.section import Section
 from airprune.settings.toml_text import literal
 
 PAGE = Path(__file__).parents[2] / "docs/scenarios.md"
 MARKED = re.compile(r"(<!-- fields: (\w*) -->\n)(?:.*?\n)?(<!-- end -->)", re.DOTALL)
+RECORD_HEAD = "| field | per | unit | meaning |\n|---|---|---|---|"
 HEAD = "| key | default | unit or choices | meaning |\n|---|---|---|---|"
 UNITS = {
     "noise_density_dbm_per_hz": "dBm/Hz",
@@ -54,7 +58,19 @@ def tables() -> dict[str, str]:
         "presets": "\n".join(["| preset | what it is |\n|---|---|", *rows]),
         "scenario": _table("", Scenario, own),
     }
-    return found | {name: _table(f"{name}.", part, part.model_fields) for name, part in parts.items()}
+    found |= {name: _table(f"{name}.", part, part.model_fields) for name, part in parts.items()}
+    return found | {f"{cls.kind}_record": _record_table(cls) for cls in (EdgeRecord, GlobalRecord)}
+
+
+def _record_table(cls: type[JsonRecord]) -> str:
+    """The fields of a record, from what they say of themselves; units from the measures."""
+    rows = [f'| `kind` | round | | `"{cls.kind}"` |']
+    for name, kind in get_type_hints(cls, include_extras=True).items():
+        about = next((entry for entry in getattr(kind, "__metadata__", ()) if isinstance(entry, About)), None)
+        if about is not None:
+            unit = MEASURES[name].recorded_unit if name in MEASURES else ""
+            rows.append(f"| `{name}` | {about.per} | {unit} | {about.meaning} |".replace("|  |", "| |"))
+    return "\n".join([RECORD_HEAD, *rows])
 
 
 def _table(prefix: str, model: type[Section], fields: dict[str, Any]) -> str:

@@ -17,12 +17,14 @@ from airprune.cli.options import AsJson
 from airprune.errors import UsageError
 from airprune.fleet import Fleet, read_fleet
 from airprune.inverse import Answer, smallest_bandwidth_hz, smallest_deadline_s
+from airprune.measures import MEASURES
 from airprune.planning import Plan, PlanProblem, Status
 from airprune.planning.plan import round_up_ms
 from airprune.schemes import SCHEMES, scheme_named
 from airprune.schemes import plan as plan_by
 from airprune.tables import write_csv_atomic
 from airprune.units import mhz_to_hz, ms_to_s
+from airprune.wording import MISSING, number
 
 # A terminal shows this many devices; all of them go to --json and --out.
 _ROWS_SHOWN = 40
@@ -167,7 +169,8 @@ def _edge_table(devices: Fleet, result: Plan) -> Table:
     table = Table(title=f"Edges, scheme {result.scheme}", title_justify="left", header_style="bold")
     table.add_column("edge")
     table.add_column("status")
-    for heading in ("devices", "mean pruning", "round ms", "smallest ms", "shadow price"):
+    mean_pruning, price = MEASURES["mean_pruning_ratio"], MEASURES["shadow_price"]
+    for heading in ("devices", mean_pruning.brief, "round ms", "smallest ms", price.brief):
         table.add_column(heading, justify="right")
     groups = result.problem.groups
     mean_ratio = groups.sum(result.pruning_ratio) / groups.counts
@@ -176,10 +179,10 @@ def _edge_table(devices: Fleet, result: Plan) -> Table:
             Text(str(devices.edge_names[k])),
             str(result.status[k]),
             f"{groups.counts[k]:,}",
-            _cell(mean_ratio[k], ".3f"),
-            _cell(1e3 * result.edge_latency_s[k], ".3f"),
-            round_up_ms(result.min_deadline_s[k]) if np.isfinite(result.min_deadline_s[k]) else "–",
-            _cell(result.shadow_price[k], ".4g"),
+            mean_pruning.text(mean_ratio[k]),
+            number(result.edge_latency_s[k], ".3f", scale=1e3),
+            round_up_ms(result.min_deadline_s[k]) if np.isfinite(result.min_deadline_s[k]) else MISSING,
+            price.text(result.shadow_price[k]),
             style="red" if result.failed[k] else None,
         )
     return table
@@ -189,18 +192,15 @@ def _device_table(devices: Fleet, result: Plan) -> Table:
     table = Table(title="Devices", title_justify="left", header_style="bold")
     table.add_column("device")
     table.add_column("edge")
-    for heading in ("band share", "pruning", "latency ms"):
+    share, ratio = MEASURES["bandwidth_share"], MEASURES["pruning_ratio"]
+    for heading in (share.brief, ratio.brief, "latency ms"):
         table.add_column(heading, justify="right")
     for n in range(min(result.problem.num_devices, _ROWS_SHOWN)):
         table.add_row(
             Text(str(devices.device[n])),
             Text(str(devices.edge_names[devices.edge[n]])),
-            _cell(result.bandwidth_share[n], ".4f"),
-            _cell(result.pruning_ratio[n], ".4f"),
-            _cell(1e3 * result.latency_s[n], ".3f"),
+            share.text(result.bandwidth_share[n]),
+            ratio.text(result.pruning_ratio[n]),
+            number(result.latency_s[n], ".3f", scale=1e3),
         )
     return table
-
-
-def _cell(value: float, form: str) -> str:
-    return format(value, form) if np.isfinite(value) else "–"

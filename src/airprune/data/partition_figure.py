@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from airprune.errors import InvalidValue, UsageError, WorkFailed
-from airprune.tables.words import plain
+from airprune.wording import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,7 +135,7 @@ def _name_edges(axes: Axes, edge_of: np.ndarray, middle: np.ndarray, *, inches_p
 
 
 def _write(figure: Figure, path: Path | str) -> None:
-    shown = plain(str(path))
+    shown = printable(str(path))
     try:
         figure.savefig(path, dpi=150)
     except ValueError as error:  # an ending that matplotlib does not know

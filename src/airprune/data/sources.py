@@ -25,7 +25,7 @@ from airprune.data.idx import BadFile, parse_idx, verified_bytes, verified_file
 from airprune.data.mirrors import NotAvailable, download
 from airprune.data.packages import Package
 from airprune.errors import UsageError, WorkFailed
-from airprune.tables.words import plain
+from airprune.wording import printable
 
 SYSTEM_FOLDER = Path("/usr/share/datasets")
 _GZIP_EXTRA_BYTES = 1 << 16  # gzip of incompressible data is a little longer than the data
@@ -40,6 +40,18 @@ class IdxFile:
     name: str
     sha256: str
     num_bytes: int
+
+
+def mnist_like_files(
+    *, train_images: str, train_labels: str, test_images: str, test_labels: str
+) -> tuple[IdxFile, IdxFile, IdxFile, IdxFile]:
+    """The four files of a set published like MNIST, by their SHA-256: 60,000 + 10,000 images of 28 × 28."""
+    return (
+        IdxFile("train-images-idx3-ubyte", train_images, 47_040_016),
+        IdxFile("train-labels-idx1-ubyte", train_labels, 60_008),
+        IdxFile("t10k-images-idx3-ubyte", test_images, 7_840_016),
+        IdxFile("t10k-labels-idx1-ubyte", test_labels, 10_008),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +123,7 @@ class IdxSource:
                     faults.append(str(error))
             if faults and label == "--data-dir":
                 raise UsageError(f"{faults[0]}; replace it or choose another --data-dir.")
-            tried.append(f"{label}: {faults[0] if faults else plain(str(folders[0])) + ' lacks its files'}")
+            tried.append(f"{label}: {faults[0] if faults else printable(str(folders[0])) + ' lacks its files'}")
         for label, blobs_or_reason in self._remote():
             if isinstance(blobs_or_reason, dict):
                 return blobs_or_reason, label, None
@@ -152,7 +164,7 @@ class IdxSource:
             try:
                 blobs[file.name] = verified_file(path, sha256=file.sha256, num_bytes=file.num_bytes)
             except BadFile as error:
-                raise BadFile(f"{plain(str(path))} {error}") from None
+                raise BadFile(f"{printable(str(path))} {error}") from None
         return blobs
 
     def _verify(self, content: Blobs) -> Blobs:

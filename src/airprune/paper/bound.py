@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from airprune.convergence import convergence_bound
 from airprune.figures import new_figure, note
 from airprune.measures import MEASURES
-from airprune.paper.judging import Claim, Judgement, Tables, Verdict
+from airprune.paper.judging import Judgement, Tables, Verdict, claims_about
 from airprune.paper.tidy import Rows, column
 from airprune.paper.training import TrainingFigure
 
@@ -119,13 +119,14 @@ def _bound_is_vacuous(tables: Tables, preset: str) -> Judgement:
     )
 
 
-CLAIMS = (
-    Claim(
-        name="theorem-1-holds",
-        where="Theorem 1",
-        text="The mean squared gradient stays below the bound (corrected constants).",
-        tables=("bound",),
-        judge=_bound_is_vacuous,
-        by_preset=False,
-    ),
+CLAIMS = claims_about(
+    "bound",
+    {
+        "theorem-1-holds": (
+            "Theorem 1",
+            "The mean squared gradient stays below the bound (corrected constants).",
+            _bound_is_vacuous,
+        )
+    },
+    by_preset=False,
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from airprune.convergence import convergence_bound
-from airprune.paper.judging import Claim, Judge, Judgement, Tables, Verdict
+from airprune.paper.judging import Judge, Judgement, Tables, Verdict, claims_about
 from airprune.paper.table2 import ROWS, paper_problem
 from airprune.paper.tidy import Rows, select
 from airprune.randomness import rng_for
@@ -107,45 +107,20 @@ def _erratum(key: str) -> Judge:
     return judge
 
 
-CLAIMS = (
-    Claim(
-        name="erratum-negative-bandwidth",
-        where="Theorem 3 (our erratum)",
-        text="The printed closed form hands out negative bandwidth in the paper's own range.",
-        tables=("errata",),
-        judge=_erratum("negative-bandwidth"),
-        by_preset=False,
+# Name → (where, what is wrong).
+_ERRATA = {
+    "negative-bandwidth": (
+        "Theorem 3",
+        "The printed closed form hands out negative bandwidth in the paper's own range.",
     ),
-    Claim(
-        name="erratum-remark-2",
-        where="Remark 2 (our erratum)",
-        text="In the paper's range the worse channel gets less bandwidth, not more.",
-        tables=("errata",),
-        judge=_erratum("remark-2"),
-        by_preset=False,
-    ),
-    Claim(
-        name="erratum-identity",
-        where="Theorem 3 (our erratum)",
-        text="V1 V4 + V2 V3 equals q̂ W_fully T_th identically.",
-        tables=("errata",),
-        judge=_erratum("identity"),
-        by_preset=False,
-    ),
-    Claim(
-        name="erratum-h2",
-        where="Eq. (24) (our erratum)",
-        text="H2 as printed does not follow from Eq. (58).",
-        tables=("errata",),
-        judge=_erratum("h2"),
-        by_preset=False,
-    ),
-    Claim(
-        name="erratum-frozen-mask",
-        where="Eq. (2) (our erratum)",
-        text="Read literally, Eq. (2) gives every pruned weight importance zero for ever.",
-        tables=("errata",),
-        judge=_erratum("frozen-mask"),
-        by_preset=False,
-    ),
+    "remark-2": ("Remark 2", "In the paper's range the worse channel gets less bandwidth, not more."),
+    "identity": ("Theorem 3", "V1 V4 + V2 V3 equals q̂ W_fully T_th identically."),
+    "h2": ("Eq. (24)", "H2 as printed does not follow from Eq. (58)."),
+    "frozen-mask": ("Eq. (2)", "Read literally, Eq. (2) gives every pruned weight importance zero for ever."),
+}
+
+CLAIMS = claims_about(
+    "errata",
+    {f"erratum-{key}": (f"{where} (our erratum)", text, _erratum(key)) for key, (where, text) in _ERRATA.items()},
+    by_preset=False,
 )

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from airprune.figures import curve_axes, new_figure, note, outside_legend
 from airprune.measures import MEASURES
-from airprune.paper.judging import NOISE, Claim, Judge, Judgement, Tables, combined, judge_trend
+from airprune.paper.judging import NOISE, Judge, Judgement, Tables, claims_about, combined, judge_trend
 from airprune.paper.tidy import Rows, last_by_seed, select
 from airprune.paper.training import TrainingFigure
 
@@ -75,19 +75,18 @@ def _ratio_trend(measure: str, rising: bool) -> Judge:
     return judge
 
 
-CLAIMS = (
-    Claim(
-        name="loss-grows-with-ratio",
-        where="Fig. 2(a), (b)",
-        text="Test loss grows with the pruning ratio on MNIST and Fashion-MNIST.",
-        tables=("fig2",),
-        judge=_ratio_trend("test_loss", rising=True),
-    ),
-    Claim(
-        name="accuracy-falls-with-ratio",
-        where="Fig. 2(c)",
-        text="Test accuracy falls as the pruning ratio grows.",
-        tables=("fig2",),
-        judge=_ratio_trend("test_accuracy", rising=False),
-    ),
+CLAIMS = claims_about(
+    "fig2",
+    {
+        "loss-grows-with-ratio": (
+            "Fig. 2(a), (b)",
+            "Test loss grows with the pruning ratio on MNIST and Fashion-MNIST.",
+            _ratio_trend("test_loss", rising=True),
+        ),
+        "accuracy-falls-with-ratio": (
+            "Fig. 2(c)",
+            "Test accuracy falls as the pruning ratio grows.",
+            _ratio_trend("test_accuracy", rising=False),
+        ),
+    },
 )

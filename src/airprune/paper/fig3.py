@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from airprune.figures import curve_axes, new_figure, note, outside_legend
 from airprune.measures import MEASURES
-from airprune.paper.judging import NOISE, Claim, Judge, Judgement, Tables, Verdict, judge_trend
+from airprune.paper.judging import NOISE, Judge, Judgement, Tables, Verdict, claims_about, judge_trend
 from airprune.paper.table2 import ROWS, paper_problem
 from airprune.paper.tidy import Rows, column, last_by_seed, select
 from airprune.paper.training import TrainingFigure
@@ -99,27 +99,28 @@ def _longer_deadline_prunes_less(tables: Tables, preset: str) -> Judgement:
     return Judgement(verdict=Verdict.HOLDS if holds else Verdict.FAILS, reason=reason, numbers=numbers)
 
 
-CLAIMS = (
-    Claim(
-        name="longer-deadline-lower-loss",
-        where="Fig. 3(a)",
-        text="A longer deadline gives a lower test loss.",
-        tables=("fig3",),
-        judge=_deadline_trend("test_loss", rising=False),
-    ),
-    Claim(
-        name="longer-deadline-higher-accuracy",
-        where="Fig. 3(b)",
-        text="A longer deadline gives a higher test accuracy.",
-        tables=("fig3",),
-        judge=_deadline_trend("test_accuracy", rising=True),
-    ),
-    Claim(
-        name="longer-deadline-prunes-less",
-        where="Fig. 3(c)",
-        text="A longer deadline needs smaller pruning ratios.",
-        tables=("fig3_ratios",),
-        judge=_longer_deadline_prunes_less,
-        by_preset=False,
-    ),
+CLAIMS = claims_about(
+    "fig3",
+    {
+        "longer-deadline-lower-loss": (
+            "Fig. 3(a)",
+            "A longer deadline gives a lower test loss.",
+            _deadline_trend("test_loss", rising=False),
+        ),
+        "longer-deadline-higher-accuracy": (
+            "Fig. 3(b)",
+            "A longer deadline gives a higher test accuracy.",
+            _deadline_trend("test_accuracy", rising=True),
+        ),
+    },
+) + claims_about(
+    "fig3_ratios",
+    {
+        "longer-deadline-prunes-less": (
+            "Fig. 3(c)",
+            "A longer deadline needs smaller pruning ratios.",
+            _longer_deadline_prunes_less,
+        )
+    },
+    by_preset=False,
 )

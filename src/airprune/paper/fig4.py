@@ -8,16 +8,7 @@ from matplotlib.figure import Figure
 from airprune.estimates import Estimate
 from airprune.figures import curve_axes, new_figure, note, outside_legend
 from airprune.measures import MEASURES
-from airprune.paper.judging import (
-    NOISE,
-    Claim,
-    Judge,
-    Judgement,
-    Tables,
-    Verdict,
-    combined,
-    judge_better,
-)
+from airprune.paper.judging import NOISE, Judge, Judgement, Tables, Verdict, claims_about, combined, judge_better
 from airprune.paper.tidy import Rows, last_by_seed, select, values
 from airprune.paper.training import TrainingFigure
 from airprune.styles import styles_for
@@ -123,33 +114,28 @@ def _hierarchy_wins(tables: Tables, preset: str) -> Judgement:
     )
 
 
-CLAIMS = (
-    Claim(
-        name="optimal-close-to-no-pruning",
-        where="Fig. 4(b), abstract",
-        text="Optimal pruning at 30 ms is about as accurate as no pruning.",
-        tables=("fig4",),
-        judge=_close_to_no_pruning,
-    ),
-    Claim(
-        name="latency-halved",
-        where="Section VI, conclusions",
-        text="Optimal pruning needs about 50 % less time than no pruning.",
-        tables=("fig4",),
-        judge=_about_half("time_s", "simulated time of the whole run"),
-    ),
-    Claim(
-        name="communication-halved",
-        where="Fig. 4(c), abstract",
-        text="Optimal pruning uploads about 50 % fewer weights than no pruning.",
-        tables=("fig4",),
-        judge=_about_half("uploaded_weights", "the number of uploaded weights"),
-    ),
-    Claim(
-        name="hierarchy-beats-flat",
-        where="Fig. 4(a), (b)",
-        text="Hierarchical pruning is much more accurate than pruning without hierarchy.",
-        tables=("fig4",),
-        judge=_hierarchy_wins,
-    ),
+CLAIMS = claims_about(
+    "fig4",
+    {
+        "optimal-close-to-no-pruning": (
+            "Fig. 4(b), abstract",
+            "Optimal pruning at 30 ms is about as accurate as no pruning.",
+            _close_to_no_pruning,
+        ),
+        "latency-halved": (
+            "Section VI, conclusions",
+            "Optimal pruning needs about 50 % less time than no pruning.",
+            _about_half("time_s", "simulated time of the whole run"),
+        ),
+        "communication-halved": (
+            "Fig. 4(c), abstract",
+            "Optimal pruning uploads about 50 % fewer weights than no pruning.",
+            _about_half("uploaded_weights", "the number of uploaded weights"),
+        ),
+        "hierarchy-beats-flat": (
+            "Fig. 4(a), (b)",
+            "Hierarchical pruning is much more accurate than pruning without hierarchy.",
+            _hierarchy_wins,
+        ),
+    },
 )

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from airprune.figures import curve_axes, new_figure, note, outside_legend
-from airprune.paper.judging import NOISE, Claim, Judgement, Tables, combined, judge_better
+from airprune.paper.judging import NOISE, Judgement, Tables, claims_about, combined, judge_better
 from airprune.paper.tidy import Rows, last_by_seed, select
 from airprune.paper.training import TrainingFigure
 
@@ -54,12 +54,6 @@ def _iid_wins(tables: Tables, preset: str) -> Judgement:
     return combined(parts)
 
 
-CLAIMS = (
-    Claim(
-        name="iid-beats-non-iid",
-        where="Fig. 5",
-        text="IID data gives better accuracy than non-IID data.",
-        tables=("fig5",),
-        judge=_iid_wins,
-    ),
+CLAIMS = claims_about(
+    "fig5", {"iid-beats-non-iid": ("Fig. 5", "IID data gives better accuracy than non-IID data.", _iid_wins)}
 )

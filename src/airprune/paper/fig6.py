@@ -15,7 +15,7 @@ from airprune.channel import Radio, full_band_rate_bps, path_loss_db, snr
 from airprune.figures import new_figure, note
 from airprune.latency import seconds_per_weight
 from airprune.measures import MEASURES
-from airprune.paper.judging import Claim, Judgement, Tables, Verdict, combined
+from airprune.paper.judging import Judgement, Tables, Verdict, claims_about, combined
 from airprune.paper.tidy import Rows, column, select
 from airprune.planning import PlanProblem
 from airprune.planning.tradeoff import ratio_for_share
@@ -130,21 +130,19 @@ def _faster_cpu_gets_more(tables: Tables, preset: str) -> Judgement:
     return combined(parts)
 
 
-CLAIMS = (
-    Claim(
-        name="more-band-prunes-less",
-        where="Fig. 6",
-        text="At the same CPU, more bandwidth means less pruning.",
-        tables=("fig6",),
-        judge=_more_band_less_pruning,
-        by_preset=False,
-    ),
-    Claim(
-        name="faster-cpu-gets-more",
-        where="Fig. 6, Remark 2",
-        text="A faster CPU gets more bandwidth and is pruned less.",
-        tables=("fig6",),
-        judge=_faster_cpu_gets_more,
-        by_preset=False,
-    ),
+CLAIMS = claims_about(
+    "fig6",
+    {
+        "more-band-prunes-less": (
+            "Fig. 6",
+            "At the same CPU, more bandwidth means less pruning.",
+            _more_band_less_pruning,
+        ),
+        "faster-cpu-gets-more": (
+            "Fig. 6, Remark 2",
+            "A faster CPU gets more bandwidth and is pruned less.",
+            _faster_cpu_gets_more,
+        ),
+    },
+    by_preset=False,
 )

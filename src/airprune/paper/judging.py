@@ -52,6 +52,16 @@ class Claim:
     by_preset: bool = True
 
 
+def claims_about(
+    table: str, found: Mapping[str, tuple[str, str, Judge]], *, by_preset: bool = True
+) -> tuple[Claim, ...]:
+    """Claims that one table decides: name → (where the paper says so, what it says, how it is judged)."""
+    return tuple(
+        Claim(name=name, where=where, text=text, tables=(table,), judge=judge, by_preset=by_preset)
+        for name, (where, text, judge) in found.items()
+    )
+
+
 # Differences below this are no difference: within the noise of a single seed, or too small to matter over several.
 NOISE = {"test_accuracy": 0.03, "test_loss": 0.08}
 

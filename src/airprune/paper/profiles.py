@@ -33,6 +33,15 @@ class Profile:
         return base.with_("data.train_samples", self.samples_per_device * base.num_devices)
 
 
+def _schedule(*, batch_size: int, global_rounds: int, edge_rounds: int, test_samples: int) -> dict[str, Any]:
+    return {
+        "train.batch_size": batch_size,
+        "rounds.global_rounds": global_rounds,
+        "rounds.edge_rounds": edge_rounds,
+        "data.test_samples": test_samples,
+    }
+
+
 PROFILES = {
     profile.name: profile
     for profile in (
@@ -42,12 +51,7 @@ PROFILES = {
             seeds=(0,),
             presets=("paper-converged",),
             samples_per_device=100,
-            changes={
-                "train.batch_size": 16,
-                "rounds.global_rounds": 3,
-                "rounds.edge_rounds": 1,
-                "data.test_samples": 1000,
-            },
+            changes=_schedule(batch_size=16, global_rounds=3, edge_rounds=1, test_samples=1000),
         ),
         Profile(
             name="default",
@@ -55,12 +59,7 @@ PROFILES = {
             seeds=(0, 1, 2, 3, 4),
             presets=("paper-converged",),
             samples_per_device=200,
-            changes={
-                "train.batch_size": 32,
-                "rounds.global_rounds": 6,
-                "rounds.edge_rounds": 2,
-                "data.test_samples": 5000,
-            },
+            changes=_schedule(batch_size=32, global_rounds=6, edge_rounds=2, test_samples=5000),
         ),
         Profile(
             name="full",

@@ -110,6 +110,17 @@ def _curves(figure: TrainingFigure) -> Callable[[Reproduction], Rows]:
     return lambda reproduction: figure.rows(reproduction.profile, reproduction.seeds, reproduction.runs)
 
 
+def _curves_artefact(figure: TrainingFigure, draw: Callable[..., Figure]) -> Artefact:
+    """A figure that is drawn from its curves alone."""
+    return Artefact(
+        name=figure.name,
+        title=figure.title,
+        tables={figure.name: _curves(figure)},
+        training=figure,
+        draw=lambda tables, caption: draw(tables[figure.name], caption=caption),
+    )
+
+
 def _bound_rows(reproduction: Reproduction) -> Rows:
     preset = reproduction.profile.presets[-1]
     scenario = next(
@@ -146,13 +157,7 @@ ARTEFACTS: dict[str, Artefact] = {
     for artefact in (
         Artefact(name="table1", title="Table I: parameters", tables={"table1": lambda _: table1.rows()}),
         Artefact(name="table2", title="Table II: latency of a round", tables={"table2": _table2_rows}),
-        Artefact(
-            name="fig2",
-            title=fig2.FIGURE.title,
-            tables={"fig2": _curves(fig2.FIGURE)},
-            training=fig2.FIGURE,
-            draw=lambda tables, caption: fig2.draw(tables["fig2"], caption=caption),
-        ),
+        _curves_artefact(fig2.FIGURE, fig2.draw),
         Artefact(
             name="fig3",
             title=fig3.FIGURE.title,
@@ -160,20 +165,8 @@ ARTEFACTS: dict[str, Artefact] = {
             training=fig3.FIGURE,
             draw=lambda tables, caption: fig3.draw(tables["fig3"], tables["fig3_ratios"], caption=caption),
         ),
-        Artefact(
-            name="fig4",
-            title=fig4.FIGURE.title,
-            tables={"fig4": _curves(fig4.FIGURE)},
-            training=fig4.FIGURE,
-            draw=lambda tables, caption: fig4.draw(tables["fig4"], caption=caption),
-        ),
-        Artefact(
-            name="fig5",
-            title=fig5.FIGURE.title,
-            tables={"fig5": _curves(fig5.FIGURE)},
-            training=fig5.FIGURE,
-            draw=lambda tables, caption: fig5.draw(tables["fig5"], caption=caption),
-        ),
+        _curves_artefact(fig4.FIGURE, fig4.draw),
+        _curves_artefact(fig5.FIGURE, fig5.draw),
         Artefact(
             name="fig6",
             title="Fig. 6: bandwidth and pruning against CPU clock",

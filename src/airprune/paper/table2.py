@@ -26,7 +26,7 @@ from airprune.network import (
     place_flat,
     place_hierarchical,
 )
-from airprune.paper.judging import Claim, Judgement, Tables, Verdict, combined
+from airprune.paper.judging import Judgement, Tables, Verdict, claims_about, combined
 from airprune.paper.tidy import select
 from airprune.planning import PlanProblem
 from airprune.schemes import plan
@@ -164,29 +164,20 @@ def _latencies_agree(tables: Tables, preset: str) -> Judgement:
     return Judgement(verdict=verdict, reason=reason, numbers={key: f"{value:+.1%}" for key, value in deviation.items()})
 
 
-CLAIMS = (
-    Claim(
-        name="flat-ten-times-slower",
-        where="Table II",
-        text="A round without hierarchy takes more than ten times as long.",
-        tables=("table2",),
-        judge=_flat_is_ten_times_slower,
-        by_preset=False,
-    ),
-    Claim(
-        name="optimal-fastest",
-        where="Table II",
-        text="Optimal pruning has the shortest round, then equal resources, then no pruning.",
-        tables=("table2",),
-        judge=_optimal_is_fastest,
-        by_preset=False,
-    ),
-    Claim(
-        name="table-2-numbers",
-        where="Table II",
-        text="The printed latencies.",
-        tables=("table2",),
-        judge=_latencies_agree,
-        by_preset=False,
-    ),
+CLAIMS = claims_about(
+    "table2",
+    {
+        "flat-ten-times-slower": (
+            "Table II",
+            "A round without hierarchy takes more than ten times as long.",
+            _flat_is_ten_times_slower,
+        ),
+        "optimal-fastest": (
+            "Table II",
+            "Optimal pruning has the shortest round, then equal resources, then no pruning.",
+            _optimal_is_fastest,
+        ),
+        "table-2-numbers": ("Table II", "The printed latencies.", _latencies_agree),
+    },
+    by_preset=False,
 )

@@ -27,7 +27,7 @@ class Markup(str):
     __slots__ = ()
 
 
-def shown(value: object) -> Markup:
+def escaped(value: object) -> Markup:
     """Any value as HTML text."""
     if isinstance(value, Markup):
         return value
@@ -38,13 +38,13 @@ def shown(value: object) -> Markup:
 
 
 def join(parts: Iterable[object]) -> Markup:
-    return Markup("\n".join(map(shown, parts)))
+    return Markup("\n".join(map(escaped, parts)))
 
 
 def element(tag: str, *content: object, **attributes: str) -> Markup:
     """`element("p", text, class_="note")`; attributes drop a trailing underscore."""
-    inside = "".join(f' {name.rstrip("_").replace("_", "-")}="{shown(value)}"' for name, value in attributes.items())
-    return Markup(f"<{tag}{inside}>{''.join(map(shown, content))}</{tag}>")
+    inside = "".join(f' {name.rstrip("_").replace("_", "-")}="{escaped(value)}"' for name, value in attributes.items())
+    return Markup(f"<{tag}{inside}>{''.join(map(escaped, content))}</{tag}>")
 
 
 def paragraph(*content: object) -> Markup:
@@ -84,12 +84,13 @@ def table(
 ) -> Markup:
     """A table that scrolls in its own box. `words`: the columns that hold text, not numbers."""
     kinds = ["" if name in words else ' class="number"' for name in header]
-    head = "".join(f'<th scope="col"{kind}>{shown(name)}</th>' for name, kind in zip(header, kinds, strict=True))
+    head = "".join(f'<th scope="col"{kind}>{escaped(name)}</th>' for name, kind in zip(header, kinds, strict=True))
     lines = [
-        "<tr>" + "".join(f"<td{kind}>{shown(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) + "</tr>"
+        "<tr>" + "".join(f"<td{kind}>{escaped(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) + "</tr>"
         for row in rows[:MAX_ROWS]
     ]
-    text = Markup(f'<table class="{shown(class_)}"><thead><tr>{head}</tr></thead><tbody>\n{join(map(Markup, lines))}\n')
+    body = join(map(Markup, lines))
+    text = Markup(f'<table class="{escaped(class_)}"><thead><tr>{head}</tr></thead><tbody>\n{body}\n')
     box = element(
         "div", text, Markup("</tbody></table>"), class_="scroll", role="region", aria_label=label, tabindex="0"
     )
@@ -99,12 +100,11 @@ def table(
 
 def facts_table(facts: Mapping[str, Any], *, label: str) -> Markup:
     """Names and values, one pair per line."""
-    return table(
-        ("name", "value"), [(name, plain(value)) for name, value in facts.items()], label=label, words=("name", "value")
-    )
+    header = ("name", "value")
+    return table(header, [(name, readable(value)) for name, value in facts.items()], label=label, words=header)
 
 
-def plain(value: Any) -> object:
+def readable(value: Any) -> object:
     """A value of a JSON file as a reader wants to see it."""
     if isinstance(value, Markup | str) or value is None:
         return value
@@ -130,6 +130,6 @@ def image(png: Path, *, alt: str, caption: object, class_: str = "") -> Markup:
         return note(f"{png.name} is not a readable PNG file.")
     width, height = (int.from_bytes(content[at : at + 4]) for at in (16, 20))
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
-    picture = Markup(f'<img src="{source}" alt="{shown(alt)}" width="{width}" height="{height}">')
+    picture = Markup(f'<img src="{source}" alt="{escaped(alt)}" width="{width}" height="{height}">')
     box = element("div", picture, class_="picture")
     return element("figure", box, element("figcaption", caption), class_=class_)

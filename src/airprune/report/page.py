@@ -14,7 +14,7 @@ import airprune
 from airprune import files
 from airprune.paper.tidy import Rows, write_rows
 from airprune.report.drawing import save_both
-from airprune.report.markup import Markup, element, image, join, link, shown
+from airprune.report.markup import Markup, element, escaped, image, join, link
 from airprune.report.style import CSS
 
 
@@ -73,7 +73,7 @@ class Place:
 def captioned(caption: str, links: Sequence[Markup]) -> Markup:
     """A caption, then the files it is also found in."""
     text = Markup(" · ".join(links))
-    return Markup(f"{shown(caption)} {element('span', text, class_='files')}" if links else shown(caption))
+    return Markup(f"{escaped(caption)} {element('span', text, class_='files')}" if links else escaped(caption))
 
 
 def page_text(page: Page) -> str:
@@ -89,21 +89,21 @@ def page_text(page: Page) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>{shown(f"{page.kind}: {page.name}")}</title>
+<title>{escaped(f"{page.kind}: {page.name}")}</title>
 <style>
 {CSS}</style>
 </head>
 <body>
 <header>
-<p class="kind">{shown(page.kind)}</p>
-<h1>{shown(page.name)}</h1>
+<p class="kind">{escaped(page.kind)}</p>
+<h1>{escaped(page.name)}</h1>
 <div class="lead">{page.lead}</div>
 <nav aria-label="Contents">{element("ul", *entries)}</nav>
 </header>
 <main>
 {body}
 </main>
-<footer><p>Made by airprune {shown(airprune.__version__)}. All times are simulated.</p></footer>
+<footer><p>Made by airprune {escaped(airprune.__version__)}. All times are simulated.</p></footer>
 </body>
 </html>
 """

@@ -228,13 +228,6 @@ def differences(scenarios: Mapping[str, Scenario]) -> dict[str, dict[str, Any]]:
     return values
 
 
-def _lines(records_file: Path) -> list[bytes]:
-    try:
-        return records_file.read_bytes().split(b"\n")
-    except OSError:
-        return []
-
-
 def _floats(values: Sequence[float | None]) -> np.ndarray:
     floats = np.array([math.nan if value is None else float(value) for value in values])
     return np.where(np.abs(floats) < _LARGEST, floats, math.nan)

@@ -22,7 +22,7 @@ from airprune.report.markup import (
     image,
     note,
     paragraph,
-    plain,
+    readable,
     table,
     tiles,
 )
@@ -147,10 +147,9 @@ def _claims_table(claims: list[dict[str, Any]] | None) -> list[Markup]:
         shown_numbers = (
             details("numbers", facts_table(numbers, label="Numbers")) if isinstance(numbers, dict) and numbers else ""
         )
-        reason = element("div", plain(claim.get("reason")), shown_numbers)
-        rows.append(
-            (plain(claim.get("where")), plain(claim.get("text")), word, plain(claim.get("preset")) or "", reason)
-        )
+        reason = element("div", readable(claim.get("reason")), shown_numbers)
+        where, text, preset = (readable(claim.get(name)) for name in ("where", "text", "preset"))
+        rows.append((where, text, word, preset or "", reason))
     header = ("where", "claim", "verdict", "preset", "why")
     return [table(header, rows, label="Claims", words=header, class_="claims")]
 
@@ -233,15 +232,15 @@ def shown_table(name: str, rows: Rows) -> tuple[Sequence[str], list[tuple[object
             ("network", "scheme"),
         )
     header = [str(key) for key in rows[0]]
-    return header, [tuple(plain(row[key]) for key in rows[0]) for row in rows], header
+    return header, [tuple(readable(row[key]) for key in rows[0]) for row in rows], header
 
 
 def _latencies(rows: Rows) -> list[tuple[object, ...]]:
     def cell(value: Any, form: str) -> object:
-        return format(value, form) if isinstance(value, float) else plain(value)
+        return format(value, form) if isinstance(value, float) else readable(value)
 
     def percent(value: Any) -> object:
-        return f"{round(value, 3) + 0.0:+.1%}" if isinstance(value, float) else plain(value)
+        return f"{round(value, 3) + 0.0:+.1%}" if isinstance(value, float) else readable(value)
 
     return [
         (

@@ -13,12 +13,14 @@ import numpy as np
 import torch
 
 import airprune
+from airprune.records import RECORDS_VERSION
 
 
 def environment() -> dict[str, Any]:
     """By name, as a run folder writes it down."""
     return {
         "airprune": airprune.__version__,
+        "records_version": RECORDS_VERSION,
         "commit": _commit(),
         "python": platform.python_version(),
         "numpy": np.__version__,

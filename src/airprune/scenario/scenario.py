@@ -19,9 +19,10 @@ from airprune.scenario import build, sections
 from airprune.scenario.presets import preset_text, presets
 from airprune.settings import toml_text
 from airprune.settings.choice import ChoiceSection
-from airprune.settings.problems import shown, unknown_key
+from airprune.settings.problems import unknown_key
 from airprune.settings.section import Section, Text, starts_at_home
 from airprune.topology import TOPOLOGIES
+from airprune.wording import shown
 
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # TOML's largest integer
 

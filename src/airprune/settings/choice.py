@@ -15,8 +15,9 @@ from pydantic import ConfigDict, model_validator
 
 from airprune.errors import InvalidValue, UnknownName
 from airprune.registry import Registry
-from airprune.settings.problems import shown, unknown_key
+from airprune.settings.problems import unknown_key
 from airprune.settings.section import Section
+from airprune.wording import shown
 
 
 class ChoiceSection(Section):

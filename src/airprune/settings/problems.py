@@ -6,30 +6,14 @@ The rule is read from the field's JSON schema, so that the message, the schema a
 from __future__ import annotations
 
 import difflib
-import reprlib
 from collections.abc import Iterable, Mapping
-from datetime import date, time
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from airprune.errors import AirpruneError, InvalidValue, UnknownName
 from airprune.settings.toml_text import literal
-
-_SHOWN = reprlib.Repr()
-_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
-_SHOWN.maxlist = _SHOWN.maxtuple = 8
-
-
-def shown(value: object) -> str:
-    """A value of any size and kind in one short line."""
-    if isinstance(value, Mapping):
-        return "a table"
-    if isinstance(value, bool | date | time):
-        return str(value).lower()
-    if isinstance(value, int) and value.bit_length() > 200:
-        return f"a number of {value.bit_length():,} bits"  # Python refuses to print very long ones
-    return _SHOWN.repr(list(value) if isinstance(value, tuple) else value)
+from airprune.wording import shown
 
 
 def first_problem(model: type[BaseModel], owner: str, data: Mapping[str, Any], error: ValidationError) -> AirpruneError:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from airprune import files
 from airprune.errors import UsageError, WorkFailed
 from airprune.runs.layout import RunFolder
 
@@ -62,23 +63,23 @@ def files_in(folder: Path) -> Files:
     """All that belongs to the run; none for a folder without one."""
     if not RunFolder(folder).has_run:
         return {}
-    paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths if path.suffix != ".partial"}
+    paths = [path for path in folder.rglob("*") if files.is_regular(path, inside=folder) and path.name[0] != "."]
+    return {path.relative_to(folder).as_posix(): files.read_bytes(path) for path in paths if path.suffix != ".partial"}
 
 
-def put_files(files: Files, folder: Path) -> None:
-    for name, contents in files.items():
+def put_files(found: Files, folder: Path) -> None:
+    for name, contents in found.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(contents)
 
 
-def install(files: Files, folder: Path) -> None:
+def install(found: Files, folder: Path) -> None:
     """Puts a run's files in place together, so that a kill leaves the old ones, the new ones or none."""
     arriving = folder.with_name(f"{_ARRIVING}{folder.name}.partial")
     shutil.rmtree(arriving, ignore_errors=True)
     try:
-        put_files(files, arriving)
+        put_files(found, arriving)
         if folder.exists():
             shutil.rmtree(folder)
         arriving.rename(folder)

@@ -22,11 +22,11 @@ from airprune.errors import UsageError
 from airprune.estimates import Estimate, summary
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
-from airprune.settings.problems import shown
 from airprune.sweep.files import Marker, install
 from airprune.sweep.runs import Sweep, SweptRun, value_text
 from airprune.sweep.whole_run import WholeRun, WholeRuns, given_up, own_kernel
 from airprune.tables import write_csv_atomic, write_text_atomic
+from airprune.wording import shown
 
 _NOTE = "sweep.json"
 _TABLE = "sweep.csv"

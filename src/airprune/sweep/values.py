@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from airprune.errors import InvalidValue, UsageError
 from airprune.scenario import Scenario
-from airprune.settings.problems import shown
+from airprune.wording import shown
 
 MAX_RUNS = 10_000
 

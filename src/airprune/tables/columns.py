@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from airprune.errors import InvalidValue
-from airprune.tables.words import clipped, shown
+from airprune.tables.words import cell_shown, clipped
 
 MAX_LABEL_CHARS = 256
 
@@ -118,7 +118,7 @@ def _number(column: Column, cell: Any, index: int, *, text: bool) -> float:
         value = math.inf
     if column.accepts(value):
         return value
-    got = clipped(str(cell)) if readable else shown(cell)
+    got = clipped(str(cell)) if readable else cell_shown(cell)
     hint = " (write the decimals after a point)" if text and "," in cell else ""
     meaning = f" ({column.explanation})" if column.explanation else ""
     raise Refused(f"{column.name}{meaning} {column.rule_broken_by(value)}, got {got}{hint}", index)
@@ -141,18 +141,18 @@ def _labels(column: Column, cells: Sequence[Any], *, text: bool) -> np.ndarray:
 def _label(column: Column, cell: Any, index: int, *, text: bool) -> Any:
     if type(cell) is int:
         if not -(2**63) <= cell < 2**63:
-            raise Refused(f"{column.name} must fit in 64 bits, got {shown(cell)}; write it in quotes", index)
+            raise Refused(f"{column.name} must fit in 64 bits, got {cell_shown(cell)}; write it in quotes", index)
         return cell
     if cell is not None and type(cell) is not str:
-        raise Refused(f"{column.name} must be an integer or a string, got {shown(cell)}", index)
+        raise Refused(f"{column.name} must be an integer or a string, got {cell_shown(cell)}", index)
     label = (cell or "").strip()
     if not label:
         if column.required:
             raise Refused(f"{column.name} is empty", index)
         return str(column.default) if text else column.default
     if len(label) > MAX_LABEL_CHARS:
-        raise Refused(f"{column.name} must have at most {MAX_LABEL_CHARS} characters, got {shown(label)}", index)
+        raise Refused(f"{column.name} must have at most {MAX_LABEL_CHARS} characters, got {cell_shown(label)}", index)
     # Cs: half a surrogate pair, which JSON can spell but no file can hold.
     if not label.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):
-        raise Refused(f"{column.name} must have no control characters, got {shown(label)}", index)
+        raise Refused(f"{column.name} must have no control characters, got {cell_shown(label)}", index)
     return label

@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from airprune.tables.columns import Column, Refused
-from airprune.tables.words import clipped, plain, shown
+from airprune.tables.words import cell_shown, clipped
+from airprune.wording import printable
 
 
 class Header:
@@ -24,7 +25,7 @@ class Header:
         place: dict[str, int] = {}
         for index, name in enumerate(name.strip().lower() for name in names):
             if name in place:
-                raise Refused(f"the column {shown(name)} occurs twice")
+                raise Refused(f"the column {cell_shown(name)} occurs twice")
             if name:  # spreadsheets leave unnamed columns at the end
                 place[name] = index
         missing = [column for name, column in self.known.items() if column.required and name not in place]
@@ -42,17 +43,17 @@ class Header:
         texts = []
         for name in itertools.islice(self._unknown, 20):
             near = difflib.get_close_matches(name[:64], absent, n=1)
-            texts.append(plain(clipped(name)) + (f" (did you mean {near[0]}?)" if near else ""))
+            texts.append(printable(clipped(name)) + (f" (did you mean {near[0]}?)" if near else ""))
         return tuple(texts)
 
     def _complaint(self, missing: Sequence[Column], found: Sequence[str]) -> str:
         wanted = ", ".join(column.name for column in missing)
         if len(missing) == 1 and missing[0].explanation:
             wanted += f" ({missing[0].explanation})"
-        listed = ", ".join(plain(clipped(name)) for name in found[:12]) or "nothing"
+        listed = ", ".join(printable(clipped(name)) for name in found[:12]) or "nothing"
         if len(found) > 12:
             listed += f" and {len(found) - 12} more"
         others = [name[:64] for name in found[:200] if name not in self.known]
         near = difflib.get_close_matches(missing[0].name, others, n=1)
-        hint = f"; perhaps rename {shown(near[0])} to {missing[0].name}" if near else ""
+        hint = f"; perhaps rename {cell_shown(near[0])} to {missing[0].name}" if near else ""
         return f"missing {wanted}; found {listed}{hint}"

@@ -15,7 +15,7 @@ from airprune.errors import BadTable
 from airprune.tables.columns import Refused
 from airprune.tables.header import Header
 from airprune.tables.source import MAX_LINE_CHARS
-from airprune.tables.words import row_error, shown
+from airprune.tables.words import cell_shown, row_error
 
 CHUNK_ROWS = 2_000
 MAX_OTHER_KEYS = 1_000
@@ -43,7 +43,7 @@ def _rows(blocks: Iterator[str], source: str, header: Header) -> Iterator[tuple[
     for row, (line, pairs) in enumerate(_JsonText(blocks, source).devices()):
         try:
             if not isinstance(pairs, tuple):
-                raise Refused(f"must be an object, got {shown(pairs)}")
+                raise Refused(f"must be an object, got {cell_shown(pairs)}")
             keys, values = zip(*pairs, strict=True) if pairs else ((), ())
             yield line, [None if place is None else values[place] for place in places_of(keys)]
         except Refused as refused:

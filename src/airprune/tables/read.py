@@ -17,7 +17,7 @@ from airprune.tables.csv_text import csv_chunks
 from airprune.tables.header import Header
 from airprune.tables.json_text import json_chunks
 from airprune.tables.source import capped, opened, text_blocks
-from airprune.tables.words import row_error, shown
+from airprune.tables.words import cell_shown, row_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,4 +158,4 @@ def _duplicate(table: Table, name: str) -> BadTable:
     row = next(row for row, label in enumerate(labels) if first_row.setdefault(label, row) != row)
     first = first_row[labels[row]]
     other = f"device {first + 1}" if table.is_list else f"line {table.line[first]}"
-    return table.error(row, f"{name} {shown(labels[row])} is already on {other}; each may occur once")
+    return table.error(row, f"{name} {cell_shown(labels[row])} is already on {other}; each may occur once")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from airprune.errors import BadTable
-from airprune.tables.words import plain
+from airprune.wording import printable
 
 BLOCK_BYTES = 256 * 1024
 MAX_BLANK_CHARS = 256 * 1024
@@ -44,8 +44,8 @@ def _open(source: Path | str | BinaryIO) -> tuple[BinaryIO, str]:
         return sys.stdin.buffer, "standard input"
     if not isinstance(source, str | Path):
         name = getattr(source, "name", None)
-        return source, plain(name) if isinstance(name, str) else "the stream"
-    name = plain(str(source))
+        return source, printable(name) if isinstance(name, str) else "the stream"
+    name = printable(str(source))
     try:
         return Path(source).open("rb"), name
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name

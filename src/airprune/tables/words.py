@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from airprune.errors import BadTable
+from airprune.wording import shown
 
 
 def row_error(source: str, line: int, row: int, problem: str, *, is_list: bool) -> BadTable:
@@ -16,14 +15,10 @@ def clipped(text: str) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def plain(name: str) -> str:
-    return name if name.isprintable() else repr(name)
-
-
-def shown(value: object) -> str:
+def cell_shown(value: object) -> str:
     """A cell or JSON value; JSON objects come as tuples of pairs."""
-    if isinstance(value, str):
-        return repr(clipped(value))
     if isinstance(value, tuple):
         return "an object"
-    return "a list" if isinstance(value, list) else clipped(json.dumps(value))
+    if isinstance(value, list):
+        return "a list"
+    return "null" if value is None else shown(value)

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from airprune.errors import InvalidValue, UsageError, WorkFailed
-from airprune.tables.words import plain
+from airprune.wording import printable
 
 CHUNK_ROWS = 50_000
 
@@ -62,7 +62,7 @@ def _cells(column: np.ndarray | Sequence[Any]) -> list[Any]:
 @contextmanager
 def _atomic(path: Path | str, follow_link: bool) -> Iterator[TextIO]:
     """A new file beside `path` that takes its name on success and vanishes on failure."""
-    shown = plain(str(path))
+    shown = printable(str(path))
     try:
         target = Path(path).resolve() if follow_link else Path(path)
         if not target.is_symlink() and target.exists() and not target.is_file():

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from airprune.errors import AirpruneError, UsageError
-from airprune.settings.problems import shown
+from airprune.wording import shown
 
 _KNOWN = {
     404: "There is nothing at {path}. The pages are /, /runs and /reproduction.",
@@ -45,7 +45,7 @@ def numbers(values: np.ndarray) -> list[Any]:
     return listed
 
 
-def number(value: float) -> float | None:
+def number_or_null(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 

@@ -16,7 +16,7 @@ from airprune.planning.plan import DEADLINE_TOLERANCE, round_up_ms
 from airprune.schemes import SCHEMES
 from airprune.schemes import plan as plan_by
 from airprune.units import mhz_to_hz, ms_to_s
-from airprune.web.answers import number, numbers
+from airprune.web.answers import number_or_null, numbers
 from airprune.web.planner.scene import Scene
 from airprune.web.planner.settings import MAX_DEADLINE_MS, PlannerSettings
 
@@ -164,10 +164,10 @@ def summary(planned: Planned) -> dict[str, Any]:
         "num_outside": int(np.count_nonzero(planned.outside)),
         "sum_pruning": float(np.sum(ratio)) if count else None,
         "mean_pruning": float(np.mean(ratio)) if count else None,
-        "mean_weights": number(np.mean(weights[has_plan])) if count else None,
+        "mean_weights": number_or_null(np.mean(weights[has_plan])) if count else None,
         "mean_whole_weights": float(np.mean(whole)),
-        "mean_bits": number(np.mean(bits[has_plan])) if count else None,
-        "round_ms": number(1e3 * np.max(plan.latency_s[has_plan])) if count else None,
+        "mean_bits": number_or_null(np.mean(bits[has_plan])) if count else None,
+        "round_ms": number_or_null(1e3 * np.max(plan.latency_s[has_plan])) if count else None,
     }
 
 

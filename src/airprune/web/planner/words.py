@@ -9,6 +9,7 @@ import numpy as np
 from airprune.planning import Status
 from airprune.schemes import scheme_named
 from airprune.web.planner.picture import Planned, plan_scene, summary
+from airprune.wording import counted
 
 _FAILURES_SHOWN = 5
 
@@ -29,9 +30,9 @@ def _verdict(planned: Planned) -> tuple[str, str]:
         if (plan.status == Status.OUTSIDE_BOX).any():
             return "bad", (
                 f"{edges_have} usable plan: scheme {plan.scheme} asks for shares or ratios that do not exist, for "
-                f"{_count(facts['num_outside'])}. Scheme optimal stays within bounds."
+                f"{counted(facts['num_outside'], 'device')}. Scheme optimal stays within bounds."
             )
-        who = _count(facts["num_blocking"])
+        who = counted(facts["num_blocking"], "device")
         return "bad", f"{edges_have} plan for {deadline}: {who} would have to leave, or the deadline to be longer."
     mean = f"{100 * facts['mean_pruning']:.1f} %"
     pruned = f"on average {mean} of the prunable weights are left out"
@@ -44,10 +45,6 @@ def _verdict(planned: Planned) -> tuple[str, str]:
     if facts["mean_pruning"] == 0:
         return "good", f"Every device meets the {deadline} deadline with its whole model; nothing is pruned."
     return "good", f"Every device meets the {deadline} deadline; {pruned}."
-
-
-def _count(num_devices: int) -> str:
-    return "1 device" if num_devices == 1 else f"{num_devices:,} devices"
 
 
 def _prices(planned: Planned) -> list[str]:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from airprune.paper.judging import Verdict
 from airprune.paper.reproduction import ARTEFACTS
-from airprune.report.markup import plain
+from airprune.report.markup import readable
 from airprune.report.reproduction import (
     KINDS,
     SIGNS,
@@ -24,9 +24,9 @@ from airprune.report.reproduction import (
     shown_table,
     verdict_of,
 )
-from airprune.settings.problems import shown
 from airprune.web.runs.listing import listing
 from airprune.web.runs.names import folder_named, is_plain_file
+from airprune.wording import shown
 
 MAX_FILE_BYTES = 8 * 2**20
 MAX_CLAIMS = 500
@@ -85,7 +85,7 @@ def _verdict(verdict: Verdict, count: int) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    text = plain(value)
+    text = readable(value)
     return "" if text is None else str(text)[:_MAX_TEXT]
 
 
