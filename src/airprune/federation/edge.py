@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from airprune.channel import Radio
 from airprune.components import ModelShape
 from airprune.compression.base import Wire
 from airprune.federation.method import Chosen, Method, tier_name
 from airprune.latency import seconds_per_weight
 from airprune.masking.base import Charges, RoundView
 from airprune.planning import Plan, PlanProblem
+from airprune.planning.limits import DeviceLimits, full_band_rate_at
 from airprune.schemes import plan as plan_by
 from airprune.selection.base import Candidates
 
@@ -31,6 +33,7 @@ class Terms:
     """What opening and closing a round needs of the scenario; never changes during a run."""
 
     plan: PlanSection
+    radio: Radio
     method: Method
     shape: ModelShape
     wire: Wire
@@ -111,7 +114,7 @@ def open_round(terms: Terms, candidates: Candidates, cpu_hz: Array, round_index:
     return OpenRound(
         device=chosen.device,
         edge=chosen.edge,
-        full_band_rate_bps=problem.full_band_rate_bps,
+        full_band_rate_bps=_as_planned(_rate_bps(plan), planned, problem.full_band_rate_bps),
         cpu_hz=_as_planned(plan.cpu_hz, planned, cpu_hz[asked]),
         planned=planned,
         share=share,
@@ -131,6 +134,11 @@ def _as_planned(chosen: Array | None, planned: Array, otherwise: Array | float) 
     if chosen is not None:
         values[planned] = chosen
     return values
+
+
+def _rate_bps(plan: Plan) -> Array | None:
+    """r_n at the power that the scheme has chosen; None if it has chosen none."""
+    return None if plan.power_w is None else full_band_rate_at(plan.problem, plan.power_w)
 
 
 def _selected_plan(
@@ -178,6 +186,18 @@ def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charg
         deadline_s=plan.deadline_s,
         max_pruning_ratio=terms.max_pruning_ratio,
         min_pruning_ratio=plan.min_pruning_ratio,
+        limits=_limits(terms, cpu_hz) if terms.method.scheme.component.needs_limits else None,
+    )
+
+
+def _limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
+    """Clock and power up to the device's own, and the scenario's energy budget."""
+    budget = terms.plan.max_energy_j
+    return DeviceLimits(
+        cpu_hz_max=cpu_hz,
+        power_w_max=terms.radio.transmit_power_w,
+        bandwidth_hz=terms.radio.bandwidth_hz,
+        energy_j=np.inf if budget is None else budget,
     )
 
 

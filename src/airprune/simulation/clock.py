@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from airprune.channel import Radio, uplink_rate_bps
+from airprune.channel import uplink_rate_bps
 from airprune.federation.edge import OpenRound, Terms
 from airprune.latency import compute_energy_j, compute_time_s, edge_round_latency_s, transmit_energy_j, uplink_time_s
 from airprune.randomness import rng_for
@@ -85,7 +85,7 @@ class TimedRound:
         return self.fate == Fate.OK
 
 
-def time_round(terms: Terms, radio: Radio, opened: OpenRound, events: Events) -> TimedRound:
+def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
     """Times, energies and fates of a planned round."""
     planned, shape = opened.planned, terms.shape
     weights = shape.fixed_weights + opened.keep
@@ -116,19 +116,19 @@ def time_round(terms: Terms, radio: Radio, opened: OpenRound, events: Events) ->
         uploaded_bits=np.where(fate == Fate.OK, opened.bits, 0.0),
         compute_s=np.where(planned, compute_s, np.nan),
         uplink_s=np.where(planned, uplink_s, np.nan),
-        energy_j=_energy_j(terms, radio, opened, trained, uplink_s),
+        energy_j=_energy_j(terms, opened, trained, uplink_s),
         fate=fate.astype(str),
         edge_latency_s=edge_round_latency_s(waits_s, place, num_edges=len(opened.edges)),
     )
 
 
-def _energy_j(terms: Terms, radio: Radio, opened: OpenRound, trained: Array, uplink_s: Array) -> Array:
+def _energy_j(terms: Terms, opened: OpenRound, trained: Array, uplink_s: Array) -> Array:
     compute_j = compute_energy_j(
         trained,
         local_iterations=terms.plan.local_iterations,
         cycles_per_weight=terms.plan.cycles_per_weight,
         cpu_hz=opened.cpu_hz,
     )
-    power_w = radio.transmit_power_w if opened.power_w is None else np.where(opened.planned, opened.power_w, 1.0)
+    power_w = terms.radio.transmit_power_w if opened.power_w is None else np.where(opened.planned, opened.power_w, 1.0)
     transmit_j = transmit_energy_j(uplink_s, transmit_power_w=power_w)
     return np.where(opened.planned, compute_j + transmit_j, 0.0)

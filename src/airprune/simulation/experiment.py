@@ -138,6 +138,7 @@ class Experiment:
     def terms(self) -> Terms:
         return Terms(
             plan=self.scenario.plan,
+            radio=self.radio,
             method=self.method,
             shape=self.shape,
             wire=self.wire,

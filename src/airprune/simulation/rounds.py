@@ -71,7 +71,7 @@ def _edge_round(
         experiment.terms, candidates, experiment.network.cpu_hz[candidates.device], candidates.round_index
     )
     opened, view = _with_mask(experiment, state, opened)
-    timed = time_round(experiment.terms, experiment.radio, opened, _events(experiment, state, opened, interrupted))
+    timed = time_round(experiment.terms, opened, _events(experiment, state, opened, interrupted))
 
     present = [int(edge) for edge in opened.edges if timed.takes_part[opened.edge == edge].any()]
     results = engine.reduce([_group(experiment, state, timed, edge) for edge in present])  # lines 5–15, Eq. (12)
