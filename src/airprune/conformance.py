@@ -9,18 +9,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import pickle
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
 from airprune.components import Owner
-from airprune.engines import engine_named
-from airprune.errors import AirpruneError, UnknownName
+from airprune.engines.base import loaded, opened
+from airprune.engines.serial import SerialEngine
+from airprune.errors import AirpruneError, UnknownName, WorkFailed
 from airprune.federation.method import Method
 from airprune.registration import registries
 from airprune.runs import run
@@ -73,11 +76,18 @@ class Finding:
         return dataclasses.asdict(self)
 
 
-def check(name: str) -> list[Finding]:
-    """Tries every rule that applies to the method or component of this name."""
-    subject = Subject.named(name)
-    findings = []
+def check(name: str, *, kind: str | None = None, processes: bool = True) -> list[Finding]:
+    """Tries every rule that applies to the method or component of this name.
+
+    Args:
+      kind: of component, where namesakes must be told apart.
+      processes: whether to start real worker processes too, which takes most of the time.
+    """
+    subject = Subject.named(name, kind)
+    findings: list[Finding] = []
     for rule, trial in _RULES.items():
+        if rule == PROCESSES and not processes:
+            continue
         try:
             seen = trial(subject)
         except AirpruneError as error:
@@ -99,11 +109,12 @@ class Subject:
     component: Any
 
     @classmethod
-    def named(cls, name: str) -> Subject:
+    def named(cls, name: str, kind: str | None = None) -> Subject:
+        kinds = KEYS if kind is None else (kind,)
         found = [
             cls(registry.kind, name, registry[name])
             for registry in registries().values()
-            if registry.kind in KEYS and name in registry
+            if registry.kind in kinds and name in registry
         ]
         if not found:
             known = [n for registry in registries().values() if registry.kind in KEYS for n in registry]
@@ -124,6 +135,7 @@ class Subject:
 
 
 RUNS = "runs to its end"
+PROCESSES = "same bytes in worker processes"
 
 
 def _runs(subject: Subject) -> tuple[bool, str]:
@@ -132,15 +144,21 @@ def _runs(subject: Subject) -> tuple[bool, str]:
     return True, f"{records} records"
 
 
+def _order(subject: Subject) -> tuple[bool, str]:
+    """Another order of the tasks, other workers, and every task done twice, as after a worker's death."""
+    expected = _final_bytes(subject.scenario())
+    for workers in (1, 2, 3):
+        if _final_bytes(subject.scenario(), workers=workers) != expected:
+            return False, f"tasks shuffled over {workers} workers, each done twice, end in other bytes"
+    return True, "tasks shuffled over 1, 2, 3 workers, each done twice, end in the same bytes"
+
+
 def _engines(subject: Subject) -> tuple[bool, str]:
     with _finished(subject.scenario()) as folder:
         expected = _bytes(folder)
-    for workers in (1, 2, 3):
-        changes = {"engine.name": "processes", "engine.workers": workers}
-        with _finished(subject.scenario(changes)) as folder:
-            if _bytes(folder) != expected:
-                return False, f"{workers} worker processes end in other bytes than this process"
-    return True, "this process and 1, 2, 3 workers end in the same bytes"
+    with _finished(subject.scenario({"engine.name": "processes", "engine.workers": 2})) as folder:
+        same = _bytes(folder) == expected
+    return same, f"two worker processes end in {'the same' if same else 'other'} bytes"
 
 
 def _resumes(subject: Subject) -> tuple[bool, str]:
@@ -242,7 +260,8 @@ def _lost_devices(subject: Subject) -> tuple[bool, str] | None:
 
 _RULES: dict[str, Callable[[Subject], tuple[bool, str] | None]] = {
     RUNS: _runs,
-    "same bytes on any engine and number of workers": _engines,
+    "same bytes in any order, on any number of workers": _order,
+    PROCESSES: _engines,
     "stopped and resumed: same bytes": _resumes,
     "nobody later than the deadline": _deadline,
     "charged bits equal the encoder's count": _bits,
@@ -284,6 +303,8 @@ def _watched(
     *,
     rounds: float = math.inf,
     folder: Path | None = None,
+    engine: type[SerialEngine] = SerialEngine,
+    workers: int | None = None,
 ) -> Any:
     """Runs in this process, showing each edge round; the state it ends in."""
     experiment = Experiment.of(scenario, dataset=points())
@@ -292,11 +313,46 @@ def _watched(
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airprune-check-")))
         state.store = opened_store(experiment, folder)
-        engine = stack.enter_context(engine_named("serial")(experiment.job(InProcess(experiment.dataset))))
-        for number, _ in enumerate(run_rounds(experiment, engine, state, watch=watch), start=1):
+        job = experiment.job(InProcess(experiment.dataset))
+        executor = stack.enter_context(engine(job, workers=workers))
+        for number, _ in enumerate(run_rounds(experiment, executor, state, watch=watch), start=1):
             if number >= rounds:
                 break
     return state
+
+
+class Restless(SerialEngine):
+    """Several workers in this process; tasks in an order of their own, each done twice."""
+
+    def start(self) -> None:
+        super().start()
+        job = self.workshop
+        self._crew = [opened(pickle.loads(cloudpickle.dumps(job)), job.folder) for _ in range(self.workers or 1)]
+        self._rng = np.random.default_rng(self.workers)
+
+    def as_completed(
+        self, method: str, calls: Sequence[Any], *, until: Callable[[], int] | None = None
+    ) -> Generator[tuple[int, Any]]:
+        for index in self._rng.permutation(len(calls)).tolist():
+            shared, task = calls[index]
+            try:
+                for worker in self._rng.integers(len(self._crew), size=2).tolist():
+                    result = getattr(self._crew[worker], method)(shared, loaded(task))
+            except AirpruneError as error:
+                raise WorkFailed(str(error)) from error
+            yield index, result
+
+
+def _final_bytes(scenario: Scenario, workers: int | None = None) -> tuple[bytes, ...]:
+    """Of all models and slots at the end."""
+    kind = SerialEngine if workers is None else Restless
+    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+        state = _watched(scenario, lambda timed, results: None, folder=Path(place), engine=kind, workers=workers)
+        arrays = [array.tobytes() for array in state.arrays().values()]
+        if state.store is not None:
+            everybody = state.store.take(range(Experiment.of(scenario, dataset=points()).network.num_devices))
+            arrays += [array.tobytes() for array in everybody.values()]
+    return tuple(arrays)
 
 
 def _weights(scenario: Scenario) -> Array:
