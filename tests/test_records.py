@@ -114,18 +114,15 @@ def test_spoilt_lines_are_no_records():
         assert record_in(line) is None
 
 
-_NEEDS_FOLDER = pytest.mark.xfail(strict=True, reason="run_folder needs torch; runs/layout does not")
-
-
 @pytest.mark.parametrize(
     "module",
     [
         "records",
         "measures",
         "web.starting.form",
-        pytest.param("report.reading", marks=_NEEDS_FOLDER),
-        pytest.param("report.write", marks=_NEEDS_FOLDER),
-        pytest.param("web.runs.views", marks=_NEEDS_FOLDER),
+        "report.reading",
+        "report.write",
+        "web.runs.views",
     ],
 )
 def test_reading_a_run_needs_no_torch(module):

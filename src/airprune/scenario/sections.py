@@ -180,7 +180,7 @@ class PlanSection(ChoiceSection):
     max_pruning_ratio: Ratio = Field(default=0.95, description="upper limit of rho_n; 1 would remove the classifier")
     max_energy_j: Positive | None = Field(
         default=None,
-        description="what a device may spend in an edge round; read by schemes that choose clock and power",
+        description="what a device may spend in an edge round; for schemes that choose clock and power",
     )
     infeasible: Literal["drop", "fail"] = Field(
         default="drop", description="leave out of the round the devices that block an edge, or fail the run"
