@@ -13,24 +13,24 @@ One edge round, and the modules that make it:
     engines    where the devices' work runs
     runs       run folders: records, checkpoints, resume
 
-A `Scenario` describes an experiment, `run` carries it out. Both are imported when first used, so that planning alone
-does not wait for torch.
+A `Scenario` describes an experiment, `run` carries it out. Every name is imported when it is first used, so that
+planning does not wait for torch, nor reading a run folder for planning.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from airprune.convergence import convergence_bound
-from airprune.errors import AirpruneError, Infeasible, InvalidValue, UsageError
-from airprune.inverse import smallest_bandwidth_hz, smallest_deadline_s
-from airprune.learning.aggregate import aggregate
-from airprune.planning import Plan, PlanProblem, Status
-from airprune.schemes import SCHEMES, plan
-
 if TYPE_CHECKING:
+    from airprune.convergence import convergence_bound
+    from airprune.errors import AirpruneError, Infeasible, InvalidValue, UsageError
+    from airprune.inverse import smallest_bandwidth_hz, smallest_deadline_s
+    from airprune.learning.aggregate import aggregate
+    from airprune.planning import Plan, PlanProblem, Status
     from airprune.runs import run
     from airprune.scenario import Scenario
+    from airprune.schemes import SCHEMES, plan
 
 __version__ = "0.1.0"
 
@@ -53,14 +53,28 @@ __all__ = [
     "__version__",
 ]
 
+_HOMES = {
+    "PlanProblem": "planning",
+    "plan": "schemes",
+    "Plan": "planning",
+    "Status": "planning",
+    "SCHEMES": "schemes",
+    "smallest_deadline_s": "inverse",
+    "smallest_bandwidth_hz": "inverse",
+    "aggregate": "learning.aggregate",
+    "convergence_bound": "convergence",
+    "Scenario": "scenario",
+    "run": "runs",
+    "AirpruneError": "errors",
+    "UsageError": "errors",
+    "InvalidValue": "errors",
+    "Infeasible": "errors",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "run":
-        from airprune.runs import run
-
-        return run
-    if name == "Scenario":
-        from airprune.scenario import Scenario
-
-        return Scenario
-    raise AttributeError(f"module 'airprune' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'airprune' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"airprune.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
