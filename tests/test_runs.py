@@ -2,19 +2,24 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import safetensors.torch
 import torch
 
 import airprune as ap
 from airprune.errors import UsageError, WorkFailed
 from airprune.models import build_model
+from airprune.report import write_report
+from airprune.runs import checkpoint
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from support.processes import (
@@ -452,3 +457,380 @@ def test_a_lock_that_was_taken_away_while_one_waited_for_it_is_not_enough(tmp_pa
     with locked(folder.path):
         assert os.path.samestat(os.fstat(moments[-1]), folder.lock_file.stat())
     assert len(moments) == 2
+
+
+def test_a_deleted_lock_cannot_give_two_writers(tmp_path):
+    scenario = pruned_scenario()
+    first = ap.run(scenario, out=tmp_path / "run", dataset=blobs())
+    next(first)
+    (tmp_path / "run" / ".lock").unlink()
+    second = ap.run(scenario, out=tmp_path / "run", resume=True, dataset=blobs())
+    next(second)
+    with pytest.raises(WorkFailed, match=r"\.lock was removed or replaced, .*; this one stops, resume it when"):
+        next(first)
+    assert len([*second]) == 4
+    assert final_bytes(tmp_path / "run") == finish(tmp_path / "undisturbed", scenario)
+
+
+def test_what_somebody_else_appends_meanwhile_is_not_taken_for_ones_own(tmp_path):
+    run = ap.run(pruned_scenario(), out=tmp_path / "run", dataset=blobs())
+    next(run)
+    with (tmp_path / "run" / "records.jsonl").open("ab") as file:
+        file.write(b"{}\n")
+    with pytest.raises(WorkFailed, match="somebody else writes it; resume the run when nobody does"):
+        next(run)
+    assert finish(tmp_path / "run", pruned_scenario()) == finish(tmp_path / "undisturbed", pruned_scenario())
+
+
+# What is not what the run wrote.
+
+DIGIT = b"0123456789"
+
+
+def digit_changed(lines: list[bytes], other: list[bytes]) -> list[bytes]:
+    place = lines[1].rindex(b"train_loss") + len('train_loss":0.')
+    assert lines[1][place] in DIGIT
+    return [lines[0], lines[1][:place] + bytes([lines[1][place] ^ 1]) + lines[1][place + 1 :], *lines[2:]]
+
+
+EDITS = {
+    "a digit changed": digit_changed,
+    "a space added": lambda lines, _: [lines[0].replace(b",", b", ", 1), *lines[1:]],
+    "line ends of another system": lambda lines, _: [line.replace(b"\n", b"\r\n") for line in lines],
+    "two lines exchanged": lambda lines, _: [lines[1], lines[0], *lines[2:]],
+    "the first line removed": lambda lines, _: lines[1:],
+    "a line removed": lambda lines, _: [lines[0], *lines[2:]],
+    "the last line removed": lambda lines, _: lines[:-1],
+    "a line doubled": lambda lines, _: [lines[0], *lines],
+    "a line of another run instead": lambda lines, other: [other[0], *lines[1:]],
+    "a line of another run added": lambda lines, other: [lines[0], other[1], *lines[1:]],
+    "another run's records": lambda _, other: other,
+    "an empty line added": lambda lines, _: [lines[0], b"\n", *lines[1:]],
+    "cut within a line": lambda lines, _: [*lines[:-1], lines[-1][:-9]],
+    "the last line end removed": lambda lines, _: [*lines[:-1], lines[-1][:-1]],
+    "emptied": lambda lines, _: [],
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """One run that has ended, one that stopped after two records, and another seed's of each."""
+    place = tmp_path_factory.mktemp("made")
+    for name, changes in (("run", {}), ("other", {"seed": 6})):
+        scenario = pruned_scenario(**changes)
+        finish(place / f"{name}-ended", scenario)
+        advance(place / f"{name}-stopped", scenario, records=2)
+    return place
+
+
+@pytest.fixture(params=["ended", "stopped"])
+def spoilable(request, made, tmp_path) -> tuple[RunFolder, RunFolder]:
+    """A copy of a run to be spoilt, and another run in the same condition."""
+    copy = shutil.copytree(made / f"run-{request.param}", tmp_path / "run")
+    return RunFolder(Path(copy)), RunFolder(made / f"other-{request.param}")
+
+
+@pytest.fixture
+def ended(made, tmp_path) -> RunFolder:
+    return RunFolder(Path(shutil.copytree(made / "run-ended", tmp_path / "run")))
+
+
+def assert_refused(folder: RunFolder, words: str) -> None:
+    """By everybody who would take its results for the run's own, in one sentence, leaving it as it is."""
+    before = contents(folder.path)
+    for call in (lambda: finish(folder.path, pruned_scenario()), lambda: write_report(folder.path)):
+        with pytest.raises((WorkFailed, UsageError), match=words) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert not folder.has_finished(pruned_scenario())
+    assert contents(folder.path) == before
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edited_records_are_refused(spoilable, edit):
+    folder, other = spoilable
+    lines, others = (f.records_file.read_bytes().splitlines(keepends=True) for f in (folder, other))
+    folder.records_file.write_bytes(b"".join(EDITS[edit](lines, others)))
+    assert_refused(folder, r"records\.jsonl (is not what the run wrote: lines were|must have at least .* bytes)")
+
+
+@pytest.mark.parametrize("bit", [3, 8_001, -5])
+def test_a_flipped_bit_in_the_records_is_refused(spoilable, bit):
+    folder, _ = spoilable
+    flip(folder.records_file, bit)
+    assert_refused(folder, r"records\.jsonl is not what the run wrote")
+
+
+def test_lost_records_are_refused(spoilable):
+    spoilable[0].records_file.unlink()
+    assert_refused(spoilable[0], r"records\.jsonl must have at least .* bytes, .* got 0; restore it")
+
+
+def test_lines_after_the_last_record_are_refused(ended):
+    with ended.records_file.open("ab") as file:
+        file.write(ended.records_file.read_bytes().splitlines(keepends=True)[-1])
+    assert_refused(ended, r"records\.jsonl has lines after the run's last record")
+
+
+def flip(path: Path, bit: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def test_no_bit_of_a_checkpoint_can_be_flipped_unnoticed(tmp_path):
+    """All of them: of the header, the padding, the facts, the checksum and the arrays."""
+    path = tmp_path / "state.safetensors"
+    arrays = {"w": np.array([1.5, -2.0], dtype="<f4"), "n": np.array(3), "none": np.zeros((0, 2))}
+    facts = {"round": 7, "loss": None, "text": "Ångström", "nan": float("inf")}
+    checkpoint.write(path, arrays, facts)
+    found, told = checkpoint.read(path)
+    assert told == facts and found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype and np.array_equal(found[name], array)
+        assert found[name].shape == array.shape
+    num_bits = 8 * path.stat().st_size
+    assert num_bits > 2000
+    for bit in range(num_bits):
+        flip(path, bit)
+        with pytest.raises(WorkFailed, match=r"cannot be read|has no checksums"):
+            checkpoint.read(path)
+        flip(path, bit)
+    assert checkpoint.read(path)[1] == facts
+
+
+def test_equal_states_are_equal_files(tmp_path):
+    """Also in another process: nothing in them depends on an order that changes."""
+    code = (
+        "import sys, numpy as np; from pathlib import Path; from airprune.runs import checkpoint;"
+        "checkpoint.write(Path(sys.argv[1]), {n: np.ones(3) for n in 'bca'}, {n: 1 for n in 'zyx'})"
+    )
+    for name in "12":
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / name)], check=True)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+@pytest.mark.parametrize("bit", [-1, -4_001, 70, 8 * 700])
+def test_a_flipped_bit_in_the_checkpoint_of_a_run_is_refused(stopped, bit):
+    folder, scenario = stopped
+    flip(folder.checkpoint_file, bit)
+    with pytest.raises(WorkFailed, match=r"state\.safetensors cannot be read \(.*\); start over in another folder\."):
+        finish(folder.path, scenario)
+
+
+def wrong_final(trouble: str, folder: RunFolder, made: Path) -> None:
+    if trouble == "empty":
+        folder.final_file.write_bytes(b"")
+    elif trouble == "cut short":
+        folder.final_file.write_bytes(folder.final_file.read_bytes()[:-4])
+    elif trouble == "a bit flipped":
+        flip(folder.final_file, -77)
+    elif trouble == "another run's":
+        shutil.copy(made / "other-ended" / "final.safetensors", folder.final_file)
+    elif trouble == "without a word of its origin":
+        arrays, _ = checkpoint.read(folder.final_file)
+        folder.final_file.write_bytes(safetensors.numpy.save(arrays))
+    elif trouble == "a link":
+        folder.final_file.rename(folder.path / "elsewhere")
+        folder.final_file.symlink_to(folder.path / "elsewhere")
+
+
+FINALS = ["empty", "cut short", "a bit flipped", "another run's", "without a word of its origin", "a link"]
+
+
+@pytest.mark.parametrize("trouble", FINALS)
+def test_a_wrong_final_model_never_counts_and_is_made_again_from_the_checkpoint(ended, made, trouble):
+    expected = final_bytes(ended.path)
+    wrong_final(trouble, ended, made)
+    assert not ended.has_finished(pruned_scenario())
+    with pytest.raises(
+        WorkFailed, match=r"(final\.safetensors|records\.jsonl) (is not what the run wrote|must|has no checks)"
+    ):
+        write_report(ended.path)
+    assert finish(ended.path, pruned_scenario()) == expected
+    assert ended.has_finished(pruned_scenario()) and not ended.final_file.is_symlink()
+
+
+@pytest.mark.parametrize("trouble", FINALS)
+def test_a_wrong_final_model_without_a_whole_checkpoint_is_refused(ended, made, trouble):
+    wrong_final(trouble, ended, made)
+    ended.checkpoint_file.unlink()
+    with pytest.raises(WorkFailed, match=r"state\.safetensors is gone; restore it or start over in another folder"):
+        finish(ended.path, pruned_scenario())
+
+
+def test_a_final_model_in_the_folder_of_a_run_that_has_not_ended_is_refused(stopped, made):
+    folder, scenario = stopped
+    shutil.copy(made / "run-ended" / "final.safetensors", folder.final_file)
+    assert not folder.has_finished(scenario)
+    with pytest.raises(WorkFailed, match=r"final\.safetensors is not of this run, which has not ended"):
+        finish(folder.path, scenario)
+    with pytest.raises(WorkFailed, match=r"records\.jsonl must have at least"):
+        write_report(folder.path)
+
+
+def test_another_runs_checkpoint_is_refused(stopped, made):
+    folder, scenario = stopped
+    shutil.copy(made / "other-stopped" / "checkpoint" / "state.safetensors", folder.checkpoint_file)
+    with pytest.raises(UsageError, match="was started with another model or data set"):
+        finish(folder.path, scenario)
+
+
+def test_another_runs_scenario_is_refused(spoilable):
+    folder, other = spoilable
+    shutil.copy(other.scenario_file, folder.scenario_file)
+    with pytest.raises(UsageError, match="holds another scenario: seed is 6 there, 5 here"):
+        finish(folder.path, pruned_scenario())
+    with pytest.raises(UsageError, match=r"started with another model|is not the scenario that was run"):
+        finish(folder.path, pruned_scenario(seed=6))
+    with pytest.raises(WorkFailed, match=r"scenario\.toml is not the scenario that was run"):
+        write_report(folder.path)
+
+
+def test_a_checkpoint_that_does_not_say_where_it_belongs_is_refused(stopped):
+    folder, scenario = stopped
+    arrays, facts = checkpoint.read(folder.checkpoint_file)
+    for key in facts["run"]:
+        without = {name: value for name, value in facts["run"].items() if name != key}
+        checkpoint.write(folder.checkpoint_file, arrays, facts | {"run": without})
+        with pytest.raises(WorkFailed, match="does not say which run it belongs to"):
+            finish(folder.path, scenario)
+
+
+def test_what_happens_when_a_device_fails_belongs_to_the_scenario(stopped):
+    folder, scenario = stopped
+    with pytest.raises(UsageError, match=r"engine\.on_device_failure is 'fail' there, 'drop-device' here"):
+        finish(folder.path, scenario.with_("engine.on_device_failure", "drop-device"))
+
+
+def test_a_folder_of_before_there_were_checksums_can_be_read_but_not_resumed(spoilable):
+    """Its checkpoint and its final model as they were written then."""
+    folder, scenario = spoilable[0], pruned_scenario()
+    arrays, _ = checkpoint.read(folder.checkpoint_file)
+    position = {"global_round": 1, "edge_round": 0, "records_bytes": 7, "scenario": scenario.hash, "kernel": "torch"}
+    folder.checkpoint_file.write_bytes(safetensors.numpy.save(arrays, {"position": json.dumps(position)}))
+    if folder.is_finished:
+        arrays, _ = checkpoint.read(folder.final_file)
+        folder.final_file.write_bytes(safetensors.numpy.save(arrays, {"scenario": scenario.hash}))
+        assert folder.is_finished
+    assert len(folder.records()) in (2, 6) and folder.scenario() == scenario and not folder.has_finished(scenario)
+    assert write_report(folder.path).exists()
+    with pytest.raises(WorkFailed, match="an earlier airprune wrote it: the run can be read but not resumed"):
+        finish(folder.path, scenario)
+
+
+# Links and pipes.
+
+
+@pytest.fixture
+def alarm():
+    """Whoever waits for a pipe is woken, and the test fails."""
+
+    def wake(*_) -> None:
+        raise TimeoutError("somebody waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, wake)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("alarm")
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+@pytest.mark.parametrize("name", ["records.jsonl", "scenario.toml", ".lock"])
+def test_pipes_and_links_are_neither_waited_for_nor_followed(stopped, tmp_path, name, kind):
+    folder, scenario = stopped
+    path, target = folder.path / name, tmp_path / "target"
+    path.rename(target) if path.exists() else target.write_bytes(b"")
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to(target)
+    before = target.read_bytes()
+    assert not folder.is_running
+    what = "is a link" if kind == "link" else "is not a regular file"
+    with pytest.raises((UsageError, WorkFailed), match=rf"{name} {what}"):
+        finish(folder.path, scenario)
+    if name == "records.jsonl":
+        with pytest.raises((UsageError, WorkFailed), match=rf"{name} {what}"):
+            write_report(folder.path)
+    elif name == "scenario.toml":
+        assert "cannot be read as a scenario" in write_report(folder.path).read_text()
+    assert target.read_bytes() == before
+
+
+@pytest.mark.usefixtures("alarm")
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+@pytest.mark.parametrize("name", ["checkpoint/state.safetensors", "final.safetensors"])
+def test_a_pipe_or_link_in_place_of_a_model_is_refused(stopped, tmp_path, name, kind):
+    folder, scenario = stopped
+    path = folder.path / name
+    path.rename(tmp_path / "target") if path.exists() else None
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to(tmp_path / "target")
+    with pytest.raises(WorkFailed, match=r"safetensors (cannot be read|is not of this run)"):
+        finish(folder.path, scenario)
+    assert not folder.is_finished and folder.kernel in (None, "torch")
+
+
+@pytest.mark.parametrize("name", ["checkpoint/state.partial", "final.partial", ".scratch"])
+def test_links_in_the_way_are_replaced_and_not_written_through(tmp_path, stopped, name):
+    folder, scenario = stopped
+    target = tmp_path / "target"
+    target.mkdir() if name == ".scratch" else target.write_bytes(b"mine")
+    (folder.path / name).symlink_to(target)
+    scenario = scenario.with_values(ONE_WORKER if name == ".scratch" else SERIAL)
+    assert finish(folder.path, scenario) == finish(tmp_path / "undisturbed", scenario)
+    assert list(target.iterdir()) == [] if name == ".scratch" else target.read_bytes() == b"mine"
+
+
+def test_a_linked_folder_of_checkpoints_is_refused(stopped, tmp_path):
+    folder, scenario = stopped
+    (folder.path / "checkpoint").rename(tmp_path / "target")
+    (folder.path / "checkpoint").symlink_to(tmp_path / "target")
+    before = contents(tmp_path / "target")
+    with pytest.raises(WorkFailed, match=r"cannot be read \(checkpoint is a link"):
+        finish(folder.path, scenario)
+    (tmp_path / "empty").mkdir()
+    shutil.rmtree(tmp_path / "new", ignore_errors=True)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "checkpoint").symlink_to(tmp_path / "empty")
+    with pytest.raises(WorkFailed, match="checkpoint is a link"):
+        next(ap.run(scenario, out=tmp_path / "new", dataset=blobs()))
+    assert contents(tmp_path / "target") == before and list((tmp_path / "empty").iterdir()) == []
+
+
+def test_a_report_is_not_written_through_links(ended, tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    (ended.path / "report.html").symlink_to(mine)
+    (ended.path / "figures").mkdir()
+    for name in ("accuracy-rounds.png", "devices.csv"):
+        (ended.path / "figures" / name).symlink_to(mine)
+    page = write_report(ended.path)
+    assert mine.read_text() == "mine" and not page.is_symlink()
+    assert not any(path.is_symlink() for path in (ended.path / "figures").iterdir())
+    shutil.rmtree(ended.path / "figures")
+    (tmp_path / "pictures").mkdir()
+    (ended.path / "figures").symlink_to(tmp_path / "pictures")
+    with pytest.raises(WorkFailed, match="was not written: figures is a link"):
+        write_report(ended.path)
+    assert list((tmp_path / "pictures").iterdir()) == []
+
+
+def test_a_run_folder_may_itself_be_reached_through_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "runs").symlink_to(tmp_path / "disk")
+    (tmp_path / "disk" / "run").mkdir()
+    (tmp_path / "latest").symlink_to(tmp_path / "disk" / "run")
+    scenario = pruned_scenario()
+    advance(tmp_path / "runs" / "run", scenario, records=2)
+    assert finish(tmp_path / "latest", scenario) == finish(tmp_path / "undisturbed", scenario)
+
+
+def test_reading_a_run_folder_does_not_load_torch(made):
+    code = (
+        "import sys; from pathlib import Path; from airprune.runs.layout import RunFolder;"
+        "folder = RunFolder(Path(sys.argv[1])); folder.check();"
+        "print(folder.scenario().hash, len(folder.records()), folder.is_finished, folder.is_running);"
+        "assert folder.has_finished(folder.scenario()) and 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(made / "run-ended")], capture_output=True, text=True)
+    assert done.stdout.split() == [pruned_scenario().hash, "6", "True", "False"], done.stderr

@@ -21,8 +21,8 @@ One edge round, and the packages that make it:
     runs         run folders: records, checkpoints, resume, comparisons
     methods      named bundles of components
 
-A `Scenario` describes an experiment, `run` carries it out. Both are imported when first used, so that planning alone
-does not wait for torch.
+A `Scenario` describes an experiment, `run` carries it out. Every name is imported when it is first used, so that
+planning does not wait for torch, nor reading a run folder for planning.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from airprune.aggregation.masked_sum import aggregate
-from airprune.convergence import convergence_bound
-from airprune.errors import AirpruneError, Infeasible, InvalidValue, UsageError
-from airprune.inverse import smallest_bandwidth_hz, smallest_deadline_s
-from airprune.planning import Plan, PlanProblem, Status
-from airprune.schemes import SCHEMES, plan
-
 if TYPE_CHECKING:
+    from airprune.aggregation.masked_sum import aggregate
     from airprune.compression import compress
+    from airprune.convergence import convergence_bound
+    from airprune.errors import AirpruneError, Infeasible, InvalidValue, UsageError
+    from airprune.inverse import smallest_bandwidth_hz, smallest_deadline_s
     from airprune.methods import METHODS
+    from airprune.planning import Plan, PlanProblem, Status
     from airprune.registration import register
     from airprune.runs import run
     from airprune.scenario import Scenario
+    from airprune.schemes import SCHEMES, plan
 
 __version__ = "0.1.0"
 
@@ -68,17 +67,31 @@ __all__ = [
     "__version__",
 ]
 
-# What is imported when first used.
-_LATER = {
-    "compress": "airprune.compression",
-    "METHODS": "airprune.methods",
-    "register": "airprune.registration",
-    "run": "airprune.runs",
-    "Scenario": "airprune.scenario",
+_HOMES = {
+    "PlanProblem": "planning",
+    "plan": "schemes",
+    "Plan": "planning",
+    "Status": "planning",
+    "SCHEMES": "schemes",
+    "smallest_deadline_s": "inverse",
+    "smallest_bandwidth_hz": "inverse",
+    "aggregate": "aggregation.masked_sum",
+    "compress": "compression",
+    "convergence_bound": "convergence",
+    "Scenario": "scenario",
+    "METHODS": "methods",
+    "register": "registration",
+    "run": "runs",
+    "AirpruneError": "errors",
+    "UsageError": "errors",
+    "InvalidValue": "errors",
+    "Infeasible": "errors",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
-    raise AttributeError(f"module 'airprune' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'airprune' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"airprune.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -94,10 +94,12 @@ def open_descriptor(path: Path, flags: int, *, inside: Path | None = None) -> in
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise _is_a_link(name) from None
+            if error.errno == errno.ENXIO:  # a socket, or a pipe that nobody reads
+                raise _is_not_regular(name) from None
             raise
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise OSError(errno.EINVAL, f"{name} is not a regular file")
+            raise _is_not_regular(name)
         return descriptor
 
 
@@ -126,6 +128,10 @@ def _open_folder(name: str, parent: int) -> int:
         ):
             raise _is_a_link(name) from None
         raise
+
+
+def _is_not_regular(name: str) -> OSError:
+    return OSError(errno.EINVAL, f"{name} is not a regular file")
 
 
 def _is_a_link(name: str) -> OSError:

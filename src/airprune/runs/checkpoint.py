@@ -11,20 +11,17 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import safetensors
-import safetensors.numpy
+from typing import TYPE_CHECKING, Any
 
 from airprune import files
 from airprune.errors import WorkFailed
 
-Array = np.ndarray
+if TYPE_CHECKING:
+    from numpy import ndarray as Array
 
 # One entry only: safetensors writes several in an order that changes from one process to the next.
 _ENTRY = "airprune"
-_UNREADABLE = (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError, safetensors.SafetensorError)
+_UNREADABLE = (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError)
 _MAX_HEADER_BYTES = 100_000_000  # as safetensors
 
 
@@ -39,6 +36,9 @@ def write(path: Path, arrays: Mapping[str, Array], facts: dict[str, Any], *, ins
       facts: plain JSON, in which numbers may also be NaN or infinite: a model that diverged has such totals.
       inside: no folder below this one may be a link, see `files`.
     """
+    import numpy as np
+    import safetensors.numpy
+
     whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(facts, sort_keys=True)
     metadata = {_ENTRY: json.dumps({"facts": text, "sha256": _digest(whole, text)}, sort_keys=True)}
@@ -49,6 +49,8 @@ def write(path: Path, arrays: Mapping[str, Array], facts: dict[str, Any], *, ins
 
 def read(path: Path, *, inside: Path | None = None) -> tuple[dict[str, Array], dict[str, Any]]:
     """The arrays and the facts; WorkFailed in one sentence if they are not what was written."""
+    import safetensors.numpy  # here, since whoever only reads records does not wait for it
+
     try:
         content = files.read_bytes(path, inside=inside)
         entry = _header(content).get("__metadata__", {}).get(_ENTRY)
@@ -60,7 +62,7 @@ def read(path: Path, *, inside: Path | None = None) -> tuple[dict[str, Array], d
         if sealed["sha256"] != _digest(arrays, text):
             raise ValueError("its contents are not those that were written")
         return arrays, json.loads(text)
-    except _UNREADABLE as error:
+    except (*_UNREADABLE, safetensors.SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise WorkFailed(f"{path} cannot be read ({reason}); start over in another folder.") from None
 
