@@ -189,7 +189,7 @@ def test_a_worker_that_cannot_be_started_is_one_sentence_and_leaves_nobody_behin
         started.append(popen(*arguments, **options))
         return started[0]
 
-    monkeypatch.setattr("airprune.engines.processes.subprocess.Popen", failing)
+    monkeypatch.setattr("airprune.engines.children.subprocess.Popen", failing)
     experiment = Experiment.of(tiny_scenario(), dataset=blobs())
     engine = ProcessesEngine(experiment.job(InProcess(experiment.dataset)), workers=2)
     with pytest.raises(WorkFailed, match=r"could not be started: Resource temporarily unavailable\."), engine:

@@ -5,6 +5,7 @@ serial     in this process
 processes  in worker processes on this machine (worker_process is their side)
 cluster    `dask`: on the workers of a Dask cluster
 machine    what worker processes need of their machine
+children   how they are started and stopped
 """
 
 from __future__ import annotations

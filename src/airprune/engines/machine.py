@@ -16,23 +16,16 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def single_thread() -> int:
+def single_thread() -> Callable[[], None]:
     """One thread per process: two processes of one thread beat one of two, and bits do not depend on cores.
 
-    Returns how many there were.
+    Returns how to undo it.
     """
     import torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    return before
-
-
-def many_threads(number: int) -> None:
-    """As before `single_thread`."""
-    import torch
-
-    torch.set_num_threads(number)
+    return lambda: torch.set_num_threads(before)
 
 
 def keep_large_buffers() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from airprune.engines.base import Call, Engine, loaded, opened
-from airprune.engines.machine import many_threads, single_thread
+from airprune.engines.machine import single_thread
 from airprune.errors import AirpruneError, WorkFailed
 
 
@@ -14,10 +14,10 @@ class SerialEngine(Engine):
     """The plainest engine, and the yardstick of the others."""
 
     num_workers = 1
-    _threads_before: int | None = None
+    _restore_threads: Callable[[], None] | None = None
 
     def start(self) -> None:
-        self._threads_before = single_thread()
+        self._restore_threads = single_thread()
         self._worker = opened(self.workshop, self.workshop.folder)
 
     def as_completed(
@@ -31,5 +31,5 @@ class SerialEngine(Engine):
             yield index, result
 
     def close(self) -> None:
-        if self._threads_before is not None:
-            many_threads(self._threads_before)
+        if self._restore_threads is not None:
+            self._restore_threads()

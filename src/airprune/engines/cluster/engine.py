@@ -8,15 +8,14 @@ once per group, and the few numbers that describe each task.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import queue
 import tempfile
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -40,24 +39,6 @@ _NO_WORKERS_S = 60.0
 _ONLY_REFUSED_S = 5.0
 _MAX_HAND_OUTS = 20
 _DEATH = Died("a signal or an exit that only its own machine has seen")
-
-
-@dataclass
-class _UnderWay:
-    """One group on its way.
-
-    Attributes:
-      number: its place among the groups.
-      group: without the parts that workers died of.
-      lost: what stands for those, by place of their task.
-      keys: of its tasks.
-    """
-
-    number: int
-    group: Group
-    lost: dict[int, Any]
-    keys: list[Any]
-    future: Future
 
 
 class DaskEngine(Engine):
@@ -102,89 +83,91 @@ class DaskEngine(Engine):
     def as_completed(
         self, method: str, calls: Sequence[Call], *, until: Callable[[], int] | None = None
     ) -> Generator[tuple[int, Any]]:
-        """With `until` that says how many are handed out; else one per worker, since they may be long."""
-        waiting, under_way, hand_outs = deque(range(len(calls))), dict[Any, tuple[int, Future]](), Counter[int]()
-        ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        held: tuple[Any, Future] | None = None
-        self._look_around()
-        try:
-            while waiting or under_way:
-                while waiting and (len(under_way) < self.num_workers if until is None else waiting[0] < until()):
-                    index = waiting.popleft()
-                    shared, task = calls[index]
-                    if held is None or held[0] is not shared:
-                        held = shared, self._submit(tasks.hold, shared)
-                    future = self._submit_calls(method, held[1], [loaded(task)], method)[0]
-                    future.add_done_callback(ended.put)
-                    under_way[future.key] = index, future
-                for future in self._ended(ended, under_way):
-                    index, _ = under_way.pop(future.key)
-                    result = self._result(future)
-                    if not isinstance(result, tasks.Refusal):
-                        yield index, _DEATH if isinstance(result, KilledWorker) else result
-                        continue
-                    waiting.appendleft(index)
-                    self._count(hand_outs, index, result)
-        finally:
-            self._cancel([future for _, future in under_way.values()])
+        """Without `until` one per worker is handed out, since they may be long."""
+        held: dict[int, Future] = {}  # what the last call shares with its neighbours
 
-    def _ended(self, ended: queue.SimpleQueue[Future], under_way: dict[Any, tuple[int, Future]]) -> list[Future]:
-        """The next one that ended; if none does for a while, those that nobody will ever do."""
-        if time.monotonic() > self._looked + _LOOK_AROUND_S:
-            self._wait_for_workers()
-        with contextlib.suppress(queue.Empty):
-            future = ended.get(timeout=_LOOK_AROUND_S)
-            return [future] if future.key in under_way else []
-        return [future for _, future in under_way.values() if self._is_stranded(future)]
+        def submit(index: int) -> Future:
+            shared, task = calls[index]
+            if id(shared) not in held:
+                held.clear()
+                held[id(shared)] = self._submit(tasks.hold, shared)
+            return self._submit_calls(method, held[id(shared)], [loaded(task)], name=method)[0]
+
+        def has_room(index: int, under_way: Sequence[int]) -> bool:
+            return len(under_way) < self.num_workers if until is None else index < until()
+
+        with contextlib.closing(self._ended(deque(range(len(calls))), submit, has_room)) as ended:
+            for index, result in ended:
+                yield index, _DEATH if isinstance(result, KilledWorker) else result
 
     def reduce(self, groups: Sequence[Group]) -> list[Any]:
-        """Groups are handed out while there is room, and waited for in their order."""
+        """Groups whose parts need not travel are handed out whole, as many as give every worker some tasks."""
         if any(group.travels for group in groups):
             return super().reduce(groups)
-        self._look_around()
-        waiting, under_way, results = deque(enumerate(groups)), deque[_UnderWay](), []
-        while waiting or under_way:
-            room = _TASKS_AHEAD * self.num_workers
-            while waiting and (not under_way or sum(len(one.keys) for one in under_way) < room):
-                under_way.append(self._submit_group(*waiting.popleft(), lost={}))
-            results.append(self._group_result(under_way.popleft()))
-        return results
+        results: dict[int, Any] = {}
 
-    def _submit_group(self, number: int, group: Group, lost: dict[int, Any]) -> _UnderWay:
+        def has_room(number: int, under_way: Sequence[int]) -> bool:
+            return sum(len(groups[other].tasks) for other in under_way) < _TASKS_AHEAD * self.num_workers
+
+        waiting = deque(range(len(groups)))
+        for number, result in self._ended(waiting, lambda number: self._submit_group(number, groups[number]), has_room):
+            results[number] = result
+            if isinstance(result, KilledWorker):
+                groups[number].lost((), _DEATH.how)
+                (results[number],) = super().reduce([groups[number]])  # task by task, which finds the ones to blame
+        return [results[number] for number in range(len(groups))]
+
+    def _submit_group(self, number: int, group: Group) -> Future:
         """Names the tasks of each group apart: Dask keeps tasks of one name back until a worker is free, rather than
         giving them out beforehand, only if the tasks that they depend on are few.
         """
         shared = self._submit(tasks.hold, group.shared, name=f"hold_{number}")
-        futures = self._submit_calls(group.method, shared, list(map(loaded, group.tasks)), f"{group.method}_{number}")
-        parts = [[part] if at not in lost else [part, lost[at]] for at, part in enumerate(futures)]
+        name = f"{group.method}_{number}"
+        parts = self._submit_calls(group.method, shared, [loaded(task) for task in group.tasks], name=name)
         batches = [
-            self._submit(tasks.merge, list(itertools.chain.from_iterable(parts[at : at + GROUP_CHUNKS])), group.merge)
-            for at in range(0, len(parts), GROUP_CHUNKS)
+            self._submit(tasks.merge, parts[start : start + GROUP_CHUNKS], group.merge)
+            for start in range(0, len(parts), GROUP_CHUNKS)
         ]
-        without_tasks = dataclasses.replace(group, shared=None, tasks=())
-        future = self._submit(tasks.finish, batches, without_tasks, shared)
-        return _UnderWay(number, group, lost, [part.key for part in futures], future)
+        return self._submit(tasks.finish, batches, replace(group, shared=None, tasks=()), shared)
 
-    def _group_result(self, one: _UnderWay) -> Any:
-        """Waits for a group; hands it out again, if need be without the parts that workers die of."""
-        hand_outs = Counter[int]()
-        while isinstance(result := self._result(one.future), KilledWorker | tasks.Refusal):
-            self._count(hand_outs, one.number, result)
-            group, lost = one.group, one.lost
-            if isinstance(result, KilledWorker):
-                group.lost((), _DEATH.how)
-                # Dask also blames tasks that only waited where another one died: those are just handed out again.
-                if result.task in one.keys:
-                    at = one.keys.index(result.task)
-                    rest, stands_for = self.without_killers(group, group.tasks[at], _DEATH)
-                    group = dataclasses.replace(group, tasks=(*group.tasks[:at], rest, *group.tasks[at + 1 :]))
-                    lost = lost if stands_for is None else self._with_lost(group, lost, at, stands_for)
-            one = self._submit_group(one.number, group, lost)
-        return result
+    def _ended(
+        self, waiting: deque[int], submit: Callable[[int], Future], has_room: Callable[[int, Sequence[int]], bool]
+    ) -> Generator[tuple[int, Any]]:
+        """(index, result or the `KilledWorker` it came to) of what `submit` hands out, as they end.
 
-    @staticmethod
-    def _with_lost(group: Group, lost: dict[int, Any], at: int, more: Any) -> dict[int, Any]:
-        return {**lost, at: group.merge([lost[at], more]) if at in lost else more}
+        What the cluster has lost is handed out again.
+        """
+        under_way, hand_outs = dict[Any, tuple[int, Future]](), Counter[int]()
+        ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        self._look_around()
+        try:
+            while waiting or under_way:
+                while waiting and (not under_way or has_room(waiting[0], [index for index, _ in under_way.values()])):
+                    index = waiting.popleft()
+                    future = submit(index)
+                    future.add_done_callback(ended.put)
+                    under_way[future.key] = index, future
+                for key in self._next_keys(ended, under_way):
+                    index, future = under_way.pop(key)
+                    result = self._result(future)
+                    if isinstance(result, tasks.Refusal):
+                        waiting.appendleft(index)
+                        hand_outs[index] += result.is_loss
+                        if hand_outs[index] == _MAX_HAND_OUTS:
+                            raise WorkFailed(f"The cluster lost the same task {_MAX_HAND_OUTS} times. {self._hint()}")
+                        continue
+                    yield index, result
+        finally:
+            self._cancel([future for _, future in under_way.values()])
+
+    def _next_keys(self, ended: queue.SimpleQueue[Future], under_way: Mapping[Any, tuple[int, Future]]) -> list[Any]:
+        """The next one that ended; if none does for a while, those that nobody will ever do."""
+        if time.monotonic() > self._looked + _LOOK_AROUND_S:
+            self._wait_for_workers()
+        with contextlib.suppress(queue.Empty):
+            key = ended.get(timeout=_LOOK_AROUND_S).key
+            return [key] if key in under_way else []
+        return [key for key, (_, future) in under_way.items() if self._is_stranded(future)]
 
     def _submit(self, function: Any, *arguments: Any, name: str | None = None) -> Future:
         places = self.members.restriction
@@ -193,7 +176,7 @@ class DaskEngine(Engine):
         self._places[future] = places
         return future
 
-    def _submit_calls(self, method: str, shared: Future, calls: list[Any], name: str) -> list[Future]:
+    def _submit_calls(self, method: str, shared: Future, calls: list[Any], *, name: str) -> list[Future]:
         places = self.members.restriction
         futures: list[Future] = self.client.map(
             tasks.call,
@@ -284,14 +267,6 @@ class DaskEngine(Engine):
         return WorkFailed(
             f"The Dask scheduler ({where}) cannot be reached any more. Start it again and {self.workshop.way_out}."
         )
-
-    def _count(self, hand_outs: Counter[int], index: int, result: tasks.Refusal | KilledWorker) -> None:
-        """Gives up what is lost time and again; a worker that is left out from now on does not count."""
-        if isinstance(result, tasks.Refusal) and result.worker and not result.missing:
-            return
-        hand_outs[index] += 1
-        if hand_outs[index] == _MAX_HAND_OUTS:
-            raise WorkFailed(f"The cluster lost the same task {_MAX_HAND_OUTS} times. {self._hint()}")
 
     def _hint(self) -> str:
         way_out = self.workshop.way_out

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,9 +15,9 @@ import dask
 from distributed import LocalCluster
 
 from airprune.engines.base import MAX_TRIES
+from airprune.engines.children import Child, stop
 from airprune.engines.cluster.certificates import make_certificates, security_of
-from airprune.engines.machine import num_cores, worker_environment
-from airprune.errors import WorkFailed
+from airprune.engines.machine import num_cores
 
 _GRACE_S = 2.0
 # Dask starts a web server beside every scheduler and worker, dashboard or not: let it have nothing to show. And let
@@ -41,7 +38,7 @@ class OwnCluster:
         self._folder = tempfile.TemporaryDirectory(prefix="airprune-cluster-")
         self.tls = Path(self._folder.name) / "tls"
         self._cluster: LocalCluster | None = None
-        self._workers: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
+        self._workers: list[Child] = []
         try:
             self._begin(workers or num_cores())
         except BaseException:
@@ -64,41 +61,23 @@ class OwnCluster:
         for _ in range(workers):
             self._workers.append(self._start())
 
-    def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "airprune.engines.cluster.local_worker"]
-        with theirs:
-            try:
-                process = subprocess.Popen(
-                    [*command, self.address, str(self.tls), self._folder.name, str(theirs.fileno())],
-                    pass_fds=[theirs.fileno()],
-                    env=worker_environment(),
-                    stdin=subprocess.DEVNULL,
-                    process_group=0,  # Ctrl-C is for the driver alone
-                )
-            except OSError as error:
-                raise WorkFailed(f"A worker process could not be started: {error.strerror or error}.") from error
-        return process, ours
+    def _start(self) -> Child:
+        return Child.start(
+            "-m", "airprune.engines.cluster.local_worker", self.address, str(self.tls), self._folder.name
+        )
 
     def replace_dead(self) -> None:
-        for place, (process, line) in enumerate(self._workers):
-            if process.poll() is not None:
-                line.close()
+        for place, child in enumerate(self._workers):
+            if child.process.poll() is not None:
+                stop([child])
                 self._workers[place] = self._start()
 
     @property
     def pids(self) -> list[int]:
-        return [process.pid for process, _ in self._workers]
+        return [child.process.pid for child in self._workers]
 
     def close(self) -> None:
-        for _, line in self._workers:
-            line.close()  # which they see, and leave
-        for process, _ in self._workers:
-            try:
-                process.wait(_GRACE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop(self._workers)
         self._workers = []
         if self._cluster is not None:
             with contextlib.suppress(TimeoutError):

@@ -77,8 +77,8 @@ class Members:
             return False
         receivers = sorted(machines.values())
         for name, offset, piece in parts_of(self.source):
-            self.client.run(tasks.receive, self.parcel, name, offset, piece, workers=receivers)
-        self.client.run(tasks.complete, self.parcel, workers=receivers)
+            self.client.run(Parcel.receive, self.parcel, name, offset, piece, workers=receivers)
+        self.client.run(Parcel.complete, self.parcel, workers=receivers)
         return True
 
 

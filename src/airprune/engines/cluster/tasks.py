@@ -28,11 +28,19 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True)
 class Refusal:
-    """This worker must not take part, or not yet: `missing` means that only the files are wanting."""
+    """This worker must not take part, or not yet: `missing` means that only the files are wanting.
+
+    Without a worker: the cluster has lost the task.
+    """
 
     worker: str
     sentence: str
     missing: bool = False
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the same may happen again and again; a worker that is refused does it once."""
+        return self.missing or not self.worker
 
 
 @dataclass(frozen=True)
@@ -128,14 +136,6 @@ def finish(parts: list[Any], group: Group, shared: Any) -> Any:
 def hold(shared: Any) -> Any:
     """What several tasks take; a task of its own, so that Dask makes it again if it is lost."""
     return shared
-
-
-def receive(parcel: Parcel, name: str, offset: int, piece: bytes) -> None:
-    parcel.receive(name, offset, piece)
-
-
-def complete(parcel: Parcel) -> None:
-    parcel.complete()
 
 
 def forget(parcel: Parcel) -> None:
