@@ -172,9 +172,16 @@ class Component:
 def paper_shape() -> ModelShape:
     """The paper's CNN on its network: what memory and bits are told for where no model is at hand."""
     layers = PrunableLayers.of([("fc1", 8, 3136), ("fc2", 10, 8)])
-    sizes = (("conv1.weight", 288, True), ("conv1.bias", 32, False), ("conv2.weight", 18_432, True))
-    sizes = (*sizes, ("conv2.bias", 64, False), ("fc1.bias", 8, False), ("fc2.bias", 10, False))
-    sizes = (*sizes, ("fc1.weight", 25_088, True), ("fc2.weight", 80, True))
+    sizes = (
+        ("conv1.weight", 288, True),
+        ("conv1.bias", 32, False),
+        ("conv2.weight", 18_432, True),
+        ("conv2.bias", 64, False),
+        ("fc1.bias", 8, False),
+        ("fc2.bias", 10, False),
+        ("fc1.weight", 25_088, True),
+        ("fc2.weight", 80, True),
+    )
     tensors, start = [], 0
     for name, size, counted in sizes:
         tensors.append(Tensor(name, start, start + size, counted))

@@ -11,10 +11,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from importlib import metadata
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airprune.errors import InvalidValue, UnknownName
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 C = TypeVar("C")
 
@@ -75,5 +77,7 @@ class Registry(Mapping[str, C], Generic[C]):
         return component
 
     @cached_property
-    def _entry_points(self) -> dict[str, metadata.EntryPoint]:
-        return {point.name: point for point in metadata.entry_points(group=f"airprune.{self.kind}")}
+    def _entry_points(self) -> dict[str, EntryPoint]:
+        from importlib.metadata import entry_points  # slow to import, and needed only for names that are not ours
+
+        return {point.name: point for point in entry_points(group=f"airprune.{self.kind}")}

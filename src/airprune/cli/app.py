@@ -94,7 +94,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _with_imports(arguments: list[str]) -> list[str]:
     """Loads every file given with --import, wherever the option stands; what is left is the command."""
-    left, waiting = [], iter(arguments)
+    left: list[str] = []
+    waiting = iter(arguments)
     for word in waiting:
         if word == "--":
             return [*left, word, *waiting]

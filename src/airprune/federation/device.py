@@ -85,7 +85,7 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     order = rng.permutation(samples)
     view = _view(device, received, orders, order[: settings.batch_size], streams)
     sub_model: SubModel = device.method.masking("choose", view)
-    report = {}
+    report: dict[str, Array] = {}
     if device.method.masking.has("report"):
         report = device.method.masking("report", view, orders.round_index) or {}
     error_sq = _hold(model, sub_model.held)

@@ -7,10 +7,8 @@ import dataclasses
 import numpy as np
 
 from airprune.channel import Radio
-from airprune.fleet import read_network
 from airprune.network import Disc, Network, Placement, Ring, place_flat, place_hierarchical
 from airprune.scenario.sections import NetworkSection, RadioSection
-from airprune.tables import Column, read_table
 from airprune.units import db_to_ratio, dbm_to_watt
 
 
@@ -58,6 +56,9 @@ def _cpu_hz(section: NetworkSection) -> float | tuple[float, float]:
 
 def _from_table(section: NetworkSection, table: str, *, seed: int) -> Network:
     """The table's network, with the scenario's CPUs where the table has none."""
+    from airprune.fleet import read_network  # few scenarios have a table, and readers of run folders should not wait
+    from airprune.tables import Column, read_table
+
     network = read_network(table)
     if "cpu_hz" in read_table(table, (Column(name="cpu_hz"),), unique=None):
         return network

@@ -68,8 +68,12 @@ class TrainTask(Task):
         return self._of([place for place, device in enumerate(self.devices) if device not in gone])
 
     def _of(self, places: Sequence[int]) -> TrainTask:
-        picked = {name: tuple(getattr(self, name)[i] for i in places) for name in ("devices", "keep", "weights")}
-        return replace(self, **picked)
+        return replace(
+            self,
+            devices=tuple(self.devices[i] for i in places),
+            keep=tuple(self.keep[i] for i in places),
+            weights=tuple(self.weights[i] for i in places),
+        )
 
 
 @dataclass(frozen=True)
