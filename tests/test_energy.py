@@ -128,7 +128,7 @@ def test_other_schemes_do_not_read_the_limits():
 
 
 def test_a_plan_is_timed_with_the_bits_clock_and_power_that_its_scheme_chose():
-    """Half the bits halve the upload, half the clock doubles the compute time; 1/1000 of the power costs 10 of 15 bits."""
+    """Half the bits halve the upload, half the clock doubles the compute; a thousandth of the power sends a third."""
     plan = ap.plan(three_devices(fc_weights=30_000), "equal-resolved")
     compute_s, uplink_s = 30_000 * 40 / 3e9, 30_000 * 64 / 100e6
     np.testing.assert_allclose(

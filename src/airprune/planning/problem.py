@@ -115,7 +115,7 @@ class PlanProblem:
     @cached_property
     def time_for_weights_s(self) -> Array:
         """T_th − x: what the deadline leaves for training and sending weights; may be negative."""
-        return self.deadline_s - self.extra_seconds
+        return self.deadline_s - self.extra_seconds if self.extra_seconds.any() else self.deadline_s
 
     @property
     def smallest_model_weights(self) -> Array:

@@ -24,7 +24,9 @@ ROUNDING_MARGIN = 4 * np.finfo(np.float64).eps
 
 def uplink_bits(problem: PlanProblem, weights: Array) -> Array:
     """q̂ W + e: what a device sends."""
-    return problem.bits_per_weight * weights + problem.fixed_bits
+    bits = np.asarray(problem.bits_per_weight * weights)
+    bits += problem.fixed_bits  # in place: a million devices ask for this at every step of a bisection
+    return bits
 
 
 def share_for_weights(problem: PlanProblem, weights: Array, deadline_s: Array | None = None) -> Array:
@@ -35,7 +37,9 @@ def share_for_weights(problem: PlanProblem, weights: Array, deadline_s: Array | 
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = bits / (problem.full_band_rate_bps * time_left_s) * (1.0 + ROUNDING_MARGIN)
     share = np.where((time_left_s <= 0.0) | (problem.full_band_rate_bps <= 0.0), np.inf, share)
-    return np.where((bits <= 0.0) & (time_left_s >= 0.0), 0.0, share)
+    free = bits <= 0.0
+    free &= time_left_s >= 0.0
+    return np.where(free, 0.0, share)
 
 
 def weights_for_share(problem: PlanProblem, share: Array) -> Array:

@@ -1,5 +1,6 @@
-"""The largest models within a deadline and an energy budget: pruning, clock and power chosen together, after Pervej, Jin
-and Dai (arXiv:2308.01562). Shares are equal; exact, where they approximate by a sequence of convex problems.
+"""The largest models within a deadline and an energy budget: pruning, clock and power chosen together.
+
+After Pervej, Jin and Dai (arXiv:2308.01562), with equal shares; exact, where they approximate by convex problems.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _LOWEST_LEVEL = 1e-30
 def allocate(problem: PlanProblem) -> Allocation:
     """b = 1/N_k, then the largest W with which some (f, p) meets the deadline and the budget, at the cheapest such.
 
-    At the optimum a second saved costs the same energy in the CPU as in the radio. With z = ln(1 + γ p / p_max), a device
-    computes at 2 κ f³ joules per second saved and sends at (z e^z − e^z + 1) p_max / γ, so that one level z gives both f
-    and p, each held inside its range. What the deadline allows, W_T(z), grows with z, what the energy allows, W_E(z),
-    falls, both in closed form: the largest W lies where they cross, found by bisection down to the last bit.
+    At the optimum a second saved costs the same energy in the CPU as in the radio. With z = ln(1 + γ p / p_max) that is
+    2 kappa f³ joules in the CPU and (z e^z − e^z + 1) p_max / γ in the radio, so that one level z gives both f and p,
+    each held inside its range. What the deadline allows, W_T(z), grows with z; what the energy allows, W_E(z), falls;
+    both in closed form. The largest W lies where they cross, found by bisection down to the last bit.
     """
     share = equal_shares(problem)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
