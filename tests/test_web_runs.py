@@ -14,6 +14,7 @@ import pytest
 
 import airprune as ap
 from airprune.runs.layout import RunFolder
+from airprune.runs.lock import locked
 from airprune.web.runs import finding, following, stream
 from airprune.web.runs.following import RecordsFile
 from airprune.web.runs.heads import first_values
@@ -107,7 +108,7 @@ def test_looking_whether_a_run_is_at_work_never_keeps_one_from_starting(tmp_path
         thread.start()
     try:
         for _ in range(100):
-            with folder.locked():
+            with locked(folder.path):
                 pass
     finally:
         looking.set()
