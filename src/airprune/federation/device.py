@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from airprune.components import ModelShape
-from airprune.compression.base import Wire, transmit
+from airprune.compression.base import Message, Wire, transmit
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.kernels import KERNELS
@@ -103,11 +103,12 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
             num_steps=trained.num_steps,
         )
         memory |= device.method.objective("finish", run, memory)
-    sent_bits = _encode(device, received.model, sub_model.sent, memory, orders, streams)
+    sent_bits, message = _encode(device, received.model, sub_model.sent, memory, orders, streams)
     return Upload(
         state=model.state_array,
         mask=sub_model.sent,
         sent_bits=sent_bits,
+        message=message,
         report=report,
         memory=memory,
         loss=trained.loss,
@@ -231,8 +232,8 @@ def _encode(
     memory: dict[str, Array],
     orders: Orders,
     streams: Streams,
-) -> float:
-    """Leaves in the model what the edge will decode, zero where nothing is sent; returns the encoder's count of bits.
+) -> tuple[float, Message | None]:
+    """Leaves in the model what the edge will decode, zero where nothing is sent; the encoder's bits and message.
 
     Compressors work on the update, taken in float64, of the counted weights that are sent.
     """
@@ -242,7 +243,7 @@ def _encode(
     if not device.encodes:
         if sent is not None:
             state[model.prunable] *= sent
-        return float(compression("bits", device.wire, num_sent))
+        return float(compression("bits", device.wire, num_sent)), None
     index, places = device.weight_index, slice(None)
     if sent is not None:
         is_sent = np.ones(shape.num_state, dtype=bool)
@@ -267,7 +268,7 @@ def _encode(
     if slot is not None:
         memory[slot] = memory[slot].copy()
         memory[slot][places] = new
-    return float(message.bits)
+    return float(message.bits), message
 
 
 def _full_gradient(device: Device, samples: Array) -> torch.Tensor:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from airprune.compression.base import Message
+
 Array = np.ndarray
 
 
@@ -48,6 +50,7 @@ class Upload:
       state: its model as the edge decodes it, zero where nothing was sent; a view that the next device overwrites.
       mask: which prunable weights were sent; None for all.
       sent_bits: what the encoder counted; biases and buffers travel uncounted.
+      message: what the encoder made; None if values travel as they are.
       report: arrays that are summed over devices.
       memory: the device's slots after the round, if it does not keep them itself.
       loss: mean training loss over the minibatches seen.
@@ -61,6 +64,7 @@ class Upload:
     state: Array
     mask: Array | None
     sent_bits: float
+    message: Message | None
     report: Mapping[str, Array]
     memory: Mapping[str, Array]
     loss: float
