@@ -59,10 +59,14 @@ EVENTS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A scenario of the yardstick: SMALL with `changes`; `inputs` makes the model and the arrays given to `run`."""
+    """A scenario of the yardstick: SMALL with `changes`; `inputs` makes the model and the arrays given to `run`.
+
+    `announced` says since when and why results differ from those of older commits; CHANGELOG.md tells it, too.
+    """
 
     changes: dict[str, Any] = field(default_factory=dict)
     inputs: Callable[[], dict[str, Any]] = dict
+    announced: str = ""
 
 
 def own_model_and_arrays() -> dict[str, Any]:
@@ -89,11 +93,18 @@ def own_model_and_arrays() -> dict[str, Any]:
 
 
 CASES: dict[str, Case] = {
-    "weights": Case({"masking.probe.count_probe": True, "masking.probe.count_mask_bits": True}),
+    "weights": Case(),
+    "probe-and-mask-bits": Case(
+        {"masking.probe.count_probe": True, "masking.probe.count_mask_bits": True},
+        announced="the probe and the mask's bits are planned exactly, no longer as extra weights",
+    ),
     "neurons": Case({"masking.probe.structure": "neurons"}),
     "magnitude-per-layer": Case({"masking.probe.importance": "magnitude", "masking.probe.scope": "layer"}),
     "taylor-neurons": Case({"masking.probe.importance": "taylor", "masking.probe.structure": "neurons"}),
-    "random-importance": Case({"masking.probe.importance": "random"}),
+    "random-importance": Case(
+        {"masking.probe.importance": "random"},
+        announced="random scores come from a stream of their own, no longer from the next device's minibatches",
+    ),
     "processes": Case({**MANY, "engine.name": "processes"}),
     "dask": Case({**MANY, "engine.name": "dask"}),
     "dropouts-and-stragglers": Case(EVENTS),
