@@ -27,7 +27,10 @@ def _names() -> dict[str, Iterable[str]]:
 
 @functools.cache
 def form() -> dict[str, Any]:
-    """{sections: [{name, about, fields}], presets: {name: {about, values}}}; values are text, as typed after `key=`."""
+    """Values are text, as typed after `key=`.
+
+    {sections: [{name, about, fields}], presets: {name: {about, values}}, methods: {name: {about, values}}}
+    """
     schema, names = Scenario.json_schema(), _names()
     sections: list[dict[str, Any]] = [{"name": "", "about": "", "fields": []}]
     for name, entry in schema["properties"].items():
@@ -36,19 +39,26 @@ def form() -> dict[str, Any]:
             sections[0]["fields"].append(_field(name, entry, names))
             continue
         part = schema["$defs"][target.rpartition("/")[2]]
-        fields = [_field(key, value, names) for key, value in _leaves(name, part["properties"])]
+        fields = [field for key, value in part["properties"].items() for field in _fields(name, key, value, names)]
         sections.append({"name": name, "about": part.get("description", ""), "fields": fields})
     chosen = {name: {"about": about, "values": _values(Scenario.preset(name))} for name, about in presets().items()}
-    return {"sections": sections, "presets": chosen}
+    recipes = {
+        name: {"about": recipe.summary, "values": {key: exact(value) for key, value in recipe.settings.items()}}
+        for name, recipe in METHODS.items()
+    }
+    return {"sections": sections, "presets": chosen, "methods": recipes}
 
 
-def _leaves(home: str, properties: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Dotted keys and schemas: fields, and the options of each component that can be chosen."""
-    for key, value in properties.items():
-        if "properties" in value:
-            yield from _leaves(f"{home}.{key}", value["properties"])
-        else:
-            yield f"{home}.{key}", value
+def _fields(
+    home: str, name: str, schema: Mapping[str, Any], names: Mapping[str, Iterable[str]]
+) -> Iterator[dict[str, Any]]:
+    """A field of a section, or the options of a component: those are shown while one of `keys` names it."""
+    if "properties" not in schema:
+        yield _field(f"{home}.{name}", schema, names)
+        return
+    keys = [f"{part}.{field}" for part, field, registry in Scenario.choice_fields() if part == home and name in registry]
+    for option, entry in schema["properties"].items():
+        yield _field(f"{home}.{name}.{option}", entry, names) | {"needs": {"keys": keys, "name": name}}
 
 
 def _field(key: str, schema: Mapping[str, Any], names: Mapping[str, Iterable[str]]) -> dict[str, Any]:
@@ -60,6 +70,8 @@ def _field(key: str, schema: Mapping[str, Any], names: Mapping[str, Iterable[str
         "choices": [str(choice) for choice in choices],
         "names": [str(name) for name in names.get(key, ())],
         "is_number": kinds <= {"number", "integer"},
+        "default": exact(schema.get("default")),
+        "needs": None,
     }
 
 

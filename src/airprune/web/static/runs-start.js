@@ -47,17 +47,32 @@ export async function connectStart({ mayRun, take, quoted }) {
 
 const usesToml = () => document.querySelector('input[name="source"]:checked').value === "toml";
 const preset = () => form.presets[byId("preset").value];
+const allFields = () => form.sections.flatMap((section) => section.fields);
+const fieldOf = (key) => allFields().find((field) => field.key === key);
+
+/** What a field has unless it is changed: the method's value if another one is chosen, the preset's, or the default. */
+function unchanged(key) {
+  const method = changes.get("method");
+  return form.methods[method]?.values[key] ?? preset().values[key] ?? fieldOf(key).default;
+}
+
+const current = (key) => changes.get(key) ?? unchanged(key);
+
+/** Options belong to a component and count only while it is chosen. */
+const isNeeded = (field) => !field.needs || field.needs.keys.some((key) => current(key) === field.needs.name);
+
+const counted = () => new Map([...changes].filter(([key]) => isNeeded(fieldOf(key))));
 
 function wanted() {
   if (usesToml()) return { toml: byId("toml").value };
-  return { preset: byId("preset").value, overrides: Object.fromEntries(changes) };
+  return { preset: byId("preset").value, overrides: Object.fromEntries(counted()) };
 }
 
 function sourceChanged() {
   byId("by-form").hidden = usesToml();
   byId("by-toml").hidden = !usesToml();
   if (usesToml() && byId("toml").value === "") {
-    byId("toml").value = `base = "${byId("preset").value}"\n${tomlOf(changes)}`;
+    byId("toml").value = `base = "${byId("preset").value}"\n${tomlOf(counted())}`;
   }
   checkSoon();
 }
@@ -68,7 +83,8 @@ function tomlOf(values) {
   const lines = [];
   let section = "";
   for (const [key, text] of [...values].sort(([a], [b]) => a.includes(".") - b.includes(".") || (a < b ? -1 : 1))) {
-    const [part, name] = key.includes(".") ? key.split(".") : ["", key];
+    const dot = key.lastIndexOf(".");
+    const [part, name] = [key.slice(0, Math.max(dot, 0)), key.slice(dot + 1)];
     if (part !== section) lines.push(`[${part}]`);
     section = part;
     lines.push(`${name} = ${value(text)}`);
@@ -109,24 +125,27 @@ const inputOf = (key) => byId(`field-${key}`);
 function fieldChanged(key, input) {
   if (input.value === preset().values[key]) changes.delete(key);
   else changes.set(key, input.value);
+  if (key === "method" || allFields().some((field) => field.needs?.keys.includes(key))) showValues();
   showField(key);
   showCounts();
   checkSoon();
 }
 
 function showField(key) {
-  const input = inputOf(key);
-  input.closest(".field").classList.toggle("changed", changes.has(key));
-  const field = form.sections.flatMap((section) => section.fields).find((other) => other.key === key);
-  const was = preset().values[key];
-  say(byId(`field-${key}-about`), [field.about, `Preset: ${was}`].filter(Boolean).join(". "));
+  const [input, field] = [inputOf(key), fieldOf(key)];
+  const box = input.closest(".field");
+  box.classList.toggle("changed", changes.has(key));
+  box.classList.toggle("unneeded", !isNeeded(field));
+  const [was, home] = key in preset().values ? [preset().values[key], "Preset"] : [field.default, "Default"];
+  say(byId(`field-${key}-about`), [field.about, `${home}: ${was}`].filter(Boolean).join(". "));
 }
 
 function showValues() {
   say(byId("preset-about"), preset().about);
-  for (const [key, value] of Object.entries(preset().values)) {
-    if (changes.get(key) === value) changes.delete(key);
-    inputOf(key).value = changes.get(key) ?? value;
+  for (const { key } of allFields()) {
+    if (changes.get(key) === preset().values[key]) changes.delete(key);
+    const input = inputOf(key);
+    if (input !== document.activeElement) input.value = current(key);
     showField(key);
   }
   showCounts();
@@ -134,7 +153,7 @@ function showValues() {
 
 function showCounts() {
   for (const target of document.querySelectorAll("[data-count]")) {
-    const count = [...changes.keys()].filter((key) => key.startsWith(`${target.dataset.count}.`)).length;
+    const count = [...counted().keys()].filter((key) => key.startsWith(`${target.dataset.count}.`)).length;
     say(target, count ? `· ${count} changed` : "");
   }
   byId("reset-fields").disabled = changes.size === 0;
@@ -187,7 +206,7 @@ function showCheck(answer, problem) {
   byId("start-button").disabled = problem !== "";
   if (problem) {
     say(box, problem);
-    const field = problem.match(/^Scenario\.([a-z0-9_]+(?:\.[a-z0-9_]+)?)/)?.[1];
+    const field = problem.match(/^Scenario\.([a-z0-9_]+(?:\.[a-z0-9_-]+){0,2})/)?.[1];
     if (field && !usesToml()) inputOf(field)?.setAttribute("aria-invalid", "true");
     return;
   }
