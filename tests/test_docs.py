@@ -6,17 +6,20 @@ import re
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import airprune as ap
+from airprune.conformance import check
 from airprune.engines import ENGINES
+from airprune.methods import METHODS, Recipe
+from airprune.objectives import OBJECTIVES, Objective
 from airprune.runs.layout import RunFolder
 from airprune.scenario import presets
 from airprune.scenario.scenario import flat
-from airprune.schemes.base import Scheme
 from airprune.settings.toml_text import word
 from support.scenario_table import up_to_date
 from support.tiny import blobs, tiny_scenario
@@ -38,14 +41,37 @@ def test_the_readme_example_prints_what_it_says():
     assert printed.getvalue().strip() == expected.strip()
 
 
-def test_the_scheme_of_the_contributing_guide_plans():
-    ((code, _),) = snippets("CONTRIBUTING.md")
-    namespace: dict = {}
-    exec(compile(code, "CONTRIBUTING.md", "exec"), namespace)
-    scheme = namespace["SCHEME"]
-    assert isinstance(scheme, Scheme)
-    plan = scheme.plan(ap.PlanProblem(full_band_rate_bps=[3e8, 2e8], seconds_per_weight=1e-8))
-    assert list(plan.status) == ["ok"] and plan.bandwidth_share.sum() == pytest.approx(1.0)
+def test_the_method_of_the_contributing_guide_keeps_every_rule(monkeypatch):
+    """Its component and its recipe, as if their lines stood in the lists."""
+    for code, _ in snippets("CONTRIBUTING.md"):
+        module = types.ModuleType("contributed")
+        monkeypatch.setitem(sys.modules, "contributed", module)
+        exec(compile(code, "CONTRIBUTING.md", "exec"), module.__dict__)
+        ap.register(next(value for value in vars(module).values() if isinstance(value, Objective | Recipe)))
+    try:
+        findings = [*check("dyn", kind="objectives", processes=False), *check("dyn", kind="methods", processes=False)]
+        alpha = {"objective__name": "dyn", "objective__dyn__alpha": 0.1}
+        assert last_loss(**alpha) != last_loss(**alpha | {"objective__dyn__alpha": 0.0})
+    finally:
+        METHODS.remove("dyn")
+        OBJECTIVES.remove("dyn")
+    assert {finding.rule for finding in findings if not finding.kept} == set()
+    assert {"knob fully open is plain averaging", "who did not arrive leaves no trace"} <= {f.rule for f in findings}
+
+
+def last_loss(**changes: Any) -> float:
+    *_, last = ap.run(tiny_scenario(**changes), dataset=blobs())
+    return float(last["train_loss"])
+
+
+def test_the_files_that_an_addition_cost_exist_and_are_counted():
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("| what | files in src |")[1].split("\n\n")[0]
+    counted = re.findall(r"^\| [^|]+ \| (\d+) \| (.+) \|$", table, re.MULTILINE)
+    assert len(counted) >= 10
+    for number, how in counted:
+        paths = re.findall(r"`(\S+\.py)`", how)
+        assert len(paths) == int(number), how
+        assert all((ROOT / "src/airprune" / path).is_file() for path in paths), how
 
 
 @pytest.mark.parametrize("page", [page.name for page in ROOT.glob("docs/*.md") if SNIPPET.search(page.read_text())])
