@@ -1,6 +1,7 @@
 """The documentation says what is true: its snippets run, its links and tests exist."""
 
 import contextlib
+import importlib
 import io
 import re
 import subprocess
@@ -13,10 +14,13 @@ from typing import Any
 import pytest
 
 import airprune as ap
+from airprune.aggregation.steps import STEPS
+from airprune.cli import main
 from airprune.conformance import check
 from airprune.engines import ENGINES
 from airprune.methods import METHODS, Recipe
 from airprune.objectives import OBJECTIVES, Objective
+from airprune.registration import registries
 from airprune.runs.layout import RunFolder
 from airprune.scenario import presets
 from airprune.scenario.scenario import flat
@@ -83,6 +87,31 @@ def test_the_snippets_of_a_docs_page_run_in_order_and_print_what_they_say(page, 
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == "".join(output + "\n" for _, output in found if output).splitlines()
+
+
+def test_the_table_of_kinds_names_what_can_be_registered_and_where_it_is_chosen():
+    table = (ROOT / "docs/your-own.md").read_text().split("| kind | registers |")[1].split("\n\n")[0]
+    rows = re.findall(r"\| `(airprune[.\w]+)` \| (?:`\[\w+\.NAME\]`|none) \| (.+) \|", table)
+    kinds = {getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name, _ in rows}
+    assert kinds == set(registries())
+    keys = set(flat(ap.Scenario().to_dict()))
+    assert {key for _, chosen in rows for key in re.findall(r"`([\w.]+)`", chosen)} <= keys
+
+
+def test_a_file_of_ones_own_serves_the_command_line(tmp_path, capsys):
+    """The snippets' definitions, named with --import."""
+    found = [code for code, _ in snippets("docs/your-own.md") if "SmoothedOptions" in code or "Recipe(" in code]
+    kept = "\n".join(line for code in found for line in code.splitlines() if not line.startswith(("*_, last", "print(")))
+    file = tmp_path / "my_methods.py"
+    file.write_text(f"import airprune as ap\n{kept}\n")
+    words = ["method=smooth-freezing", "aggregation.smoothed.keep=0.2", "rounds.global_rounds=1", "--engine", "serial"]
+    try:
+        assert main(["run", "smoke", *words, "--out", str(tmp_path / "run"), "--import", str(file)]) == 0
+    finally:
+        METHODS.remove("smooth-freezing")
+        STEPS.remove("smoothed")
+    assert "keep = 0.2" in (tmp_path / "run/scenario.toml").read_text()
+    capsys.readouterr()
 
 
 def test_a_model_and_data_of_ones_own_take_less_than_ten_lines():
