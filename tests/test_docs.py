@@ -101,7 +101,9 @@ def test_the_table_of_kinds_names_what_can_be_registered_and_where_it_is_chosen(
 def test_a_file_of_ones_own_serves_the_command_line(tmp_path, capsys):
     """The snippets' definitions, named with --import."""
     found = [code for code, _ in snippets("docs/your-own.md") if "SmoothedOptions" in code or "Recipe(" in code]
-    kept = "\n".join(line for code in found for line in code.splitlines() if not line.startswith(("*_, last", "print(")))
+    kept = "\n".join(
+        line for code in found for line in code.splitlines() if not line.startswith(("*_, last", "print("))
+    )
     file = tmp_path / "my_methods.py"
     file.write_text(f"import airprune as ap\n{kept}\n")
     words = ["method=smooth-freezing", "aggregation.smoothed.keep=0.2", "rounds.global_rounds=1", "--engine", "serial"]
@@ -148,7 +150,11 @@ def test_every_field_of_a_record_is_explained_and_no_other():
     }
     records = {record["kind"]: record for record in ap.run(tiny_scenario(**everything), dataset=blobs())}
     page = (ROOT / "docs/scenarios.md").read_text()
-    never = {"edge": {"downlink_bits"}, "node": {"uploaded_bits", "downlink_bits"}, "global": {"downlink_bits", "asked"}}
+    never = {
+        "edge": {"downlink_bits"},
+        "node": {"uploaded_bits", "downlink_bits"},
+        "global": {"downlink_bits", "asked"},
+    }
     for kind, unwritten in never.items():  # fields that can be read, though no run writes them yet
         table = page.split(f"<!-- fields: {kind}_record -->")[1].split("<!-- end -->")[0]
         explained = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
