@@ -128,7 +128,7 @@ def test_a_wrong_request_is_one_sentence_and_status_2(command, arguments, words)
     assert [path.name for path in Path().iterdir()] == ["a-file"]
 
 
-def test_a_spoilt_checkpoint_is_one_sentence_and_status_1(command, scenario):
+def test_a_damaged_checkpoint_is_one_sentence_and_status_1(command, scenario):
     run = ("run", scenario, "--engine", "serial", "--out", "here")
     command(*run)
     Path("here/checkpoint/state.safetensors").write_bytes(b"garbage")

@@ -93,7 +93,7 @@ def test_a_worker_killed_in_the_midst_of_a_round_costs_a_retry(tmp_path, cluster
     assert not flag.exists()
     assert sorted(worker.poll() is None for worker in cluster.workers) == [False, True]
     if first.poll() is None:
-        first.send_signal(signal.SIGSTOP)  # whoever is left may even stand still for a while
+        first.send_signal(signal.SIGSTOP)  # the one left may even stand still for a while
         time.sleep(1.5)
         first.send_signal(signal.SIGCONT)
     list(records)

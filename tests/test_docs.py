@@ -1,4 +1,4 @@
-"""The documentation says what is true: its snippets run, its links exist, its equations have functions."""
+"""The documentation says what is true: its snippets run, its links and tests exist."""
 
 import contextlib
 import importlib
@@ -7,16 +7,23 @@ import re
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import airprune as ap
+from airprune.aggregation.steps import STEPS
+from airprune.cli import main
+from airprune.conformance import check
 from airprune.engines import ENGINES
+from airprune.methods import METHODS, Recipe
+from airprune.objectives import OBJECTIVES, Objective
+from airprune.registration import registries
 from airprune.runs.layout import RunFolder
 from airprune.scenario import presets
-from airprune.schemes.base import Scheme
+from airprune.scenario.scenario import flat
 from airprune.settings.toml_text import word
 from support.scenario_table import up_to_date
 from support.tiny import blobs, tiny_scenario
@@ -38,14 +45,37 @@ def test_the_readme_example_prints_what_it_says():
     assert printed.getvalue().strip() == expected.strip()
 
 
-def test_the_scheme_of_the_contributing_guide_plans():
-    ((code, _),) = snippets("CONTRIBUTING.md")
-    namespace: dict = {}
-    exec(compile(code, "CONTRIBUTING.md", "exec"), namespace)
-    scheme = namespace["SCHEME"]
-    assert isinstance(scheme, Scheme)
-    plan = scheme.plan(ap.PlanProblem(full_band_rate_bps=[3e8, 2e8], seconds_per_weight=1e-8))
-    assert list(plan.status) == ["ok"] and plan.bandwidth_share.sum() == pytest.approx(1.0)
+def test_the_method_of_the_contributing_guide_keeps_every_rule(monkeypatch):
+    """Its component and its recipe, as if their lines stood in the lists."""
+    for code, _ in snippets("CONTRIBUTING.md"):
+        module = types.ModuleType("contributed")
+        monkeypatch.setitem(sys.modules, "contributed", module)
+        exec(compile(code, "CONTRIBUTING.md", "exec"), module.__dict__)
+        ap.register(next(value for value in vars(module).values() if isinstance(value, Objective | Recipe)))
+    try:
+        findings = [*check("dyn", kind="objectives", processes=False), *check("dyn", kind="methods", processes=False)]
+        alpha = {"objective__name": "dyn", "objective__dyn__alpha": 0.1}
+        assert last_loss(**alpha) != last_loss(**alpha | {"objective__dyn__alpha": 0.0})
+    finally:
+        METHODS.remove("dyn")
+        OBJECTIVES.remove("dyn")
+    assert {finding.rule for finding in findings if not finding.kept} == set()
+    assert {"knob fully open is plain averaging", "who did not arrive leaves no trace"} <= {f.rule for f in findings}
+
+
+def last_loss(**changes: Any) -> float:
+    *_, last = ap.run(tiny_scenario(**changes), dataset=blobs())
+    return float(last["train_loss"])
+
+
+def test_the_files_that_an_addition_cost_exist_and_are_counted():
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("| what | files in src |")[1].split("\n\n")[0]
+    counted = re.findall(r"^\| [^|]+ \| (\d+) \| (.+) \|$", table, re.MULTILINE)
+    assert len(counted) >= 10
+    for number, how in counted:
+        paths = re.findall(r"`(\S+\.py)`", how)
+        assert len(paths) == int(number), how
+        assert all((ROOT / "src/airprune" / path).is_file() for path in paths), how
 
 
 @pytest.mark.parametrize("page", [page.name for page in ROOT.glob("docs/*.md") if SNIPPET.search(page.read_text())])
@@ -59,24 +89,43 @@ def test_the_snippets_of_a_docs_page_run_in_order_and_print_what_they_say(page, 
     assert done.stdout.splitlines() == "".join(output + "\n" for _, output in found if output).splitlines()
 
 
+def test_the_table_of_kinds_names_what_can_be_registered_and_where_it_is_chosen():
+    table = (ROOT / "docs/your-own.md").read_text().split("| kind | registers |")[1].split("\n\n")[0]
+    rows = re.findall(r"\| `(airprune[.\w]+)` \| (?:`\[\w+\.NAME\]`|none) \| (.+) \|", table)
+    kinds = {getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name, _ in rows}
+    assert kinds == set(registries())
+    keys = set(flat(ap.Scenario().to_dict()))
+    assert {key for _, chosen in rows for key in re.findall(r"`([\w.]+)`", chosen)} <= keys
+
+
+def test_a_file_of_ones_own_serves_the_command_line(tmp_path, capsys):
+    """The snippets' definitions, named with --import."""
+    found = [code for code, _ in snippets("docs/your-own.md") if "SmoothedOptions" in code or "Recipe(" in code]
+    kept = "\n".join(
+        line for code in found for line in code.splitlines() if not line.startswith(("*_, last", "print("))
+    )
+    file = tmp_path / "my_methods.py"
+    file.write_text(f"import airprune as ap\n{kept}\n")
+    words = ["method=smooth-freezing", "aggregation.smoothed.keep=0.2", "rounds.global_rounds=1", "--engine", "serial"]
+    try:
+        assert main(["run", "smoke", *words, "--out", str(tmp_path / "run"), "--import", str(file)]) == 0
+    finally:
+        METHODS.remove("smooth-freezing")
+        STEPS.remove("smoothed")
+    assert "keep = 0.2" in (tmp_path / "run/scenario.toml").read_text()
+    capsys.readouterr()
+
+
 def test_a_model_and_data_of_ones_own_take_less_than_ten_lines():
     code, _ = snippets("docs/your-own.md")[0]
     assert len([line for line in code.splitlines() if line]) < 10
 
 
-def defaults() -> dict[str, Any]:
-    """Every value of the default scenario by its dotted key."""
-    flat: dict[str, Any] = {}
-    for name, value in ap.Scenario().to_dict().items():
-        flat |= {f"{name}.{key}": entry for key, entry in value.items()} if isinstance(value, dict) else {name: value}
-    return flat
-
-
 def test_every_key_of_a_scenario_is_explained_with_its_default():
     page = (ROOT / "docs/scenarios.md").read_text()
     assert page == up_to_date(page), "run: .venv/bin/python tests/support/scenario_table.py"
-    shown = dict(re.findall(r"^\| `([a-z_0-9.]+)` \| `([^`]+)` \|", page, re.MULTILINE))
-    for key, default in defaults().items():
+    shown = dict(re.findall(r"^\| `([a-z_0-9.-]+)` \| `([^`]+)` \|", page, re.MULTILINE))
+    for key, default in flat(ap.Scenario().to_dict()).items():
         assert word(shown[key]) == ("none" if default is None else default), key
 
 
@@ -88,16 +137,28 @@ def test_every_preset_and_every_engine_is_on_the_scenarios_page():
         assert f"| `{name}` |" in page, name
 
 
-def test_every_field_of_a_record_is_explained_and_no_other(tmp_path):
-    everything = tiny_scenario(diagnostics__gradients=True, rounds__evaluate_every="edge", rounds__global_rounds=1)
-    records = {record["kind"]: record for record in ap.run(everything, out=tmp_path, dataset=blobs())}
+def test_every_field_of_a_record_is_explained_and_no_other():
+    everything = {
+        "diagnostics__gradients": True,
+        "rounds__evaluate_every": "edge",
+        "rounds__global_rounds": 1,
+        "topology__name": "tree",
+        "topology__tree__nodes": [1],
+        "topology__tree__rounds": [1],
+        "selection__name": "random-share",
+        "selection__random-share__share": 0.5,
+    }
+    records = {record["kind"]: record for record in ap.run(tiny_scenario(**everything), dataset=blobs())}
     page = (ROOT / "docs/scenarios.md").read_text()
-    _, edge, world = re.split(r"^(?:An edge|A global) record", page, flags=re.MULTILINE)
-    for kind, text in (("edge", edge), ("global", world.split("\n## ")[0])):
-        explained = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
-        assert sorted({*explained} - {"downlink_bits", "asked"}) == sorted(records[kind]), (
-            kind
-        )  # no run writes these yet
+    never = {
+        "edge": {"downlink_bits"},
+        "node": {"uploaded_bits", "downlink_bits"},
+        "global": {"downlink_bits", "asked"},
+    }
+    for kind, unwritten in never.items():  # fields that can be read, though no run writes them yet
+        table = page.split(f"<!-- fields: {kind}_record -->")[1].split("<!-- end -->")[0]
+        explained = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+        assert explained - unwritten == set(records[kind]), kind
 
 
 def test_every_file_of_a_run_folder_is_explained(tmp_path):
@@ -116,24 +177,14 @@ def test_every_relative_link_leads_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
-def test_every_function_and_test_in_the_equations_map_exists():
-    text = (ROOT / "docs/equations.md").read_text()
-    functions = set(re.findall(r"`(airprune(?:\.\w+)+)`", text))
-    assert len(functions) > 25
-    for name in functions:
-        module, _, attribute = name.rpartition(".")
-        assert hasattr(importlib.import_module(module), attribute), name
-    tests = set(re.findall(r"`(test_\w+)\.py::(\w+)`", text))
-    assert len(tests) > 25
-    for file, test in tests:
-        assert f"def {test}(" in (ROOT / "tests" / f"{file}.py").read_text(), (file, test)
-
-
-def test_every_equation_of_the_paper_is_in_the_map():
-    text = (ROOT / "docs/equations.md").read_text()
-    rows = re.findall(r"^\| \((\d+)\)(?:–\((\d+)\))?", text, re.MULTILINE)
-    covered = {n for first, last in rows for n in range(int(first), int(last or first) + 1)}
-    assert covered >= set(range(1, 68))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_that_a_page_names_exists(page):
+    text = page.read_text()
+    for file, test in re.findall(r"`(test_\w+)\.py(?:::(\w+))?`", text):
+        assert f"def {test}" in (ROOT / "tests" / f"{file}.py").read_text(), (file, test)
+    everything = "".join(file.read_text() for file in ROOT.glob("tests/test_*.py"))
+    for test in re.findall(r"[`:](test_\w+_\w+_\w+)`", text):  # a field such as test_loss is shorter
+        assert f"def {test}(" in everything, test
 
 
 def test_the_readme_stays_short():

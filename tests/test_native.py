@@ -1,4 +1,4 @@
-"""The native kernel against torch, against itself, and against whoever calls it wrongly."""
+"""The native kernel against torch, against itself, and against wrong calls."""
 
 import numpy as np
 import pytest

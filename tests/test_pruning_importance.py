@@ -131,7 +131,7 @@ def test_taylor_is_exact_where_the_loss_is_linear():
 def test_taylor_ranks_almost_like_exact(seed):
     probe = SmallNetwork(seed).probe()
     exact = importance_named("exact").score(probe)
-    # Second-order terms reorder neighbours, so not 1; a ranking by lot has 0 ± 0.15.
+    # Second-order terms reorder neighbours, so not 1; a random ranking has 0 ± 0.15.
     assert spearmanr(exact, importance_named("taylor").score(probe)).statistic > 0.75
 
 

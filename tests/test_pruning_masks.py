@@ -113,7 +113,7 @@ def test_ties_go_to_the_larger_magnitude_and_not_to_the_first_inputs():
     size = rng.random(1000)
     mask = choose_mask(np.zeros(1000), keep=300, layers=layers, tie_break=size)
     assert set(np.flatnonzero(mask)) == set(np.argsort(-size)[:300])
-    # 300 of 1000 by lot have a mean index of 499.5 ± 14 (one standard deviation).
+    # 300 of 1000 at random have a mean index of 499.5 ± 14 (one standard deviation).
     assert abs(np.flatnonzero(mask).mean() - 499.5) < 4 * 14
 
 

@@ -109,7 +109,7 @@ def test_a_folder_without_a_version_has_the_first():
     assert records_version({"records_version": RECORDS_VERSION}) == 2
 
 
-def test_spoilt_lines_are_no_records():
+def test_damaged_lines_are_no_records():
     for line in (b"", b"{", b"\xff", b"[" * 100_000, b'{"kind":"global"}'):
         assert record_in(line) is None
 

@@ -89,7 +89,7 @@ def run_folder(finished, tmp_path) -> Path:
 
 
 def without_checksums(folder: Path) -> None:
-    """As of a run made before there were any, or spoilt all over: what records say cannot be compared with anything."""
+    """As of a run made before there were any, or damaged: what records say cannot be compared with anything."""
     (folder / "final.safetensors").unlink()
     shutil.rmtree(folder / "checkpoint")
 
@@ -273,7 +273,7 @@ def test_a_run_never_evaluated_has_no_accuracy_curves(tmp_path):
 
 
 @pytest.mark.usefixtures("sketches")
-def test_spoilt_lines_are_counted_and_the_rest_is_shown(run_folder):
+def test_damaged_lines_are_counted_and_the_rest_is_shown(run_folder):
     records = run_folder / "records.jsonl"
     whole = records.read_bytes()
     without_checksums(run_folder)

@@ -326,7 +326,7 @@ def test_a_network_table_may_move_but_not_change(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", None], ids=["empty", "garbage", "cut short"])
-def test_a_spoilt_checkpoint_is_one_sentence(stopped, content):
+def test_a_damaged_checkpoint_is_one_sentence(stopped, content):
     folder, scenario = stopped
     whole = folder.checkpoint_file.read_bytes()
     folder.checkpoint_file.write_bytes(whole[:-100] if content is None else content)
@@ -525,7 +525,7 @@ def made(tmp_path_factory) -> Path:
 
 @pytest.fixture(params=["ended", "stopped"])
 def spoilable(request, made, tmp_path) -> tuple[RunFolder, RunFolder]:
-    """A copy of a run to be spoilt, and another run in the same condition."""
+    """A copy of a run to be damaged, and another run in the same condition."""
     copy = shutil.copytree(made / f"run-{request.param}", tmp_path / "run")
     return RunFolder(Path(copy)), RunFolder(made / f"other-{request.param}")
 
@@ -724,7 +724,7 @@ def test_a_folder_of_before_there_were_checksums_can_be_read_but_not_resumed(spo
 
 @pytest.fixture
 def alarm():
-    """Whoever waits for a pipe is woken, and the test fails."""
+    """A process that waits for a pipe is woken, and the test fails."""
 
     def wake(*_) -> None:
         raise TimeoutError("somebody waits for a pipe")

@@ -1,4 +1,4 @@
-"""Who is asked and who is let go."""
+"""Who is asked and who is dropped."""
 
 from __future__ import annotations
 

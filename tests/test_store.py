@@ -57,7 +57,7 @@ def test_devices_that_never_wrote_start_as_the_slot_says_without_a_file(tmp_path
 
 @pytest.mark.parametrize("seed", range(5))
 def test_any_order_of_puts_takes_and_commits_gives_what_plain_arrays_give(tmp_path, small_blocks, seed):
-    """The plain arrays are the independent method; every so often the store is opened anew from its table."""
+    """The plain arrays are the independent method; every so often the store is opened again from its table."""
     rng = np.random.default_rng(seed)
     memory = opened(tmp_path)
     plain = memory.take(range(NUM_DEVICES))

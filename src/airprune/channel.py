@@ -143,7 +143,7 @@ def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArra
     The column of the station that serves a device in `network` is `large_scale_gain` to the bit. Each other link has
     line of sight and shadowing from its station's own streams, so that who serves whom changes nobody else's luck.
     Devices that change their station take their gains from the table of the network as it was placed: asking
-    `large_scale_gain` after the move would draw the new link afresh. A flat network has the cloud's one column.
+    `large_scale_gain` after the move would draw the new link again. A flat network has the cloud's one column.
     """
     served = large_scale_gain(network, radio, seed=seed)
     if network.topology == "flat":

@@ -14,7 +14,7 @@ R = TypeVar("R", bound="JsonRecord")
 
 
 class Unreadable(Exception):
-    """A value is not of the type it should have; whoever reads a file turns this into a sentence or a gap."""
+    """A value is not of the type it should have; the reader of a file turns this into a sentence or a gap."""
 
 
 class JsonRecord:

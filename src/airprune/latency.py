@@ -79,7 +79,7 @@ def uplink_time_s(
     """T_up = (q-hat W_rho + e) / R, Eq. (11) with e = 0.
 
     Differs from Eq. (11) by the bits e that do not grow with the model, such as a mask or scales, and at R = 0,
-    where it divides by zero: nothing to send takes no time, anything else takes for ever.
+    where it divides by zero: nothing to send takes no time, anything else an infinite time.
     """
     bits = np.asarray(bits_per_weight) * np.asarray(weights, dtype=np.float64) + np.asarray(fixed_bits)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

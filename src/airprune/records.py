@@ -179,7 +179,7 @@ def record_from(found: Any, version: int = RECORDS_VERSION, *, only: frozenset[s
 def record_in(
     line: bytes | str, version: int = RECORDS_VERSION, *, only: frozenset[str] | None = None
 ) -> Record | None:
-    """The record of one line of records.jsonl; None for one still being written, or spoilt."""
+    """The record of one line of records.jsonl; None for one still being written, or damaged."""
     try:
         return record_from(json.loads(line), version, only=only)
     except (ValueError, RecursionError):

@@ -52,7 +52,7 @@ def is_alive(pid: int) -> bool:
 def wait_for(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + patience_s
     while not condition():
-        assert time.monotonic() < deadline, f"in vain: {what}"
+        assert time.monotonic() < deadline, f"timed out: {what}"
         time.sleep(0.005)
 
 

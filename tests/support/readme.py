@@ -67,7 +67,7 @@ TREATMENTS: dict[str, Treatment] = {
     r"scripts/test": Treatment(quick=adding("-n 0 tests/test_units.py"), full=adding("tests/test_units.py")),
     r"source \.venv/bin/activate": Treatment(),
     r"cat > \S+ <<.*": Treatment(),
-    r"airprune (plan|scenarios|schemes|report|doctor)\b.*": Treatment(),
+    r"airprune (plan|scenarios|schemes|methods|report|doctor)\b.*": Treatment(),
     r"airprune web\b.*": Treatment(answers=True),
     r"airprune run smoke": Treatment(quick=adding("rounds.global_rounds=1 --engine serial")),
     r"airprune (run|compare|sweep) .*": Treatment(quick=here(GLYPHS), full=here(SMALL)),

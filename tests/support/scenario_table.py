@@ -11,19 +11,20 @@ from typing import Any, get_type_hints
 
 from airprune.data import DATASETS
 from airprune.json_types import JsonRecord
+from airprune.kernels import KERNELS
 from airprune.masking import MASKINGS
 from airprune.measures import MEASURES
 from airprune.methods import METHODS
 from airprune.model_names import MODELS
 from airprune.path_loss import PATH_LOSS
 from airprune.pruning import IMPORTANCES
-from airprune.records import About, EdgeRecord, GlobalRecord
+from airprune.records import About, EdgeRecord, GlobalRecord, NodeRecord
 from airprune.scenario import Scenario, presets
 from airprune.settings.section import Section
 from airprune.settings.toml_text import literal
 
 PAGE = Path(__file__).parents[2] / "docs/scenarios.md"
-MARKED = re.compile(r"(<!-- fields: (\w*) -->\n)(?:.*?\n)?(<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- fields: (\w*) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 RECORD_HEAD = "| field | per | unit | meaning |\n|---|---|---|---|"
 HEAD = "| key | default | unit or choices | meaning |\n|---|---|---|---|"
 UNITS = {
@@ -36,12 +37,15 @@ UNITS = {
     "_m": "m",
     "_s": "s",
     "_ratio": "0 … 1",
+    "_bps": "bit/s",
+    "_j": "J",
     "_probability": "0 … 1",
 }
 LISTS = {
     "radio.path_loss": PATH_LOSS,
     "model.name": MODELS,
     "data.name": DATASETS,
+    "train.kernel": ("auto", *KERNELS),
     "method": METHODS,
     **{f"{home}.{field}": registry for home, field, registry in Scenario.choice_fields()},
     **{f"masking.{name}.importance": IMPORTANCES for name in MASKINGS},
@@ -59,7 +63,13 @@ def tables() -> dict[str, str]:
         "scenario": _table("", Scenario, own),
     }
     found |= {name: _table(f"{name}.", part, part.model_fields) for name, part in parts.items()}
-    return found | {f"{cls.kind}_record": _record_table(cls) for cls in (EdgeRecord, GlobalRecord)}
+    found["methods"] = _methods()
+    return found | {f"{cls.kind}_record": _record_table(cls) for cls in (EdgeRecord, NodeRecord, GlobalRecord)}
+
+
+def _methods() -> str:
+    rows = [f"| `{recipe.name}` | {recipe.label} | {recipe.summary} |" for recipe in METHODS.values()]
+    return "\n".join(["| method | origin | what it does |\n|---|---|---|", *rows])
 
 
 def _record_table(cls: type[JsonRecord]) -> str:
@@ -80,7 +90,7 @@ def _table(prefix: str, model: type[Section], fields: dict[str, Any]) -> str:
 def _rows(prefix: str, model: type[Section], fields: dict[str, Any]) -> list[str]:
     schema = model.model_json_schema()["properties"]
     return [
-        f"| `{prefix}{name}` | `{_default(field)}` | {_values(prefix + name, schema[name])} | {field.description} |"
+        f"| `{prefix}{name}` | `{_default(field)}` | {_values(prefix + name, schema[name])} | {_escaped(field)} |"
         for name, field in fields.items()
     ]
 
@@ -88,10 +98,15 @@ def _rows(prefix: str, model: type[Section], fields: dict[str, Any]) -> list[str
 def _component_rows(prefix: str, model: type[Section]) -> list[str]:
     """The options of every component that a section can choose."""
     rows: list[str] = []
-    for registry in dict.fromkeys(getattr(model, "choices", {}).values()):
+    for registry in {registry.kind: registry for registry in getattr(model, "choices", {}).values()}.values():
         for name, component in registry.items():
             rows += _rows(f"{prefix}{name}.", component.Options, component.Options.model_fields)
     return rows
+
+
+def _escaped(field: Any) -> str:
+    """The meaning of a field, for a cell of a table."""
+    return str(field.description).replace("|", "\\|")
 
 
 def _default(field: Any) -> str:
@@ -110,7 +125,7 @@ def _values(key: str, schema: dict[str, Any]) -> str:
 
 
 def up_to_date(page: str) -> str:
-    """The page with every marked table made anew."""
+    """The page with every marked table made again."""
     found = tables()
     return MARKED.sub(lambda match: f"{match[1]}{found[match[2]]}\n{match[3]}", page)
 

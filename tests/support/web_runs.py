@@ -112,5 +112,5 @@ class Events:
         for kind, data in self:
             if condition(kind, data):
                 return data
-            assert time.monotonic() < deadline, "in vain"
+            assert time.monotonic() < deadline, "timed out"
         raise AssertionError("the stream ended")

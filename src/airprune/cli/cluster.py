@@ -48,7 +48,7 @@ def certificates(
     say("  the scheduler      ca.pem  scheduler.pem  scheduler-key.pem")
     say("  each worker        ca.pem  worker.pem     worker-key.pem")
     say("  `airprune run`     ca.pem  client.pem     client-key.pem")
-    say("Keep ca-key.pem here: whoever has it can make more certificates.")
+    say("Keep ca-key.pem here: everybody who has it can make more certificates.")
 
 
 @cluster.command()
@@ -104,7 +104,7 @@ def worker(
     ] = None,
     tls: Tls = None,
     memory_limit: Annotated[
-        str, typer.Option(help="Of each process, e.g. 2GB: one that takes more is started anew; 0: none.")
+        str, typer.Option(help="Of each process, e.g. 2GB: one that takes more is restarted; 0: none.")
     ] = "0",
     death_timeout: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Leave when there is no scheduler for so long.")

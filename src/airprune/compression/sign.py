@@ -36,7 +36,7 @@ def bits(options: SignOptions, wire: Wire, num_weights: int) -> float:
 
 
 def encode(options: SignOptions, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
-    """sign(0) is a fair coin: dead ReLUs give exact zeros, which a fixed sign would let drift for ever.
+    """sign(0) is a fair coin: dead ReLUs give exact zeros, which a fixed sign would let drift without end.
 
     A tensor with a NaN or Inf has the scale NaN and arrives as NaN throughout. With a step size there is no room for
     that: the sign of NaN is a coin, too, and only the sender's memory shows it.

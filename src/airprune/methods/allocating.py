@@ -20,7 +20,7 @@ BEST_CHANNEL = Recipe(
 
 LIU2022 = Recipe(
     name="liu2022",
-    summary="joint pruning and device selection on one band: who would be pruned too much is let go",
+    summary="joint pruning and device selection on one band: devices that would be pruned too much are dropped",
     source="Liu, Yu, Yin, Yuan, Shen, Liu: Joint model pruning and device selection (TCOM 2022)",
     label="after Liu et al. 2022",
     settings={"topology.name": "flat", "plan.scheme": "optimal", "selection.name": "ratio-cap"},

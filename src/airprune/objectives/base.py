@@ -16,7 +16,7 @@ Memory = Mapping[str, Array]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LocalRun:
-    """What a device has done in one edge round, for whoever remembers or reports something of it.
+    """What a device has done in one edge round, for what is remembered of it.
 
     Attributes:
       received, trained: flat states before and after.  [num_state]

@@ -1,6 +1,6 @@
 """A reproduction folder: runs, tidy tables, pictures, claims.
 
-runs/<hash>/         every run once, whoever needs it; interrupted ones resume
+runs/<hash>/         every run once, however many figures need it; interrupted ones resume
 fig2.csv …           tidy tables, from which pictures and verdicts are made
 fig2.png, fig2.pdf   pictures (one per preset if there are several)
 claims.json          what holds, with numbers and reasons

@@ -97,7 +97,7 @@ class Plan:
     def kept_fc_weights(self) -> Array:
         """⌊(1 − ρ) W_fully⌋ whole weights, so that the deadline still holds after rounding; −1 without a plan.
 
-        A billionth of a weight is forgiven, lest 1 − ρ = 0.3 of ten weights keep two.
+        A billionth of a weight is tolerated: 1 − ρ = 0.3 of ten weights must keep three, not two.
         """
         kept = np.floor((1.0 - self.pruning_ratio) * self.problem.fc_weights + 1e-9)
         return np.where(np.isfinite(kept), kept, -1).astype(np.int64)

@@ -69,7 +69,7 @@ def update(probe: Probe) -> Array:
     The subtraction itself would round steps below w's last bit to 0 and lose their order.
 
     Differs from Eq. (2) read literally, where ŵ comes from training the pruned model: there a pruned weight has
-    importance 0 for ever and the first mask never changes. The dense probe lets pruned weights return.
+    importance 0 from then on and the first mask never changes. The dense probe lets pruned weights return.
     """
     return probe.learning_rate * np.abs(_gradient(probe, "update"))
 

@@ -128,7 +128,7 @@ def scatter_weights(small: Sequence[Array], units: StructuredMask, *, onto: Arra
 
 
 def _num_units(units: int, unit_keep: float) -> int:
-    """⌈κ n⌉, at least one; a billionth of a unit is forgiven, lest κ = i / n keep i + 1."""
+    """⌈κ n⌉, at least one; a billionth of a unit is tolerated, so that κ = i / n keeps i, not i + 1."""
     return max(1, math.ceil(unit_keep * units - 1e-9))
 
 

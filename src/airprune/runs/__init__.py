@@ -24,7 +24,7 @@ __all__ = ["InProcess", "Records", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first used, so that whoever reads a folder does not wait for torch."""
+    """Imported when first used, so that reading a folder does not wait for torch."""
     if name in __all__:
         from airprune.runs import driver
 

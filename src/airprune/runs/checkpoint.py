@@ -49,7 +49,7 @@ def write(path: Path, arrays: Mapping[str, Array], facts: dict[str, Any], *, ins
 
 def read(path: Path, *, inside: Path | None = None) -> tuple[dict[str, Array], dict[str, Any]]:
     """The arrays and the facts; WorkFailed in one sentence if they are not what was written."""
-    import safetensors.numpy  # here, since whoever only reads records does not wait for it
+    import safetensors.numpy  # here, since reading records does not need it
 
     try:
         content = files.read_bytes(path, inside=inside)

@@ -8,7 +8,7 @@
     final.safetensors               the trained model, when the run has ended
 
 The checkpoint and the final model know which run they belong to and the SHA-256 of the records that came before them
-(`Provenance`), so an edited record or another run's file is found. Folders of before there were checksums can be read.
+(`Provenance`), so an edited record or another run's file is found. Older folders without checksums can be read.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class RunFolder:
         return Scenario.load(self.scenario_file)
 
     def records(self) -> list[dict[str, Any]]:
-        """All whole records so far; a line still being written, or spoilt, is left out."""
+        """All whole records so far; a line still being written, or damaged, is left out."""
         return [record for line in self.record_lines() if (record := record_in(line))]
 
     def record_lines(self) -> list[bytes]:
@@ -137,7 +137,7 @@ class RunFolder:
         try:
             run = self.saved_provenance()
         except WorkFailed:
-            return None  # whoever resumes the run will be told
+            return None  # resuming the run will report it
         return run.kernel if run and not run.has_ended and run.kernel in ("native", "torch") else None
 
     def saved_provenance(self) -> Provenance | None:
@@ -228,7 +228,7 @@ class RunFolder:
 
 
 def record_in(line: bytes) -> dict[str, Any] | None:
-    """The record that a line holds; None for one still being written, or spoilt."""
+    """The record that a line holds; None for one still being written, or damaged."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """One writer per folder.
 
 The lock is a file in the folder, held by flock, so it goes with the process however that ends. A lock that somebody
-deletes is lost: whoever comes next makes and takes another one. Hence `check`, which a writer calls at every save.
+deletes is lost: the next process makes and takes another one. So a writer calls `check` at every save.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def _taken_lock(folder: Path) -> int:
             raise UsageError(f"{folder} is being written by another run; wait for it or choose another.")
         if _is_at(descriptor, folder / LOCK):
             return descriptor
-        os.close(descriptor)  # of a run that came to nothing: whoever comes next would take another one
+        os.close(descriptor)  # of a run that came to nothing: the next process would take another one
 
 
 def _taken(descriptor: int) -> bool:
-    """Takes the lock unless another run has it. Whoever only looks (`is_locked`) shares it for a moment: not a run."""
+    """Takes the lock unless another run has it. `is_locked` shares it for a moment; that is not a run."""
     while not _flocked(descriptor, fcntl.LOCK_EX):
         if not _flocked(descriptor, fcntl.LOCK_SH):
             return False

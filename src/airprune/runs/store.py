@@ -2,7 +2,7 @@
 
 A slot's rows lie in files of about a megabyte, one per block of devices and version. A file that a checkpoint names is
 never changed: `put` gathers changed blocks beside it, `commit` gives them their final names and returns the table that
-the next checkpoint must hold, and once that checkpoint is in place `forget_unnamed` takes away the files of before. A
+the next checkpoint must hold, and once that checkpoint is in place `forget_unnamed` removes the older files. A
 kill at any moment thus leaves all blocks of the last checkpoint as they were. Devices that never wrote have no file.
 """
 

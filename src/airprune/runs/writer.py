@@ -54,7 +54,7 @@ class Saved:
 
 
 class RunWriter:
-    """Writes the folder of one run; whoever makes one holds the folder's lock.
+    """Writes the folder of one run; it holds the folder's lock.
 
     Refuses a folder that holds anything but a run of this very experiment.
     """

@@ -1,4 +1,4 @@
-"""Who is asked before planning, who is let go after it. To add a member, write its file and list it here.
+"""Who is asked before planning, who is dropped after it. To add a member, write its file and list it here.
 
 base          what a selection is and what it sees
 everyone      all devices: the paper's

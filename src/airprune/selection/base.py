@@ -1,4 +1,4 @@
-"""What a selection is: who is asked to take part in an edge round. Whoever is not asked costs nothing."""
+"""What a selection is: who is asked to take part in an edge round. A device that is not asked costs nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Selection(Component):
 
     Attributes:
       before: who is asked.  [num_candidates] bool
-      after: of those asked, given their plan (which may have failed on some edges): who stays. If somebody is let go,
+      after: of those asked, given their plan (which may have failed on some edges): who stays. If somebody is dropped,
         the others are planned again and asked for again, until nobody is.  [num_asked] bool
     """
 

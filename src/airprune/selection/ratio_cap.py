@@ -1,4 +1,4 @@
-"""Devices that would be pruned too much are let go, one after the other, and the rest share their band.
+"""Devices that would be pruned too much are dropped from the round, one after the other, and the rest share their band.
 
 On an edge without a plan, the device with the worst channel goes first.
 """
@@ -16,10 +16,10 @@ Array = np.ndarray
 
 
 class CapOptions(Section):
-    """When a device is let go."""
+    """When a device is dropped from a round."""
 
     max_ratio: Ratio = Field(
-        default=0.8, description="largest pruning ratio that is worth a place; 1: nobody is let go"
+        default=0.8, description="largest pruning ratio that is worth a place; 1: nobody is dropped"
     )
     min_devices: Count = Field(default=1, description="of each edge, that stay whatever their ratios")
 

@@ -50,7 +50,7 @@ class Events:
     def drawn(
         cls, section: EventsSection, device: Array, num_devices: int, *, seed: int, global_round: int, edge_round: int
     ) -> Events:
-        """The same for every scheme: drawn for all devices of the network, whoever is asked."""
+        """The same for every scheme: drawn for all devices of the network, asked or not."""
         draws = rng_for(seed, "events", global_round, edge_round).random((num_devices, 2))[device]
         return cls(
             dropped=draws[:, 0] < section.dropout_probability,

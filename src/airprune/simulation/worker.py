@@ -118,7 +118,7 @@ class Worker:
     def _uploads(self, received: Broadcast, task: TrainTask) -> Iterator[Upload | Failure]:
         """Each device as if it were the first of its process: its own random streams, no trace of those before it.
 
-        Torch's stream feeds layers that draw, such as Dropout; whoever else draws from it here finds it untouched.
+        Torch's stream feeds layers that draw, such as Dropout; it is put back for other code of this process.
         """
         place = (task.global_round, task.edge_round)
         streams = Streams.of(self.job.seed, *place)

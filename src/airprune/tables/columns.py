@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class Refused(Exception):
-    """A row breaks a rule; whoever catches this knows its line."""
+    """A row breaks a rule; the caller that catches this knows its line."""
 
     def __init__(self, problem: str, index: int = 0) -> None:
         super().__init__(problem)

@@ -84,7 +84,7 @@ def _assets() -> dict[str, Traversable]:
 
 @functools.cache
 def static_version() -> str:
-    """Part of every address under /static: it changes with the content, so browsers may keep the files for ever."""
+    """Part of every address under /static: it changes with the content, so browsers may always cache the files."""
     digest = hashlib.sha256(metadata.version("plotly").encode())
     for name, entry in sorted(_assets().items()):
         if name != "plotly.min.js":

@@ -3,7 +3,7 @@
 Memory is bounded: at most `MAX_POINTS` global rounds and as many edge rounds stay, evenly thinned, and of an edge round
 only its place in the file and its coverage. Edge rounds that thinning will drop are not even parsed, so a file of
 hundreds of megabytes takes about a second. A resumed run cuts its file: whatever no longer follows from what was read
-is read anew.
+is read again from its start.
 """
 
 from __future__ import annotations

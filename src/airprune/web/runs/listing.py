@@ -25,7 +25,7 @@ _DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 
 
 class Listing:
-    """The runs under one folder; looked up anew at most every `FRESH_S`, however many ask."""
+    """The runs under one folder; looked up again at most every `FRESH_S`, however many ask."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
