@@ -101,7 +101,7 @@ def register(component: Any) -> Any:
             options = getattr(component, "Options", Section)
             if not isinstance(options, type) or not issubclass(options, Section):
                 way_out = "Example: class MyOptions(Section): every: int = 5"
-                owner = f"{registry.kind} component {component.name!r}"
+                owner = f"{registry.kind} component {getattr(component, 'name', '')!r}"
                 raise InvalidValue(f"Options of {owner}", "must be a Section", options, way_out)
             return registry.add(component)
     kinds = ", ".join(kind.__name__ for kind in registries())
@@ -222,7 +222,7 @@ def _choices(scenario: Scenario) -> Iterator[Address]:
 def registered() -> dict[str, Any]:
     """What is known here beyond the package and installed ones, as a run folder writes it down; empty if nothing."""
     by_file: dict[str, list[str]] = {module: [] for module in _FILES}
-    by_script = []
+    by_script: list[str] = []
     for kind, name in _added():
         by_file.get(_ORIGINS.get((kind, name), ""), by_script).append(f"{kind} {name}")
     files = [

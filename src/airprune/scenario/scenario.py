@@ -296,8 +296,8 @@ def _overlaid(section: str, part: dict[str, Any], given: Mapping[str, Any]) -> d
     for key, value in given.items():
         if isinstance(part.get(key), dict):
             options = kind.options_kind(key) if issubclass(kind, ChoiceSection) else None
-            known = isinstance(value, Mapping) and options is not None
-            merged[key] = options.overlaid(part[key], value) if known else value
+            known = options is not None and isinstance(value, Mapping)
+            merged[key] = options.overlaid(part[key], value) if known else value  # type: ignore[union-attr]
     return _without_orphans(section, part, given, merged)
 
 
