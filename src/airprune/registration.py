@@ -232,6 +232,15 @@ def registered() -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
+def origin_of(kind: str, name: str) -> str:
+    """Where a component comes from that is not of this package: a file, a script or a package; else nothing."""
+    registry = next(registry for registry in registries().values() if registry.kind == kind)
+    if any(one.name == name for one in registry.added):
+        module = _ORIGINS.get((kind, name))
+        return "a script" if module is None else _FILES[module].path
+    return registry.package_of(name)
+
+
 def luggage() -> bytes | None:
     """What a worker elsewhere must do before it knows what this process knows; None if there is nothing to know."""
     import cloudpickle  # slow to import, and needed by whoever starts workers only

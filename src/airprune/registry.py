@@ -80,6 +80,13 @@ class Registry(Mapping[str, C], Generic[C]):
         """The error for a name that is not listed; `field` is the key that holds it."""
         return UnknownName(field or self.kind, name[:60], self, more=_OWN)
 
+    def package_of(self, name: str) -> str:
+        """The installed package that offers a name; nothing for members and additions."""
+        if name in self._addresses or name not in self._entry_points:
+            return ""
+        point = self._entry_points[name]
+        return point.dist.name if point.dist is not None else "an installed package"
+
     def remove(self, name: str) -> None:
         """Takes an addition away again; harmless if there is none."""
         if name in self._added:
@@ -91,8 +98,7 @@ class Registry(Mapping[str, C], Generic[C]):
             module, _, attribute = self._addresses[name].partition(":")
             return getattr(importlib.import_module(module), attribute)
         point = self._entry_points[name]
-        package = point.dist.name if point.dist is not None else "An installed package"
-        about = f"{package} offers {self.kind} {name!r} as {point.value}, but"
+        about = f"{self.package_of(name)} offers {self.kind} {name!r} as {point.value}, but"
         way_out = "repair or uninstall it"
         try:
             component: Any = point.load()

@@ -148,11 +148,6 @@ def read_run(path: Path) -> Run:
     )
 
 
-def read_scenario(path: Path) -> Scenario | None:
-    """The scenario of a run folder; None if it is missing or wrong."""
-    return scenario_or_trouble(path)[0]
-
-
 def scenario_or_trouble(path: Path) -> tuple[Scenario | None, str]:
     """The scenario of a run folder, or None and why it cannot be read, in one sentence."""
     try:
