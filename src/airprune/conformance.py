@@ -11,6 +11,7 @@ import dataclasses
 import math
 import pickle
 import tempfile
+import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -92,6 +93,13 @@ def check(name: str, *, kind: str | None = None, processes: bool = True) -> list
             seen = trial(subject)
         except AirpruneError as error:
             findings.append(Finding(rule, False, str(error)))
+            continue
+        except Exception as error:  # of the component itself
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(place.filename).name}, line {place.lineno}"
+            findings.append(Finding(rule, False, f"{type(error).__name__}: {error} ({where})"))
+            if rule == RUNS:
+                break
             continue
         if seen is not None:
             findings.append(Finding(rule, *seen))

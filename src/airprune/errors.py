@@ -38,11 +38,11 @@ class InvalidValue(UsageError, ValueError):
 class UnknownName(UsageError, KeyError):
     """A name that is not in its list."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, more: str = "") -> None:
         known = list(known)
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        self.message = f"{kind} {name!r} is unknown; {hint}known: {', '.join(known)}."
+        self.message = f"{kind} {name!r} is unknown; {hint}known: {', '.join([*known, *filter(None, [more])])}."
         super().__init__(self.message)
 
     def __str__(self) -> str:  # KeyError would show the quoted repr

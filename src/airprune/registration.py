@@ -3,24 +3,59 @@
 ap.register(MY_MASKING)            in a script: known to runs, comparisons, sweeps and their workers at once
 airprune … --import my_methods.py  the file is loaded before the command looks at anything
 entry points                       group "airprune.masking" (or another kind) of an installed package
+
+Workers are told by `luggage`. A run folder notes the files by hash, since its results depend on them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import re
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import cloudpickle
-
-from airprune.errors import InvalidValue, UsageError
+from airprune.errors import AirpruneError, InvalidValue, UsageError
 from airprune.registry import Registry
 
-# Files that were loaded with --import: (module name, path, source), for workers that do not see them.
-_FILES: list[tuple[str, str, str]] = []
+if TYPE_CHECKING:
+    from airprune.scenario import Scenario
+
+Address = tuple[str, str]
+"""(kind, name) of a component."""
+
+
+@dataclass(frozen=True)
+class ImportedFile:
+    """A file that was loaded with --import, with its source for workers that do not see it."""
+
+    path: str
+    source: bytes
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.source).hexdigest()
+
+    @property
+    def module(self) -> str:
+        """What the module is called here and in workers; files of one name in two folders are told apart."""
+        stem = re.sub(r"\W", "_", Path(self.path).stem)
+        return f"airprune_import_{stem}_{hashlib.sha256(self.path.encode()).hexdigest()[:8]}"
+
+
+# By module name.
+_FILES: dict[str, ImportedFile] = {}
+# The module that registered a component, of those that files registered.
+_ORIGINS: dict[Address, str] = {}
 
 
 @cache
@@ -58,75 +93,174 @@ def registries() -> dict[type, Registry[Any]]:
 
 def register(component: Any) -> Any:
     """Lists a component, an importance or a recipe under its name; returns it."""
+    import airprune.scenario  # noqa: F401, whose sections reserve names
+    from airprune.settings.section import Section
+
     for kind, registry in registries().items():
         if isinstance(component, kind):
+            options = getattr(component, "Options", Section)
+            if not isinstance(options, type) or not issubclass(options, Section):
+                way_out = "Example: class MyOptions(Section): every: int = 5"
+                owner = f"{registry.kind} component {getattr(component, 'name', '')!r}"
+                raise InvalidValue(f"Options of {owner}", "must be a Section", options, way_out)
             return registry.add(component)
     kinds = ", ".join(kind.__name__ for kind in registries())
     raise InvalidValue("register", f"must be given one of {kinds}", type(component).__name__)
 
 
-def import_file(path: Path | str) -> None:
-    """Runs a Python file, which is expected to register components."""
+def import_file(path: Path | str) -> list[str]:
+    """Runs a Python file, which is expected to register components; the names of what it registered."""
     path = Path(path)
     try:
-        source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        file = ImportedFile(str(path.resolve()), path.read_bytes())
+    except OSError as error:
+        reason = error.strerror or str(error)
         raise InvalidValue("--import", "must name a readable Python file", f"{str(path)!r} ({reason})") from None
-    _run_source(f"airprune_import_{path.stem}", str(path.absolute()), source)
+    before = _added()
+    owners = dict(_ORIGINS)
+    _load(file)
+    found = [address for address, module in _ORIGINS.items() if module == file.module]
+    for kind, name in found:
+        other = owners.get((kind, name), "")
+        if (kind, name) in before and other != file.module:
+            where = _FILES[other].path if other in _FILES else "a script"
+            _unload(file, before)
+            _ORIGINS.clear()
+            _ORIGINS.update(owners)
+            raise UsageError(f"{path} registers {kind} {name!r}, which {where} has registered already; rename one.")
+    return [f"{kind} {name}" for kind, name in found]
 
 
-def _run_source(name: str, path: str, source: str) -> None:
-    if any(known == (name, path, source) for known in _FILES):
+def _load(file: ImportedFile) -> None:
+    """Runs the file as a module, unless that has been done; a file that fails leaves nothing registered."""
+    if _FILES.get(file.module) == file:
         return
-    spec = importlib.util.spec_from_loader(name, loader=None, origin=path)
+    spec = importlib.util.spec_from_loader(file.module, loader=None, origin=file.path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    module.__file__ = path
-    sys.modules[name] = module  # so that what it defines is pickled by name
+    module.__file__ = file.path
+    before = _added()
+    sys.modules[file.module] = module  # so that what it defines is pickled by name
     try:
-        exec(compile(source, path, "exec"), module.__dict__)
-    except Exception as error:
-        del sys.modules[name]
-        line = next((f", line {frame.lineno}" for frame in reversed(_frames(error)) if frame.filename == path), "")
-        raise UsageError(f"{path}{line} cannot be imported: {type(error).__name__}: {error}.") from error
-    _FILES.append((name, path, source))
+        exec(compile(file.source, file.path, "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        _unload(file, before)
+        raise UsageError(f"{file.path}{_line(error, file.path)} cannot be imported: {_reason(error)}") from error
+    _FILES[file.module] = file
+    for address, component in _added().items():
+        if before.get(address) is not component:
+            _ORIGINS[address] = file.module
 
 
-def _frames(error: BaseException) -> Sequence[Any]:
-    import traceback
+def _unload(file: ImportedFile, before: Mapping[Address, Any]) -> None:
+    """The registries as they were."""
+    sys.modules.pop(file.module, None)
+    _FILES.pop(file.module, None)
+    for registry in registries().values():
+        for component in registry.added:
+            was = before.get((registry.kind, component.name))
+            if was is None:
+                registry.remove(component.name)
+            elif was is not component:
+                registry.add(was)
 
-    return traceback.extract_tb(error.__traceback__)
+
+def _line(error: BaseException, path: str) -> str:
+    if isinstance(error, SyntaxError) and error.filename == path and error.lineno:
+        return f", line {error.lineno},"
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((f", line {frame.lineno}," for frame in reversed(frames) if frame.filename == path), "")
+
+
+def _reason(error: BaseException) -> str:
+    """In one line."""
+    if isinstance(error, AirpruneError):
+        return str(error)
+    words = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
+    if isinstance(error, SystemExit):
+        words = f"it leaves with status {words or 0}"
+    return f"{type(error).__name__}: {words[:300]}".removesuffix(": ").removesuffix(".") + "."
+
+
+def _added() -> dict[Address, Any]:
+    return {(registry.kind, one.name): one for registry in registries().values() for one in registry.added}
+
+
+def is_own(component: Any) -> bool:
+    """Whether a script or a file has registered this component, so that other processes must be told of it."""
+    registry = next((listed for kind, listed in registries().items() if isinstance(component, kind)), None)
+    return registry is not None and any(one is component for one in registry.added)
+
+
+def imported_files() -> tuple[ImportedFile, ...]:
+    """In the order in which they were given."""
+    return tuple(_FILES.values())
+
+
+def import_words() -> list[str]:
+    """What must be on a command line to have the same files."""
+    return [word for file in imported_files() for word in ("--import", file.path)]
+
+
+def files_used_by(scenario: Scenario) -> dict[str, str]:
+    """SHA-256 by file name, of the imported files whose components a scenario has chosen."""
+    modules = {_ORIGINS[address] for address in _choices(scenario) if address in _ORIGINS}
+    return {file.name: file.sha256 for module, file in sorted(_FILES.items()) if module in modules}
+
+
+def _choices(scenario: Scenario) -> Iterator[Address]:
+    """What a scenario has chosen by name. Importances are named in options."""
+    yield "kernels", scenario.train.kernel
+    for section, field, registry in scenario.choice_fields():
+        part = getattr(scenario, section)
+        yield registry.kind, getattr(part, field)
+        for value in part.options_of(field).model_dump().values():
+            if isinstance(value, str):
+                yield "importance", value
+
+
+def registered() -> dict[str, Any]:
+    """What is known here beyond the package and installed ones, as a run folder writes it down; empty if nothing."""
+    by_file: dict[str, list[str]] = {module: [] for module in _FILES}
+    by_script: list[str] = []
+    for kind, name in _added():
+        by_file.get(_ORIGINS.get((kind, name), ""), by_script).append(f"{kind} {name}")
+    files = [
+        {"path": file.path, "sha256": file.sha256, "registers": by_file[module]} for module, file in _FILES.items()
+    ]
+    found = {"imported": files, "registered_by_script": by_script}
+    return {key: value for key, value in found.items() if value}
+
+
+def origin_of(kind: str, name: str) -> str:
+    """Where a component comes from that is not of this package: a file, a script or a package; else nothing."""
+    registry = next(registry for registry in registries().values() if registry.kind == kind)
+    if any(one.name == name for one in registry.added):
+        module = _ORIGINS.get((kind, name))
+        return "a script" if module is None else _FILES[module].path
+    return registry.package_of(name)
 
 
 def luggage() -> bytes | None:
     """What a worker elsewhere must do before it knows what this process knows; None if there is nothing to know."""
-    added = [component for registry in registries().values() for component in registry.added]
-    from_files = {name for name, _, _ in _FILES}
-    scripted = [cloudpickle.dumps(component) for component in added if _home(component) not in from_files]
+    import cloudpickle  # slow to import, and needed by whoever starts workers only
+
+    scripted = [cloudpickle.dumps(component) for address, component in _added().items() if address not in _ORIGINS]
     if not _FILES and not scripted:
         return None
-    files = tuple(_FILES)
-    return bytes(cloudpickle.dumps(_Luggage(files, tuple(scripted))))
-
-
-def _home(component: Any) -> str:
-    """The module whose function the component was made of, as far as one can tell."""
-    functions = (value for value in vars(component).values() if callable(value))
-    homes = [getattr(function, "__module__", "") for function in functions]
-    return next((home for home in homes if home in sys.modules and not home.startswith("airprune.")), "")
+    return bytes(cloudpickle.dumps(_Luggage(imported_files(), tuple(scripted))))
 
 
 class _Luggage:
     """Loads files and registers components in a worker."""
 
-    def __init__(self, files: tuple[tuple[str, str, str], ...], components: tuple[bytes, ...]) -> None:
+    def __init__(self, files: tuple[ImportedFile, ...], components: tuple[bytes, ...]) -> None:
         self.files, self.components = files, components
 
     def __call__(self) -> None:
         import pickle
 
-        for name, path, source in self.files:
-            _run_source(name, path, source)
+        for file in self.files:
+            _load(file)
         for pickled in self.components:
             register(pickle.loads(pickled))

@@ -9,31 +9,41 @@ entry points                   group "airprune.masking", name = component's name
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from airprune.errors import InvalidValue, UnknownName
+from airprune.errors import InvalidValue, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 C = TypeVar("C")
 
+# A key of a TOML file and a part of a folder's name.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
+_OWN = "and what --import FILE registers"
+
 
 class Registry(Mapping[str, C], Generic[C]):
-    """Names and what they stand for, in the order of the list, then of what was added."""
+    """Names and what they stand for, in the order of the list, then of what was added.
+
+    Attributes:
+      reserved: names that nobody may take, since they mean something else where components are chosen.
+    """
 
     def __init__(self, kind: str, members: Mapping[str, str]) -> None:
         self.kind = kind
         self._addresses = dict(members)
+        self.reserved: set[str] = set()
         self._loaded: dict[str, C] = {}
         self._added: list[str] = []
 
     def __getitem__(self, name: str) -> C:
         if name not in self._loaded:
             if name not in self._addresses and name not in self._entry_points:
-                raise UnknownName(self.kind, name[:60], self)
+                raise self.unknown(name)
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 
@@ -54,14 +64,28 @@ class Registry(Mapping[str, C], Generic[C]):
     def add(self, component: C) -> C:
         """Lists a component under its own name; the same name again replaces an earlier addition, never a member."""
         name = getattr(component, "name", "")
-        if not isinstance(name, str) or not name:
-            raise InvalidValue(f"{self.kind} component", "must have a name", repr(name))
+        field = f"The name of a component of {self.kind}"
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InvalidValue(field, "must be letters, digits, - and _", repr(name)[:60], "Example: my-own")
+        if name in self.reserved:
+            raise InvalidValue(field, "must not be a key of the scenario's section", repr(name), "Example: my-own")
         if name in self._addresses or name in self._entry_points:
-            raise InvalidValue(f"{self.kind} component", "must have a name of its own", repr(name))
+            raise InvalidValue(field, "must not be taken", repr(name), f"Taken: {', '.join(self)}.")
         self._loaded[name] = component
         if name not in self._added:
             self._added.append(name)
         return component
+
+    def unknown(self, name: str, field: str = "") -> UnknownName:
+        """The error for a name that is not listed; `field` is the key that holds it."""
+        return UnknownName(field or self.kind, name[:60], self, more=_OWN)
+
+    def package_of(self, name: str) -> str:
+        """The installed package that offers a name; nothing for members and additions."""
+        if name in self._addresses or name not in self._entry_points:
+            return ""
+        point = self._entry_points[name]
+        return point.dist.name if point.dist is not None else "an installed package"
 
     def remove(self, name: str) -> None:
         """Takes an addition away again; harmless if there is none."""
@@ -73,7 +97,16 @@ class Registry(Mapping[str, C], Generic[C]):
         if name in self._addresses:
             module, _, attribute = self._addresses[name].partition(":")
             return getattr(importlib.import_module(module), attribute)
-        component: Any = self._entry_points[name].load()
+        point = self._entry_points[name]
+        about = f"{self.package_of(name)} offers {self.kind} {name!r} as {point.value}, but"
+        way_out = "repair or uninstall it"
+        try:
+            component: Any = point.load()
+        except Exception as error:
+            words = " ".join(str(error).split())[:300]
+            raise UsageError(f"{about} that cannot be loaded ({type(error).__name__}: {words}); {way_out}.") from error
+        if getattr(component, "name", None) != name:
+            raise UsageError(f"{about} that is no component of this name; {way_out}.")
         return component
 
     @cached_property

@@ -103,9 +103,11 @@ def _with_imports(arguments: list[str]) -> list[str]:
             left.append(word)
             continue
         path = word.partition("=")[2] if "=" in word else next(waiting, "")
-        if not path:
-            raise UsageError("--import must be followed by a Python file.")
+        if not path or path.startswith("-"):
+            got = repr(path) if path else "nothing"
+            raise UsageError(f"--import must be followed by a Python file, got {got}. Example: --import my_methods.py")
         from airprune.registration import import_file
 
-        import_file(path)
+        if not import_file(path):
+            say(f"note: {path} registers nothing; a file does so by airprune.register(…).")
     return left

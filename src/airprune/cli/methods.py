@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson
 from airprune.errors import UnknownName
+from airprune.settings.toml_text import literal
 
 CHECK_FAILED = 1
+_ORIGIN_WIDTH = 26
 
 
 def methods(
@@ -43,12 +48,14 @@ def _list_methods(as_json: bool) -> None:
     from airprune.methods import METHODS
 
     if as_json:
-        print_json([_recipe_facts(METHODS[name]) for name in METHODS])
+        print_json([_recipe_facts(recipe) for recipe in METHODS.values()])
         return
     table = _table("method", "origin", "what it does")
+    table.columns[1].no_wrap, table.columns[1].max_width = False, _ORIGIN_WIDTH
     for recipe in METHODS.values():
         table.add_row(recipe.name, recipe.label, recipe.summary)
     stdout_console().print(table)
+    say("airprune methods NAME tells all about one; --components lists the parts.")
 
 
 def _list_components(as_json: bool) -> None:
@@ -56,44 +63,50 @@ def _list_components(as_json: bool) -> None:
     if as_json:
         print_json([_component_facts(kind, component) for kind, component in found])
         return
-    table = _table("kind", "component", "what it does")
+    table, last = _table("kind", "component", "what it does"), ""
     for kind, component in found:
-        table.add_row(kind, component.name, component.summary)
+        table.add_row("" if kind == last else kind, component.name, component.summary)
+        last = kind
     stdout_console().print(table)
 
 
 def _tell(name: str, as_json: bool) -> None:
+    """A method and a component may have the same name: both are told."""
     from airprune.methods import METHODS
 
-    if name in METHODS:
-        facts = [_recipe_facts(METHODS[name])]
-    else:
-        facts = [_component_facts(kind, registry[name]) for kind, registry in _kinds().items() if name in registry]
+    facts = [_recipe_facts(METHODS[name])] if name in METHODS else []
+    facts += [_component_facts(kind, registry[name]) for kind, registry in _kinds().items() if name in registry]
     if not facts:
-        raise UnknownName("method or component", name[:60], [*METHODS, *_component_names()])
+        components = [name for registry in _kinds().values() for name in registry]
+        near = difflib.get_close_matches(name[:60], components, n=3)
+        known = dict.fromkeys((*METHODS, *near))
+        raise UnknownName("method or component", name[:60], known, more="those of --components and of --import FILE")
     if as_json:
         print_json(facts[0] if len(facts) == 1 else facts)
         return
-    for entry in facts:
+    for number, entry in enumerate(facts):
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(no_wrap=True, style="bold")
         table.add_column()
         for key, value in entry.items():
-            if value not in ("", [], {}, None):
-                table.add_row(key.replace("_", " "), _words(value))
+            if value or key == "state":
+                table.add_row(key.replace("_", " "), escape(_TOLD.get(key, str)(value)))
+        if number:
+            stdout_console().print()
         stdout_console().print(table)
 
 
 def _check(name: str, as_json: bool) -> None:
     from airprune.conformance import check
 
+    say(f"Trying {name} in small runs, which takes a minute …")
     findings = check(name)
     if as_json:
         print_json([finding.as_dict() for finding in findings])
     else:
         table = _table("rule", "kept", "what was seen")
         for finding in findings:
-            table.add_row(finding.rule, "yes" if finding.kept else "NO", finding.seen)
+            table.add_row(finding.rule, "yes" if finding.kept else "NO", escape(finding.seen))
         stdout_console().print(table)
     broken = [finding for finding in findings if not finding.kept]
     if broken:
@@ -103,33 +116,47 @@ def _check(name: str, as_json: bool) -> None:
 
 
 def _recipe_facts(recipe: Any) -> dict[str, Any]:
-    slots = recipe.slots(_paper_shape())
     return {
+        "kind": "method",
         "name": recipe.name,
         "summary": recipe.summary,
         "origin": recipe.label,
         "source": recipe.source,
+        "claim": recipe.claim,
+        "registered_by": _registered_by("methods", recipe.name),
         "settings": dict(recipe.settings),
         "components": recipe.components,
-        "state": [_slot_facts(slot) for slot in slots],
-        "claim": recipe.claim,
+        "state": [_slot_facts(slot) for slot in recipe.slots(_paper_shape())],
     }
 
 
 def _component_facts(kind: str, component: Any) -> dict[str, Any]:
-    fields = component.Options.model_fields
-    options = component.Options() if all(not field.is_required() for field in fields.values()) else None
+    """Importances have neither options nor state."""
+    kinds = getattr(component, "Options", None)
+    fields = {} if kinds is None else kinds.model_fields
+    has_defaults = all(not field.is_required() for field in fields.values())
+    options = kinds() if kinds is not None and has_defaults else None
     return {
         "kind": kind,
         "name": component.name,
         "summary": component.summary,
-        "source": component.source,
+        "source": getattr(component, "source", ""),
+        "registered_by": _registered_by(kind, component.name),
         "options": {
-            name: {"default": None if options is None else _plain(getattr(options, name)), "meaning": field.description}
+            name: {
+                "default": None if field.is_required() else _plain(field.get_default(call_default_factory=True)),
+                "meaning": field.description or "",
+            }
             for name, field in fields.items()
         },
         "state": [] if options is None else [_slot_facts(slot) for slot in component.slots(options, _paper_shape())],
     }
+
+
+def _registered_by(kind: str, name: str) -> str:
+    from airprune.registration import origin_of
+
+    return origin_of(kind, name)
 
 
 def _slot_facts(slot: Any) -> dict[str, Any]:
@@ -145,12 +172,8 @@ def _paper_shape() -> Any:
 def _kinds() -> dict[str, Any]:
     from airprune.registration import registries
 
-    left_out = ("methods", "importance", "kernels")
+    left_out = ("methods", "kernels")
     return {registry.kind: registry for registry in registries().values() if registry.kind not in left_out}
-
-
-def _component_names() -> list[str]:
-    return [name for registry in _kinds().values() for name in registry]
 
 
 def _table(*heads: str) -> Table:
@@ -165,9 +188,28 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _words(value: Any) -> str:
-    if isinstance(value, dict):
-        return "\n".join(f"{key} = {_words(entry)}" for key, entry in value.items())
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "\n".join(f"{slot['name']}: {slot['bytes']:,} bytes per {slot['owner']}" for slot in value)
-    return str(value)
+def _settings_told(settings: dict[str, Any]) -> str:
+    return "\n".join(f"{key} = {literal(_plain(value))}" for key, value in settings.items())
+
+
+def _components_told(components: dict[str, str]) -> str:
+    return "\n".join(f"{key} = {name}" for key, name in components.items())
+
+
+def _options_told(options: dict[str, Any]) -> str:
+    values = {name: f"{name} = {literal(option['default'])}" for name, option in options.items()}
+    width = max(map(len, values.values()))
+    return "\n".join(f"{value:<{width}}  {options[name]['meaning']}".rstrip() for name, value in values.items())
+
+
+def _state_told(slots: list[dict[str, Any]]) -> str:
+    told = [f"{slot['name']}: {slot['bytes']:,} bytes per {slot['owner']}, for the paper's CNN" for slot in slots]
+    return "\n".join(told) or "none"
+
+
+_TOLD: dict[str, Callable[[Any], str]] = {
+    "settings": _settings_told,
+    "components": _components_told,
+    "options": _options_told,
+    "state": _state_told,
+}

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from airprune.cli.console import say
+
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run, comparison or reproduction folder.")],
@@ -19,5 +21,8 @@ def report(
     Example: `airprune report runs/smoke-seed0`
     """
     from airprune.report import write_report
+    from airprune.report.reading import troubles
 
     typer.echo(str(write_report(folder, out)))
+    for trouble in troubles(folder):
+        say(f"note: {trouble}")

@@ -22,7 +22,7 @@ def serve(descriptor: int) -> None:
         worker, trouble = _worker(connection.recv_bytes())
         while True:
             method, *arguments = connection.recv()
-            connection.send((True, trouble) if worker is None else _answer(worker, method, arguments))
+            connection.send_bytes(_pickled((True, trouble) if worker is None else _answer(worker, method, arguments)))
     except (EOFError, OSError):
         return  # the driver has hung up
 
@@ -42,6 +42,18 @@ def _answer(worker: Any, method: str, arguments: list[Any]) -> tuple[bool, Any]:
         return False, getattr(worker, method)(*arguments)
     except Exception as error:
         return True, _trouble_of(error)
+
+
+def _pickled(answer: tuple[bool, Any]) -> Any:
+    """What a class of the user's script has made is pickled by value, as the class came."""
+    from multiprocessing.reduction import ForkingPickler
+
+    try:
+        return ForkingPickler.dumps(answer)
+    except Exception:
+        import cloudpickle
+
+        return cloudpickle.dumps(answer)
 
 
 def _trouble_of(error: Exception) -> str:

@@ -95,13 +95,15 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     if before is not None:
         noise_sq, smoothness = _constants(device, samples, received.model, before)
     memory = dict(orders.memory)
+    run = LocalRun(
+        received=received.model,
+        trained=model.state_array,
+        learning_rate=orders.learning_rate,
+        num_steps=trained.num_steps,
+    )
+    if device.method.masking.has("finish"):
+        memory |= device.method.masking("finish", view, run)
     if device.method.objective.has("finish"):
-        run = LocalRun(
-            received=received.model,
-            trained=model.state_array,
-            learning_rate=orders.learning_rate,
-            num_steps=trained.num_steps,
-        )
         memory |= device.method.objective("finish", run, memory)
     sent_bits, message = _encode(device, received.model, sub_model.sent, memory, orders, streams)
     return Upload(

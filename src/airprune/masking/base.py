@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from airprune.components import Component, ModelShape
+from airprune.objectives.base import LocalRun
 
 Array = np.ndarray
 Values = dict[str, Array]
@@ -139,6 +140,8 @@ class Masking(Component):
       charges: of a round, given its index: what planner and clock add.
       prepare: in the driver, after planning: what all devices are told, from the run's slots; may change these.
       report: on the device: arrays to be summed over all devices, e.g. scores; None for nothing.
+      finish: on the device, after its local steps: the slots of its own (`view.memory`) that change; arrays it was
+        given stay as they are.
       update: in the driver, after the round: the slots as the sums change them.
       dense_compute: the share of a step's compute that is done on the whole model, whatever is kept.
     """
@@ -148,5 +151,6 @@ class Masking(Component):
     charges: Callable[[Any, int, ModelShape, float], Charges] = nothing
     prepare: Callable[[Any, RoundView, Values], tuple[Array | None, Values]] | None = None
     report: Callable[[Any, DeviceView, int], Values | None] | None = None
+    finish: Callable[[Any, DeviceView, LocalRun], Values] | None = None
     update: Callable[[Any, RoundView, Values, Values], Values] | None = None
     dense_compute: float = 0.0

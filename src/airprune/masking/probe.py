@@ -8,7 +8,6 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from airprune.components import ModelShape
-from airprune.errors import UnknownName
 from airprune.masking.base import Charges, DeviceView, Masking, SubModel
 from airprune.pruning.importance import IMPORTANCES, Probe
 from airprune.pruning.masks import choose_mask
@@ -31,7 +30,7 @@ class RankingOptions(Section):
     @classmethod
     def _known(cls, name: str) -> str:
         if name not in IMPORTANCES:
-            raise UnknownName(f"{cls.owner}.importance", name[:60], IMPORTANCES)
+            raise IMPORTANCES.unknown(name, f"{cls.owner}.importance")
         return name
 
 

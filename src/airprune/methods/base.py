@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airprune.components import ModelShape, Slot
+from airprune.errors import AirpruneError, UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,4 +43,7 @@ def _method_of(recipe: Recipe) -> Any:
     from airprune.federation.method import Method  # which reads scenarios, which read recipes
     from airprune.scenario import Scenario
 
-    return Method.of(Scenario().with_values(recipe.settings))
+    try:
+        return Method.of(Scenario().with_values(recipe.settings))
+    except AirpruneError as error:
+        raise UsageError(f"Method {recipe.name!r} cannot be used: {error}") from error

@@ -57,6 +57,6 @@ SIGN = Recipe(
     name="sign",
     summary="one bit per weight and a scale per tensor; what is lost is remembered",
     source="Seide et al.; Karimireddy et al.: error feedback fixes SignSGD",
-    label="after",
+    label="after Karimireddy et al.",
     settings={**_WHOLE_MODELS, "compression.name": "sign"},
 )

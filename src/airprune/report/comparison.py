@@ -105,14 +105,15 @@ def _first_scenarios(runs: Runs) -> dict[str, Scenario]:
 
 def _differences(runs: Runs) -> list[Markup]:
     scenarios = _first_scenarios(runs)
+    troubles = [note(text) for text in dict.fromkeys(run.trouble for run in _all(runs) if run.trouble)]
     if not scenarios:
-        return [note("No scenario can be read.")]
+        return [note("No scenario can be read."), *troubles]
     values = {key: found for key, found in differences(scenarios).items() if key not in ("seed", "name")}
     if not values:
-        return [note("The variants' scenarios are the same but for seeds and names.")]
+        return [note("The variants' scenarios are the same but for seeds and names."), *troubles]
     rows = [(key, *map(exact, by_variant.values())) for key, by_variant in values.items()]
     header = ("key", *scenarios)
-    return [table(header, rows, label="Differences between variants", words=header)]
+    return [table(header, rows, label="Differences between variants", words=header), *troubles]
 
 
 def _runs_table(runs: Runs, place: Place) -> list[Markup]:
@@ -171,7 +172,9 @@ def _repeat(folder: Path, runs: Runs) -> Section:
                 f"{variant}: {' '.join(f'{key}={_word(value)}' for key, value in changes.items())}".strip(),
             ]
     seeds = sorted({seed for by_seed in runs.values() for seed in by_seed})
+    imports = {tuple(run.import_words) for run in _all(runs)}
     options = ["--schemes", ",".join(schemes), *also, "--seeds", seeds_text(seeds), "--out", beside(folder)]
+    options += sorted(imports, key=len)[-1]
     return repeat_section(
         [["airprune", "compare", str(base_file), *options]],
         "A model or data set of your own, given in Python, is not part of the scenarios and must be given again.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ class Run:
     """One run folder.
 
     Attributes:
-      scenario: None if scenario.toml is missing or wrong.
+      scenario: None if scenario.toml is missing or wrong, e.g. names a component that is not registered here.
+      trouble: why, in one sentence.
       rounds: one row of numbers per global round; None where a measure is missing or no number.
       num_spoilt: lines of records.jsonl that are left out.
       version: of its records.
@@ -45,6 +47,7 @@ class Run:
 
     path: Path
     scenario: Scenario | None
+    trouble: str
     scenario_text: str
     records: list[Record]
     rounds: list[Row]
@@ -52,6 +55,13 @@ class Run:
     environment: dict[str, Any]
     version: int
     is_finished: bool
+
+    @property
+    def import_words(self) -> list[str]:
+        """What must be on a command line that repeats it, if it was started with files of the user's."""
+        files = self.environment.get("imported")
+        paths = [file.get("path") for file in files if isinstance(file, dict)] if isinstance(files, list) else []
+        return [word for path in paths if isinstance(path, str) for word in ("--import", writable(path))]
 
     @property
     def last(self) -> Row:
@@ -123,9 +133,11 @@ def read_run(path: Path) -> Run:
     version = records_version(environment)
     lines = [line for line in folder.record_lines() if line.strip()]
     records = [record for line in lines if (record := record_in(line, version)) is not None]
+    scenario, trouble = scenario_or_trouble(path)
     return Run(
         path=path,
-        scenario=read_scenario(path),
+        scenario=scenario,
+        trouble=trouble,
         scenario_text=read_text(folder.scenario_file),
         records=records,
         rounds=[round_row(record) for record in records if isinstance(record, GlobalRecord)],
@@ -136,12 +148,21 @@ def read_run(path: Path) -> Run:
     )
 
 
-def read_scenario(path: Path) -> Scenario | None:
-    """The scenario of a run folder; None if it is missing or wrong."""
+def scenario_or_trouble(path: Path) -> tuple[Scenario | None, str]:
+    """The scenario of a run folder, or None and why it cannot be read, in one sentence."""
     try:
-        return RunFolder(path).scenario()
-    except (AirpruneError, OSError, ValueError):
-        return None
+        return RunFolder(path).scenario(), ""
+    except AirpruneError as error:
+        return None, writable(error)
+    except (OSError, ValueError) as error:
+        return None, f"scenario.toml cannot be read as a scenario: {writable(error)}."
+
+
+def troubles(folder: Path) -> list[str]:
+    """Why scenarios in a run or comparison folder cannot be read, each reason once."""
+    paths = [folder] if is_run(folder) else [*seed_runs(folder).values()]
+    found = [scenario_or_trouble(path)[1] for path in paths if os.path.lexists(path / "scenario.toml")]
+    return list(dict.fromkeys(filter(None, found)))
 
 
 def last_edge_round(records: Sequence[Record]) -> EdgeRound | None:

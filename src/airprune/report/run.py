@@ -160,7 +160,7 @@ def _device_table(devices: EdgeRound) -> Markup:
 def _scenario(run: Run) -> list[Markup]:
     found: list[Markup] = []
     if run.scenario is None:
-        found.append(note("scenario.toml is missing or cannot be read as a scenario."))
+        found.append(note(f"scenario.toml is missing or cannot be read as a scenario: {run.trouble}"))
     else:
         changes = [
             (key, exact(mine), exact(default))
@@ -179,9 +179,9 @@ def _scenario(run: Run) -> list[Markup]:
 
 def _repeat(run: Run) -> Section:
     file = str(run.path / "scenario.toml")
-    lines = [["airprune", "run", file, "--out", beside(run.path)]]
+    lines = [["airprune", "run", file, "--out", beside(run.path), *run.import_words]]
     notes = ["A model or data set of your own, given in Python, is not part of the scenario and must be given again."]
     if not run.is_finished:
-        lines.insert(0, ["airprune", "run", file, "--out", str(run.path), "--resume"])
+        lines.insert(0, ["airprune", "run", file, "--out", str(run.path), "--resume", *run.import_words])
         notes.insert(0, "The first command continues the run, the second repeats it from the start.")
-    return repeat_section(lines, *notes) if run.scenario else Section("Repeat it", [])
+    return repeat_section(lines, *notes) if run.scenario or run.import_words else Section("Repeat it", [])

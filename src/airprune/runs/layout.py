@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,7 @@ class Provenance:
       identity: of the data set and the starting weights.
       settings: digest of scenario.toml, see `settings_digest`.
       kernel: what computed the gradients.
+      imports: SHA-256 and name of each imported file that it used, one per line.
       records_bytes, records_sha256: of records.jsonl.
       has_ended: whether no round is left.
     """
@@ -52,9 +54,19 @@ class Provenance:
     identity: str
     settings: str
     kernel: str
+    imports: str
     records_bytes: int
     records_sha256: str
     has_ended: bool
+
+    @property
+    def files(self) -> dict[str, str]:
+        """SHA-256 by name of the imported files."""
+        return {name: digest for digest, _, name in (line.partition(" ") for line in self.imports.splitlines())}
+
+    def uses(self, files: Mapping[str, str]) -> bool:
+        """Whether it used files of these contents, whatever they are called now."""
+        return sorted(self.files.values()) == sorted(files.values())
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -150,9 +162,13 @@ class RunFolder:
 
     def has_finished(self, scenario: Scenario) -> bool:
         """Whether the trained model of this very scenario is here, whole, and with its records."""
+        from airprune.registration import files_used_by
+
         try:
             run = self.final_provenance()
-            return run is not None and run.scenario == scenario.hash and self.fault_in_records(run) is None
+            if run is None or run.scenario != scenario.hash or not run.uses(files_used_by(scenario)):
+                return False
+            return self.fault_in_records(run) is None
         except WorkFailed:
             return False
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from airprune import files
 from airprune.errors import UsageError, WorkFailed
+from airprune.registration import files_used_by, registered
 from airprune.runs import checkpoint
 from airprune.runs.environment import environment
 from airprune.runs.layout import Provenance, RunFolder, is_free, settings_digest, sha256_of
@@ -65,6 +66,7 @@ class RunWriter:
         self._scenario = experiment.scenario
         self._scenario_hash = experiment.scenario.hash
         self._identity = identity(experiment)
+        self._files = files_used_by(experiment.scenario)
         self._kernel = experiment.kernel
         self._settings = settings_digest(self._scenario.to_toml())
         self._records_bytes = 0
@@ -118,6 +120,8 @@ class RunWriter:
 
     def _check_belongs(self, run: Provenance) -> None:
         path = self.folder.path
+        if not run.uses(self._files):
+            raise UsageError(f"{path} {_other_files(run.files, self._files)}")
         if run.identity != self._identity:
             raise UsageError(
                 f"{path} was started with another model or data set; give the same ones to resume. "
@@ -139,7 +143,7 @@ class RunWriter:
             with files.open_to_append(folder.records_file) as file:
                 file.truncate(self._records_bytes)
             if not os.path.lexists(folder.checkpoint_file):
-                facts = environment() | {"kernel": self._kernel}
+                facts = environment() | {"kernel": self._kernel} | registered()
                 _write_text(folder.environment_file, json.dumps(facts, indent=2) + "\n")
             if not folder.has_run:  # last: from now on there is a run
                 _write_text(folder.scenario_file, self._scenario.to_toml())
@@ -205,6 +209,7 @@ class RunWriter:
             identity=self._identity,
             settings=self._settings,
             kernel=self._kernel,
+            imports="\n".join(f"{digest} {name}" for name, digest in self._files.items()),
             records_bytes=self._records_bytes,
             records_sha256=self._records_hash.hexdigest(),
             has_ended=self._has_ended,
@@ -235,6 +240,17 @@ def identity(experiment: Experiment) -> str:
     digest = hashlib.sha256(experiment.dataset.fingerprint.encode())
     digest.update(experiment.model.state.numpy().tobytes())
     return digest.hexdigest()
+
+
+def _other_files(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
+    """How the imported files of a run differ from those of whoever resumes it; ends a sentence."""
+    for name, digest in theirs.items():
+        if name not in ours:
+            return f"was started with {name}; resume with --import {name}."
+        if ours[name] != digest:
+            return f"was started with another {name}; resume with that one or choose another folder."
+    name = next(name for name in ours if name not in theirs)
+    return f"was started without {name}; resume without it or choose another folder."
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -77,7 +77,7 @@ class Scenario(Section):
     @model_validator(mode="after")
     def _agree(self) -> Scenario:
         if self.method not in METHODS:
-            raise UnknownName("Scenario.method", self.method[:60], METHODS)
+            raise METHODS.unknown(self.method, "Scenario.method")
         if self.network.table is None:  # a table's edges are counted when it is read
             self._edge_rounds_of(1 if self.is_flat else self.network.num_edges)
         return self
@@ -121,7 +121,7 @@ class Scenario(Section):
         values = self.to_dict()
         if isinstance(name := changes.get("method"), str):
             if name not in METHODS:
-                raise UnknownName("Scenario.method", name[:60], METHODS)
+                raise METHODS.unknown(name, "Scenario.method")
             if name != self.method:
                 defaults = flat(type(self)().to_dict())
                 former = METHODS[self.method].settings
@@ -293,11 +293,11 @@ def _merge(table: dict[str, Any], changes: Mapping[str, Any]) -> None:
 def _overlaid(section: str, part: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     kind = dict(_parts())[section]
     merged = kind.overlaid(part, {key: value for key, value in given.items() if not isinstance(part.get(key), dict)})
-    options = kind.option_kinds() if issubclass(kind, ChoiceSection) else {}
     for key, value in given.items():
         if isinstance(part.get(key), dict):
-            known = isinstance(value, Mapping) and key in options
-            merged[key] = options[key].overlaid(part[key], value) if known else value
+            options = kind.options_kind(key) if issubclass(kind, ChoiceSection) else None
+            known = options is not None and isinstance(value, Mapping)
+            merged[key] = options.overlaid(part[key], value) if known else value  # type: ignore[union-attr]
     return _without_orphans(section, part, given, merged)
 
 
@@ -308,7 +308,7 @@ def _without_orphans(
     kind = dict(_parts()).get(section)
     if kind is None or not issubclass(kind, ChoiceSection):
         return merged
-    chosen = {merged.get(field) for field in kind.choices}
+    chosen = [merged.get(field) for field in kind.choices]
     orphans = [key for key in part if isinstance(part[key], dict) and key not in chosen and key not in given]
     return {key: value for key, value in merged.items() if key not in orphans}
 

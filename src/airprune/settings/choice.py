@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
+from weakref import WeakSet
 
 from pydantic import ConfigDict, model_validator
 
-from airprune.errors import InvalidValue, UnknownName
+from airprune.errors import InvalidValue
 from airprune.registry import Registry
 from airprune.settings.problems import unknown_key
 from airprune.settings.section import Section
 from airprune.wording import shown
+
+# Options that do not say whose they are.
+_ADOPTED: WeakSet[type[Section]] = WeakSet()
 
 
 class ChoiceSection(Section):
@@ -28,6 +32,11 @@ class ChoiceSection(Section):
 
     model_config = ConfigDict(extra="allow")
     choices: ClassVar[Mapping[str, Registry[Any]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        for registry in cls.choices.values():
+            registry.reserved |= set(cls.model_fields)
 
     @model_validator(mode="before")
     @classmethod
@@ -57,7 +66,7 @@ class ChoiceSection(Section):
                 example = f'Example: {field} = "{cls.model_fields[field].default}"'
                 raise InvalidValue(f"{cls.owner}.{field}", "must be a name", shown(name), example)
             if name not in registry:
-                raise UnknownName(f"{cls.owner}.{field}", name[:60], registry)
+                raise registry.unknown(name, f"{cls.owner}.{field}")
             chosen[name] = registry[name]
         return chosen
 
@@ -78,7 +87,8 @@ class ChoiceSection(Section):
             return table
         if not isinstance(table, Mapping):
             raise InvalidValue(owner, "must be a table of keys", shown(table))
-        if "owner" not in vars(component.Options):
+        if "owner" not in vars(component.Options) or component.Options in _ADOPTED:
+            _ADOPTED.add(component.Options)  # two components may share their options
             component.Options.owner = owner
         options: Section = component.Options(**table)
         return options
@@ -90,9 +100,9 @@ class ChoiceSection(Section):
         return extra[name] if name in extra else self.choices[field][name].Options()
 
     @classmethod
-    def option_kinds(cls) -> dict[str, type[Section]]:
-        """What the options of each component are, by its name."""
-        return {name: registry[name].Options for registry in cls.choices.values() for name in registry}
+    def options_kind(cls, name: str) -> type[Section] | None:
+        """What the options of a component are; None if there is none of this name."""
+        return next((registry[name].Options for registry in cls.choices.values() if name in registry), None)
 
     @classmethod
     def tables_schema(cls) -> dict[str, Any]:

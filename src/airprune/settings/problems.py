@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticUndefined
 
 from airprune.errors import AirpruneError, InvalidValue, UnknownName
 from airprune.settings.toml_text import literal
@@ -24,15 +25,20 @@ def first_problem(model: type[BaseModel], owner: str, data: Mapping[str, Any], e
     name = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "extra_forbidden":
         return unknown_key(owner, name, model.model_fields)
+    if first["type"] == "missing":
+        return InvalidValue(f"{owner}.{name}", "must be given", "nothing")
     if name not in data:
         return InvalidValue(owner, "must be valid", first["msg"])
     value, field = data[name], f"{owner}.{name}"
     if first["type"] == "model_type":
         return InvalidValue(field, "must be a table of keys", shown(value))
+    if first["type"] in ("value_error", "assertion_error"):  # of a validator that a user wrote
+        return InvalidValue(field, "must be valid", f"{shown(value)}: {cause}")
     schema = model.model_json_schema()["properties"][name]
     if "enum" in schema and isinstance(value, str):
         return UnknownName(field, value[:60], schema["enum"])
-    example = f"Example: {name} = {literal(model.model_fields[name].default)}"
+    default = model.model_fields[name].get_default()
+    example = "" if default is PydanticUndefined else f"Example: {name} = {literal(default)}"
     return InvalidValue(field, f"must be {_rule(schema, first['type'])}", shown(value), example)
 
 
@@ -55,22 +61,28 @@ def _rule(schema: Mapping[str, Any], broken: str) -> str:
         return "one of " + ", ".join(schema["enum"])
     if "const" in schema:
         return literal(schema["const"])
-    kind = schema["type"]
+    kind = schema.get("type")
     if kind == "null":
         return '"none"'
     if kind == "boolean":
         return "true or false"
+    if kind == "string" and "maxLength" not in schema:
+        return "text"
     if kind == "string":
         return f"text of 1 to {schema['maxLength']} characters, none of them control characters"
     if kind == "array":
-        each = schema["items"]
-        return "a list of texts" if each["type"] == "string" else f"a list with {_rule(each, broken)} for each edge"
+        each = schema.get("items", {})
+        if each.get("type") not in ("integer", "number"):
+            return "a list of texts" if each.get("type") == "string" else "a list"
+        return f"a list with {_rule(each, broken)} for each edge"
+    if kind not in ("integer", "number"):
+        return "a table" if kind == "object" else "valid"
     bounds = _bounds(schema, with_maximum=kind == "number" or broken == "less_than_equal")
     if kind == "integer":
-        return f"a whole number {bounds}"
+        return f"a whole number {bounds}".rstrip()
     if broken == "finite_number":
-        return f"finite and {bounds}"
-    return f"a number {bounds}" if broken == "float_type" else bounds
+        return f"finite and {bounds}" if bounds else "finite"
+    return f"a number {bounds}".rstrip() if broken == "float_type" or not bounds else bounds
 
 
 def _bounds(schema: Mapping[str, Any], *, with_maximum: bool) -> str:

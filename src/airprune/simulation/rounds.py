@@ -23,6 +23,7 @@ from airprune.latency import global_round_latency_s
 from airprune.learning.optimisers import learning_rate_at
 from airprune.masking.base import RoundView
 from airprune.randomness import rng_for
+from airprune.registration import is_own
 from airprune.simulation.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
 from airprune.simulation.clock import Events, Fate, TimedRound, time_round
 from airprune.simulation.experiment import Experiment
@@ -152,7 +153,7 @@ def _group(experiment: Experiment, state: RunState, timed: TimedRound, edge: int
     return EdgeGroup(
         shared=Broadcast(model=state.edge_states[edge].copy(), mask=opened.mask),
         tasks=tuple(tasks),
-        travels=state.store is not None,
+        travels=state.store is not None or is_own(method.edge.component),  # whose sums strangers cannot read
         aggregation=method.edge,
         prunable=experiment.shape.prunable,
         drop_failing=scenario.engine.on_device_failure == "drop-device",

@@ -20,6 +20,7 @@ from airprune.engines.base import Died
 from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
 from airprune.estimates import Estimate, summary
+from airprune.registration import luggage
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.sweep.files import Marker, install
@@ -95,13 +96,15 @@ class SweepFolder:
         marker = Marker.of(self.path) if engine_class.remote else None
         at_most = settings.workers or (num_cores() if settings.scheduler is None else len(runs))
         engine = engine_class(
-            WholeRuns(marker=marker, kernel=own_kernel()),
+            WholeRuns(marker=marker, kernel=own_kernel(), luggage=luggage()),
             workers=min(at_most, len(runs)),
             scheduler=settings.scheduler,
             tls=None if settings.tls is None else Path(settings.tls),
         )
         carries = settings.scheduler is not None
-        tasks = [WholeRun(folder=self.path / run.folder_name, scenario=run.scenario, carries=carries) for run in runs]
+        tasks = [
+            WholeRun(folder=self.path / run.folder_name, toml=run.scenario.to_toml(), carries=carries) for run in runs
+        ]
         with engine, contextlib.nullcontext() if marker is None else marker.placed():
             ended = engine.as_completed("finish", [(None, task) for task in tasks])
             with contextlib.closing(ended):

@@ -32,19 +32,24 @@ class WholeRun(Task):
     """One run.
 
     Attributes:
+      toml: its scenario; as text, since a Dask scheduler would look for the options of a user's component.
       carries: whether what there is of it, and the network's table, go with it, since workers may not see them.
     """
 
     folder: Path
-    scenario: Scenario
+    toml: str
     carries: bool = False
     files: Files = dataclasses.field(default_factory=dict)
     table: bytes | None = None
 
+    @property
+    def scenario(self) -> Scenario:
+        return Scenario.from_text(self.toml)
+
     def loaded(self) -> WholeRun:
-        table = self.scenario.network.table
         if not self.carries:
             return self
+        table = self.scenario.network.table
         with contextlib.suppress(OSError):
             return dataclasses.replace(
                 self, files=files_in(self.folder), table=None if table is None else Path(table).read_bytes()
@@ -103,10 +108,10 @@ def _away(task: WholeRun) -> Done:
             table = (Path(place) / "network-table").with_suffix(Path(str(scenario.network.table)).suffix)
             table.write_bytes(task.table)
             scenario = scenario.with_("network.table", str(table))
-        trouble = finish(dataclasses.replace(task, folder=folder, scenario=scenario))
+        trouble = finish(dataclasses.replace(task, folder=folder, toml=scenario.to_toml()))
         files = files_in(folder)
         if "scenario.toml" in files:  # with the driver's paths
-            files["scenario.toml"] = task.scenario.to_toml().encode()
+            files["scenario.toml"] = task.toml.encode()
         return Done(trouble, files)
 
 

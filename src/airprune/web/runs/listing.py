@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from airprune.records import GlobalRecord, record_from
-from airprune.report.reading import drawable, read_scenario
+from airprune.report.reading import drawable, scenario_or_trouble
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.styles import Style, styles_for
@@ -19,6 +19,7 @@ from airprune.web.runs.names import is_plain_file
 # A global round's record follows its edge rounds', each with lists over all devices; beyond this, none is looked for.
 LAST_ROUND_WITHIN_BYTES = 4 * 2**20
 FRESH_S = 0.5
+MAX_TROUBLE = 1_000
 
 _SYMBOLS = {"o": "circle", "v": "triangle-down", "s": "square", "D": "diamond", "^": "triangle-up", "x": "x"}
 _DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
@@ -81,7 +82,13 @@ def _drawn(style: Style) -> dict[str, str]:
 
 def scenario_of(path: Path) -> Scenario | None:
     """The scenario of a run folder; None if it cannot be read."""
-    return read_scenario(path) if is_plain_file(path / "scenario.toml") else None
+    return scenario_or_trouble_of(path)[0]
+
+
+def scenario_or_trouble_of(path: Path) -> tuple[Scenario | None, str]:
+    if not is_plain_file(path / "scenario.toml"):
+        return None, "There is no scenario.toml."
+    return scenario_or_trouble(path)
 
 
 def state_of(path: Path) -> str:
@@ -91,11 +98,12 @@ def state_of(path: Path) -> str:
 
 
 def _about(run: Found) -> dict[str, Any]:
-    scenario, last = scenario_of(run.path), _last_round(run.path)
+    (scenario, trouble), last = scenario_or_trouble_of(run.path), _last_round(run.path)
     return {
         "name": run.name,
         "written": run.written,
         "scenario": scenario.name if scenario else None,
+        "trouble": trouble.replace(str(run.path), run.name)[:MAX_TROUBLE],
         "scheme": scenario.plan.scheme if scenario else None,
         "seed": str(scenario.seed) if scenario else None,  # JavaScript would round a long one
         "data": scenario.data.name if scenario else None,

@@ -12,6 +12,7 @@ from airprune.methods import METHODS
 from airprune.model_names import MODELS
 from airprune.path_loss import PATH_LOSS
 from airprune.pruning import IMPORTANCES
+from airprune.registration import registries
 from airprune.report.markup import exact
 from airprune.scenario import Scenario, presets
 from airprune.scenario.scenario import flat
@@ -25,12 +26,17 @@ def _names() -> dict[str, Iterable[str]]:
     return {**chosen, **ranked, **others}
 
 
-@functools.cache
 def form() -> dict[str, Any]:
     """Values are text, as typed after `key=`.
 
     {sections: [{name, about, fields}], presets: {name: {about, values}}, methods: {name: {about, values}}}
     """
+    return _form(tuple(name for registry in registries().values() for name in registry))
+
+
+@functools.lru_cache(maxsize=1)
+def _form(known: tuple[str, ...]) -> dict[str, Any]:
+    """Made again whenever other components are known."""
     schema, names = Scenario.json_schema(), _names()
     sections: list[dict[str, Any]] = [{"name": "", "about": "", "fields": []}]
     for name, entry in schema["properties"].items():
@@ -56,7 +62,9 @@ def _fields(
     if "properties" not in schema:
         yield _field(f"{home}.{name}", schema, names)
         return
-    keys = [f"{part}.{field}" for part, field, registry in Scenario.choice_fields() if part == home and name in registry]
+    keys = [
+        f"{part}.{field}" for part, field, registry in Scenario.choice_fields() if part == home and name in registry
+    ]
     for option, entry in schema["properties"].items():
         yield _field(f"{home}.{name}.{option}", entry, names) | {"needs": {"keys": keys, "name": name}}
 

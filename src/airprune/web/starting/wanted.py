@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from airprune.errors import UsageError
+from airprune.registration import import_words
 from airprune.scenario import Scenario
 from airprune.settings.toml_text import MAX_BYTES
 
@@ -42,7 +43,8 @@ class Wanted(BaseModel):
     def command(self, out: Path) -> str:
         """What does the same on a command line."""
         words = [f"{key}={value}" for key, value in self.overrides.items()]
-        return shlex.join(["airprune", "run", self.preset or "scenario.toml", *words, "--out", str(out)])
+        words += ["--out", str(out), *import_words()]
+        return shlex.join(["airprune", "run", self.preset or "scenario.toml", *words])
 
 
 def check(wanted: Wanted, root: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import IO, Any
 from starlette.requests import Request
 
 from airprune.errors import WorkFailed
+from airprune.registration import import_words
 
 STOPPED = 130  # the command line's exit status after Ctrl-C
 PATIENCE_S = 10.0
@@ -155,6 +156,7 @@ def _launched(folder: Path, name: str, words: list[str], *, pass_fds: Sequence[i
     errors = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as the run
     # -P: a module of the same name in the working directory must not take the package's place.
     command = [sys.executable, "-P", "-m", "airprune.web.starting.child", "run", *words, "--out", str(folder)]
+    command += import_words()
     try:
         process = subprocess.Popen(
             command,

@@ -55,7 +55,7 @@ function age(seconds) {
 function factsOf(row) {
   const done = row.rounds_total === null ? `${fixed(row.rounds_done)} rounds` : `round ${fixed(row.rounds_done)} of ${fixed(row.rounds_total)}`;
   const accuracy = row.test_accuracy === null ? null : toldWithUnit(measures.test_accuracy, row.test_accuracy, 1);
-  const scheme = row.scheme === null ? "scenario cannot be read" : `${row.scheme} · ${row.scenario} · ${row.data} · seed ${row.seed}`;
+  const scheme = row.scheme === null ? `scenario cannot be read${row.trouble ? `: ${row.trouble}` : ""}` : `${row.scheme} · ${row.scenario} · ${row.data} · seed ${row.seed}`;
   return [scheme, done, accuracy, age(Date.now() / 1e3 - row.written)].filter(Boolean).join(" · ");
 }
 
