@@ -19,7 +19,7 @@ def paper_cnn(seed: int = 0) -> nn.Module:
 
 def test_the_papers_cnn_has_18_720_convolution_and_25_168_fully_connected_weights():
     flat = FlatModel(paper_cnn())
-    assert (flat.conv_weights, flat.fc_weights) == (18_720, 25_168)
+    assert (flat.fixed_weights, flat.prunable_weights) == (18_720, 25_168)
     shapes = {name: tuple(p.shape) for name, p in flat.module.named_parameters() if p.dim() > 1}
     assert shapes["conv1.weight"] == (32, 1, 3, 3) and shapes["conv2.weight"] == (64, 32, 3, 3)
     assert shapes["fc1.weight"] == (8, 3136) and shapes["fc2.weight"] == (10, 8)
@@ -90,24 +90,24 @@ class Custom(nn.Module):
 
 def test_any_module_is_laid_out_with_its_prunable_weights_in_one_slice():
     flat = FlatModel(Custom())
-    assert flat.fc_weights == 4 * 6 + 6 * 3 == flat.prunable.stop - flat.prunable.start
-    assert flat.conv_weights == 0
+    assert flat.prunable_weights == 4 * 6 + 6 * 3 == flat.prunable.stop - flat.prunable.start
+    assert flat.fixed_weights == 0
     assert [layer.name for layer in flat.layers.layers] == ["embed.weight", "head.weight"]
     assert flat.num_state == sum(p.numel() for p in Custom().parameters()) + 12  # running mean and variance
 
 
 def test_prunable_layers_can_be_named():
     flat = FlatModel(Custom(), prunable=["head"])
-    assert flat.fc_weights == 18 and flat.conv_weights == 24
+    assert flat.prunable_weights == 18 and flat.fixed_weights == 24
     cnn = FlatModel(paper_cnn(), prunable=["conv2", "fc1"])
-    assert cnn.fc_weights == 18_432 + 25_088
+    assert cnn.prunable_weights == 18_432 + 25_088
 
 
 def test_frozen_parameters_are_carried_along_but_never_trained_or_counted():
     module = Custom()
     module.embed.weight.requires_grad_(False)
     flat = FlatModel(module)
-    assert flat.fc_weights == 18 and flat.conv_weights == 0
+    assert flat.prunable_weights == 18 and flat.fixed_weights == 0
     assert flat.num_parameters == 6 + 6 + 6 + 18  # bias, norm, head
     flat.module(torch.randn(5, 4)).sum().backward()
     assert flat.module.embed.weight.grad is None
