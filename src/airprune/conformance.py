@@ -91,21 +91,22 @@ def check(name: str, *, kind: str | None = None, processes: bool = True) -> list
             continue
         try:
             seen = trial(subject)
-        except AirpruneError as error:
-            findings.append(Finding(rule, False, str(error)))
-            continue
-        except Exception as error:  # of the component itself
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{Path(place.filename).name}, line {place.lineno}"
-            findings.append(Finding(rule, False, f"{type(error).__name__}: {error} ({where})"))
-            if rule == RUNS:
-                break
-            continue
+        except Exception as error:
+            seen = False, _in_short(error)
         if seen is not None:
             findings.append(Finding(rule, *seen))
         if rule == RUNS and not findings[-1].kept:
             break  # nothing else can be tried
     return findings
+
+
+def _in_short(error: Exception) -> str:
+    """What a run ended with: a sentence of ours, with the last line of a traceback in it, or what was raised where."""
+    if isinstance(error, AirpruneError):
+        first, *others = str(error).strip().splitlines()
+        return f"{first} {others[-1].strip()}" if others else first
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,7 @@ class RunWriter:
             self._records_hash = sha256_of(file, run.records_bytes)
         self._records_bytes, self._has_ended = run.records_bytes, run.has_ended
         self._version = int(facts["version"])
+        self._files = run.files  # by the names they had
         return Saved(arrays=arrays, facts=facts["state"], memory=facts["memory"])
 
     def _check_belongs(self, run: Provenance) -> None:
