@@ -160,13 +160,13 @@ def test_a_run_without_evaluation_shows_what_it_has(command, scenario):
 
 
 def test_an_exception_in_a_worker_surfaces_once_with_status_1(tmp_path, scenario):
-    """`sitecustomize` is Python's own hook; here it spoils the trainer, in worker processes only."""
+    """`sitecustomize` is Python's own hook; here it breaks training, in worker processes only."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "if any(word.endswith('worker_process.py') for word in sys.orig_argv):\n"
-        "    from airprune.learning.trainer import Trainer\n"
-        "    def train(*arguments, **options): raise ArithmeticError('no more sums today')\n"
-        "    Trainer.train = train\n"
+        "    from airprune.simulation import worker\n"
+        "    def device_round(*arguments, **options): raise ArithmeticError('no more sums today')\n"
+        "    worker.device_round = device_round\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = airprune("run", scenario, "--workers", 2, "--out", "here", env=environment)
