@@ -1,6 +1,8 @@
-"""Runs whose devices, edges and cloud remember: the same bytes from every engine, after every stop, kill and failure."""
+"""Runs whose devices, edges and cloud remember: the same bytes from every engine, after stops, kills and failures."""
 
+import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -8,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from airprune.runs import checkpoint
+from airprune.engines.serial import SerialEngine
+from airprune.errors import AirpruneError, InvalidValue, WorkFailed
+from airprune.runs import checkpoint, store
 from airprune.runs.layout import RunFolder
 from airprune.simulation.experiment import Experiment
 from support.processes import kill_session, session_of, start_module, this_process_workers, wait_for
@@ -116,7 +120,7 @@ def kill_at_random_moments(tmp_path: Path, engine: dict, *, kills: int, seed: in
         if folder.is_finished:
             assert outcome(folder.path) == expected
             num_runs += 1
-    print(f"{engine['engine.name']}: {num_kills} of {num_moments} kills hit a running process; {num_runs} runs")
+    sys.stdout.write(f"{num_kills} of {num_moments} kills hit a running process, in {num_runs} runs\n")
     assert start(folder.path).wait(timeout=300) == 0
     assert outcome(folder.path) == expected
 
@@ -215,3 +219,27 @@ def test_a_device_that_fails_keeps_its_memory_and_the_others_move_theirs(tmp_pat
     assert record["fate"][record["device"].index(failing)] == "ok"
     assert memory_of(folder)[failing].tobytes() != before[failing].tobytes()
     records.close()
+
+
+@pytest.mark.parametrize(
+    ("limit", "error", "words"),
+    [
+        ("MAX_BYTES", InvalidValue, "The memory of 12 devices, most of it for 'top-k.error', must be ≤ .* GB, got"),
+        ("disk", WorkFailed, "The memory of 12 devices, most of it for 'top-k.error', needs .* GB of free disk, got"),
+    ],
+)
+@pytest.mark.parametrize("folder", ["run", None])
+def test_memory_that_cannot_fit_is_refused_before_anything_is_started_or_written(
+    tmp_path, monkeypatch, limit, error, words, folder
+):
+    num_bytes = NUM_DEVICES * 256 * 4
+    if limit == "disk":  # every block may be there twice
+        usage = shutil.disk_usage(tmp_path)._replace(free=2 * num_bytes - 1)
+        monkeypatch.setattr(store.shutil, "disk_usage", lambda path: usage)
+    else:
+        monkeypatch.setattr(store, "MAX_BYTES", num_bytes - 1)
+    monkeypatch.setattr(SerialEngine, "start", lambda self: pytest.fail("an engine was started"))
+    with pytest.raises(error, match=words) as caught:
+        next(run(folder and tmp_path / folder, stateful_scenario()))
+    assert isinstance(caught.value, AirpruneError) and "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
