@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -28,10 +29,34 @@ def start_airprune(*arguments: object, **options) -> subprocess.Popen:
     )
 
 
+def start_module(module: str, *arguments: object) -> subprocess.Popen:
+    """`python -m MODULE` of the tests in a session of its own; its errors go where the tests' own go."""
+    tests = str(Path(__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, start_new_session=True)
+
+
 def kill(process: subprocess.Popen) -> None:
     """kill -9 of this process alone."""
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=PATIENCE_S)
+
+
+def kill_session(process: subprocess.Popen) -> None:
+    """kill -9 of a process that was started in a session of its own, and of all that it has started."""
+    for pid in session_of(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait(timeout=PATIENCE_S)
+    wait_for(lambda: not session_of(process.pid), "a killed session should be gone")
+
+
+def session_of(leader: int) -> list[int]:
+    """Living processes of a session, its leader first: also those in process groups of their own, as workers are."""
+    found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    members = [pid for pid in found if is_alive(pid) and _status(pid)[3:4] == [str(leader)]]
+    return sorted(members, key=lambda pid: (pid != leader, pid))
 
 
 def workers_of(driver: int) -> list[int]:

@@ -84,6 +84,29 @@ class DiesOfDeviceTwo(PoisonForDeviceTwo):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class FailsForDevice(Plain):
+    """Misbehaves on the samples of one device while the flag is up, in whatever process."""
+
+    def __init__(self, flag: Path, samples: torch.Tensor) -> None:
+        super().__init__()
+        self.flag, self.poison = flag, samples
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.flag.exists() and (x[:1] == self.poison).all(1).any():
+            self.misbehave()
+        return super().forward(x)
+
+
+class RaisesForDevice(FailsForDevice):
+    def misbehave(self) -> None:
+        raise ArithmeticError("bad sample")
+
+
+class DiesOfDevice(FailsForDevice):
+    def misbehave(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 class CannotArrive(Flagged):
     """Fails while a worker unpickles it."""
 

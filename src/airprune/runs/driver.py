@@ -79,6 +79,8 @@ def _run(experiment: Experiment, state: RunState, writer: RunWriter | None, memo
     settings = experiment.scenario.engine
     with contextlib.ExitStack() as stack:
         place = _place_of(writer, stack)
+        # First, because it refuses what would not fit; it writes nothing before a device has something to remember.
+        state.store = opened_store(experiment, place if writer is None else writer.folder.path, memory)
         in_process = settings.name == "serial"
         job = experiment.job(InProcess(experiment.dataset) if in_process else save_shared(experiment.dataset, place))
         engine_class = engine_named(settings.name)
@@ -86,7 +88,6 @@ def _run(experiment: Experiment, state: RunState, writer: RunWriter | None, memo
         engine = stack.enter_context(engine_class(job, workers=settings.workers, scheduler=settings.scheduler, tls=tls))
         if writer is not None:
             writer.begin()  # only now: a run that gets no engine leaves nothing behind
-        state.store = opened_store(experiment, place if writer is None else writer.folder.path, memory)
         for record in map(finite, run_rounds(experiment, engine, state)):
             if writer is not None:
                 writer.save(state, record, has_ended=_has_ended(experiment, state), store=state.store)

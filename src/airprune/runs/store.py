@@ -80,6 +80,7 @@ class DeviceStore:
       folder: where blocks lie; made when the first one is written.
       slots: those of other owners are passed over.
       table: what the last checkpoint holds.
+      max_bytes: of all rows; by default MAX_BYTES.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class DeviceStore:
         num_devices: int,
         table: Table | None = None,
         *,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int | None = None,
     ) -> None:
         self._folder = folder
         own = [slot for slot in slots if slot.owner is Owner.DEVICE]
@@ -101,7 +102,7 @@ class DeviceStore:
         self._dirty: set[_Key] = set()  # of the cache: not on disk yet
         self._cached_bytes = 0
         self.restore(table or {})
-        self._check_room(max_bytes)
+        self._check_room(MAX_BYTES if max_bytes is None else max_bytes)
 
     def take(self, devices: Sequence[int] | Array) -> dict[str, Array]:
         """A copy of these devices' rows, by slot.  [len(devices), *slot.shape]"""
@@ -254,7 +255,7 @@ class DeviceStore:
                 what,
                 f"must be ≤ {max_bytes / 1e9:,.1f} GB",
                 f"{total / 1e9:,.1f} GB",
-                "Fewer devices or a smaller model take less.",
+                "Fewer devices, a smaller model or a component without memory take less.",
             )
         place = next(path for path in (self._folder.absolute(), *self._folder.absolute().parents) if path.is_dir())
         free = shutil.disk_usage(place).free
@@ -262,7 +263,7 @@ class DeviceStore:
         if free < 2 * total - there:
             raise WorkFailed(
                 f"{what} needs {(2 * total - there) / 1e9:,.2f} GB of free disk, got {free / 1e9:,.2f} GB in {place}; "
-                "choose a folder on another disk."
+                "choose a folder on another disk, fewer devices or a component without memory."
             )
 
 
