@@ -330,6 +330,7 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "radio.path_loss": "umi",
     "radio.shadowing_std_db": 3.0,
     "plan.scheme": "min-max",
+    "plan.max_energy_j": 0.01,
     "train.kernel": "torch",
     "model.prunable": ["fc1"],
     "topology.tree.nodes": [3],
