@@ -7,6 +7,7 @@
 2. Samples per second on the wall: the same loop on two threads against the two workers.
 3. What the engine costs beside training, and the peak memory, at 2,500 devices with 20 samples each, without pruning
    and with half of the prunable weights pruned.
+4. The same with top-k updates, without memory and with one of 44 k values per device; and the disk that takes.
 
 Images are random (speed does not depend on them), so no data set is needed.
 """
@@ -32,6 +33,7 @@ from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
 from airprune.learning.optimisers import OPTIMISERS
 from airprune.runs import InProcess
+from airprune.runs.driver import opened_store
 from airprune.scenario import Scenario
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.rounds import run_rounds
@@ -147,6 +149,11 @@ def two_threads(rounds: int) -> None:
     print(samples / (time.monotonic() - start))
 
 
+def memory_mb(which: str) -> float:
+    """Of this process; getrusage would count the process that started it."""
+    return int(Path("/proc/self/status").read_text().partition(f"{which}:")[2].split()[0]) / 1024
+
+
 def overhead(pruning: float, num_devices: int = 2_500, samples: int = 20) -> None:
     """Runs in its own process, so that the peak memory is its own.
 
@@ -169,11 +176,49 @@ def overhead(pruning: float, num_devices: int = 2_500, samples: int = 20) -> Non
         OPTIMISERS["sgd"] = lambda *settings: lambda weights, gradient: None
         next(records)
         beside_ms = statistics.median(round_ms() for _ in range(5))
-    status = Path("/proc/self/status").read_text()  # getrusage would count the process that started this one
-    peak_mb = int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    peak_mb = memory_mb("VmHWM")
     print(
         f"{num_devices:,} devices × {samples} samples, pruned {pruning:g}: {whole_ms:.2f} CPU-ms per device and round, "
         f"{beside_ms:.3f} of it beside training; peak memory {peak_mb:.0f} MB"
+    )
+
+
+def memory(remembers: bool, num_devices: int = 2_500, samples: int = 20) -> None:
+    """Runs in its own process; gradients take no time, and are random so that the code has something to choose from.
+
+    What devices remember is committed after every round, as in a run folder.
+    """
+    compression = {
+        "compression__name": "top-k",
+        "compression__top-k__share": 0.1,
+        "compression__top-k__memory": remembers,
+    }
+    settings = scenario(25, num_devices // 25, 6, batch_size=20, **compression)
+    experiment = Experiment.of(settings, dataset=images(num_devices, samples))
+    state, times_ms, resident_mb = experiment.initial_state(), [], []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine,
+    ):
+        device = engine._worker.device
+        device.model.gradient.copy_(torch.randn(len(device.model.gradient), generator=torch.Generator().manual_seed(0)))
+        device.gradient = lambda batch: 0.0
+        state.store = opened_store(experiment, Path(folder))
+        records = run_rounds(experiment, engine, state)
+        for version in range(6):
+            start = time.process_time()
+            next(records)
+            if state.store is not None:
+                state.store.commit(version)
+                state.store.forget_unnamed()
+            times_ms.append(1e3 * (time.process_time() - start) / num_devices)
+            resident_mb.append(memory_mb("VmRSS"))
+        disk_mb = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()) / 1e6
+    after = ", ".join(f"{resident_mb[number - 1]:.0f}" for number in (1, 3, 5))
+    print(
+        f"{num_devices:,} devices, top-k {'with' if remembers else 'without'} memory: "
+        f"{statistics.median(times_ms[1:]):.3f} CPU-ms per device and round beside training; {after} MB resident after "
+        f"rounds 1, 3, 5, peak {memory_mb('VmHWM'):.0f} MB; {disk_mb:.0f} MB on disk"
     )
 
 
@@ -182,12 +227,17 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--two-threads", type=int)
     parser.add_argument("--overhead", type=float, metavar="PRUNING")
+    parser.add_argument("--memory", choices=["with", "without"])
     options = parser.parse_args()
     if options.two_threads:
         two_threads(options.two_threads)
     elif options.overhead is not None:
         overhead(options.overhead)
+    elif options.memory is not None:
+        memory(options.memory == "with")
     else:
         speed(options.rounds)
         for pruning in ("0", "0.5"):
             subprocess.run([sys.executable, __file__, "--overhead", pruning], check=True)
+        for remembers in ("without", "with"):
+            subprocess.run([sys.executable, __file__, "--memory", remembers], check=True)

@@ -31,7 +31,7 @@ def device(*, masking=None, choices=None, **changes) -> Device:
 def train(one: Device, keep: int, received: np.ndarray | None = None, seed: int = 0, rate: float = 0.05, memory=None):
     start = one.model.state.numpy().copy() if received is None else received
     orders = Orders(device=3, keep=keep, learning_rate=rate, round_index=0, memory=memory or {})
-    streams = Streams.of(seed, 0, 0)
+    streams = Streams(seed, 0, 0)
     return start, device_round(one, Broadcast(model=start), orders, samples=np.arange(60), streams=streams)
 
 
@@ -51,7 +51,7 @@ def test_the_mask_keeps_the_weights_with_the_largest_probe_gradient():
     reference = MLP((12,), 4)
     one.model.load(start)
     reference.load_state_dict(one.model.module.state_dict())
-    index = Streams.of(0, 0, 0).batches[3].permutation(np.arange(60))[:16]
+    index = Streams(0, 0, 0).batches[3].permutation(np.arange(60))[:16]
     F.cross_entropy(reference(one.loss.x[index]), one.loss.y[index]).backward()
     gradient = np.concatenate([reference.fc1.weight.grad.ravel(), reference.fc2.weight.grad.ravel()])
     threshold = np.sort(np.abs(gradient))[-300]
@@ -188,7 +188,7 @@ def test_weights_outside_the_forward_pass_move_by_the_gradient_there():
     sparse = start.copy()
     sparse[reference.model.prunable] *= half
     reference.model.load(sparse)
-    reference.gradient(Streams.of(0, 0, 0).batches[3].permutation(np.arange(60)))
+    reference.gradient(Streams(0, 0, 0).batches[3].permutation(np.arange(60)))
     expected = start[: one.model.num_parameters] - np.float32(0.05) * reference.model.gradient.numpy()
     np.testing.assert_allclose(result.state[: one.model.num_parameters], expected, rtol=1e-6, atol=1e-8)
 
@@ -201,7 +201,7 @@ def test_a_scale_of_the_forward_pass_scales_gradients_by_the_chain_rule():
     scaled = start.copy()
     scaled[reference.model.prunable] *= 2
     reference.model.load(scaled)
-    reference.gradient(Streams.of(0, 0, 0).batches[3].permutation(np.arange(60)))
+    reference.gradient(Streams(0, 0, 0).batches[3].permutation(np.arange(60)))
     gradient = reference.model.gradient.numpy().copy()
     gradient[reference.model.prunable] *= 2
     np.testing.assert_allclose(

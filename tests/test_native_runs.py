@@ -131,7 +131,7 @@ def trained(kernel: str, importance: str = "magnitude", **changes) -> tuple[Flat
     device = Device(model, X, Y, settings, method, wire)
     orders = Orders(device=3, keep=KEEP, learning_rate=0.02, round_index=0)
     received = Broadcast(model=model.state_array.copy())
-    return model, device_round(device, received, orders, samples=np.arange(90), streams=Streams.of(0, 0, 0))
+    return model, device_round(device, received, orders, samples=np.arange(90), streams=Streams(0, 0, 0))
 
 
 @needs_kernel

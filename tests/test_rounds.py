@@ -115,7 +115,7 @@ def test_one_edge_rounds_average_is_eq_12_of_its_devices():
                     Broadcast(model=received),
                     orders,
                     samples=experiment.samples[n],
-                    streams=Streams.of(scenario.seed, 0, 0),
+                    streams=Streams(scenario.seed, 0, 0),
                 )
                 mask = np.ones(experiment.model.num_state, dtype=bool)
                 mask[prunable] = upload.mask

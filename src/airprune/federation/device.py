@@ -7,6 +7,8 @@ One `Device` serves any number of simulated devices after each other: nothing of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -39,22 +41,29 @@ class LocalSettings:
     kernel: str = "torch"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Streams:
-    """The random streams of one edge round, one for each device: minibatches, and what components draw."""
+    """The random streams of one edge round, one for each device, made when first asked for."""
 
-    batches: NumberedStreams
-    masking: NumberedStreams
-    compression: NumberedStreams
+    seed: int
+    global_round: int
+    edge_round: int
 
-    @classmethod
-    def of(cls, seed: int, global_round: int, edge_round: int) -> Streams:
-        place = (global_round, edge_round)
-        return cls(
-            batches=NumberedStreams(seed, "device", *place),
-            masking=NumberedStreams(seed, "masking", *place),
-            compression=NumberedStreams(seed, "compression", *place),
-        )
+    @cached_property
+    def batches(self) -> NumberedStreams:
+        """The order in which samples are visited."""
+        return self._named("device")
+
+    @cached_property
+    def masking(self) -> NumberedStreams:
+        return self._named("masking")
+
+    @cached_property
+    def compression(self) -> NumberedStreams:
+        return self._named("compression")
+
+    def _named(self, stream: str) -> NumberedStreams:
+        return NumberedStreams(self.seed, stream, self.global_round, self.edge_round)
 
 
 class Device:
@@ -105,7 +114,7 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
         memory |= device.method.masking("finish", view, run)
     if device.method.objective.has("finish"):
         memory |= device.method.objective("finish", run, memory)
-    sent_bits, message = _encode(device, received.model, sub_model.sent, memory, orders, streams)
+    sent_bits, message = _encode(device, received.model, sub_model, memory, orders, streams)
     return Upload(
         state=model.state_array,
         mask=sub_model.sent,
@@ -162,8 +171,7 @@ def _hold(model: FlatModel, held: Array | None) -> float:
     return float(np.square(removed).sum())
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Trained:
+class _Trained(NamedTuple):
     loss: float
     num_samples: int
     num_steps: int
@@ -183,8 +191,8 @@ def _train(
     model, settings, objective = device.model, device.settings, device.method.objective
     step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
     weights = model.state[: model.num_parameters]
-    masked = model.gradient[model.prunable]
     moves = None if sub_model.moves is None else torch.from_numpy(sub_model.moves).to(model.state.dtype)
+    masked = model.gradient if moves is None else model.gradient[model.prunable]
     adjusts, plain = objective.has("adjust"), sub_model.forward is None and sub_model.scale is None
     loss_sum, count, num_steps, gradient_sq_max = 0.0, 0, 0, 0.0
     for epoch in range(settings.local_epochs):
@@ -230,7 +238,7 @@ def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: i
 def _encode(
     device: Device,
     received: Array,
-    sent: Array | None,
+    sub_model: SubModel,
     memory: dict[str, Array],
     orders: Orders,
     streams: Streams,
@@ -240,23 +248,22 @@ def _encode(
     Compressors work on the update, taken in float64, of the counted weights that are sent.
     """
     model, shape, compression = device.model, device.shape, device.method.compression
-    state = model.state_array
-    num_sent = shape.num_weights - (0 if sent is None else int(np.count_nonzero(~sent)))
+    state, sent = model.state_array, sub_model.sent
+    if sent is not None and not (sub_model.held is sent and sub_model.moves is sent):  # else the rest is zero already
+        state[model.prunable] *= sent
     if not device.encodes:
-        if sent is not None:
-            state[model.prunable] *= sent
+        num_sent = shape.num_weights if sent is None else shape.fixed_weights + int(np.count_nonzero(sent))
         return float(compression("bits", device.wire, num_sent)), None
-    index, places = device.weight_index, slice(None)
+    index, places = device.weight_index, None
     if sent is not None:
         is_sent = np.ones(shape.num_state, dtype=bool)
         is_sent[shape.prunable] = sent
-        places = np.flatnonzero(is_sent[index])  # type: ignore[assignment]
+        places = np.flatnonzero(is_sent[index])
         index = index[places]
-        state[model.prunable] *= sent
     starts = np.concatenate([[0], np.searchsorted(index, device.tensor_stops)])
     base = received[index].astype(np.float64)
     slot = device.memory_slots[0].name if device.memory_slots else None
-    kept = None if slot is None else memory[slot][places]
+    kept = None if slot is None else memory[slot] if places is None else memory[slot][places]
     decoded, message, new = transmit(
         compression.component,
         compression.options,
@@ -267,9 +274,11 @@ def _encode(
         streams.compression[orders.device],
     )
     state[index] = (base + decoded).astype(state.dtype)
-    if slot is not None:
-        memory[slot] = memory[slot].copy()
-        memory[slot][places] = new
+    if slot is not None and new is not None:
+        if places is not None:
+            new, part = memory[slot].copy(), new
+            new[places] = part
+        memory[slot] = new
     return float(message.bits), message
 
 

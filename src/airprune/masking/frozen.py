@@ -6,13 +6,13 @@ known from FedPT, FedPart and FedPLT; here the part is the paper's mask, new in 
 
 from __future__ import annotations
 
-from airprune.masking.base import DeviceView, Masking, SubModel
+from airprune.masking.base import WHOLE, DeviceView, Masking, SubModel
 from airprune.masking.probe import RankingOptions, charges, ranked_mask, whole_weights
 
 
 def choose(options: RankingOptions, view: DeviceView) -> SubModel:
     mask = ranked_mask(options, view)
-    return SubModel(sent=mask, moves=mask)
+    return WHOLE if mask is None else SubModel(sent=mask, moves=mask)
 
 
 MASKING = Masking(

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from airprune.components import ModelShape
-from airprune.masking.base import Charges, DeviceView, Masking, SubModel
+from airprune.masking.base import WHOLE, Charges, DeviceView, Masking, SubModel
 from airprune.pruning.importance import IMPORTANCES, Probe
 from airprune.pruning.masks import choose_mask
 from airprune.pruning.structured import choose_units, structured_count, unit_keep_for
@@ -78,7 +78,7 @@ def ranked_mask(options: RankingOptions, view: DeviceView) -> Array | None:
 
 def choose(options: RankingOptions, view: DeviceView) -> SubModel:
     mask = ranked_mask(options, view)
-    return SubModel(sent=mask, held=mask, moves=mask)
+    return WHOLE if mask is None else SubModel(sent=mask, held=mask, moves=mask)
 
 
 MASKING = Masking(

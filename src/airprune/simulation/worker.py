@@ -121,7 +121,7 @@ class Worker:
         Torch's stream feeds layers that draw, such as Dropout; it is put back for other code of this process.
         """
         place = (task.global_round, task.edge_round)
-        streams = Streams.of(self.job.seed, *place)
+        streams = Streams(self.job.seed, *place)
         layer_seeds = rng_for(self.job.seed, "layers", *place).integers(2**63, size=len(self.job.samples)).tolist()
         with torch.random.fork_rng(devices=[]):
             for number, device in enumerate(task.devices):
