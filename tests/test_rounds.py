@@ -299,3 +299,13 @@ def test_gradient_norms_and_constants_are_recorded_when_asked():
     assert all(value > 0 for value in records[0]["gradient_sq_max"])
     assert all(value > 0 for value in records[0]["smoothness"])
     assert records[-1]["gradient_sq"] > 0
+
+
+def test_a_network_table_is_read_once_and_may_go_while_the_run_goes_on(tmp_path):
+    table = tmp_path / "fleet.csv"
+    table.write_text("device,edge,distance_m\na,0,120\nb,0,130\nc,1,140\n")
+    records = ap.run(tiny_scenario(network__table=str(table)), dataset=blobs())
+    first = next(records)
+    table.unlink()
+    assert len(first["device"]) == 3
+    assert [record["kind"] for record in records] == ["edge", "global", "edge", "edge", "global"]
