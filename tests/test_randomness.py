@@ -92,3 +92,14 @@ def test_a_numbered_stream_starts_where_philox_is_after_number_times_2_to_the_12
     streams = NumberedStreams(5, "device", 3)
     far = streams[0].bit_generator.advance(7 * 2**128)
     assert np.array_equal(far.random_raw(9), streams[7].bit_generator.random_raw(9))
+
+
+def test_a_moving_generator_draws_what_each_numbered_stream_draws():
+    streams = NumberedStreams(7, "device", 3)
+    for number in (5, 0, 5, 2**40):
+        moved, own = streams.at(number), streams[number]
+        assert np.array_equal(moved.permutation(7), own.permutation(7))
+        assert moved.integers(2**20, dtype=np.uint32) == own.integers(
+            2**20, dtype=np.uint32
+        )  # leaves half a draw behind
+        assert moved.random() == own.random()

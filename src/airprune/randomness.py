@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from typing import Any
 
 import numpy as np
 
@@ -44,10 +45,23 @@ class NumberedStreams:
 
     def __init__(self, seed: int, stream: str, *key: int) -> None:
         self._key = _seed_sequence(seed, stream, key).generate_state(2, np.uint64)
+        self._moving: np.random.Generator | None = None
+        self._start: Any = None  # of the moving generator before its first draw
 
     def __getitem__(self, number: int) -> np.random.Generator:
-        counter = np.array([0, 0, number, 0], dtype=np.uint64)  # Philox takes twice as long over a list
-        return np.random.Generator(np.random.Philox(key=self._key, counter=counter))
+        return np.random.Generator(np.random.Philox(key=self._key, counter=[0, 0, number, 0]))
+
+    def at(self, number: int) -> np.random.Generator:
+        """The same stream from one generator that moves from number to number, at a fifth of the price.
+
+        For whoever is done with one stream before asking for the next.
+        """
+        if self._moving is None:
+            self._moving = self[0]
+            self._start = self._moving.bit_generator.state
+        self._start["state"]["counter"][2] = number
+        self._moving.bit_generator.state = self._start
+        return self._moving
 
 
 def _seed_sequence(seed: int, stream: str, key: tuple[int, ...]) -> np.random.SeedSequence:

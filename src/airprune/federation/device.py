@@ -77,6 +77,8 @@ class Device:
         self.gradient = KERNELS[settings.kernel].build(model, x, y)
         self.loss = MinibatchLoss(model, x, y)
         compression = method.compression
+        self.adjusts, self.reports = method.objective.has("adjust"), method.masking.has("report")
+        self.finishes = method.objective.has("finish") or method.masking.has("finish")
         self.memory_slots = compression("slots", self.shape)
         self.encodes = not compression("exact", wire)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
@@ -90,12 +92,12 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     if not model.module.training:
         model.module.train()
     before = _full_gradient(device, samples) if settings.diagnostics else None
-    rng = streams.batches[orders.device]
+    rng = streams.batches.at(orders.device)
     order = rng.permutation(samples)
     view = _view(device, received, orders, order[: settings.batch_size], streams)
     sub_model: SubModel = device.method.masking("choose", view)
     report: dict[str, Array] = {}
-    if device.method.masking.has("report"):
+    if device.reports:
         report = device.method.masking("report", view, orders.round_index) or {}
     error_sq = _hold(model, sub_model.held)
 
@@ -104,16 +106,17 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     if before is not None:
         noise_sq, smoothness = _constants(device, samples, received.model, before)
     memory = dict(orders.memory)
-    run = LocalRun(
-        received=received.model,
-        trained=model.state_array,
-        learning_rate=orders.learning_rate,
-        num_steps=trained.num_steps,
-    )
-    if device.method.masking.has("finish"):
-        memory |= device.method.masking("finish", view, run)
-    if device.method.objective.has("finish"):
-        memory |= device.method.objective("finish", run, memory)
+    if device.finishes:
+        run = LocalRun(
+            received=received.model,
+            trained=model.state_array,
+            learning_rate=orders.learning_rate,
+            num_steps=trained.num_steps,
+        )
+        if device.method.masking.has("finish"):
+            memory |= device.method.masking("finish", view, run)
+        if device.method.objective.has("finish"):
+            memory |= device.method.objective("finish", run, memory)
     sent_bits, message = _encode(device, received.model, sub_model, memory, orders, streams)
     return Upload(
         state=model.state_array,
@@ -193,7 +196,7 @@ def _train(
     weights = model.state[: model.num_parameters]
     moves = None if sub_model.moves is None else torch.from_numpy(sub_model.moves).to(model.state.dtype)
     masked = model.gradient if moves is None else model.gradient[model.prunable]
-    adjusts, plain = objective.has("adjust"), sub_model.forward is None and sub_model.scale is None
+    plain = sub_model.forward is None and sub_model.scale is None
     loss_sum, count, num_steps, gradient_sq_max = 0.0, 0, 0, 0.0
     for epoch in range(settings.local_epochs):
         if epoch:
@@ -210,10 +213,10 @@ def _train(
                 gradient_sq_max = max(gradient_sq_max, float(model.gradient.square().sum()))
             if settings.weight_decay:
                 model.gradient.add_(weights, alpha=settings.weight_decay)
-            if adjusts:
+            if device.adjusts:
                 parameters = received[: model.num_parameters]
                 objective("adjust", model.gradient.numpy(), weights.numpy(), parameters, orders.memory)
-            if moves is not None and (settings.weight_decay or adjusts):
+            if moves is not None and (settings.weight_decay or device.adjusts):
                 masked *= moves
             step(weights, model.gradient)
     return _Trained(loss=loss_sum / count, num_samples=count, num_steps=num_steps, gradient_sq_max=gradient_sq_max)

@@ -131,7 +131,9 @@ def _by_device(timed: TimedRound, results: Sequence[EdgeResult]) -> dict[str, Ar
 
 
 def _numbers(values: Array) -> tuple[float | None, ...]:
-    return tuple(value if math.isfinite(value) else None for value in values.tolist())
+    if np.isfinite(values).all():
+        return tuple(values.tolist())
+    return tuple([value if math.isfinite(value) else None for value in values.tolist()])
 
 
 def _mean(values: Array) -> float | None:
