@@ -58,7 +58,7 @@ _SMALL: dict[str, Any] = {
     "network.devices_per_edge": 3,
     "train.learning_rate": 0.05,
     "train.batch_size": 16,
-    "train.local_epochs": 2,
+    "train.local_epochs": 1,
     "rounds.global_rounds": 2,
     "rounds.edge_rounds": 2,
     "engine.name": "serial",
@@ -156,10 +156,10 @@ def _runs(subject: Subject) -> tuple[bool, str]:
 def _order(subject: Subject) -> tuple[bool, str]:
     """Another order of the tasks, other workers, and every task done twice, as after a worker's death."""
     expected = _final_bytes(subject.scenario())
-    for workers in (1, 2, 3):
+    for workers in (1, 3):
         if _final_bytes(subject.scenario(), workers=workers) != expected:
             return False, f"tasks shuffled over {workers} workers, each done twice, end in other bytes"
-    return True, "tasks shuffled over 1, 2, 3 workers, each done twice, end in the same bytes"
+    return True, "tasks shuffled over 1 and over 3 workers, each done twice, end in the same bytes"
 
 
 def _engines(subject: Subject) -> tuple[bool, str]:
@@ -280,7 +280,7 @@ _RULES: dict[str, Callable[[Subject], tuple[bool, str] | None]] = {
 }
 
 
-def points(num_train: int = 240, num_test: int = 60) -> Any:
+def points(num_train: int = 120, num_test: int = 40) -> Any:
     """Four clouds of points in twelve dimensions, one per class: ((x, y), (x_test, y_test))."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(4, 12)) * 2
