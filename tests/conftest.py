@@ -1,8 +1,11 @@
 import signal
+import sys
 
 import pytest
 import torch
 from hypothesis import settings
+
+from airprune import registration
 
 # A job in the background of a shell ignores Ctrl-C, and so does whatever it starts; the commands under test must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -20,3 +23,16 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def unregistered():
+    """Leaves the registries as a fresh process has them."""
+    yield
+    for registry in registration.registries().values():
+        for component in registry.added:
+            registry.remove(component.name)
+    for module in registration._FILES:
+        sys.modules.pop(module, None)
+    registration._FILES.clear()
+    registration._ORIGINS.clear()

@@ -164,7 +164,7 @@ def test_an_exception_in_a_worker_surfaces_once_with_status_1(tmp_path, scenario
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "if any(word.endswith('worker_process.py') for word in sys.orig_argv):\n"
-        "    from airprune.simulation import worker\n"
+        "    from airprune.learning import worker\n"
         "    def device_round(*arguments, **options): raise ArithmeticError('no more sums today')\n"
         "    worker.device_round = device_round\n"
     )

@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 import airprune as ap
-from airprune.aggregation.steps import STEPS
 from airprune.cli import main
 from airprune.conformance import check
 from airprune.engines import ENGINES
-from airprune.methods import METHODS, Recipe
-from airprune.objectives import OBJECTIVES, Objective
+from airprune.methods import Recipe
+from airprune.objectives import Objective
 from airprune.registration import registries
 from airprune.runs.layout import RunFolder
 from airprune.scenario import presets
@@ -45,20 +44,16 @@ def test_the_readme_example_prints_what_it_says():
     assert printed.getvalue().strip() == expected.strip()
 
 
-def test_the_method_of_the_contributing_guide_keeps_every_rule(monkeypatch):
+def test_the_method_of_the_contributing_guide_keeps_every_rule(monkeypatch, unregistered):
     """Its component and its recipe, as if their lines stood in the lists."""
     for code, _ in snippets("CONTRIBUTING.md"):
         module = types.ModuleType("contributed")
         monkeypatch.setitem(sys.modules, "contributed", module)
         exec(compile(code, "CONTRIBUTING.md", "exec"), module.__dict__)
         ap.register(next(value for value in vars(module).values() if isinstance(value, Objective | Recipe)))
-    try:
-        findings = [*check("dyn", kind="objectives", processes=False), *check("dyn", kind="methods", processes=False)]
-        alpha = {"objective__name": "dyn", "objective__dyn__alpha": 0.1}
-        assert last_loss(**alpha) != last_loss(**alpha | {"objective__dyn__alpha": 0.0})
-    finally:
-        METHODS.remove("dyn")
-        OBJECTIVES.remove("dyn")
+    findings = [*check("dyn", kind="objectives", processes=False), *check("dyn", kind="methods", processes=False)]
+    alpha = {"objective__name": "dyn", "objective__dyn__alpha": 0.1}
+    assert last_loss(**alpha) != last_loss(**alpha | {"objective__dyn__alpha": 0.0})
     assert {finding.rule for finding in findings if not finding.kept} == set()
     assert {"knob fully open is plain averaging", "who did not arrive leaves no trace"} <= {f.rule for f in findings}
 
@@ -98,7 +93,7 @@ def test_the_table_of_kinds_names_what_can_be_registered_and_where_it_is_chosen(
     assert {key for _, chosen in rows for key in re.findall(r"`([\w.]+)`", chosen)} <= keys
 
 
-def test_a_file_of_ones_own_serves_the_command_line(tmp_path, capsys):
+def test_a_file_of_ones_own_serves_the_command_line(tmp_path, capsys, unregistered):
     """The snippets' definitions, named with --import."""
     found = [code for code, _ in snippets("docs/your-own.md") if "SmoothedOptions" in code or "Recipe(" in code]
     kept = "\n".join(
@@ -107,11 +102,7 @@ def test_a_file_of_ones_own_serves_the_command_line(tmp_path, capsys):
     file = tmp_path / "my_methods.py"
     file.write_text(f"import airprune as ap\n{kept}\n")
     words = ["method=smooth-freezing", "aggregation.smoothed.keep=0.2", "rounds.global_rounds=1", "--engine", "serial"]
-    try:
-        assert main(["run", "smoke", *words, "--out", str(tmp_path / "run"), "--import", str(file)]) == 0
-    finally:
-        METHODS.remove("smooth-freezing")
-        STEPS.remove("smoothed")
+    assert main(["run", "smoke", *words, "--out", str(tmp_path / "run"), "--import", str(file)]) == 0
     assert "keep = 0.2" in (tmp_path / "run/scenario.toml").read_text()
     capsys.readouterr()
 

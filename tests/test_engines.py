@@ -16,8 +16,8 @@ from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
 from airprune.errors import UnknownName, WorkFailed
 from airprune.federation.messages import Broadcast
+from airprune.learning.chunks import TrainTask
 from airprune.runs import InProcess
-from airprune.simulation.chunks import TrainTask
 from airprune.simulation.experiment import Experiment
 from support.processes import PATIENCE_S, this_process_workers, wait_until_gone
 from support.tiny import blobs, final_bytes, tiny_scenario

@@ -35,22 +35,10 @@ from support.processes import PATIENCE_S, wait_for
 from support.tiny import TINY_TOML, final_bytes, tiny_file
 
 pytest_plugins = ["support.browser"]
+pytestmark = pytest.mark.usefixtures("unregistered")
 
 OWN = Path(__file__).with_name("support") / "own_methods.py"
 SERIAL = {"method": "own-recipe", "engine.name": "serial"}
-
-
-@pytest.fixture(autouse=True)
-def unregistered():
-    """Leaves the registries as they were."""
-    yield
-    for registry in registries().values():
-        for component in registry.added:
-            registry.remove(component.name)
-    for module in registration._FILES:
-        sys.modules.pop(module, None)
-    registration._FILES.clear()
-    registration._ORIGINS.clear()
 
 
 @pytest.fixture

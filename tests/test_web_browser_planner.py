@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import airprune as ap
+from support.processes import wait_for
 
 pytest_plugins = ["support.browser"]
 
@@ -58,6 +59,19 @@ def place_of(page, index):
         }""",
         index,
     )
+
+
+def point_at(page, index):
+    """Until the map, which may still be drawing itself, tells about the device."""
+
+    def told() -> bool:
+        x, y = place_of(page, index)
+        page.mouse.move(x + 40, y)
+        page.mouse.move(x, y)
+        page.wait_for_timeout(200)
+        return page.locator("#map .hovertext").count() > 0
+
+    wait_for(told, "the map should tell about the device")
 
 
 def open_tables(page):
@@ -288,9 +302,7 @@ def test_names_in_a_fleet_are_text_wherever_they_appear(server, page):
     page.fill("#fleet-text", f"device,edge,snr_db\n{evil},{evil},40\nb,x,41\n")
     settled(page, lambda: page.click("#fleet-use"))
     open_tables(page)
-    x, y = place_of(page, 0)
-    page.mouse.move(x, y)
-    page.wait_for_selector("#map .hovertext")
+    point_at(page, 0)
     assert page.locator("#tables td").first.text_content() == evil
     assert page.locator("main img").count() == 0 and "broken" not in page.title()
 

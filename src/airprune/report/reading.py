@@ -1,6 +1,6 @@
 """What a folder holds, as far as it can be read: a report of a broken or half-written folder shows the rest.
 
-Needs neither torch nor a drawing library.
+Needs neither torch nor a drawing library; a scenario is read when it is asked for.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +22,9 @@ from airprune.errors import AirpruneError
 from airprune.measures import CURVE_COLUMNS, DEVICE_COLUMNS
 from airprune.records import EdgeRecord, GlobalRecord, Record, record_in, records_version
 from airprune.runs.layout import RunFolder
-from airprune.scenario import Scenario
+
+if TYPE_CHECKING:
+    from airprune.scenario import Scenario
 
 Row = dict[str, Any]
 
@@ -38,16 +41,12 @@ class Run:
     """One run folder.
 
     Attributes:
-      scenario: None if scenario.toml is missing or wrong, e.g. names a component that is not registered here.
-      trouble: why, in one sentence.
       rounds: one row of numbers per global round; None where a measure is missing or no number.
       num_spoilt: lines of records.jsonl that are left out.
       version: of its records.
     """
 
     path: Path
-    scenario: Scenario | None
-    trouble: str
     scenario_text: str
     records: list[Record]
     rounds: list[Row]
@@ -55,6 +54,20 @@ class Run:
     environment: dict[str, Any]
     version: int
     is_finished: bool
+
+    @cached_property
+    def _scenario_or_trouble(self) -> tuple[Scenario | None, str]:
+        return scenario_or_trouble(self.path)
+
+    @property
+    def scenario(self) -> Scenario | None:
+        """None if scenario.toml is missing or wrong, e.g. names a component that is not registered here."""
+        return self._scenario_or_trouble[0]
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no scenario, in one sentence."""
+        return self._scenario_or_trouble[1]
 
     @property
     def import_words(self) -> list[str]:
@@ -133,11 +146,8 @@ def read_run(path: Path) -> Run:
     version = records_version(environment)
     lines = [line for line in folder.record_lines() if line.strip()]
     records = [record for line in lines if (record := record_in(line, version)) is not None]
-    scenario, trouble = scenario_or_trouble(path)
     return Run(
         path=path,
-        scenario=scenario,
-        trouble=trouble,
         scenario_text=read_text(folder.scenario_file),
         records=records,
         rounds=[round_row(record) for record in records if isinstance(record, GlobalRecord)],
@@ -242,8 +252,8 @@ def read_json(path: Path) -> Any:
 def differences(scenarios: Mapping[str, Scenario]) -> dict[str, dict[str, Any]]:
     """Key → value by name, of every key in which at least two of the scenarios differ."""
     values: dict[str, dict[str, Any]] = {}
-    first = next(iter(scenarios.values()), Scenario())
     for name, scenario in scenarios.items():
+        first = next(iter(scenarios.values()))
         for key, mine, theirs in first.diff(scenario):
             values.setdefault(key, dict.fromkeys(scenarios, mine))[name] = theirs
     return values

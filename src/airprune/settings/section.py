@@ -39,7 +39,7 @@ class Section(BaseModel):
     Lists become tuples, numpy scalars plain numbers, and the word "none" None where a field is optional.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     owner: ClassVar[str] = "Scenario"
     either: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Pairs of fields of which one is given: setting one takes the other away."""

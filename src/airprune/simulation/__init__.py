@@ -3,7 +3,6 @@
 experiment  a scenario made concrete: network, radio, samples, model, method
 rounds      Algorithm 1 over the tree of nodes, line for line
 clock       how long devices compute and upload, what that costs, who is late or lost
-chunks      a round's devices in chunks, and how their sums become an edge's model
-worker      what trains a chunk, wherever that is
+state       what a run carries from round to round
 recording   what a round leaves in the records
 """

@@ -26,6 +26,7 @@ from airprune.federation.device import LocalSettings
 from airprune.federation.edge import Terms
 from airprune.federation.method import Method
 from airprune.kernels import kernel_for
+from airprune.learning.worker import Job
 from airprune.models import FlatModel, build_model
 from airprune.network import Network
 from airprune.own_models import pickled_module
@@ -34,7 +35,6 @@ from airprune.registration import luggage
 from airprune.scenario import Scenario
 from airprune.selection.base import Candidates
 from airprune.simulation.state import RunState
-from airprune.simulation.worker import Job
 from airprune.topology import Tree
 
 Array = np.ndarray

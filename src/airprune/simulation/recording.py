@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from airprune.json_types import EdgeCoverage
+from airprune.learning.chunks import EdgeResult
 from airprune.records import EdgeRecord, GlobalRecord, NodeRecord, Totals
-from airprune.simulation.chunks import EdgeResult
 from airprune.simulation.clock import Fate, TimedRound
 from airprune.simulation.state import RunState
 

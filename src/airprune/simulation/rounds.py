@@ -20,16 +20,16 @@ from airprune.federation.cloud import combine_level, combined_at_root
 from airprune.federation.edge import OpenRound, close_round, open_round, prepare_mask
 from airprune.federation.messages import Broadcast
 from airprune.latency import global_round_latency_s
+from airprune.learning.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
 from airprune.learning.optimisers import learning_rate_at
+from airprune.learning.worker import TEST_PART
 from airprune.masking.base import RoundView
 from airprune.randomness import rng_for
 from airprune.registration import is_own
-from airprune.simulation.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
 from airprune.simulation.clock import Events, Fate, TimedRound, time_round
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.recording import count_edge_round, edge_record, global_record, node_record
 from airprune.simulation.state import RunState
-from airprune.simulation.worker import TEST_PART
 
 Array = np.ndarray
 _log = logging.getLogger("airprune")

@@ -22,10 +22,10 @@ from airprune.federation.device import Device, LocalSettings, Streams, device_ro
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.kernels.autograd import tensor_of
+from airprune.learning.chunks import ChunkSum, DeviceFailed, DeviceStatistics, Failure, TrainTask
 from airprune.learning.evaluate import evaluate
 from airprune.models import FlatModel
 from airprune.randomness import rng_for
-from airprune.simulation.chunks import ChunkSum, DeviceFailed, DeviceStatistics, Failure, TrainTask
 
 Array = np.ndarray
 
