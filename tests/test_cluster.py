@@ -241,7 +241,7 @@ def test_a_poison_device_is_reported_once_and_dropped_or_fails_the_run(tmp_path,
         assert final_bytes(tmp_path / "drop") == serial(tmp_path / "serial", plain, model=RaisesForDeviceTwo())
 
 
-@pytest.mark.parametrize("engine", ["processes", "dask"])
+@pytest.mark.parametrize("engine", ["processes", pytest.param("dask", marks=pytest.mark.slow)])
 def test_a_device_that_kills_its_workers_is_found_and_dropped(tmp_path, engine):
     """All of an edge's devices share a chunk here; the two innocent ones still count."""
     scenario = tiny_scenario(rounds__global_rounds=1, rounds__edge_rounds=1, engine__name=engine, engine__workers=1)

@@ -65,10 +65,9 @@ def test_tasks_are_loaded_only_a_few_ahead_of_the_results(engine):
     assert len(log) == 200 and most <= 10 * WORKERS
 
 
+@pytest.mark.parametrize("engine", ["processes", pytest.param("dask", marks=pytest.mark.slow)], indirect=True)
 def test_parts_that_workers_die_of_are_found_and_stood_for_while_others_are_under_way(engine):
     """Merged by the driver in processes, by workers in Dask until the first deaths."""
-    if type(engine) is ENGINES["serial"]:
-        pytest.skip("its worker is this process")
     tasks = (Numbers((1.0, 2.0, 3.0, 4.0), deadly=(3.0,)), *(Numbers((float(n),)) for n in range(5, 25)))
     group = Sum(shared=1.0, tasks=tasks, travels=not engine.remote)
     (total,) = engine.reduce([group])
@@ -77,9 +76,8 @@ def test_parts_that_workers_die_of_are_found_and_stood_for_while_others_are_unde
         assert group.arrivals == [(1.0, 2.0, 4.0), *(task.values for task in tasks[1:])]
 
 
+@pytest.mark.parametrize("engine", ["processes", "dask"], indirect=True)
 def test_a_death_ends_the_work_where_nothing_may_be_lost(engine):
-    if type(engine) is ENGINES["serial"]:
-        pytest.skip("its worker is this process")
     tasks = (Numbers((1.0, 2.0), deadly=(2.0,)),)
     with pytest.raises(WorkFailed, match=r"^no use without them, (signal SIGKILL|a signal or an exit .*)$"):
         engine.reduce([Sum(shared=1.0, tasks=tasks, may_lose=False)])

@@ -166,7 +166,7 @@ def test_only_plain_names_make_new_folders(runner, root, name):
 
 
 def test_one_at_a_time_stopped_cleanly_and_resumed_to_the_bytes_of_the_command_line(runner, root, tmp_path):
-    rounds = 30
+    rounds = 12
     toml = SHORT.replace("global_rounds = 2", f"global_rounds = {rounds}")
     assert post(runner, "/api/work/start", {"toml": toml, "name": "long"})["state"] == "running"
     wait_for_records(root / "long", 4)
