@@ -102,6 +102,12 @@ class EdgeRound:
     compute_s: np.ndarray
     uplink_s: np.ndarray
     edges: list[Row]
+    own_deadline_s: float | None = None
+
+    def deadline_s(self, scenario: Scenario | None) -> float | None:
+        """The round's own, if deadlines tune themselves, else the scenario's."""
+        fixed_s = scenario.plan.deadline_s if scenario else None
+        return self.own_deadline_s if fixed_s == "auto" else fixed_s
 
     def rows(self) -> list[Row]:
         """The devices as a tidy table."""
@@ -196,6 +202,7 @@ def edge_round(record: EdgeRecord) -> EdgeRound | None:
         edge=record.edge,
         fate=[writable(fate) for fate in record.fate],
         edges=edge_rows(record),
+        own_deadline_s=drawable(record.deadline_s),
         **{name: _floats(values) for name, values in columns.items()},
     )
 

@@ -104,7 +104,7 @@ def _devices(run: Run, scheme: str, place: Place) -> list[Markup]:
     if devices is None:
         return [note("No edge round can be read.")]
     place.add_table(devices.rows(), "devices.csv")
-    deadline_s = run.scenario.plan.deadline_s if run.scenario else None
+    deadline_s = devices.deadline_s(run.scenario)
     latency = devices.compute_s + devices.uplink_s
     slowest = f" The slowest takes {np.nanmax(latency) * 1e3:.4g} ms." if np.isfinite(latency).any() else ""
     until = "" if deadline_s is None else f", against the deadline of {deadline_s * 1e3:g} ms"

@@ -170,7 +170,13 @@ class PlanSection(ChoiceSection):
     choices: ClassVar[Mapping[str, Registry[Any]]] = {"scheme": SCHEMES}
 
     scheme: Text = Field(default="optimal", description="a scheme of `airprune schemes`")
-    deadline_s: Positive = Field(default=0.030, description="T_th, of compute plus uplink")
+    deadline_s: Positive | Literal["auto"] = Field(
+        default=0.030,
+        description="T_th, of compute plus uplink; auto: the least time to accuracy, for schemes that choose codes",
+    )
+    error_cost: Positive = Field(
+        default=0.3, description="of auto: rounds lost per round that a code's error waits in the devices' memory"
+    )
     bits_per_weight: Positive = Field(default=64.0, description="q-hat, bits sent per kept weight")
     cycles_per_weight: NonNegative = Field(default=20.0, description="C_n, CPU cycles per weight and iteration")
     local_iterations: Count = Field(

@@ -104,7 +104,7 @@ def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
     planned_s = compute_s + uplink_s
 
     compute_s = compute_s * events.slowdown
-    limit_s = np.maximum(terms.plan.deadline_s, planned_s) * (1.0 + 1e-9)
+    limit_s = np.maximum(opened.deadline_s, planned_s) * (1.0 + 1e-9)
     late = compute_s + uplink_s > limit_s
     fate = np.select([~planned, events.dropped, late], [Fate.BLOCKED, Fate.DROPPED, Fate.LATE], Fate.OK)
     # An edge that misses somebody waits until the deadline, or until a baseline that ignores it would have arrived.

@@ -121,12 +121,11 @@ def devices(root: Path, name: str, global_round: int, edge_number: int) -> dict[
         raise HTTPException(
             404, f"Global round {global_round}, edge round {edge_number} is not in the records, or cannot be read."
         )
-    scenario = scenario_of(path)
     return {
         "name": name,
         "global_round": found.global_round,
         "edge_round": found.edge_round,
-        "deadline_s": scenario.plan.deadline_s if scenario else None,
+        "deadline_s": found.deadline_s(scenario_of(path)),
         "num_devices": len(found.device),
         "max_drawn": MAX_BARS,
         **_device_columns(found),
