@@ -34,7 +34,7 @@ RUNGS = (
     ),
     *(
         Rung(rounded.COMPRESSION, rounded.RoundedOptions(bits=bits), error)
-        for bits, error in ((2, 0.20), (3, 0.082), (4, 0.026), (5, 0.010), (6, 0.004), (8, 3e-4), (12, 1e-6))
+        for bits, error in ((2, 0.20), (3, 0.073), (4, 0.026), (5, 0.009), (6, 0.003), (8, 3e-4), (12, 1e-6))
     ),
     Rung(cast.COMPRESSION, cast.CastOptions(format="float32"), 0.0),
 )

@@ -2,7 +2,7 @@
 
     sent = scale · level,   level ∈ {±1/2, ±3/2, … ± (2^b − 1)/2}
 
-Values beyond the last level are cut to it. Where that is, is chosen per tensor among max |x| / 2^i as what loses
+Values beyond the last level are cut to it. Where that is, is chosen per tensor among max |x| / √2^i as what loses
 least, all large and a sample of the small entries considered; then scale = ⟨x, level⟩ / ⟨level, level⟩, of all scales
 the one with the least squared error. So
 
@@ -15,7 +15,7 @@ That is what `quantised` lacks at few bits: right on average, but with an error 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -29,8 +29,8 @@ Array = np.ndarray
 
 # Of each tensor so many small entries, evenly spread, stand for all small ones; small is below max |x| / 8.
 SAMPLE, SMALL = 2_048, 1 / 8
-# The last level is at max |x| / 2^i for one of these i.
-CUTS = range(6)
+# The last level is at max |x| / √2^i for one of these i.
+CUTS = range(13)
 
 
 class RoundedOptions(Section):
@@ -88,14 +88,25 @@ def _rounded(values: Array, width: int) -> tuple[float, Array]:
     large = np.abs(unit) >= SMALL
     every = max(1, values.size // SAMPLE)
     groups = ((unit[large], 1), (unit[~large][::every], every))
-    step = min((2.0 ** (1 - width - cut) for cut in CUTS), key=lambda step: _loss(groups, step, width))
-    codes = _codes(unit, step, width)
+    codes = _codes(unit, _best_step(groups, width), width)
     levels = _levels(codes, width)
     scale = peak * float((unit * levels).sum() / np.square(levels).sum()) if values.size else 0.0
     return scale, codes
 
 
-def _loss(groups: Iterable[tuple[Array, int]], step: float, width: int) -> float:
+def _best_step(groups: Sequence[tuple[Array, int]], width: int) -> float:
+    """Cuts ever more until that loses more."""
+    best, least = 0.0, np.inf
+    for cut in CUTS:
+        step = 2.0 ** (1 - width - cut / 2)
+        loss = _loss(groups, step, width)
+        if loss >= least:
+            break
+        best, least = step, loss
+    return best
+
+
+def _loss(groups: Sequence[tuple[Array, int]], step: float, width: int) -> float:
     """−⟨x, level⟩² / ‖level‖²: the squared error but for ‖x‖²; each group of values counts so many times."""
     inner = length_sq = 0.0
     for values, times in groups:

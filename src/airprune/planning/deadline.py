@@ -3,7 +3,7 @@
 An edge round with R bits per weight takes c + s R seconds, and N(R) ≈ N∞ (1 + κ / R) rounds are needed: fewer bits
 lose more of each update. The product is least at R* = √(κ c / s). With devices of different rates nobody has the same
 R, so the deadline is found on the plans themselves: of the deadlines with which all devices of all edges could send
-with one of the ladder's codes, the one whose plan has the least latency × mean of (1 + κ / R_n).
+with one of the ladder's codes, and some between them, the one whose plan has the least latency × mean of (1 + κ / R_n).
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from airprune.planning.plan import Plan
 from airprune.planning.problem import PlanProblem
 
 Array = np.ndarray
+
+# Deadlines that are tried between the neighbours of the best one.
+_BETWEEN = 8
 
 FIRST_KAPPA = 0.25
 """κ before anything is measured."""
@@ -39,10 +42,16 @@ def auto_deadline_s(
       kappa: κ.
       fair: go by the device with the fewest bits instead of the mean.
     """
-    deadlines = [_deadline_s(problem, bits) for bits in _rates(problem)]
-    return min(
-        deadlines, key=lambda deadline: _cost(plan(dataclasses.replace(problem, deadline_s=deadline)), kappa, fair)
-    )
+
+    def cost(deadline_s: float) -> float:
+        return _cost(plan(dataclasses.replace(problem, deadline_s=deadline_s)), kappa, fair)
+
+    rungs = [_deadline_s(problem, bits) for bits in _rates(problem)]
+    costs = [cost(deadline_s) for deadline_s in rungs]
+    best = int(np.argmin(costs))
+    around = np.geomspace(rungs[max(best - 1, 0)], rungs[min(best + 1, len(rungs) - 1)], _BETWEEN + 2)[1:-1]
+    nearby = {cost(deadline_s): deadline_s for deadline_s in around.tolist()}
+    return nearby[min(nearby)] if min(nearby) < costs[best] else rungs[best]
 
 
 def _rates(problem: PlanProblem) -> Array:
