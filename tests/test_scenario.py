@@ -160,6 +160,8 @@ def test_an_unknown_preset_lists_the_known_and_the_nearest():
 def values_of(schema):
     if "anyOf" in schema:
         return st.one_of([values_of(choice) for choice in schema["anyOf"]])
+    if "const" in schema:
+        return st.just(schema["const"])
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     match schema["type"]:
@@ -354,6 +356,8 @@ def other_value(key, base):
         return next(name for name in CHOICES[key] if name != old)
     if key.endswith(".importance"):
         return "magnitude"
+    if "const" in schema:
+        return st.just(schema["const"])
     if "enum" in schema:
         return next(choice for choice in schema["enum"] if choice != old)
     if isinstance(old, bool):
@@ -449,17 +453,19 @@ def test_a_noise_density_replaces_the_noise_power():
 # What is refused, and how
 
 
+EXAMPLE = "Example: deadline_s = 0.03"
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("plan.deadline_s=-1", "Scenario.plan.deadline_s must be > 0, got -1. Example: deadline_s = 0.03"),
-        ("plan.deadline_s=nan", "Scenario.plan.deadline_s must be finite and > 0, got nan. Example: deadline_s = 0.03"),
-        ("plan.deadline_s=inf", "Scenario.plan.deadline_s must be finite and > 0, got inf. Example: deadline_s = 0.03"),
-        (
-            "plan.deadline_s=0,04",
-            "Scenario.plan.deadline_s must be a number > 0, got '0,04'. Example: deadline_s = 0.03",
+        *(
+            (
+                f"plan.deadline_s={text}",
+                f'Scenario.plan.deadline_s must be a number > 0 or "auto", got {got}. {EXAMPLE}',
+            )
+            for text, got in (("-1", "-1"), ("nan", "nan"), ("inf", "inf"), ("0,04", "'0,04'"), ("true", "true"))
         ),
-        ("plan.deadline_s=true", "Scenario.plan.deadline_s must be a number > 0, got true. Example: deadline_s = 0.03"),
         ("seed=1.0", "Scenario.seed must be a whole number ≥ 0, got 1.0. Example: seed = 0"),
         ("seed=true", "Scenario.seed must be a whole number ≥ 0, got true. Example: seed = 0"),
         ("model.float64=1", "Scenario.model.float64 must be true or false, got 1. Example: float64 = false"),
@@ -554,7 +560,7 @@ def test_datasets_are_checked_when_asked(monkeypatch):
 
 
 def test_a_section_on_its_own_refuses_in_the_same_words():
-    with pytest.raises(InvalidValue, match=r"^Scenario\.plan\.deadline_s must be > 0, got -1\."):
+    with pytest.raises(InvalidValue, match=r'^Scenario\.plan\.deadline_s must be > 0 or "auto", got -1\.'):
         PlanSection(deadline_s=-1)
 
 

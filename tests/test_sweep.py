@@ -189,7 +189,7 @@ def test_a_folder_name_depends_on_the_values_alone():
     [
         (["plan.dead_line_s=1,2"], "Scenario.plan.dead_line_s is unknown; did you mean 'deadline_s'?"),
         (["deadline_s=1,2"], "did you mean 'plan.deadline_s'?"),
-        (["plan.deadline_s=0.01,-1"], "Scenario.plan.deadline_s must be > 0, got -1"),
+        (["plan.deadline_s=0.01,-1"], 'Scenario.plan.deadline_s must be > 0 or "auto", got -1'),
         (["plan.scheme=optimal,optimum"], "did you mean 'optimal'?"),
         (["data.name=glyphs,cifar"], "Scenario.data.name 'cifar' is unknown"),
         (["network.num_edges=2,3", "rounds.edge_rounds=[1,2]"], "must have one entry for each of 3 edges"),
