@@ -460,11 +460,14 @@ EXAMPLE = "Example: deadline_s = 0.03"
     ("override", "message"),
     [
         *(
-            (
-                f"plan.deadline_s={text}",
-                f'Scenario.plan.deadline_s must be a number > 0 or "auto", got {got}. {EXAMPLE}',
+            (f"plan.deadline_s={text}", f'Scenario.plan.deadline_s must be {rule} or "auto", got {got}. {EXAMPLE}')
+            for text, rule, got in (
+                ("-1", "> 0", "-1"),
+                ("nan", "finite and > 0", "nan"),
+                ("inf", "finite and > 0", "inf"),
+                ("0,04", "a number > 0", "'0,04'"),
+                ("true", "a number > 0", "true"),
             )
-            for text, got in (("-1", "-1"), ("nan", "nan"), ("inf", "inf"), ("0,04", "'0,04'"), ("true", "true"))
         ),
         ("seed=1.0", "Scenario.seed must be a whole number ≥ 0, got 1.0. Example: seed = 0"),
         ("seed=true", "Scenario.seed must be a whole number ≥ 0, got true. Example: seed = 0"),
