@@ -21,6 +21,7 @@ AGGREGATIONS: Registry[Aggregation] = Registry(
         "data-weighted": "airprune.aggregation.data_weighted:AGGREGATION",
         "fill": "airprune.aggregation.fill:AGGREGATION",
         "damped": "airprune.aggregation.damped:AGGREGATION",
+        "predicted": "airprune.aggregation.predicted:AGGREGATION",
     },
 )
 
