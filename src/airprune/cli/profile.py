@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from airprune.simulation.experiment import Experiment
 
 LONGEST_S = 3600.0
+# A thread that had the CPU for less of the time was not alone.
+_ALONE = 0.8
 
 
 def profile(
@@ -42,6 +44,10 @@ def profile(
     experiment = Experiment.of(scenario_from(scenario, overrides or []).with_("clock.compute", "paper"))
     found = profile_of(experiment, seconds=seconds)
     here_s, papers_s = _edge_round_s(experiment, found)
+    single = found.timings[0]
+    if single.cpu_s < _ALONE * single.median_s:
+        share = single.cpu_s / single.median_s
+        say(f"note: other programs were running, and {share:.0%} of the time was ours; measure on a quiet machine.")
     if out is not None:
         found.write(out)
         say(f"Profile written to {out}; use it by clock.profile={out}")

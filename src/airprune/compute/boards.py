@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-EFFICIENCY = 0.30
+EFFICIENCY = 0.25
 """Sustained over peak in training, unless the user says otherwise.
 
 An assumption carried over from one measurement: the paper's CNN in minibatches of 128 on one x86 core with AVX-512 (see

@@ -316,7 +316,7 @@ class ClockSection(Section):
         default=None, description="of measured: of the model that was timed; another model is refused; none: any"
     )
     profile: FilePath | None = Field(
-        default=None, description="file of `airprune profile`; when read, its numbers take the place of the three above"
+        default=None, description="file of `airprune profile`: sets compute = measured and the three above when read"
     )
     savings: Literal["units", "weights"] = Field(
         default="units", description="what saves work but for paper: whole removed units, or every pruned weight"
@@ -329,7 +329,7 @@ class ClockSection(Section):
         if not isinstance(data, dict) or not isinstance(path := data.get("profile"), str) or path == "none":
             return data
         found = {key: value for key, value in clock_keys(path).items() if value is not None}
-        return {"compute": "measured", **data, **found, "profile": None}
+        return {**data, **found, "compute": "measured", "profile": None}
 
     @model_validator(mode="after")
     def _agree(self) -> ClockSection:
