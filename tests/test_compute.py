@@ -225,6 +225,12 @@ def test_a_board_is_as_fast_as_its_cores_and_efficiency():
         flops_per_cycle(clock, paper_work(), np.array([1e9, 3e9]))
 
 
+def test_every_board_is_on_the_page_with_its_numbers_and_sources(pytestconfig):
+    page = (pytestconfig.rootpath / "docs/clock.md").read_text()
+    for b in BOARDS.values():
+        assert f"| `{b.name}` | {b.cpu} | {b.cores} | {b.cpu_hz / 1e9:g} | {b.peak} | {b.source} |" in page
+
+
 # Runs
 
 
