@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import html
 import json
 from types import SimpleNamespace
 
@@ -22,7 +24,10 @@ from airprune.errors import AirpruneError
 from airprune.federation.method import Method
 from airprune.latency import EFFECTIVE_CAPACITANCE, compute_time_s, seconds_per_weight
 from airprune.models import MLP, PaperCNN
+from airprune.report import write_report
+from airprune.runs import run
 from airprune.scenario import Scenario
+from airprune.settings import toml_text
 from airprune.simulation.experiment import Experiment
 from airprune.wording import clocks_text
 from support.tiny import blobs, tiny_scenario
@@ -287,6 +292,19 @@ def test_the_papers_clock_reads_nothing_of_the_others_keys():
     plain = Scenario()
     assert plain.with_values({"clock.board": "raspberry-pi-4", "clock.savings": "weights"}).hash == plain.hash
     assert plain.with_values(FLOPS).hash != plain.hash
+
+
+def test_a_run_from_before_there_were_clocks_is_resumed_and_reported(tmp_path, monkeypatch):
+    scenario, out = tiny_scenario(), tmp_path / "run"
+    with monkeypatch.context() as before:
+        older = {key: part for key, part in scenario.to_dict().items() if key != "clock"}
+        before.setattr(Scenario, "to_toml", lambda self: toml_text.written(older))
+        with contextlib.closing(run(scenario, dataset=blobs(), out=out)) as records:
+            next(records)
+    assert "clock" not in (out / "scenario.toml").read_text()
+    *_, last = run(scenario, dataset=blobs(), out=out, resume=True)
+    assert last["global_round"] == 2
+    assert "Clock: the paper's." in html.unescape(write_report(out).read_text())
 
 
 # Profiles
