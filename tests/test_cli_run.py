@@ -58,6 +58,7 @@ def test_run_prints_the_result_to_stdout_and_plain_progress_to_stderr(scenario):
         "uploaded",
         "energy",
         "mean pruning",
+        "clock",
     ]
     lines = done.stderr.splitlines()
     assert lines[0].startswith("tiny: round 1/2 · loss ") and lines[1].startswith("tiny: round 2/2 · loss ")

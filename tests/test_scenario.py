@@ -56,8 +56,15 @@ TABLES = {
 }
 
 
+FLOPS = {"clock.compute": "flops", "clock.board": "raspberry-pi-4"}
+MORE_FLOPS = {"clock.flops_per_cycle": {"clock.board": None, "clock.flops_per_cycle": 2.0}}
+MEASURED = {"clock.seconds_per_sample": 1e-3, "clock.at_hz": 1e9, "clock.flops_per_sample": 1e6}
+
+
 def chosen_for(key):
-    """The choice that a component's option needs; nothing for other keys."""
+    """The choice that a component's option needs, or a clock that reads the key; nothing for other keys."""
+    if key.startswith("clock."):
+        return {"clock.compute": "measured"} | MEASURED if key in MEASURED else FLOPS | MORE_FLOPS.get(key, {})
     return TABLES.get(key.rpartition(".")[0], {})
 
 
@@ -186,7 +193,16 @@ COUPLED = {
     "network.flat_outer_m", "network.cpu_hz", "network.cpu_hz_max", "radio.noise_power_dbm", "radio.noise_figure_db",
     "radio.noise_density_dbm_per_hz", "radio.path_loss", "plan.scheme", "plan.min_pruning_ratio",
     "plan.max_pruning_ratio", "rounds.edge_rounds", "method", "train.kernel", *CHOICES,
+    "clock.compute", "clock.board", "clock.cores", "clock.flops_per_cycle", "clock.profile",
 }  # fmt: skip
+
+
+CLOCKS = (
+    {},
+    {"clock.compute": "flops", "clock.board": "raspberry-pi-4", "clock.cores": 2},
+    {"clock.compute": "flops", "clock.flops_per_cycle": 0.1},
+    {"clock.compute": "measured", "clock.seconds_per_sample": 1e-3, "clock.at_hz": 1e9},
+)
 
 
 @st.composite
@@ -201,6 +217,7 @@ def scenarios(draw):
     changes |= {"plan.min_pruning_ratio": low, "plan.max_pruning_ratio": high}
     noise = draw(st.sampled_from(["noise_power_dbm", "noise_density_dbm_per_hz"]))
     changes[f"radio.{noise}"] = draw(st.floats(-300, 300))
+    changes |= draw(st.sampled_from(CLOCKS))
     return PAPER.with_values(changes)
 
 
@@ -345,6 +362,8 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "compression.sign.scale": 0.01,
     "data.train_samples": None,
     "data.test_samples": None,
+    "clock.board": "raspberry-pi-5",
+    "clock.cores": 2,
 }
 
 
@@ -369,7 +388,9 @@ def other_value(key, base):
     return old + 1 if isinstance(old, int) else old * 0.97 or 0.5
 
 
-@pytest.mark.parametrize("key", sorted(set(LEAVES) - IGNORED - {"network.table", "radio.noise_figure_db"}))
+@pytest.mark.parametrize(
+    "key", sorted(set(LEAVES) - IGNORED - {"network.table", "radio.noise_figure_db", "clock.profile"})
+)
 def test_the_hash_depends_on_every_other_value(key):
     base = PAPER.with_values(chosen_for(key))
     assert base.with_(key, other_value(key, base)).hash != base.hash

@@ -72,7 +72,8 @@ def compare(
     if as_json:
         print_json({name: estimates_json(row) for name, row in table.items()})
         return
-    stdout_console().print(estimates_table(["variant"], (([name], row) for name, row in table.items())))
+    clocks = [variant.scenario.clock.words for variant in variants]
+    stdout_console().print(estimates_table(["variant"], (([name], row) for name, row in table.items()), clocks=clocks))
     say(f"Report: {write_report(out)}")
 
 

@@ -56,11 +56,11 @@ def run(
     if as_json:
         print_json({"folder": str(out), **last})
         return
-    stdout_console().print(_summary(last), markup=False)
+    stdout_console().print(_summary(last, chosen.clock.words), markup=False)
     say(f"Report: {write_report(out)}")
 
 
-def _summary(last: dict[str, Any]) -> str:
+def _summary(last: dict[str, Any], clock: str) -> str:
     told = {name: MEASURES[name].with_unit(last.get(name)) for name in SUMMARY}
     bits = MEASURES["uploaded_bits"].with_unit(last["uploaded_bits"])
     told["uploaded_weights"] = f"{last['uploaded_weights']:,} weights, {bits}"
@@ -69,4 +69,4 @@ def _summary(last: dict[str, Any]) -> str:
         told["test_loss"] = "not a number: training diverged"
     labels = {name: MEASURES[name].label for name in SUMMARY} | _SHORT_LABELS
     kept = [name for name in SUMMARY if last.get(name) is not None or (name == "test_loss" and name in last)]
-    return "\n".join(f"{labels[name]:<16} {told[name]}" for name in kept)
+    return "\n".join([*(f"{labels[name]:<16} {told[name]}" for name in kept), f"{'clock':<16} {clock}"])

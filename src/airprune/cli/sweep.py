@@ -157,7 +157,8 @@ def _table(chosen: Sweep, rows: Sequence[Row]) -> Table:
 
     last_words = [key.rpartition(".")[2] for key in chosen.keys]
     headings = last_words if len(set(last_words)) == len(last_words) else chosen.keys
-    return estimates_table([*headings, "seeds"], ((names(row), row.estimates) for row in rows))
+    clocks = [run.scenario.clock.words for run in chosen.runs]
+    return estimates_table([*headings, "seeds"], ((names(row), row.estimates) for row in rows), clocks=clocks)
 
 
 def _print(table: Table) -> None:

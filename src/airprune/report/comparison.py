@@ -14,7 +14,7 @@ from airprune.report.reading import Run, differences, read_run, seed_runs
 from airprune.report.sections import beside, curve_rows, curves_section, environment_section, repeat_section, seeds_text
 from airprune.scenario import Scenario
 from airprune.schemes import SCHEMES
-from airprune.wording import counted
+from airprune.wording import clocks_text, counted
 
 Runs = Mapping[str, Mapping[int, Run]]
 
@@ -60,7 +60,8 @@ def _lead(runs: Runs) -> Markup:
     finished = sum(run.is_finished for run in everything)
     seeds = {seed for by_seed in runs.values() for seed in by_seed}
     state = "finished" if finished == len(everything) else f"unfinished: {finished} of {len(everything)} runs"
-    words = f" {counted(len(runs), 'variant')} over {counted(len(seeds), 'seed')}."
+    clocks = clocks_text(scenario.clock.words for scenario in _first_scenarios(runs).values())
+    words = f" {counted(len(runs), 'variant')} over {counted(len(seeds), 'seed')}. {clocks}"
     return paragraph(badge(state, "good" if state == "finished" else "fair"), words)
 
 

@@ -28,7 +28,7 @@ from airprune.report.reading import MAX_BARS, EdgeRound, Run, last_edge_round, r
 from airprune.report.sections import beside, curve_rows, curves_section, environment_section, repeat_section
 from airprune.scenario import Scenario
 from airprune.styles import styles_for
-from airprune.wording import capitalised, counted, number
+from airprune.wording import capitalised, clocks_text, counted, number
 
 # What is told in large numbers, of the last global round.
 _TILES = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "uploaded_bits", "energy_j")
@@ -60,7 +60,8 @@ def _lead(run: Run) -> Markup:
     if run.scenario is not None:
         s = run.scenario
         words.append(
-            f" Scheme {s.plan.scheme}, {s.model.name}, data {s.data.name} ({s.data.partition}), seed {s.seed}."
+            f" Scheme {s.plan.scheme}, {s.model.name}, data {s.data.name} ({s.data.partition}), seed {s.seed}. "
+            + clocks_text([s.clock.words])
         )
     return paragraph(*words)
 

@@ -178,7 +178,9 @@ function showLastRounds(runs) {
       ...start.told.map((measure) => told(measures[measure], column(last, measure)))];
   });
   const header = ["run", "scheme", "seed", "round", ...start.told.map((measure) => measures[measure].brief)];
-  replaceTable(byId("last-rounds"), table.length ? dataTable(header, table, { words: [0, 1], caption: "Last global round" }) : null);
+  const clocks = [...new Set(runs.map(({ name }) => rows.get(name)?.clock).filter(Boolean))];
+  const caption = clocks.length ? `Last global round; clock: ${clocks.join("; ")}` : "Last global round";
+  replaceTable(byId("last-rounds"), table.length ? dataTable(header, table, { words: [0, 1], caption }) : null);
 }
 
 /** Keeps the place to which a table was scrolled. */
