@@ -35,7 +35,7 @@ SIGNS = {Verdict.HOLDS: "✓", Verdict.PARTLY: "◐", Verdict.FAILS: "✗", Verd
 _TABLE2 = ("topology", "scheme", "mean_ms", "spread_ms", "paper_ms", "paper_spread_ms", "deviation")
 
 
-def page(folder: Path, place: Place) -> Page:
+def page(folder: Path, place: Place, target: float | None = None) -> Page:
     tables = {path.stem: rows_of(path) for path in sorted(folder.glob("*.csv"))}
     claims = claims_in(folder)
     run = any_run(folder / "runs")
