@@ -61,12 +61,15 @@ class Crossover:
         known = [(x, ratio.middle) for x, ratio in points if not math.isnan(ratio.middle)]
         if not known:
             return f"{group}: no seed on which it or {self.reference} reached the target."
+        open_at = [x for x, ratio in points if ratio.interval and ratio.interval[0] <= 1.0 <= ratio.interval[1]]
+        doubt = f"; at {_listed(open_at)} the interval includes 1" if open_at else ""
         passed = crossings(points)
         if passed:
             places = " and ".join(_place(*pair) for pair in passed)
-            return f"{group} and {self.reference} change places at {self.key} {places}."
+            return f"{group} and {self.reference} change places at {self.key} {places}{doubt}."
         faster, slower = (group, self.reference) if known[0][1] < 1.0 else (self.reference, group)
-        return f"{faster} is faster than {slower} at every {self.key} from {known[0][0]:g} to {known[-1][0]:g}."
+        span = f"from {number(known[0][0], '.4g')} to {number(known[-1][0], '.4g')}"
+        return f"{faster} is faster than {slower} at every {self.key} {span}{doubt}."
 
     def rows(self) -> list[dict[str, Any]]:
         """As a tidy table; empty cells where the target was not reached, and how many seeds did."""
@@ -121,6 +124,10 @@ def crossings(points: Sequence[tuple[float, Ratio]]) -> list[tuple[float, float]
         (a, b) for (a, left), (b, right) in itertools.pairwise(known) if (left < 1.0 < right) or (right < 1.0 < left)
     ]
     return sorted(found)
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(number(value, ".4g") for value in values)
 
 
 def _place(low: float, high: float) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from airprune.crossover import Crossover
 from airprune.figures import TARGET_COLOUR, new_figure, note, outside_legend
@@ -16,6 +17,7 @@ from airprune.reaching import TIME, Costs, Ratio, target_text
 from airprune.styles import Style, styles_for
 
 _AT_TOP, _AT_BOTTOM = 0.965, 0.035
+_TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
 class _Point(NamedTuple):
@@ -41,19 +43,15 @@ def crossover_figure(found: Crossover, target: float) -> Figure:
             _draw(axes[1], [_ratio_point(x, ratio) for x, ratio in points], styles[group], group)
         axes[1].axhline(1.0, color=TARGET_COLOUR, linewidth=1.2, linestyle="--")
         words = "1: pruning stops paying" if found.whole else f"1: as fast as {found.reference}"
-        axes[1].annotate(
-            words,
-            (0.98, 1.0),
-            (0, 3),
-            xycoords=axes[1].get_yaxis_transform(),
-            textcoords="offset points",
-            ha="right",
-            fontsize=7,
-            color=TARGET_COLOUR,
-        )
+        where = axes[1].get_yaxis_transform()
+        axes[1].text(0.98, 1.02, words, transform=where, ha="right", va="bottom", fontsize=7, color=TARGET_COLOUR)
         axes[1].set_ylabel(f"time ÷ that of {found.reference}")
     for ax in axes:
         ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=_TICKS))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter(NullFormatter())
+        ax.xaxis.set_major_locator(MaxNLocator(6))
         ax.set_xlabel(found.key)
     outside_legend(figure, axes[0])
     note(
@@ -104,5 +102,4 @@ def _draw(ax: Axes, points: Sequence[_Point], style: Style, name: str) -> None:
             color=style.colour,
             markersize=7,
             transform=ax.get_xaxis_transform(),
-            clip_on=False,
         )

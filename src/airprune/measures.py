@@ -152,10 +152,23 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="asked", label="asked devices", **_COUNT),
         Measure(name="gradient_sq", label="squared gradient"),
         # until the target accuracy was reached, see `reaching`
-        Measure(name="rounds_to_target", label="global rounds to target", better=Better.LOWER, **_COUNT),
-        Measure(name="time_to_target_s", label="time to target", recorded_unit="s", unit="s", better=Better.LOWER),
-        Measure(name="bits_to_target", label="bits to target", heading="uploaded to target (Mbit)", **_MEGABITS),
-        Measure(name="joules_to_target", label="energy to target", **_JOULES),
+        Measure(
+            name="time_to_target_s",
+            label="time to target",
+            recorded_unit="s",
+            unit="s",
+            better=Better.LOWER,
+            brief="simulated s",
+        ),
+        Measure(
+            name="bits_to_target",
+            label="bits to target",
+            heading="uploaded to target (Mbit)",
+            brief="uploaded Mbit",
+            **_MEGABITS,
+        ),
+        Measure(name="joules_to_target", label="energy to target", brief="energy J", **_JOULES),
+        Measure(name="rounds_to_target", label="global rounds to target", better=Better.LOWER, brief="global rounds"),
         # of each edge
         Measure(name="edge_latency_s", label="latency", **_MILLISECONDS),
         Measure(name="shadow_price", label="shadow price"),

@@ -6,6 +6,7 @@
     page           the page around the sections, and its looks
     run            the sections of one run
     comparison     … of several variants over several seeds
+    target         … of what it took them to reach an accuracy
     reproduction   … of the paper's tables, figures and claims
 
 A page needs no network, no script and no file beside it. The same folder gives the same bytes.

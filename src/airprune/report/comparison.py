@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airprune.crossover import Swept, crossover_of
-from airprune.crossover_figure import crossover_figure
 from airprune.estimates import estimate_text, summary
-from airprune.measures import MEASURES, SUMMARY, TO_TARGET
-from airprune.reaching import (
-    TIME,
-    ToTarget,
-    cost,
-    evaluations,
-    first_reaching,
-    reference_among,
-    target_text,
-    to_target,
-)
+from airprune.measures import MEASURES, SUMMARY
+from airprune.reaching import evaluations
 from airprune.report.markup import Markup, badge, code_block, details, exact, note, paragraph, table
 from airprune.report.page import Page, Place, Section
-from airprune.report.reading import Run, differences, read_json, read_run, seed_runs, target_of
+from airprune.report.reading import Run, differences, read_run, seed_runs, target_of
 from airprune.report.sections import beside, curve_rows, curves_section, environment_section, repeat_section, seeds_text
+from airprune.report.target import target_section
 from airprune.scenario import Scenario
-from airprune.scenario.scenario import flat
 from airprune.schemes import SCHEMES
-from airprune.wording import MISSING, counted
+from airprune.wording import counted
 
 Runs = Mapping[str, Mapping[int, Run]]
 
@@ -56,7 +44,7 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
         lead=_lead(runs),
         sections=[
             Section("Summary", _summary(runs)),
-            *([] if target is None else [_target_section(folder, runs, place, target)]),
+            *([] if target is None else [_target(folder, runs, place, target)]),
             curves_section(curves, place, about=about),
             Section("What the variants differ in", _differences(runs)),
             Section("Runs", _runs_table(runs, place)),
@@ -105,68 +93,12 @@ def _summary(runs: Runs) -> list[Markup]:
     return [table(header, rows, label="Last global round", words=("variant", "seeds"), class_="estimates"), note(about)]
 
 
-def _target_section(folder: Path, runs: Runs, place: Place, target: float) -> Section:
-    """Time, bits and joules to the target, and where variants change places if the folder is a sweep's."""
+def _target(folder: Path, runs: Runs, place: Place, target: float) -> Section:
     tests = {
         variant: {seed: evaluations(run.records) for seed, run in _counted(by_seed).items()}
         for variant, by_seed in runs.items()
     }
-    scenarios = _first_scenarios(runs)
-    schemes = {variant: scenarios[variant].plan.scheme if variant in scenarios else "" for variant in runs}
-    reached = to_target(tests, target, reference=reference_among(schemes))
-    place.add_table(
-        [
-            {
-                "series": variant,
-                "seed": seed,
-                "target_accuracy": target,
-                "reached": first_reaching(found, target) is not None if found else None,
-                **{name: _finite(cost(found, target, name)) for name in TO_TARGET},
-            }
-            for variant, by_seed in tests.items()
-            for seed, found in by_seed.items()
-        ],
-        "target.csv",
-    )
-    reference = next((row.reference for row in reached.values()), None)
-    header = ["variant", "reached", *(MEASURES[name].heading for name in TO_TARGET)]
-    header += [f"time ÷ that of {reference}"] if reference else []
-    rows = []
-    for variant, row in reached.items():
-        ratio = [] if reference is None else [row.time_ratio.text if row.time_ratio else MISSING]
-        rows.append((variant, row.reached_text, *(row.costs[name].text(name) for name in TO_TARGET), *ratio))
-    about = (
-        "The first recorded test that is at least as good; nothing is interpolated. Mean over seeds ± half-width of the "
-        "95 % interval if every seed got there, otherwise the median over all seeds, which is “not reached” once half "
-        "of them are. Ratios are taken seed by seed: geometric mean and 95 % interval."
-    )
-    title = f"To {target_text(target)} test accuracy"
-    found = [table(header, rows, label=title, words=("variant", "reached"), class_="estimates"), note(about)]
-    return Section(title, [*found, *_crossover(folder, runs, reached, place, target)])
-
-
-def _crossover(folder: Path, runs: Runs, reached: Mapping[str, ToTarget], place: Place, target: float) -> list[Markup]:
-    sweep = read_json(folder / "sweep.json")
-    keys = sweep.get("swept") if isinstance(sweep, dict) else None
-    if not isinstance(keys, list):
-        return []
-    entries = []
-    for variant, scenario in _first_scenarios(runs).items():
-        values = flat(scenario.to_dict())
-        swept = {str(key): values.get(str(key)) for key in keys}
-        entries.append(Swept(values=swept, scheme=scenario.plan.scheme, costs=reached[variant].costs[TIME]))
-    found = crossover_of(entries)
-    if found is None:
-        return []
-    place.add_table(found.rows(), "crossover.csv")
-    title = f"Time to {target_text(target)} test accuracy over {found.key}"
-    words = " ".join([f"{title}.", *found.sentences])
-    figure = crossover_figure(found, target)
-    return [place.add_figure(figure, "crossover", alt=words, caption=words, table="crossover.csv")]
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return target_section(folder, tests, _first_scenarios(runs), place, target)
 
 
 def _seeds_word(by_seed: Mapping[int, Run], used: int) -> str:
