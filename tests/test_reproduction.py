@@ -21,6 +21,7 @@ TINY = Profile(
     seeds=(0, 1),
     presets=("smoke",),
     samples_per_device=20,
+    target_accuracy=0.1,
     changes={"rounds.global_rounds": 2, "rounds.edge_rounds": 1, "data.test_samples": 100, "engine.name": "serial"},
 )
 

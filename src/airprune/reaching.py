@@ -187,6 +187,28 @@ def _median(values: Sequence[float]) -> float | None:
     return middle if math.isfinite(middle) else None
 
 
+def tidy_row(series: str, seed: int, found: Sequence[Evaluation], target: float) -> dict[str, Any]:
+    """A run's line of a tidy table: whether it got there (None: never tested), what it took (None: it did not)."""
+    costs = {name: cost(found, target, name) for name in TO_TARGET}
+    return {
+        "series": series,
+        "seed": seed,
+        "target_accuracy": target,
+        "reached": first_reaching(found, target) is not None if found else None,
+        **{name: value if math.isfinite(value) else None for name, value in costs.items()},
+    }
+
+
+def costs_in(rows: Iterable[Mapping[str, Any]], measure: str) -> Costs:
+    """Back from lines of a tidy table, also as read from a file."""
+    found: dict[int, float] = {}
+    for row in rows:
+        value = math.inf if str(row["reached"]) == "False" else row[measure]
+        if isinstance(value, int | float) and not math.isnan(value):
+            found[int(row["seed"])] = float(value)
+    return Costs(found)
+
+
 @dataclass(frozen=True)
 class Ratio:
     """Cost of one variant over that of another, seed by seed, on the seeds that both have.

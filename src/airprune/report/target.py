@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 from airprune.crossover import Swept, crossover_of
 from airprune.crossover_figure import crossover_figure
 from airprune.measures import MEASURES, TO_TARGET
-from airprune.reaching import TIME, Runs, ToTarget, cost, first_reaching, reference_among, target_text, to_target
+from airprune.reaching import TIME, Runs, ToTarget, reference_among, target_text, tidy_row, to_target
 from airprune.report.markup import Markup, note, table
 from airprune.report.page import Place, Section
-from airprune.report.reading import Row, read_json
+from airprune.report.reading import read_json
 from airprune.scenario import Scenario
 from airprune.scenario.scenario import flat
 from airprune.wording import MISSING
@@ -33,7 +32,8 @@ def target_section(
     sweep = read_json(folder / "sweep.json")
     reference = reference_among(schemes) if sweep is None else None  # a sweep has one for each value
     reached = to_target(runs, target, reference=reference)
-    place.add_table(_tidy(runs, target), "target.csv")
+    tidy = [tidy_row(name, seed, tests, target) for name, by_seed in runs.items() for seed, tests in by_seed.items()]
+    place.add_table(tidy, "target.csv")
     header = ["variant", "reached", *(MEASURES[name].heading for name in TO_TARGET)]
     header += [] if reference is None else [f"time ÷ that of {reference}"]
     rows = []
@@ -43,24 +43,6 @@ def target_section(
     title = f"To {target_text(target)} test accuracy"
     found = [table(header, rows, label=title, words=("variant", "reached"), class_="estimates"), note(_ABOUT)]
     return Section(title, [*found, *_crossover(sweep, scenarios, reached, place, target)])
-
-
-def _tidy(runs: Mapping[str, Runs], target: float) -> list[Row]:
-    """One row per run: whether it got there (empty: never tested), and what it took (empty: not reached, not known)."""
-    rows = []
-    for variant, by_seed in runs.items():
-        for seed, tests in by_seed.items():
-            costs = {name: cost(tests, target, name) for name in TO_TARGET}
-            rows.append(
-                {
-                    "series": variant,
-                    "seed": seed,
-                    "target_accuracy": target,
-                    "reached": first_reaching(tests, target) is not None if tests else None,
-                    **{name: value if math.isfinite(value) else None for name, value in costs.items()},
-                }
-            )
-    return rows
 
 
 def _crossover(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
 from airprune.estimates import Estimate, summary
 from airprune.measures import TO_TARGET
-from airprune.reaching import TIME, ToTarget, cost, first_reaching, to_target
+from airprune.reaching import TIME, ToTarget, tidy_row, to_target
 from airprune.registration import luggage
 from airprune.runs.evaluations import evaluations_in
 from airprune.runs.layout import RunFolder
@@ -37,6 +36,7 @@ from airprune.wording import shown
 _NOTE = "sweep.json"
 _TABLE = "sweep.csv"
 _LEADING = ("seed", "folder", "state")
+_TARGET_COLUMNS = ("target_accuracy", "reached", *TO_TARGET)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class SweepFolder:
         columns += [[last.get(name) for last in lasts] for name in measures]
         header = [*self.sweep.keys, *_LEADING, *measures]
         if target is not None:
-            header += ["target_accuracy", "reached", *TO_TARGET]
+            header += _TARGET_COLUMNS
             columns += self._target_columns([bool(last) for last in lasts], target)
         path = self.path / _TABLE
         write_csv_atomic(path, header, columns, follow_link=False)
@@ -189,12 +189,11 @@ class SweepFolder:
 
     def _target_columns(self, finished: Sequence[bool], target: float) -> list[list[Any]]:
         """The target, whether it was reached (empty: not known), and the costs (empty: none, or not known)."""
-        runs = zip(self.sweep.runs, finished, strict=True)
-        tests = [evaluations_in(self.run_folder(run)) if is_finished else [] for run, is_finished in runs]
-        costs = {name: [cost(found, target, name) for found in tests] for name in TO_TARGET}
-        reached = [None if not found else first_reaching(found, target) is not None for found in tests]
-        cells = [[value if math.isfinite(value) else None for value in values] for values in costs.values()]
-        return [[target] * len(tests), reached, *cells]
+        rows = []
+        for run, is_finished in zip(self.sweep.runs, finished, strict=True):
+            tests = evaluations_in(self.run_folder(run)) if is_finished else []
+            rows.append(tidy_row(run.label, run.scenario.seed, tests, target))
+        return [[row[name] for row in rows] for name in _TARGET_COLUMNS]
 
     def _refuse_others(self, fixed: Mapping[str, Any]) -> None:
         if RunFolder(self.path).has_run:
