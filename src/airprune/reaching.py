@@ -205,7 +205,7 @@ def costs_in(rows: Iterable[Mapping[str, Any]], measure: str) -> Costs:
     for row in rows:
         value = math.inf if str(row["reached"]) == "False" else row[measure]
         if isinstance(value, int | float) and not math.isnan(value):
-            found[int(row["seed"])] = float(value)
+            found[row["seed"]] = float(value)
     return Costs(found)
 
 

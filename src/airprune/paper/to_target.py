@@ -53,8 +53,12 @@ def shown_rows(rows: Rows) -> list[tuple[object, ...]]:
                 ratio = Ratio.of(costs[TIME], costs_of(rows, preset, REFERENCE, TIME)).text
             target = select(rows, preset=preset, series=series)[0]["target_accuracy"]
             told = (costs[measure].text(measure) for measure in TO_TARGET)
-            found.append((preset, series, target_text(float(target)), costs[TIME].reached_text, *told, ratio))
+            found.append((preset, series, _target(target), costs[TIME].reached_text, *told, ratio))
     return found
+
+
+def _target(value: object) -> str:
+    return target_text(value) if isinstance(value, float) else str(value)  # a file may hold anything
 
 
 def sooner(table: str, series: str) -> Judge:
@@ -64,7 +68,7 @@ def sooner(table: str, series: str) -> Judge:
         rows = tables[table]
         mine, whole = (costs_of(rows, preset, name, TIME) for name in (series, REFERENCE))
         ratio = Ratio.of(mine, whole)
-        target = target_text(float(rows[0]["target_accuracy"]))
+        target = _target(rows[0]["target_accuracy"])
         numbers = {
             series: f"{mine.text(TIME)} s, reached by {mine.reached_text}",
             REFERENCE: f"{whole.text(TIME)} s, reached by {whole.reached_text}",
