@@ -81,13 +81,16 @@ def sooner(table: str, series: str) -> Judge:
 
 
 def _verdict(ratio: Ratio) -> Verdict:
-    """Decided by the interval; by the median where a seed did not get there; by the noise with a single seed."""
+    """Decided by the interval; by the noise with a single seed; by the median where a seed is no pair.
+
+    A seed on which only the reference got there leaves it at holding in part.
+    """
     middle = ratio.middle
     if math.isnan(middle):
         return Verdict.UNDECIDED
     low, high = ratio.interval or (middle / _NOISE, middle * _NOISE)
     if high < 1.0:
-        return Verdict.HOLDS
+        return Verdict.PARTLY if math.inf in ratio.by_seed.values() else Verdict.HOLDS
     return Verdict.FAILS if low > 1.0 else Verdict.UNDECIDED
 
 
