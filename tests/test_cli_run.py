@@ -75,6 +75,15 @@ def test_run_json_is_the_last_global_round_and_its_folder(command, scenario):
     assert {"test_accuracy", "test_loss", "time_s", "uploaded_weights", "energy_j"} <= set(result)
 
 
+@pytest.mark.parametrize(("target", "words"), [("0.0", " global rounds"), ("1.0", "not reached")])
+def test_run_tells_what_its_target_took(command, scenario, target, words):
+    status, out, _ = command("run", scenario, "--engine", "serial", "--out", "it", f"rounds.target_accuracy={target}")
+    line = next(line for line in out.splitlines() if line.startswith("to "))
+    assert status == 0 and line.endswith(words)
+    _, out, _ = command("run", scenario, "--engine", "serial", "--out", "it", "--resume", "--json")  # without a target
+    assert "to_target" not in json.loads(out)
+
+
 def test_run_names_its_folder_by_scenario_and_seed(command, scenario):
     assert command("run", scenario, "seed=3", "rounds.global_rounds=1", "--engine", "serial")[0] == 0
     assert RunFolder(Path("runs/tiny-seed3")).has_finished(
