@@ -70,14 +70,19 @@ def sooner(table: str, series: str) -> Judge:
         ratio = Ratio.of(mine, whole)
         target = _target(rows[0]["target_accuracy"])
         numbers = {
-            series: f"{mine.text(TIME)} s, reached by {mine.reached_text}",
-            REFERENCE: f"{whole.text(TIME)} s, reached by {whole.reached_text}",
+            series: _words(mine),
+            REFERENCE: _words(whole),
             "ratio": ratio.text,
         }
         sentence = f"to {target}: {series} {numbers[series]}; no pruning {numbers[REFERENCE]}; ratio {ratio.text}"
         return Judgement(verdict=_verdict(ratio), reason=f"{sentence}.", numbers=numbers)
 
     return judge
+
+
+def _words(costs: Costs) -> str:
+    """0.52 ± 0.04 s, by 5 of 5 seeds; not reached, by 1 of 5 seeds."""
+    return f"{costs.text(TIME)}{'' if costs.median is None else ' s'}, by {costs.reached_text} seeds"
 
 
 def _verdict(ratio: Ratio) -> Verdict:
