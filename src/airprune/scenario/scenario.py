@@ -34,7 +34,7 @@ _MOVED = {
     "pruning": "masking.probe, with the same keys",
 }
 # What results do not depend on.
-_LABELS = ("name", "method")
+_LABELS = ("name", "method", "rounds.target_accuracy")
 
 
 class Scenario(Section):
@@ -175,7 +175,8 @@ class Scenario(Section):
         """
         values = self.to_dict()
         for label in _LABELS:
-            del values[label]
+            section, _, key = label.rpartition(".")
+            del (values[section] if section else values)[key]
         values["engine"] = {"on_device_failure": self.engine.on_device_failure}
         del values["data"]["data_dir"]
         if self.clock.compute == "paper":

@@ -376,6 +376,10 @@ class RoundsSection(Section):
     evaluate_every: Literal["global", "edge", "never"] = Field(
         default="global", description="rounds after which to test"
     )
+    target_accuracy: Ratio | None = Field(
+        default=None,
+        description="time, bits and joules until this test accuracy are told of the run; it changes no result",
+    )
 
 
 class EventsSection(Section):
