@@ -1,8 +1,8 @@
 """What the silent children would have sent is predicted from what the others sent, as far as children agree.
 
-A weight that n of N children sent is worth, to all N, their mean for the n and a prediction for the others. If children's
-updates scatter around a common one with variance σ², and common updates have variance τ², the best linear prediction of
-an update nobody has seen is n τ² / (n τ² + σ²) of the mean of the n that were. So
+A weight that n of N children sent is worth, to all N, their mean for the n and a prediction for the others. If
+children's updates scatter around a common one with variance σ², and common updates have variance τ², the best linear
+prediction of an update nobody has seen is n τ² / (n τ² + σ²) of the mean of the n that were. So
 
     next = previous + d (masked mean − previous),   d = s + (1 − s) n / (n + q),   s = n / N,   q = σ² / τ².
 
