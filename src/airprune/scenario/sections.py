@@ -177,7 +177,7 @@ class PlanSection(ChoiceSection):
         description="T_th, of compute plus uplink; auto: the least time to accuracy, for schemes that choose codes",
     )
     error_cost: Positive = Field(
-        default=0.3, description="of auto: rounds lost per round that a code's error waits in the devices' memory"
+        default=1.0, description="of auto: rounds lost per round that a code's error waits in the devices' memory"
     )
     bits_per_weight: Positive = Field(default=64.0, description="q-hat, bits sent per kept weight")
     cycles_per_weight: NonNegative = Field(default=20.0, description="C_n, CPU cycles per weight and iteration")
