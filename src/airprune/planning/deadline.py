@@ -46,7 +46,7 @@ def auto_deadline_s(
     def cost(deadline_s: float) -> float:
         return _cost(plan(dataclasses.replace(problem, deadline_s=deadline_s)), kappa, fair)
 
-    rungs = [_deadline_s(problem, bits) for bits in _rates(problem)]
+    rungs = [deadline_for_bits_s(problem, bits) for bits in _rates(problem)]
     costs = [cost(deadline_s) for deadline_s in rungs]
     best = int(np.argmin(costs))
     around = np.geomspace(rungs[max(best - 1, 0)], rungs[min(best + 1, len(rungs) - 1)], _BETWEEN + 2)[1:-1]
@@ -59,7 +59,7 @@ def _rates(problem: PlanProblem) -> Array:
     return problem.ladder.bits_per_weight[problem.ladder.hull]
 
 
-def _deadline_s(problem: PlanProblem, bits_per_weight: float) -> float:
+def deadline_for_bits_s(problem: PlanProblem, bits_per_weight: float) -> float:
     """With which all devices of all edges can send so many bits of every weight."""
     changed = dataclasses.replace(problem, bits_per_weight=bits_per_weight)
     return float(np.max(min_deadline_s(changed, problem.largest_model_weights)))
