@@ -355,6 +355,7 @@ def test_without_any_finished_run_there_is_no_report(command, scenario):
     assert [line.split() for line in shown.splitlines()[2:]] == [
         ["1e-07", "0", "of", "1", *"––––––"],
         ["1e-08", "0", "of", "1", *"––––––"],
+        ["Clock:", "the", "paper's."],
     ]
 
 

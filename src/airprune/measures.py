@@ -150,6 +150,7 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="participants", label="device rounds that took part", **_COUNT),
         Measure(name="left_out", label="left-out device rounds", better=Better.LOWER, **_COUNT),
         Measure(name="asked", label="asked devices", **_COUNT),
+        Measure(name="deadline_s", label="deadline", recorded_unit="s", unit="ms", scale=1e3),
         Measure(name="gradient_sq", label="squared gradient"),
         # until the target accuracy was reached, see `reaching`
         Measure(
@@ -178,6 +179,8 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="bandwidth_share", label="bandwidth share", brief="band share", **_SHARE),
         Measure(name="pruning_ratio", label="pruning ratio", brief="pruning", **_SHARE),
         Measure(name="kept_weights", label="kept weights", **_COUNT),
+        Measure(name="bits_per_weight", label="bits per weight", unit="bit"),
+        Measure(name="code_error", label="lost by the code", better=Better.LOWER, **_SHARE),
         Measure(name="compute_s", label="compute", **_MILLISECONDS),
         Measure(name="uplink_s", label="uplink", **_MILLISECONDS),
         Measure(name="device_energy_j", label="energy", **_JOULES),

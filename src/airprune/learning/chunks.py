@@ -49,11 +49,11 @@ class TrainTask(Task):
     devices: tuple[int, ...]
     keep: tuple[int, ...]
     weights: tuple[float, ...]
-    code: tuple[int, ...] | None
     learning_rate: float
     global_round: int
     edge_round: int
     round_index: int
+    code: tuple[int, ...] | None = None
     store: DeviceStore | None = None
     memory: Mapping[str, Array] = field(default_factory=dict)
 

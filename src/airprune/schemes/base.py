@@ -36,6 +36,11 @@ class Scheme(Component):
     needs_limits: bool = False
     chooses_codes: bool = False
 
+    @property
+    def plans_fleets(self) -> bool:
+        """Whether rates and compute times are all it needs: neither limits nor a ladder of codes."""
+        return not (self.needs_limits or self.chooses_codes)
+
     def plan(self, problem: PlanProblem, options: Any = None) -> Plan:
         """The scheme's plan; on edges that failed, shares and ratios are NaN."""
         allocation = self._allocated(problem, options)
