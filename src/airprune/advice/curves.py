@@ -69,9 +69,8 @@ def fit_curve(accuracy: Array) -> LearningCurve:
     rounds = np.arange(1, count + 1)
     used = slice(_SKIPPED if count >= _NEEDED else 0, None)
     end = float(np.exp(np.mean(np.log(error[-max(1, count // 5) :]))))
-    floor, last, power = np.meshgrid(_FLOORS, end * _ENDS, _POWERS, indexing="ij")
-    floor = (floor * last).ravel()
-    last, power = last.ravel(), power.ravel()
+    share, last, power = (axis.ravel() for axis in np.meshgrid(_FLOORS, end * _ENDS, _POWERS, indexing="ij"))
+    floor = share * last
     squares = np.zeros(len(last))
     for t, observed in zip(rounds[used], np.log(error[used]), strict=True):
         squares += (np.log(floor + (last - floor) * (t / count) ** -power) - observed) ** 2

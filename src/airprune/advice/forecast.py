@@ -13,7 +13,7 @@ from airprune.advice.candidates import Candidate
 from airprune.advice.curves import NUM_DRAWS, LearningCurve, fit_curve
 from airprune.advice.pilots import Pilots
 from airprune.advice.rehearsal import RoundCost, rehearse
-from airprune.advice.slowdown import NONE, Slowdown, slowdown
+from airprune.advice.slowdown import NONE, Slowdown, lossless_rounds_at, rounds_after, slowdown
 from airprune.errors import WorkFailed
 from airprune.randomness import rng_for
 from airprune.simulation.experiment import Experiment
@@ -138,8 +138,8 @@ class Advice:
         if best.reached < _LIKELY:
             return (
                 f"No method is likely to reach {self.target:.1%} within {self.schedule} edge rounds; {best.method} "
-                f"gets closest, to about {best.final_accuracy.median:.1%} after {best.cost.seconds * self.schedule:.3g} s. "
-                "Ask for more rounds.global_rounds or a lower --target."
+                f"gets closest, to about {best.final_accuracy.median:.1%} after "
+                f"{best.cost.seconds * self.schedule:.3g} s. Ask for more rounds.global_rounds or a lower --target."
             )
         low, median, high = best.time_s
         gain = lossless.time_s.median / median
@@ -147,7 +147,8 @@ class Advice:
         until = f"{high:.3g} s" if math.isfinite(high) else "never"
         return (
             f"Take {best.method}: {self.target:.1%} after {median:.3g} s ({low:.3g} … {until}){sooner}, with "
-            f"{best.cost.bits_per_weight:.3g} bits per weight and a deadline of {1e3 * best.cost.deadline_s:.3g} ms; {best.sure}."
+            f"{best.cost.bits_per_weight:.3g} bits per weight and a deadline of "
+            f"{1e3 * best.cost.deadline_s:.3g} ms; {best.sure}."
         )
 
 
@@ -193,30 +194,25 @@ def forecast(
     seed: int,
 ) -> Forecast:
     """One method's, from the lossless learning curve and how far it falls behind."""
-    normal = rng_for(seed, "advice").standard_normal((NUM_DRAWS, 2))
-    a, b = behind.drawn(normal)
+    laws = behind.drawn(rng_for(seed, "advice").standard_normal((NUM_DRAWS, 3)))
     lossless_rounds = curve.rounds_to(target)
-    with np.errstate(over="ignore"):
-        rounds = np.maximum(np.exp(a) * lossless_rounds**b, 1.0)
-
-    def accuracy_after(count: float) -> Interval:
-        return Interval.of(curve.accuracy_at(np.exp((np.log(count) - a) / b)))
-
+    rounds = np.maximum(rounds_after(laws, lossless_rounds), 1.0)
     needed = Interval.of(rounds)
     reached = float(np.mean(rounds <= schedule))
     is_far = float(np.median(lossless_rounds)) > _FARTHEST * curve.rounds
     drawn = np.geomspace(1.0, schedule, _POINTS_DRAWN)
+    accuracy = [Interval.of(row) for row in curve.accuracy_at(lossless_rounds_at(laws, drawn))]
     return Forecast(
         method=method.name,
         words=method.words,
         cost=cost,
         slowdown=behind,
         rounds=needed,
-        final_accuracy=accuracy_after(schedule),
+        final_accuracy=accuracy[-1],
         reached=reached,
         sure=_sure(needed, reached, is_far),
         curve_time_s=drawn * cost.seconds,
-        curve=[accuracy_after(count) for count in drawn.tolist()],
+        curve=accuracy,
     )
 
 

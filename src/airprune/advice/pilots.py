@@ -36,9 +36,13 @@ SMALL_TEST, REFERENCE_TEST = 1_000, 5_000
 # Samples that the reference trains on in an edge round, each once per epoch.
 REFERENCE_SAMPLES = 20_000
 SEEDS = 2
+# Of the time for small pilots, what the first seed's have.
+FIRST_SEED = 0.65
 
 _WITHIN = {"engine.name": "serial", "engine.workers": None, "engine.scheduler": None, "engine.tls": None}
 _MEASURED = {"rounds.evaluate_every": "edge", "diagnostics.gradients": False}
+
+_CODES = ("bits_per_weight", "code_error")
 
 Report = Callable[[int, int, float], None]
 """Told (pilots done, pilots in all, seconds until the budget is used up)."""
@@ -46,16 +50,16 @@ Report = Callable[[int, int, float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class PilotTask(Task):
-    """A run from its start until it has had its rounds or its time.
+    """A run from its start until it has had its rounds, or its time is over; a round it has in any case.
 
     Attributes:
       toml: its scenario; as text, since a user's components are not known everywhere.
-      seconds: ∞ for as long as it takes.
+      ends: when its time is over, by this machine's clock; ∞ for as long as it takes.
     """
 
     toml: str
     rounds: int
-    seconds: float
+    ends: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,20 +108,22 @@ class PilotRuns(Workshop):
         return self
 
     def pilot(self, shared: None, task: PilotTask) -> Pilot:
-        started = time.monotonic()
+        before = time.time()
         accuracy: list[float] = []
         errors: dict[float, list[float]] = defaultdict(list)
         with contextlib.closing(run(Scenario.from_text(task.toml))) as records:
             for record in records:
                 if record["kind"] != "edge":
                     continue
-                loss_of_accuracy = record.get("test_accuracy")
-                accuracy.append(0.0 if loss_of_accuracy is None else loss_of_accuracy)
-                for bits, error in zip(record.get("bits_per_weight", ()), record.get("code_error", ()), strict=True):
+                accuracy.append(record.get("test_accuracy") or 0.0)  # none: it diverged
+                for bits, error in zip(*(record.get(key, ()) for key in _CODES), strict=True):
                     if bits is not None and error is not None:
                         errors[bits].append(error)
-                if len(accuracy) >= task.rounds or time.monotonic() - started >= task.seconds or cancelled():
+                now = time.time()
+                # A round that would end farther beyond the time than this one before it is not begun.
+                if len(accuracy) >= task.rounds or now + (now - before) / 2 >= task.ends or cancelled():
                     break
+                before = now
         return Pilot(
             accuracy=tuple(accuracy), code_error={bits: float(np.mean(lost)) for bits, lost in sorted(errors.items())}
         )
@@ -139,7 +145,7 @@ def run_pilots(
       budget_s: wall-clock time for all of them; not read if `rounds` are given.
       rounds: edge rounds of each: then the outcome does not depend on the machine's speed.
     """
-    started = time.monotonic()
+    started = time.time()
     lossless = methods[0].scenario
     settings = lossless.engine
     if settings.name == "dask":
@@ -149,17 +155,20 @@ def run_pilots(
     small = [(method.name, small_scenario(method.scenario, experiment, seed)) for seed in seeds for method in methods]
     engine = engine_named(settings.name)(PilotRuns(), workers=settings.workers)
     with engine:
-        long_s, short_s = _seconds(math.inf if rounds else budget_s, engine.num_workers, len(small))
+        ends = [started + share for share in ends_s(math.inf if rounds else budget_s, engine.num_workers, len(methods))]
         most = rounds or math.prod((lossless.rounds.global_rounds, max(lossless.edge_rounds_on(experiment.network))))
-        tasks = [PilotTask(toml=reference.to_toml(), rounds=most, seconds=long_s)]
-        tasks += [PilotTask(toml=scenario.to_toml(), rounds=most, seconds=short_s) for _, scenario in small]
+        scenarios = [reference, *(scenario for _, scenario in small)]
+        tasks = [
+            PilotTask(toml=scenario.to_toml(), rounds=most, ends=end)
+            for scenario, end in zip(scenarios, ends, strict=True)
+        ]
         found: dict[int, Pilot] = {}
         report(0, len(tasks), budget_s)
         for index, pilot in engine.as_completed("pilot", [(None, task) for task in tasks]):
             if isinstance(pilot, Died):
                 raise WorkFailed(pilot.on("the same pilot"))
             found[index] = pilot
-            report(len(found), len(tasks), max(0.0, budget_s - (time.monotonic() - started)))
+            report(len(found), len(tasks), max(0.0, started + budget_s - time.time()))
     by_method: dict[str, list[Pilot]] = defaultdict(list)
     for place, (name, _) in enumerate(small):
         by_method[name].append(found[1 + place])
@@ -169,15 +178,25 @@ def run_pilots(
         small=dict(by_method),
         small_samples=small[0][1].data.train_samples or experiment.dataset.num_train,
         seeds=seeds,
-        seconds=time.monotonic() - started,
+        seconds=time.time() - started,
     )
 
 
-def _seconds(budget_s: float, workers: int, num_small: int) -> tuple[float, float]:
-    """(for the reference, for each small pilot): one worker has the reference, the others share the rest."""
-    if workers == 1:
-        return budget_s / 2, budget_s / 2 / num_small
-    return budget_s, budget_s / math.ceil(num_small / (workers - 1))
+def ends_s(budget_s: float, workers: int, num_methods: int) -> list[float]:
+    """When each pilot's time is over, from the start: the reference's, then all methods' seed by seed.
+
+    One worker has the reference, the others the small pilots one after the other; a single worker has both. The first
+    seed has the most time, since late rounds tell more than a second seed.
+    """
+    num_small = SEEDS * num_methods
+    if budget_s == math.inf or workers > num_small:
+        return [budget_s] * (1 + num_small)
+    begin_s, lanes = (budget_s / 2, 1) if workers == 1 else (0.0, workers - 1)
+    waves = math.ceil(num_methods / lanes)
+    first = [FIRST_SEED * (place // lanes + 1) / waves for place in range(num_methods)]
+    second = [FIRST_SEED + (1.0 - FIRST_SEED) * share / FIRST_SEED for share in first]
+    small_s = [begin_s + share * (budget_s - begin_s) for share in first + second]
+    return [begin_s or budget_s, *small_s]
 
 
 def small_scenario(scenario: Scenario, experiment: Experiment, seed: int) -> Scenario:

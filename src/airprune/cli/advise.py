@@ -139,11 +139,11 @@ def _table(advice: Advice) -> Table:
         pad_edge=False,
     )
     table.add_column("method", no_wrap=True)
-    for heading in ("bits per weight", "deadline ms", "ms per round", "edge rounds", "simulated s"):
+    for heading in ("bits per weight", "deadline ms", "ms per round", "edge rounds"):
         table.add_column(heading, justify="right")
-    for heading in ("Mbit", "J"):
-        table.add_column(heading, justify="right")
-    table.add_column("how sure")
+    for heading in ("simulated s", "Mbit", "J"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("how sure", no_wrap=True)
     for forecast in advice.forecasts:
         cost = forecast.cost
         table.add_row(
@@ -151,7 +151,7 @@ def _table(advice: Advice) -> Table:
             number(cost.bits_per_weight, ".3g"),
             number(cost.deadline_s, ".3g", scale=1e3) + ("" if cost.meets_deadline else " missed"),
             number(cost.seconds, ".3g", scale=1e3),
-            _interval(forecast.rounds, ".2g"),
+            number(forecast.rounds.median, ".2g"),
             _interval(forecast.time_s, ".3g"),
             number(forecast.uploaded_bits.median, ".3g", scale=1e-6),
             number(forecast.energy_j.median, ".3g"),
