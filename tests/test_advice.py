@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from airprune.cli import main
 from airprune.errors import InvalidValue, UsageError, WorkFailed
 from airprune.fleet import read_fleet, read_network
 from airprune.simulation.experiment import Experiment
+from support.processes import PATIENCE_S, session_of, start_airprune, wait_for
 from support.tiny import tiny_file
 
 FLEET = "device,edge,snr_db\na,north,43\nb,north,40\nc,south,42\nd,south,39\n"
@@ -345,6 +348,16 @@ def test_the_command_tells_a_table_and_writes_json_csv_and_pictures(fleet, tmp_p
     assert again["methods"] == told["methods"]  # the same rounds, the same answer
     command = again["recommended"]["command"].split()
     assert command[:3] == ["airprune", "run", "./tiny.toml"] and f"network.table={fleet}" in command
+
+
+def test_ctrl_c_ends_the_pilots_and_leaves_nobody_behind(fleet):
+    process = start_airprune("advise", fleet, "./tiny.toml", "--budget", "300", "rounds.global_rounds=100000")
+    assert process.stderr.readline().startswith("pilots: 0 of 9 done, about 300 s left")
+    wait_for(lambda: len(session_of(process.pid)) > 1, "workers should have started")
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130 and "Stopped before there was advice." in err and "Traceback" not in err
+    wait_for(lambda: not session_of(process.pid), "workers should have left")
 
 
 @pytest.mark.parametrize(

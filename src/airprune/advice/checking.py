@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airprune.advice.forecast import Forecast
@@ -72,12 +71,10 @@ class Outcome:
         )
 
 
-def outcome_of(
-    scenario: Scenario, target: float, *, out: Path | None = None, watched: Watched = lambda records, _: iter(records)
-) -> Outcome:
+def outcome_of(scenario: Scenario, target: float, *, watched: Watched = lambda records, _: iter(records)) -> Outcome:
     """Runs a scenario, judged after every edge round, until it has the accuracy, or to its end."""
     judged = scenario.with_("rounds.evaluate_every", "edge")
-    with contextlib.closing(run(judged, out=out, resume=out is not None)) as records:
+    with contextlib.closing(run(judged)) as records:
         return first_with(watched(records, judged), target)
 
 

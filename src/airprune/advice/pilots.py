@@ -13,7 +13,7 @@ import contextlib
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -226,12 +226,12 @@ def reference_scenario(lossless: Scenario, experiment: Experiment) -> tuple[Scen
     return lossless.with_values(changes), share
 
 
-def described(pilots: Pilots) -> Iterator[str]:
-    """What was run, in sentences."""
+def described(pilots: Pilots) -> str:
+    """What was run."""
     few = min(len(pilot.accuracy) for found in pilots.small.values() for pilot in found)
     many = max(len(pilot.accuracy) for found in pilots.small.values() for pilot in found)
     small = f"{few}" if few == many else f"{few} … {many}"
-    yield (
+    return (
         f"Pilots: {len(pilots.small)} methods × {len(pilots.seeds)} seeds with {pilots.small_samples:,} samples for "
         f"{small} edge rounds; the lossless one with its own samples for {len(pilots.reference.accuracy)}"
         + (f", asking {pilots.share:.0%} of the devices" if pilots.share < 1.0 else "")

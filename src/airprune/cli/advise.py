@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +17,7 @@ from rich.table import Table
 from airprune.checks import quantity, whole_number
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import Engine, TableAsJson, Workers
-from airprune.cli.progress import watched
+from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
 from airprune.tables import write_text_atomic
@@ -23,6 +25,7 @@ from airprune.wording import MISSING, number
 
 if TYPE_CHECKING:
     from airprune.advice import Advice, Forecast, Outcome, Pilots
+    from airprune.simulation.experiment import Experiment
 
 DEFAULT_SCENARIO = "paper-converged"
 
@@ -81,32 +84,42 @@ def advise(
     base = scenario_from(name, [f"network.table={fleet}"], engine=engine, workers=workers)
     chosen = candidates(base, [method.strip() for method in methods.split(",") if method.strip()], changes)
     experiment = Experiment.of(chosen[0].scenario)
-    pilots = run_pilots(chosen, experiment, budget_s=budget, rounds=rounds, report=_progress(timed=rounds is None))
-    for sentence in described(pilots):
-        say(sentence)
+    report = _progress(timed=rounds is None)
+    with _stopping("Stopped before there was advice."):
+        pilots = run_pilots(chosen, experiment, budget_s=budget, rounds=rounds, report=report)
+    say(described(pilots))
     advice = advise_on(chosen, experiment, pilots, target=target)
     command = _command(name, fleet, advice.best)
-    outcome = None
+    told = _told(advice, pilots, experiment, fleet, name, command)
+    if out is not None:
+        _write(out, advice, told, title=f"{fleet.name}, {name}; ")
+    if not as_json:
+        _show(advice, command)
     if check:
         scenario = next(method.scenario for method in chosen if method.name == advice.best.method)
-        outcome = outcome_of(
-            scenario,
-            advice.target,
-            out=None if out is None else out / "check",
-            watched=lambda records, real: watched(records, real, label=f"check of {advice.best.method}"),
-        )
-    told = _told(advice, pilots, experiment, fleet, name, command, outcome)
-    if out is not None:
-        _write(out, advice, told, outcome, title=f"{fleet.name}, {name}; ")
+        with _stopping("Stopped; the advice stands unchecked."):
+            outcome = outcome_of(
+                scenario,
+                advice.target,
+                watched=lambda records, real: watched(records, real, label=f"check of {advice.best.method}"),
+            )
+        told["check"] = outcome.as_json(advice.best)
+        if out is not None:
+            _write(out, advice, told, outcome, title=f"{fleet.name}, {name}; ")
+        if not as_json:
+            stdout_console().print(outcome.sentence(advice.best, advice.target), markup=False, soft_wrap=True)
     if as_json:
         print_json(told)
-        return
-    stdout_console().print(_table(advice))
-    console = stdout_console()
-    console.print(advice.sentence, markup=False, soft_wrap=True)
-    console.print(command, markup=False, soft_wrap=True)
-    if outcome is not None:
-        console.print(outcome.sentence(advice.best, advice.target), markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _stopping(sentence: str) -> Iterator[None]:
+    """Ctrl-C ends the command with a sentence."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(sentence)
+        raise typer.Exit(STOPPED) from None
 
 
 def _split(words: list[str]) -> tuple[str, list[str]]:
@@ -128,6 +141,13 @@ def _progress(*, timed: bool) -> Any:
 
 def _command(name: str, fleet: Path, best: Forecast) -> str:
     return shlex.join(["airprune", "run", name, f"network.table={fleet}", *best.words])
+
+
+def _show(advice: Advice, command: str) -> None:
+    console = stdout_console()
+    console.print(_table(advice))
+    console.print(advice.sentence, markup=False, soft_wrap=True)
+    console.print(command, markup=False, soft_wrap=True)
 
 
 def _table(advice: Advice) -> Table:
@@ -168,13 +188,7 @@ def _interval(interval: Any, form: str) -> str:
 
 
 def _told(
-    advice: Advice,
-    pilots: Pilots,
-    experiment: Any,
-    fleet: Path,
-    name: str,
-    command: str,
-    outcome: Outcome | None,
+    advice: Advice, pilots: Pilots, experiment: Experiment, fleet: Path, name: str, command: str
 ) -> dict[str, Any]:
     """Everything, for machines."""
     from airprune.advice.forecast import INTERVAL
@@ -197,11 +211,11 @@ def _told(
             "accuracy": {method: [list(pilot.accuracy) for pilot in found] for method, found in pilots.small.items()},
             "reference": {"share_of_devices": pilots.share, "accuracy": list(pilots.reference.accuracy)},
         },
-        "check": None if outcome is None else outcome.as_json(advice.best),
+        "check": None,
     }
 
 
-def _write(out: Path, advice: Advice, told: dict[str, Any], outcome: Outcome | None, *, title: str) -> None:
+def _write(out: Path, advice: Advice, told: dict[str, Any], outcome: Outcome | None = None, *, title: str) -> None:
     from airprune.advice.figure import advice_figure
     from airprune.figures import save_figure
 
