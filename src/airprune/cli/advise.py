@@ -20,6 +20,7 @@ from airprune.cli.options import Engine, TableAsJson, Workers
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
+from airprune.measures import MEASURES
 from airprune.tables import write_text_atomic
 from airprune.wording import MISSING, number
 
@@ -151,6 +152,7 @@ def _show(advice: Advice, command: str) -> None:
 
 
 def _table(advice: Advice) -> Table:
+    bits, joules = MEASURES["uploaded_bits"], MEASURES["energy_j"]
     table = Table(
         title=f"Until {advice.target:.1%} test accuracy, median and 80 % interval, {advice.clock} clock",
         title_justify="left",
@@ -161,7 +163,7 @@ def _table(advice: Advice) -> Table:
     table.add_column("method", no_wrap=True)
     for heading in ("bits per weight", "deadline ms", "ms per round", "edge rounds"):
         table.add_column(heading, justify="right")
-    for heading in ("simulated s", "Mbit", "J"):
+    for heading in (MEASURES["time_s"].brief, bits.unit, joules.unit):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("how sure", no_wrap=True)
     for forecast in advice.forecasts:
@@ -173,8 +175,8 @@ def _table(advice: Advice) -> Table:
             number(cost.seconds, ".3g", scale=1e3),
             number(forecast.rounds.median, ".2g"),
             _interval(forecast.time_s, ".3g"),
-            number(forecast.uploaded_bits.median, ".3g", scale=1e-6),
-            number(forecast.energy_j.median, ".3g"),
+            number(forecast.uploaded_bits.median, ".3g", scale=bits.scale),
+            number(forecast.energy_j.median, ".3g", scale=joules.scale),
             forecast.sure,
             style="bold" if forecast is advice.best else None,
         )
