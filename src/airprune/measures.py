@@ -151,6 +151,24 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="left_out", label="left-out device rounds", better=Better.LOWER, **_COUNT),
         Measure(name="asked", label="asked devices", **_COUNT),
         Measure(name="gradient_sq", label="squared gradient"),
+        # until the target accuracy was reached, see `reaching`
+        Measure(
+            name="time_to_target_s",
+            label="time to target",
+            recorded_unit="s",
+            unit="s",
+            better=Better.LOWER,
+            brief="simulated s",
+        ),
+        Measure(
+            name="bits_to_target",
+            label="bits to target",
+            heading="uploaded to target (Mbit)",
+            brief="uploaded Mbit",
+            **_MEGABITS,
+        ),
+        Measure(name="joules_to_target", label="energy to target", brief="energy J", **_JOULES),
+        Measure(name="rounds_to_target", label="global rounds to target", better=Better.LOWER, brief="global rounds"),
         # of each edge
         Measure(name="edge_latency_s", label="latency", **_MILLISECONDS),
         Measure(name="shadow_price", label="shadow price"),
@@ -188,5 +206,12 @@ DRAWN = ("test_accuracy", "test_loss", "train_loss", "mean_pruning_ratio")
 AXES = ("global_round", "time_s", "uploaded_bits", "energy_j")
 # What is told of a run in one line of a table.
 SUMMARY = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "energy_j", "mean_pruning_ratio")
+# What is told of how a run came to its target accuracy → what of an evaluation it is.
+TO_TARGET: Mapping[str, str] = {
+    "time_to_target_s": "time_s",
+    "bits_to_target": "uploaded_bits",
+    "joules_to_target": "energy_j",
+    "rounds_to_target": "global_round",
+}
 # What is told and drawn of each device.
 DEVICE_COLUMNS = ("bandwidth_share", "pruning_ratio", "compute_s", "uplink_s")

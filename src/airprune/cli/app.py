@@ -18,6 +18,7 @@ from airprune.cli.data import data
 from airprune.cli.doctor import doctor
 from airprune.cli.methods import methods
 from airprune.cli.plan import plan
+from airprune.cli.profile import profile
 from airprune.cli.report import report
 from airprune.cli.reproduce import reproduce
 from airprune.cli.run import run
@@ -45,6 +46,7 @@ app.command()(web)
 app.command()(schemes)
 app.command()(methods)
 app.command()(scenarios)
+app.command()(profile)
 app.command()(doctor)
 app.add_typer(data, name="data")
 app.add_typer(cluster, name="cluster")

@@ -14,8 +14,8 @@ import numpy as np
 from airprune.channel import Radio
 from airprune.components import ModelShape
 from airprune.compression.base import Wire
+from airprune.compute.times import ComputeTimes
 from airprune.federation.method import Chosen, Method, tier_name
-from airprune.latency import seconds_per_weight
 from airprune.masking.base import Charges, RoundView
 from airprune.planning import Ladder, Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
@@ -42,17 +42,8 @@ class Terms:
     method: Method
     shape: ModelShape
     wire: Wire
+    compute: ComputeTimes
     max_pruning_ratio: float
-
-    def iteration_s(self, cpu_hz: Array) -> Array:
-        """a_n, the compute time of one weight in all local iterations, Eq. (9)."""
-        return seconds_per_weight(
-            local_iterations=self.plan.local_iterations, cycles_per_weight=self.plan.cycles_per_weight, cpu_hz=cpu_hz
-        )
-
-    def probe_s(self, cpu_hz: Array) -> Array:
-        """One more iteration on the whole model, which the paper leaves out."""
-        return self.plan.cycles_per_weight * self.shape.num_weights / cpu_hz
 
     def charges(self, round_index: int) -> Charges:
         charged: Charges = self.method.masking("charges", round_index, self.shape, self.wire.value_bits)
@@ -210,14 +201,10 @@ def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charg
     ladder = terms.ladder if terms.method.scheme.component.chooses_codes else None
     if ladder is not None:
         per_weight_bits = float(ladder.bits_per_weight[0])
-    dense = terms.method.masking.component.dense_compute
-    iteration_s = terms.iteration_s(cpu_hz)
-    extra_s = iteration_s * (dense * shape.num_weights)
-    if charges.probe:
-        extra_s = extra_s + terms.probe_s(cpu_hz)
+    per_weight_s, extra_s = terms.compute.line(candidates.device, cpu_hz, probe=charges.probe)
     return PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,
-        seconds_per_weight=iteration_s * (1.0 - dense),
+        seconds_per_weight=per_weight_s,
         edge=candidates.edge,
         bits_per_weight=per_weight_bits,
         fixed_bits=fixed_bits + charges.uplink_bits + charges.always_bits,

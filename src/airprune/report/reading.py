@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -179,6 +179,13 @@ def troubles(folder: Path) -> list[str]:
     paths = [folder] if is_run(folder) else [*seed_runs(folder).values()]
     found = [scenario_or_trouble(path)[1] for path in paths if os.path.lexists(path / "scenario.toml")]
     return list(dict.fromkeys(filter(None, found)))
+
+
+def target_of(runs: Iterable[Run]) -> float | None:
+    """The first `rounds.target_accuracy` that a scenario names."""
+    scenarios = (run.scenario for run in runs)
+    targets = (scenario.rounds.target_accuracy for scenario in scenarios if scenario is not None)
+    return next((target for target in targets if target is not None), None)
 
 
 def last_edge_round(records: Sequence[Record]) -> EdgeRound | None:

@@ -20,6 +20,9 @@ from airprune.channel import (
 )
 from airprune.components import ModelShape, Owner, Slot
 from airprune.compression.base import Wire
+from airprune.compute.flops import count_work
+from airprune.compute.times import ComputeTimes, compute_times
+from airprune.compute.work import ModelWork
 from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
 from airprune.errors import InvalidValue
 from airprune.federation.device import LocalSettings
@@ -140,6 +143,24 @@ class Experiment:
         )
 
     @cached_property
+    def work(self) -> ModelWork:
+        """The model's FLOPs per sample."""
+        names = [layer.name for layer in self.model.layers]
+        return count_work(cloudpickle.loads(self.module), self.dataset.train_x[0], names)
+
+    @cached_property
+    def compute(self) -> ComputeTimes:
+        """How long every device computes."""
+        return compute_times(
+            self.scenario,
+            self.method.masking,
+            shape=self.shape,
+            num_samples=self.data_sizes,
+            cpu_hz=self.network.cpu_hz,
+            work=lambda: self.work,
+        )
+
+    @cached_property
     def terms(self) -> Terms:
         return Terms(
             plan=self.scenario.plan,
@@ -147,6 +168,7 @@ class Experiment:
             method=self.method,
             shape=self.shape,
             wire=self.wire,
+            compute=self.compute,
             max_pruning_ratio=self.max_pruning_ratio,
         )
 
