@@ -244,6 +244,8 @@ def test_advice_on_made_up_curves_is_rounds_times_seconds_and_takes_the_soonest(
     far = advise(methods, experiment, pilots, target=0.899)
     assert {forecast.sure for forecast in far.forecasts} <= {"not reached", "beyond pilot"}
     assert far.sentence.startswith("No method is likely to reach 89.9% within 40 edge rounds")
+    own = Experiment.of(methods[0].scenario.with_("rounds.target_accuracy", 0.7))
+    assert advise(methods, own, pilots).target == 0.7
     chosen = advise(methods, experiment, pilots)
     assert chosen.target == pytest.approx(1 - law(40, 0.1, 0.6, 0.7) - 0.02, abs=0.005)
 
@@ -286,17 +288,18 @@ def test_a_time_budget_ends_pilots_after_the_round_that_exceeds_it(tmp_path, one
 
 
 def test_the_outcome_is_the_first_evaluation_as_good_as_the_target():
-    edge = {"kind": "edge", "edge_id": [0, 1], "uploaded_bits": 10.0, "energy_j": 1.0}
+    edge = {"kind": "edge", "global_round": 1, "edge_id": [0, 1], "uploaded_bits": 10.0, "energy_j": 1.0}
+    so_far = {"uploaded_bits": 20.0, "energy_j": 2.0}
     records = [
-        {**edge, "edge_latency_s": [1.0, 2.0], "test_accuracy": 0.3},
-        {**edge, "edge_latency_s": [2.5, None], "test_accuracy": 0.5},
-        {"kind": "global", "time_s": 4.0, "test_accuracy": 0.5},
-        {**edge, "edge_latency_s": [1.0, 1.5], "test_accuracy": 0.4},
+        {**edge, "edge_round": 1, "edge_latency_s": [1.0, 2.0], "test_accuracy": 0.3},
+        {**edge, "edge_round": 2, "edge_latency_s": [2.5, None], "test_accuracy": 0.5},
+        {"kind": "global", "global_round": 1, "time_s": 4.0, "test_accuracy": 0.5, **so_far},
+        {**edge, "edge_round": 1, "edge_latency_s": [1.0, 1.5], "test_accuracy": 0.4},
     ]
     found = first_with(records, 0.5)
-    assert (found.reached, found.edge_rounds, found.time_s, found.uploaded_bits) == (True, 2, 3.5, 20.0)
+    assert (found.reached, found.edge_rounds, found.at.time_s, found.at.uploaded_bits) == (True, 2, 3.5, 20.0)
     never = first_with(records, 0.6)
-    assert (never.reached, never.edge_rounds, never.time_s, never.test_accuracy) == (False, 3, 5.5, 0.5)
+    assert (never.reached, never.edge_rounds, never.at.test_accuracy) == (False, 3, 0.5)
 
 
 @pytest.mark.slow
@@ -311,7 +314,7 @@ def test_a_forecast_from_half_of_the_rounds_holds_in_the_real_run(tmp_path, one_
         outcome = outcome_of(method.scenario, advice.target)
         assert outcome.reached or forecast.reached < 0.9
         if outcome.reached:
-            assert 0.5 < forecast.time_s.median / outcome.time_s < 2.0
+            assert 0.5 < forecast.time_s.median / outcome.at.time_s < 2.0
 
 
 # The command
@@ -329,11 +332,11 @@ def test_the_command_tells_a_table_and_writes_json_csv_and_pictures(fleet, tmp_p
     words = ["advise", fleet, "./tiny.toml", "--rounds", "2", "--methods", "adaptive", "engine.name=serial"]
     assert main([*words, "--out", "told", "--check"]) == 0
     out, err = capsys.readouterr()
-    assert "no-pruning" in out and "adaptive" in out and "paper clock" in out and "Checked: " in out
+    assert "no-pruning" in out and "adaptive" in out and "Clock: the paper's." in out and "Checked: " in out
     assert "pilots: 5 of 5 done" in err
     told = json.loads((tmp_path / "told" / "advice.json").read_text())
     assert [method["method"] for method in told["methods"]] == ["no-pruning", "adaptive"]
-    assert told["num_devices"] == 4 and told["edge_rounds"] == 4 and told["clock"] == "paper"
+    assert told["num_devices"] == 4 and told["edge_rounds"] == 4 and told["clock"] == "the paper's"
     for method in told["methods"]:
         assert set(method["time_s"]) == {"low", "median", "high"}
         assert 0.0 <= method["reached_probability"] <= 1.0

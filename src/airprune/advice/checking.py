@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airprune.advice.forecast import Forecast
+from airprune.reaching import FIELDS, Evaluation, evaluations
+from airprune.records import record_from
 from airprune.runs import run
 from airprune.scenario import Scenario
 
@@ -17,24 +19,22 @@ Watched = Callable[[Iterable[dict[str, Any]], Scenario], Iterator[dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """When a run first had an accuracy; the figures are of its end if it never had.
+    """The evaluation at which a run first had an accuracy; its best one if it never had.
 
     Attributes:
-      edge_rounds: since the start.
-      time_s: simulated, when the slowest edge had finished that round.
+      edge_rounds: until then, or in all.
     """
 
     reached: bool
     edge_rounds: int
-    time_s: float
-    uploaded_bits: float
-    energy_j: float
-    test_accuracy: float
+    at: Evaluation
 
     def error(self, forecast: Forecast) -> float | None:
         """Forecast time by real time, less 1; None if either was never."""
         forecast_s = forecast.time_s.median
-        return forecast_s / self.time_s - 1.0 if self.reached and math.isfinite(forecast_s) else None
+        if not self.reached or not self.at.time_s or not math.isfinite(forecast_s):
+            return None
+        return forecast_s / self.at.time_s - 1.0
 
     def as_forecast(self, forecast: Forecast) -> bool:
         """Whether the interval has it."""
@@ -46,27 +46,27 @@ class Outcome:
             "method": forecast.method,
             "reached": self.reached,
             "edge_rounds": self.edge_rounds,
-            "time_s": self.time_s,
-            "uploaded_bits": self.uploaded_bits,
-            "energy_j": self.energy_j,
-            "test_accuracy": self.test_accuracy,
+            "time_s": self.at.time_s,
+            "uploaded_bits": self.at.uploaded_bits,
+            "energy_j": self.at.energy_j,
+            "test_accuracy": self.at.test_accuracy,
             "relative_error": self.error(forecast),
             "within_interval": self.as_forecast(forecast),
         }
 
     def sentence(self, forecast: Forecast, target: float) -> str:
-        error = self.error(forecast)
         inside = "inside" if self.as_forecast(forecast) else "outside"
-        _, rounds, _ = forecast.rounds
         if not self.reached:
             return (
                 f"Checked: {forecast.method} did not reach {target:.1%} within {self.edge_rounds} edge rounds; its "
-                f"best was {self.test_accuracy:.1%}. That is {inside} the interval."
+                f"best was {self.at.test_accuracy:.1%}. That is {inside} the interval."
             )
+        error = self.error(forecast)
+        _, rounds, _ = forecast.rounds
         expected = "never" if error is None else f"{forecast.time_s.median:.3g} s, {rounds:.0f} rounds"
         told = "" if error is None else f", an error of {error:+.0%}"
         return (
-            f"Checked: {forecast.method} reached {target:.1%} after {self.time_s:.3g} s, {self.edge_rounds} edge "
+            f"Checked: {forecast.method} reached {target:.1%} after {self.at.time_s:.3g} s, {self.edge_rounds} edge "
             f"rounds; forecast were {expected}{told}; {inside} the interval."
         )
 
@@ -79,30 +79,17 @@ def outcome_of(scenario: Scenario, target: float, *, watched: Watched = lambda r
 
 
 def first_with(records: Iterable[dict[str, Any]], target: float) -> Outcome:
-    """When records first tell an accuracy of at least `target`."""
-    rounds, best = 0, 0.0
-    bits = joules = before_s = now_s = 0.0
-    waited_s: dict[int, float] = {}
-    for record in records:
-        if record["kind"] == "global":
-            before_s = now_s = record["time_s"]
-            waited_s = {}
-        elif record["kind"] == "edge":
-            rounds += 1
-            bits += record["uploaded_bits"]
-            joules += record["energy_j"]
-            for edge, latency_s in zip(record["edge_id"], record["edge_latency_s"], strict=True):
-                waited_s[edge] = waited_s.get(edge, 0.0) + (latency_s or 0.0)
-            now_s = before_s + max(waited_s.values())
-        accuracy = record.get("test_accuracy")
-        best = max(best, accuracy or 0.0)
-        if accuracy is not None and accuracy >= target:
-            break
-    return Outcome(
-        reached=best >= target,
-        edge_rounds=rounds,
-        time_s=now_s,
-        uploaded_bits=bits,
-        energy_j=joules,
-        test_accuracy=best,
-    )
+    """What the records tell until the first accuracy of at least `target`, by the rule of `airprune.reaching`."""
+    read, edge_rounds = [], 0
+    for found in records:
+        record = record_from(found, only=FIELDS)
+        if record is None:
+            continue
+        read.append(record)
+        edge_rounds += found["kind"] == "edge"
+        if (found.get("test_accuracy") or 0.0) >= target:
+            judged = evaluations(read)
+            if judged and judged[-1].test_accuracy >= target:  # in deep trees only global rounds count
+                return Outcome(reached=True, edge_rounds=edge_rounds, at=judged[-1])
+    best = max(evaluations(read), key=lambda evaluation: evaluation.test_accuracy)
+    return Outcome(reached=False, edge_rounds=edge_rounds, at=best)

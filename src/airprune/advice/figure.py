@@ -41,14 +41,14 @@ def advice_figure(advice: Advice, *, title: str = "", outcome: Outcome | None = 
         ha="right",
         size=8,
     )
-    if outcome is not None and outcome.reached:
+    if outcome is not None and outcome.reached and outcome.at.time_s is not None:
         colour = styles[advice.best.method].colour
-        ax.plot(outcome.time_s, outcome.test_accuracy, "*", color=colour, markersize=13, label="the real run")
+        ax.plot(outcome.at.time_s, outcome.at.test_accuracy, "*", color=colour, markersize=13, label="the real run")
     ax.set_xscale("log")
     tops = [interval.high for forecast in advice.forecasts for interval in forecast.curve]
     ax.set_ylim(_LEAST_SHOWN * advice.target, min(1.0, max(advice.target, *tops) + 0.03))
     ax.set_xlabel(MEASURES["time_s"].axis_label)
     ax.set_ylabel(MEASURES["test_accuracy"].axis_label)
     outside_legend(figure, ax)
-    note(figure, f"{title}forecast median and {INTERVAL:.0%} interval, {advice.clock} clock")
+    note(figure, f"{title}forecast median and {INTERVAL:.0%} interval; clock: {advice.clock}")
     return figure

@@ -116,7 +116,7 @@ class Advice:
     Attributes:
       target: the accuracy X, given or chosen.
       schedule: edge rounds of the scenario.
-      clock: how compute is timed.
+      clock: how compute is timed, in words.
     """
 
     target: float
@@ -160,13 +160,16 @@ def advise(
     Args:
       methods: the lossless one first.
       experiment: of the lossless one.
-      target: X; by default a little less than the lossless method is forecast to end with.
+      target: X; by default the scenario's, and if it has none, a little less than the lossless method is forecast to
+        end with.
     """
     if not pilots.reference.accuracy or any(not p.accuracy for found in pilots.small.values() for p in found):
         raise WorkFailed("The pilots had no time for a single round; give a larger --budget.")
     scenario = experiment.scenario
     schedule = scenario.rounds.global_rounds * max(scenario.edge_rounds_on(experiment.network))
     curve = fit_curve(np.array(pilots.reference.accuracy))
+    if target is None:
+        target = scenario.rounds.target_accuracy
     if target is None:
         target = round(float(np.median(curve.accuracy_at(np.array(float(schedule))))) - _BELOW_THE_END, 3)
     forecasts = []
@@ -175,8 +178,7 @@ def advise(
         seen = pilots.small[method.name][0].code_error
         cost = rehearse(_experiment(method, experiment), seen)
         forecasts.append(forecast(method, cost, curve, behind, target=target, schedule=schedule, seed=scenario.seed))
-    clock = getattr(getattr(scenario, "clock", None), "compute", "paper")
-    return Advice(target=target, schedule=schedule, clock=str(clock), forecasts=forecasts)
+    return Advice(target=target, schedule=schedule, clock=scenario.clock.words, forecasts=forecasts)
 
 
 def _experiment(method: Candidate, lossless: Experiment) -> Experiment:

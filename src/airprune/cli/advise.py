@@ -22,7 +22,7 @@ from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
 from airprune.measures import MEASURES
 from airprune.tables import write_text_atomic
-from airprune.wording import MISSING, number
+from airprune.wording import MISSING, clocks_text, number
 
 if TYPE_CHECKING:
     from airprune.advice import Advice, Forecast, Outcome, Pilots
@@ -51,7 +51,7 @@ def advise(
     ] = "no-pruning,adaptive-pruning,frozen-pruning,adaptive",
     target: Annotated[
         float | None,
-        typer.Option(help="The accuracy X, e.g. `0.85`; by default 2 points below what no pruning will end with."),
+        typer.Option(help="The accuracy X, e.g. `0.85`; by default rounds.target_accuracy, or 2 points below the end."),
     ] = None,
     budget: Annotated[float, typer.Option(metavar="SECONDS", help="Wall-clock time for pilot runs.")] = 120.0,
     rounds: Annotated[
@@ -154,7 +154,9 @@ def _show(advice: Advice, command: str) -> None:
 def _table(advice: Advice) -> Table:
     bits, joules = MEASURES["uploaded_bits"], MEASURES["energy_j"]
     table = Table(
-        title=f"Until {advice.target:.1%} test accuracy, median and 80 % interval, {advice.clock} clock",
+        title=f"Until {advice.target:.1%} test accuracy, median and 80 % interval",
+        caption=clocks_text([advice.clock]),
+        caption_justify="left",
         title_justify="left",
         header_style="bold",
         box=None,
