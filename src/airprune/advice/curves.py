@@ -26,7 +26,7 @@ _USUAL_POWER, _POWER_SPREAD = 0.8, np.log(2.0)
 # Accuracies scatter by about so much of the error; worth as much as so many rounds.
 _USUAL_SCATTER, _SCATTER_ROUNDS = 0.04, 4.0
 # Neighbouring rounds err alike: so much of a round's evidence is its own.
-_OWN_EVIDENCE = 0.5
+_OWN_EVIDENCE = 0.2
 # A model that has seen one round is still leaving chance behind.
 _SKIPPED, _NEEDED = 1, 5
 _LEAST_ERROR = 1e-4
