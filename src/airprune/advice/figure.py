@@ -35,10 +35,10 @@ def advice_figure(advice: Advice, *, title: str = "", outcome: Outcome | None = 
     ax.axhline(advice.target, color="#555555", linewidth=0.8)
     ax.annotate(
         f"{advice.target:.1%}",
-        (1.0, advice.target),
+        (0.01, advice.target),
         xycoords=("axes fraction", "data"),
         va="bottom",
-        ha="right",
+        ha="left",
         size=8,
     )
     if outcome is not None and outcome.reached and outcome.at.time_s is not None:

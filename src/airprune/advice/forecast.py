@@ -61,7 +61,7 @@ class Forecast:
       rounds, time_s, uploaded_bits, energy_j: until the target.
       final_accuracy: at the end of the schedule.
       reached: how likely the target is reached within the schedule.
-      sure: "quite sure", "roughly" or "a guess" by the interval's width; "unlikely" or "not reached" within the
+      sure: "sure", "roughly" or "a guess" by the interval's width; "unlikely" or "not reached" within the
         schedule; "beyond pilot" where the lossless method needs many times the pilot's rounds.
       curve_time_s, curve: accuracies against simulated time.  [num_points], [num_points] Intervals
     """
@@ -226,4 +226,4 @@ def _sure(rounds: Interval, reached: float, is_far: bool) -> str:
     if reached < _LIKELY:
         return "unlikely"
     spread = rounds.high / rounds.low
-    return "quite sure" if spread <= _SURE else "roughly" if spread <= _ROUGH else "a guess"
+    return "sure" if spread <= _SURE else "roughly" if spread <= _ROUGH else "a guess"

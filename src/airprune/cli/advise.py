@@ -26,6 +26,7 @@ from airprune.wording import MISSING, clocks_text, number
 
 if TYPE_CHECKING:
     from airprune.advice import Advice, Forecast, Outcome, Pilots
+    from airprune.advice.forecast import Interval
     from airprune.simulation.experiment import Experiment
 
 DEFAULT_SCENARIO = "paper-converged"
@@ -164,10 +165,10 @@ def _table(advice: Advice) -> Table:
     )
     table.add_column("method", no_wrap=True)
     for heading in ("bits per weight", "deadline ms", "ms per round", "edge rounds"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
     for heading in (MEASURES["time_s"].brief, bits.unit, joules.unit):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("how sure", no_wrap=True)
+    table.add_column("sure?", no_wrap=True)
     for forecast in advice.forecasts:
         cost = forecast.cost
         table.add_row(
@@ -176,7 +177,7 @@ def _table(advice: Advice) -> Table:
             number(cost.deadline_s, ".3g", scale=1e3) + ("" if cost.meets_deadline else " missed"),
             number(cost.seconds, ".3g", scale=1e3),
             number(forecast.rounds.median, ".2g"),
-            _interval(forecast.time_s, ".3g"),
+            _interval(forecast.time_s),
             number(forecast.uploaded_bits.median, ".3g", scale=bits.scale),
             number(forecast.energy_j.median, ".3g", scale=joules.scale),
             forecast.sure,
@@ -185,10 +186,11 @@ def _table(advice: Advice) -> Table:
     return table
 
 
-def _interval(interval: Any, form: str) -> str:
-    """`12 (9 … 20)`; a dash stands for never."""
-    low, median, high = (number(value, form) for value in interval)
-    return MISSING if low == median == MISSING else f"{median} ({low} … {high})"
+def _interval(interval: Interval) -> str:
+    """`12 (9.1…20)`; a dash stands for never."""
+    low, high = (number(end, ".2g") for end in (interval.low, interval.high))
+    median = number(interval.median, ".2g")
+    return MISSING if low == median == MISSING else f"{median} ({low}…{high})"
 
 
 def _told(
