@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 import airprune
+from airprune.cli.advise import advise
 from airprune.cli.cluster import cluster
 from airprune.cli.compare import compare
 from airprune.cli.console import say
@@ -35,6 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(plan)
+app.command()(advise)
 app.command()(run)
 app.command()(compare)
 app.command()(sweep)

@@ -55,7 +55,8 @@ class NetworkSection(Section):
     cpu_hz: Positive = Field(default=3e9, description="f_n of every device")
     cpu_hz_max: Positive | None = Field(default=None, description="if given, f_n is uniform from cpu_hz to this")
     table: FilePath | None = Field(
-        default=None, description="CSV or JSON of device, edge and distance_m or places; overrides counts and placement"
+        default=None,
+        description="CSV or JSON of device, edge and distance_m, places or snr_db; overrides counts and placement",
     )
 
     @model_validator(mode="after")
