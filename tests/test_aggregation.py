@@ -7,7 +7,9 @@ import pytest
 
 from airprune.aggregation import AGGREGATIONS
 from airprune.aggregation.masked_sum import MaskedSum
+from airprune.aggregation.predicted import SumOfSquares
 from airprune.aggregation.steps import STEPS
+from airprune.components import NoOptions
 from airprune.objectives import OBJECTIVES
 
 # F_n(w) = ½‖w − t_n‖², devices 0 and 1 on edge A, 2 on edge B; two full-batch steps with η = ½ end at 0.75 t_n from 0.
@@ -171,3 +173,62 @@ def test_merging_sums_of_parts_gives_the_sum_of_all_in_order():
     left.merge(right)
     assert left.mean(np.zeros(8)) == pytest.approx(whole.mean(np.zeros(8)), rel=1e-14)
     assert left.kept_by.tolist() == whole.kept_by.tolist()
+
+
+# What silent children would have sent
+
+
+def children(rng, *, common: float, scatter: float, num_children: int = 8, size: int = 4000):
+    """(previous, states, masks, what all would have sent); the first half is sent by everybody."""
+    previous = rng.normal(size=2 * size)
+    together = common * rng.normal(size=2 * size)
+    updates = together + scatter * rng.normal(size=(num_children, 2 * size))
+    masks = rng.random((num_children, size)) < 0.4
+    return previous, previous + updates, masks, previous + updates.mean(axis=0)
+
+
+def summed(states, masks) -> SumOfSquares:
+    size = masks.shape[1]
+    total = SumOfSquares.zeros(2 * size, slice(size, 2 * size))
+    for state, mask in zip(states, masks, strict=True):
+        sent = state.copy()
+        sent[size:] *= mask
+        total.add(sent, mask)
+    return total
+
+
+@pytest.mark.parametrize(("common", "scatter"), [(1.0, 0.01), (1.0, 0.5), (1.0, 1.0), (0.3, 1.0), (0.01, 1.0)])
+def test_prediction_is_nearer_to_what_all_would_have_sent_than_masked_mean_and_fill(common, scatter):
+    previous, states, masks, truth = children(np.random.default_rng(1), common=common, scatter=scatter)
+    total, size = summed(states, masks), masks.shape[1]
+
+    def distance(name: str) -> float:
+        return float(np.square(AGGREGATIONS[name].finish(NoOptions(), total, previous) - truth)[size:].mean())
+
+    assert distance("predicted") <= 1.001 * min(distance("masked-mean"), distance("fill"))
+
+
+@pytest.mark.parametrize(("common", "scatter"), [(1.0, 0.5), (1.0, 1.0), (0.5, 1.0)])
+def test_disagreement_is_the_ratio_of_the_variances(common, scatter):
+    previous, states, masks, _ = children(np.random.default_rng(2), common=common, scatter=scatter, size=100_000)
+    assert summed(states, masks).disagreement(previous) == pytest.approx(scatter**2 / common**2, rel=0.05)
+
+
+def test_prediction_by_hand():
+    """Two children send (1, 3) and (3, 5) of a weight for all; one sends the other weight as 4. Before: 0.
+
+    Means 2 and 4 … of the first two weights: moved² = (1 + 9 + 9 + 25) / 2 = 22, mean² = 4 + 16 = 20, scatter = 4,
+    common = 18, q = 2/9, and the last weight moves by 1/2 + 1/2 · 1 / (1 + 2/9) = 10/11 of 4.
+    """
+    total = SumOfSquares.zeros(3, slice(2, 3))
+    total.add(np.array([1.0, 3.0, 4.0]), np.array([True]))
+    total.add(np.array([3.0, 5.0, 0.0]), np.array([False]))
+    moved = AGGREGATIONS["predicted"].finish(NoOptions(), total, np.zeros(3))
+    assert total.disagreement(np.zeros(3)) == pytest.approx(4 / 18)
+    np.testing.assert_allclose(moved, [2, 4, 4 * (1 / 2 + 1 / 2 / (1 + 4 / 18))], rtol=1e-12)
+
+
+def test_a_single_child_that_leaves_weights_out_is_not_trusted_with_them():
+    total = SumOfSquares.zeros(2, slice(1, 2))
+    total.add(np.array([1.0, 0.0]), np.array([False]))
+    assert AGGREGATIONS["predicted"].finish(NoOptions(), total, np.array([0.0, 7.0])).tolist() == [1.0, 7.0]

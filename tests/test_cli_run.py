@@ -58,6 +58,7 @@ def test_run_prints_the_result_to_stdout_and_plain_progress_to_stderr(scenario):
         "uploaded",
         "energy",
         "mean pruning",
+        "clock",
     ]
     lines = done.stderr.splitlines()
     assert lines[0].startswith("tiny: round 1/2 · loss ") and lines[1].startswith("tiny: round 2/2 · loss ")
@@ -73,6 +74,15 @@ def test_run_json_is_the_last_global_round_and_its_folder(command, scenario):
     assert result == RunFolder(Path("here")).records()[-1]
     assert result["kind"] == "global" and result["global_round"] == 2
     assert {"test_accuracy", "test_loss", "time_s", "uploaded_weights", "energy_j"} <= set(result)
+
+
+@pytest.mark.parametrize(("target", "words"), [("0.0", " global rounds"), ("1.0", "not reached")])
+def test_run_tells_what_its_target_took(command, scenario, target, words):
+    status, out, _ = command("run", scenario, "--engine", "serial", "--out", "it", f"rounds.target_accuracy={target}")
+    line = next(line for line in out.splitlines() if line.startswith("to "))
+    assert status == 0 and line.endswith(words)
+    _, out, _ = command("run", scenario, "--engine", "serial", "--out", "it", "--resume", "--json")  # without a target
+    assert "to_target" not in json.loads(out)
 
 
 def test_run_names_its_folder_by_scenario_and_seed(command, scenario):
@@ -266,6 +276,31 @@ def test_compare_does_not_repeat_finished_runs_and_gives_means_as_json(compariso
     assert estimate["mean"] == pytest.approx(np.mean(last), rel=1e-12)  # the same sum
     # Student's t with one degree of freedom: the half-width is 12.706 |a - b| / 2.
     assert estimate["half_width_95"] == pytest.approx(12.706 * abs(last[0] - last[1]) / 2, rel=1e-9)
+
+
+def test_compare_tells_what_it_took_to_reach_a_target(comparison, command):
+    words, out, _ = comparison
+    status, shown, _ = command(*words, "--target", "0", "--json")  # what any model reaches, at its first test
+    first = [RunFolder(out / f"optimal-seed{seed}").records() for seed in (0, 1)]
+    seconds = [next(r["time_s"] for r in records if r["kind"] == "global") for records in first]
+    told = json.loads(shown)["optimal"]["to_target"]
+    assert status == 0 and (told["target_accuracy"], told["reached"], told["seeds"]) == (0.0, 2, 2)
+    assert told["time_to_target_s"]["mean"] == pytest.approx(np.mean(seconds), rel=1e-12)  # the same sum
+    assert told["time_ratio"]["to"] == "no-pruning" and told["time_ratio"]["pairs"] == 2
+    status, shown, _ = command(*words, "--target", "1")
+    row = next(line for line in shown.partition("To 100 % test accuracy")[2].splitlines() if line.startswith("optimal"))
+    assert status == 0 and "0 of 2" in row and "not reached" in row
+    assert "To 100 % test accuracy" in (out / "report.html").read_text()
+    status, _, err = command(*words, "--target", "70")
+    assert status == 2 and err.count("\n") == 1 and "--target" in err
+
+
+def test_a_target_in_the_scenario_is_the_default_and_repeats_no_run(comparison, command):
+    words, out, _ = comparison
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*/records.jsonl")}
+    status, shown, _ = command(*words[:2], "rounds.target_accuracy=0.0", *words[2:], "--json")
+    assert status == 0 and json.loads(shown)["flat"]["to_target"]["target_accuracy"] == 0.0
+    assert {path: path.stat().st_mtime_ns for path in out.glob("*/records.jsonl")} == before
 
 
 def test_compare_goes_on_with_runs_that_were_stopped(command, scenario):

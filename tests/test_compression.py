@@ -37,6 +37,14 @@ MEMBERS = [
     ("top-k", {"count": 7}),
     ("sign", {"scale": "mean"}),
     ("sign", {"scale": 0.01}),
+    ("rounded", {"bits": 1}),
+    ("rounded", {"bits": 4}),
+    ("rounded", {"bits": 16}),
+    ("ternary", {"one_in": 2}),
+    ("ternary", {"one_in": 11}),
+    ("ternary", {"one_in": 64}),
+    ("ladder", {"bits": 0.5}),
+    ("ladder", {"bits": 3}),
 ]
 every_member = pytest.mark.parametrize("name,options", MEMBERS, ids=lambda value: str(value))
 
@@ -109,6 +117,8 @@ def test_decoding_needs_only_the_bytes(name, options, seed):
         assert np.all(decoded[values != 0] * values[values != 0] >= 0)
     elif name == "top-k":
         assert np.all((decoded == values) | (decoded == 0))
+    elif name in ("rounded", "ternary", "ladder"):
+        assert np.sum((decoded - values) ** 2) <= np.sum(values**2) * (1 + 1e-12)  # never loses more than it was given
     else:
         length = np.linalg.norm(values) if options.get("norm") == "l2" else np.abs(values).max(initial=0)
         step = {"exact": 0, "float32": 2**-24, "bfloat16": 2**-8, "float16": 2**-11}.get(options.get("format"))

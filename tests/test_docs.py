@@ -139,7 +139,8 @@ def test_every_field_of_a_record_is_explained_and_no_other():
         "selection__name": "random-share",
         "selection__random-share__share": 0.5,
     }
-    records = {record["kind"]: record for record in ap.run(tiny_scenario(**everything), dataset=blobs())}
+    tuned = {"plan__scheme": "air-budget", "compression__name": "ladder", "plan__deadline_s": "auto"}
+    records = {record["kind"]: record for record in ap.run(tiny_scenario(**everything, **tuned), dataset=blobs())}
     page = (ROOT / "docs/scenarios.md").read_text()
     never = {
         "edge": {"downlink_bits"},

@@ -36,6 +36,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "plan__deadline_s": 0.0001,
     },
     "constants of Theorem 1": {"diagnostics__gradients": True, "rounds__edge_rounds": 1, **TIGHT},
+    "counted FLOPs": {"clock__compute": "flops", "clock__flops_per_cycle": 1.0, **TIGHT},
     "moving devices": {"association__name": "best-rate", "rounds__edge_rounds": 1, **TIGHT},
     **{f"scheme {name}": {"plan__scheme": name, **TIGHT} for name in ("min-max", "variance", "energy")},
 }

@@ -20,6 +20,7 @@ NUMERIC = (
     "planning", "schemes", "pruning", "masking", "objectives", "compression", "aggregation", "selection",
     "association", "topology", "federation.edge", "federation.cloud", "federation.messages", "federation.method",
     "simulation.clock", "channel", "latency", "network", "convergence", "units", "components", "registry",
+    "compute.boards", "compute.work", "compute.times",
 )  # fmt: skip
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from airprune.estimates import Estimate, estimate_text
-from airprune.measures import AXES, CURVE_COLUMNS, DEVICE_COLUMNS, DRAWN, MEASURES, SUMMARY
+from airprune.measures import AXES, CURVE_COLUMNS, DEVICE_COLUMNS, DRAWN, MEASURES, SUMMARY, TO_TARGET
+from airprune.reaching import Evaluation
 from airprune.records import EdgeRecord, GlobalRecord
 from airprune.wording import capitalised, counted, number, shown
 
@@ -19,7 +20,8 @@ NAMES_AND_PLACES = {"edge_id", "edge_status", "coverage", "device", "edge", "fat
 def test_every_number_of_a_record_has_a_measure():
     recorded = {field.name for cls in (EdgeRecord, GlobalRecord) for field in dataclasses.fields(cls)}
     assert recorded - NAMES_AND_PLACES <= set(MEASURES)
-    assert set(MEASURES) - recorded == {"min_count", "num_uncovered"}  # the parts of coverage
+    assert set(MEASURES) - recorded == {"min_count", "num_uncovered", *TO_TARGET}  # parts of coverage; made by reading
+    assert set(TO_TARGET.values()) <= {field.name for field in dataclasses.fields(Evaluation)}
 
 
 def test_what_is_drawn_and_told_of_a_round_is_recorded_of_it():

@@ -16,6 +16,7 @@ from airprune.errors import UsageError
 from airprune.figures import new_figure, save_figure
 from airprune.report import write_report
 from airprune.runs.compare import scheme_variants
+from airprune.runs.layout import RunFolder
 from support.tiny import blobs, tiny_file, tiny_scenario
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
@@ -356,6 +357,26 @@ def test_a_comparison_page_has_intervals_curves_and_differences(comparison):
     assert re.search(r"100\.00 ± |\d\d\.\d\d ± \d", page.text)
     rows = csv_rows(comparison / "figures/curves.csv")
     assert {(row["series"], row["seed"]) for row in rows} == {(v, s) for v in ("optimal", "no-pruning") for s in "01"}
+
+
+@pytest.mark.usefixtures("sketches")
+@pytest.mark.parametrize("target", [0.0, 1.0])
+def test_a_comparison_page_tells_what_a_target_took(comparison, tmp_path, target):
+    page = outline(write_report(comparison, tmp_path / "page.html", target=target))
+    assert "time ÷ that of no-pruning" in page.text
+    for row in csv_rows(tmp_path / "page-figures/target.csv"):
+        records = RunFolder(comparison / f"{row['series']}-seed{row['seed']}").records()
+        reached = [r["time_s"] for r in records if r["kind"] == "global" and r["test_accuracy"] >= target]
+        assert row["reached"] == str(bool(reached))
+        assert row["time_to_target_s"] == (str(reached[0]) if reached else "")
+
+
+@pytest.mark.usefixtures("sketches")
+def test_a_run_page_tells_what_the_target_took(finished, tmp_path):
+    first = next(r for r in RunFolder(finished).records() if r["kind"] == "global")
+    page = outline(write_report(finished, tmp_path / "page.html", target=0.0))
+    assert "To 0 % test accuracy" in page.text and f"{first['time_s']:.4g} s" in page.text
+    assert "To " not in outline(write_report(finished, tmp_path / "without.html")).text
 
 
 @pytest.mark.usefixtures("sketches")

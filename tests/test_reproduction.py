@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from airprune.paper import fig4, fig5, fig6, table1
+from airprune.measures import TO_TARGET
+from airprune.paper import fig2, fig3, fig4, fig5, fig6, frozen, table1
 from airprune.paper.claims import CLAIMS
 from airprune.paper.judging import Verdict, combined, judge_better, judge_trend
 from airprune.paper.profiles import PROFILES, Profile
@@ -21,6 +22,7 @@ TINY = Profile(
     seeds=(0, 1),
     presets=("smoke",),
     samples_per_device=20,
+    target_accuracy=0.1,
     changes={"rounds.global_rounds": 2, "rounds.edge_rounds": 1, "data.test_samples": 100, "engine.name": "serial"},
 )
 
@@ -100,6 +102,84 @@ def test_a_doctored_table_decides_the_verdict(folder, tmp_path, claim, table, ch
     assert verdicts(tmp_path)[claim] == verdict
     if table in ("table2", "fig6", "bound", "errata"):
         assert verdicts(folder)[claim] == "holds"  # as measured
+
+
+def made_up(figure, accuracy) -> list[dict]:
+    """A table of curves in which a series ends where `accuracy` says, one round, two seeds."""
+    names = ("test_accuracy", "test_loss")
+    return [
+        {
+            "preset": "p",
+            "series": series,
+            "seed": float(seed),
+            "global_round": 1.0,
+            "time_s": 1.0,
+            "uploaded_weights": 1.0,
+            **dict(zip(names, (accuracy(series) + 1e-4 * seed, 1 - accuracy(series)), strict=True)),
+        }
+        for series in figure.series
+        for seed in (0, 1)
+    ]
+
+
+def test_frozen_pruning_is_judged_by_the_papers_tests_on_runs_of_its_own(tmp_path):
+    write_rows(tmp_path / "fig4.csv", made_up(fig4.FIGURE, lambda series: 0.76 if series == "no-pruning" else 0.7))
+    write_rows(tmp_path / "frozen.csv", made_up(frozen.FIGURE, lambda series: 0.759))
+    found = verdicts(tmp_path)
+    assert found["optimal-close-to-no-pruning"] == "does not hold"
+    assert found["frozen-optimal-close-to-no-pruning"] == "holds"
+
+
+def test_every_series_that_a_frozen_claim_reads_is_there():
+    """Each judge finds its series, all of those that prune being frozen: none of the zeroed ones is left."""
+    figures = {"fig2": fig2, "fig3": fig3, "fig4": fig4, "fig5": fig5}
+    for name, module in figures.items():
+        rows = frozen.in_place(name, made_up(module.FIGURE, lambda _: 0.1), made_up(frozen.FIGURE, lambda _: 0.9))
+        assert {row["series"] for row in rows} == set(module.FIGURE.series)
+        left = {row["series"] for row in rows if row["test_accuracy"] < 0.5}
+        assert all("no-pruning" in series or "ρ = 0" in series[-5:] or "equal" in series for series in left)
+    scenarios = [scenario for *_, scenario in frozen.FIGURE.scenarios(PROFILES["default"], (0,))]
+    assert {scenario.masking.name for scenario in scenarios} == {"frozen"}
+    assert {scenario.plan.scheme for scenario in scenarios} == {"optimal"}
+
+
+def test_time_to_the_target_is_that_of_the_runs(folder):
+    rows = read_rows(folder / "fig4_target.csv")
+    assert {row["series"] for row in rows} == set(fig4.FIGURE.series) and len(rows) == 6 * len(TINY.seeds)
+    curves = read_rows(folder / "fig4.csv")
+    for row in rows:
+        mine = [r for r in curves if (r["series"], r["seed"]) == (row["series"], row["seed"])]
+        reached = [r["time_s"] for r in mine if r["test_accuracy"] >= TINY.target_accuracy]
+        assert row["time_to_target_s"] == (reached[0] if reached else None)
+        assert row["reached"] == str(bool(reached))
+
+
+@pytest.mark.parametrize(
+    ("optimal", "verdict"),
+    [
+        ((0.5, 0.55, 0.52), "holds"),
+        ((1.5, 1.55, 1.52), "does not hold"),
+        ((0.5, 1.5, 1.0), "cannot be decided"),
+        ((0.5, None, None), "does not hold"),  # not reached: the one seed that did does not save it
+        ((0.5, 0.5, None), "holds in part"),
+    ],
+)
+def test_sooner_is_judged_seed_by_seed_and_failing_is_no_help(tmp_path, optimal, verdict):
+    times = {"optimal": optimal, "no-pruning": (1.0, 1.0, 1.0)}
+    rows = [
+        {
+            "preset": "p",
+            "series": series,
+            "seed": seed,
+            "target_accuracy": 0.65,
+            "reached": value is not None,
+            **dict.fromkeys(TO_TARGET, value),
+        }
+        for series, values in times.items()
+        for seed, value in enumerate(values)
+    ]
+    write_rows(tmp_path / "fig4_target.csv", rows)
+    assert verdicts(tmp_path)["optimal-reaches-target-sooner"] == verdict
 
 
 def test_runs_shared_by_figures_are_made_once(tmp_path):

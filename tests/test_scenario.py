@@ -56,8 +56,15 @@ TABLES = {
 }
 
 
+FLOPS = {"clock.compute": "flops", "clock.board": "raspberry-pi-4"}
+MORE_FLOPS = {"clock.flops_per_cycle": {"clock.board": None, "clock.flops_per_cycle": 2.0}}
+MEASURED = {"clock.seconds_per_sample": 1e-3, "clock.at_hz": 1e9, "clock.flops_per_sample": 1e6}
+
+
 def chosen_for(key):
-    """The choice that a component's option needs; nothing for other keys."""
+    """The choice that a component's option needs, or a clock that reads the key; nothing for other keys."""
+    if key.startswith("clock."):
+        return {"clock.compute": "measured"} | MEASURED if key in MEASURED else FLOPS | MORE_FLOPS.get(key, {})
     return TABLES.get(key.rpartition(".")[0], {})
 
 
@@ -160,6 +167,8 @@ def test_an_unknown_preset_lists_the_known_and_the_nearest():
 def values_of(schema):
     if "anyOf" in schema:
         return st.one_of([values_of(choice) for choice in schema["anyOf"]])
+    if "const" in schema:
+        return st.just(schema["const"])
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     match schema["type"]:
@@ -184,7 +193,16 @@ COUPLED = {
     "network.flat_outer_m", "network.cpu_hz", "network.cpu_hz_max", "radio.noise_power_dbm", "radio.noise_figure_db",
     "radio.noise_density_dbm_per_hz", "radio.path_loss", "plan.scheme", "plan.min_pruning_ratio",
     "plan.max_pruning_ratio", "rounds.edge_rounds", "method", "train.kernel", *CHOICES,
+    "clock.compute", "clock.board", "clock.cores", "clock.flops_per_cycle", "clock.profile",
 }  # fmt: skip
+
+
+CLOCKS = (
+    {},
+    {"clock.compute": "flops", "clock.board": "raspberry-pi-4", "clock.cores": 2},
+    {"clock.compute": "flops", "clock.flops_per_cycle": 0.1},
+    {"clock.compute": "measured", "clock.seconds_per_sample": 1e-3, "clock.at_hz": 1e9},
+)
 
 
 @st.composite
@@ -199,6 +217,7 @@ def scenarios(draw):
     changes |= {"plan.min_pruning_ratio": low, "plan.max_pruning_ratio": high}
     noise = draw(st.sampled_from(["noise_power_dbm", "noise_density_dbm_per_hz"]))
     changes[f"radio.{noise}"] = draw(st.floats(-300, 300))
+    changes |= draw(st.sampled_from(CLOCKS))
     return PAPER.with_values(changes)
 
 
@@ -310,7 +329,10 @@ def test_the_hash_is_the_same_in_another_process():
     assert done.stdout == PAPER.hash and len(PAPER.hash) == 64
 
 
-@pytest.mark.parametrize("change", ["name=other", "engine.name=serial", "engine.workers=7", "data.data_dir=/elsewhere"])
+@pytest.mark.parametrize(
+    "change",
+    ["name=other", "engine.name=serial", "engine.workers=7", "data.data_dir=/elsewhere", "rounds.target_accuracy=0.7"],
+)
 def test_the_hash_ignores_what_results_do_not_depend_on(change):
     assert PAPER.with_overrides([change]).hash == PAPER.hash
 
@@ -320,7 +342,9 @@ def test_the_hash_ignores_how_a_number_is_written():
     assert others == [first, first]
 
 
-IGNORED = {"name", "method", "data.data_dir"} | {key for key in LEAVES if key.startswith("engine.")}
+IGNORED = {"name", "method", "data.data_dir", "rounds.target_accuracy"} | {
+    key for key in LEAVES if key.startswith("engine.")
+}
 IGNORED -= {"engine.on_device_failure"}  # what is left out of an average changes it
 OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "network.devices_per_edge": 6,
@@ -343,6 +367,8 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "compression.sign.scale": 0.01,
     "data.train_samples": None,
     "data.test_samples": None,
+    "clock.board": "raspberry-pi-5",
+    "clock.cores": 2,
 }
 
 
@@ -354,6 +380,8 @@ def other_value(key, base):
         return next(name for name in CHOICES[key] if name != old)
     if key.endswith(".importance"):
         return "magnitude"
+    if "const" in schema:
+        return st.just(schema["const"])
     if "enum" in schema:
         return next(choice for choice in schema["enum"] if choice != old)
     if isinstance(old, bool):
@@ -365,7 +393,9 @@ def other_value(key, base):
     return old + 1 if isinstance(old, int) else old * 0.97 or 0.5
 
 
-@pytest.mark.parametrize("key", sorted(set(LEAVES) - IGNORED - {"network.table", "radio.noise_figure_db"}))
+@pytest.mark.parametrize(
+    "key", sorted(set(LEAVES) - IGNORED - {"network.table", "radio.noise_figure_db", "clock.profile"})
+)
 def test_the_hash_depends_on_every_other_value(key):
     base = PAPER.with_values(chosen_for(key))
     assert base.with_(key, other_value(key, base)).hash != base.hash
@@ -449,17 +479,22 @@ def test_a_noise_density_replaces_the_noise_power():
 # What is refused, and how
 
 
+EXAMPLE = "Example: deadline_s = 0.03"
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("plan.deadline_s=-1", "Scenario.plan.deadline_s must be > 0, got -1. Example: deadline_s = 0.03"),
-        ("plan.deadline_s=nan", "Scenario.plan.deadline_s must be finite and > 0, got nan. Example: deadline_s = 0.03"),
-        ("plan.deadline_s=inf", "Scenario.plan.deadline_s must be finite and > 0, got inf. Example: deadline_s = 0.03"),
-        (
-            "plan.deadline_s=0,04",
-            "Scenario.plan.deadline_s must be a number > 0, got '0,04'. Example: deadline_s = 0.03",
+        *(
+            (f"plan.deadline_s={text}", f'Scenario.plan.deadline_s must be {rule} or "auto", got {got}. {EXAMPLE}')
+            for text, rule, got in (
+                ("-1", "> 0", "-1"),
+                ("nan", "finite and > 0", "nan"),
+                ("inf", "finite and > 0", "inf"),
+                ("0,04", "a number > 0", "'0,04'"),
+                ("true", "a number > 0", "true"),
+            )
         ),
-        ("plan.deadline_s=true", "Scenario.plan.deadline_s must be a number > 0, got true. Example: deadline_s = 0.03"),
         ("seed=1.0", "Scenario.seed must be a whole number ≥ 0, got 1.0. Example: seed = 0"),
         ("seed=true", "Scenario.seed must be a whole number ≥ 0, got true. Example: seed = 0"),
         ("model.float64=1", "Scenario.model.float64 must be true or false, got 1. Example: float64 = false"),
@@ -554,7 +589,7 @@ def test_datasets_are_checked_when_asked(monkeypatch):
 
 
 def test_a_section_on_its_own_refuses_in_the_same_words():
-    with pytest.raises(InvalidValue, match=r"^Scenario\.plan\.deadline_s must be > 0, got -1\."):
+    with pytest.raises(InvalidValue, match=r'^Scenario\.plan\.deadline_s must be > 0 or "auto", got -1\.'):
         PlanSection(deadline_s=-1)
 
 

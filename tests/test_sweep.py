@@ -189,7 +189,7 @@ def test_a_folder_name_depends_on_the_values_alone():
     [
         (["plan.dead_line_s=1,2"], "Scenario.plan.dead_line_s is unknown; did you mean 'deadline_s'?"),
         (["deadline_s=1,2"], "did you mean 'plan.deadline_s'?"),
-        (["plan.deadline_s=0.01,-1"], "Scenario.plan.deadline_s must be > 0, got -1"),
+        (["plan.deadline_s=0.01,-1"], 'Scenario.plan.deadline_s must be > 0 or "auto", got -1'),
         (["plan.scheme=optimal,optimum"], "did you mean 'optimal'?"),
         (["data.name=glyphs,cifar"], "Scenario.data.name 'cifar' is unknown"),
         (["network.num_edges=2,3", "rounds.edge_rounds=[1,2]"], "must have one entry for each of 3 edges"),
@@ -295,6 +295,25 @@ def test_table_and_report_show_what_is_there(swept, command):
     assert "plan.deadline_s-0.02" in (out / "report.html").read_text()
 
 
+def test_a_target_adds_costs_flags_and_a_crossover(swept, command):
+    scenario, out = swept
+    words = ("sweep", scenario, *DEADLINES, "--engine", "serial", "--out", out)
+    status, shown, _ = command(*words, "--target", "0", "--json")
+    rows = json.loads(shown)["rows"]
+    assert status == 1 and [row["to_target"]["reached"] for row in rows] == [2, 2, 0]
+    seconds = [RunFolder(out / f"plan.deadline_s-0.02-seed{seed}").records()[-1]["time_s"] for seed in (0, 1)]
+    assert rows[1]["to_target"]["time_to_target_s"]["mean"] == pytest.approx(np.mean(seconds), rel=1e-12)  # same sum
+    assert (out / "crossover.png").read_bytes().startswith(b"\x89PNG")
+    with (out / "sweep.csv").open(newline="") as file:
+        assert [row["reached"] for row in csv.DictReader(file)] == ["True"] * 4 + ["", ""]
+    _, shown, _ = command(*words, "--target", "1")
+    assert "To 100 % test accuracy" in shown and "not reached" in shown
+    with (out / "sweep.csv").open(newline="") as file:
+        found = [(row["reached"], row["time_to_target_s"]) for row in csv.DictReader(file)]
+    assert found[:4] == [("False", "")] * 4
+    assert "crossover.csv" in (out / "report.html").read_text()
+
+
 def test_a_sweep_that_grows_does_only_what_is_new(command, scenario):
     command("sweep", scenario, "plan.deadline_s=0.01,0.02", "--engine", "serial", "--out", "out", "--json")
     before = bytes_in(Path("out"))
@@ -336,6 +355,7 @@ def test_without_any_finished_run_there_is_no_report(command, scenario):
     assert [line.split() for line in shown.splitlines()[2:]] == [
         ["1e-07", "0", "of", "1", *"––––––"],
         ["1e-08", "0", "of", "1", *"––––––"],
+        ["Clock:", "the", "paper's."],
     ]
 
 

@@ -109,6 +109,21 @@ def test_runs_are_compared_in_their_schemes_colours_and_the_address_says_which(s
     assert again.evaluate("document.getElementById('curves').layout.yaxis.title.text") == "test loss"
 
 
+def test_a_target_adds_columns_and_is_in_the_address(site, page):
+    open_runs(page, site, "compare/optimal-seed0")
+    wait_until_drawn(page, [2])
+    page.fill("#target", "0")
+    page.press("#target", "Enter")
+    wait_until(page, "document.getElementById('last-rounds').textContent.includes('time to target (s)')")
+    assert "target=0" in page.url
+    page.fill("#target", "1")
+    page.press("#target", "Enter")
+    wait_until(page, "document.getElementById('last-rounds').textContent.includes('not reached')")
+    page.fill("#target", "")
+    page.press("#target", "Enter")
+    wait_until(page, "!document.getElementById('last-rounds').textContent.includes('to target')")
+
+
 def test_what_differs_is_shown_and_nothing_else(site, page):
     open_runs(page, site, "compare/optimal-seed0", "compare/min-max-seed0", "compare/optimal-seed1")
     page.wait_for_selector("#differences table")

@@ -250,6 +250,20 @@ def test_curves_are_the_numbers_of_the_records(site, root):
         assert curve["num_spoilt"] == 0 and not curve["is_thinned"]
 
 
+def test_what_a_target_took_is_told_for_any_target(site, root):
+    names = ["compare/optimal-seed0", "halfway"]
+    for target in (0.0, 1.0):
+        answer = get(site, "/api/runs/reached", run=names, target=target)
+        for name, found in zip(names, answer["runs"], strict=True):
+            rounds = [record for record in RunFolder(root / name).records() if record["kind"] == "global"]
+            first = next((record for record in rounds if record["test_accuracy"] >= target), None)
+            assert (found["name"], found["reached"]) == (name, first is not None)
+            assert found["time_to_target_s"] == (first and first["time_s"])
+            assert found["bits_to_target"] == (first and first["uploaded_bits"])
+    for wrong in ("-0.1", "70", "x", "nan"):
+        refused(site, "/api/runs/reached", 422, run=names[0], target=wrong)
+
+
 def test_devices_of_an_edge_round_are_those_of_its_record(site, root):
     records = RunFolder(root / "halfway").records()
     record = next(record for record in records if (record["global_round"], record.get("edge_round")) == (1, 2))
@@ -310,6 +324,7 @@ def test_strange_records_are_no_server_error(serve, tmp_path):
     assert len(get(server, "/api/runs")["runs"]) == len(STRANGE)
     for i in range(len(STRANGE)):
         get(server, "/api/runs/curves", run=f"strange{i}")
+        get(server, "/api/runs/reached", run=f"strange{i}", target=0.5)
         for edge_round in (1, 2):
             refused(server, "/api/runs/devices", 404, run=f"strange{i}", global_round=1, edge_round=edge_round)
 

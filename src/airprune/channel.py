@@ -132,8 +132,11 @@ def large_scale_gain(network: Network, radio: Radio, *, seed: int) -> FloatArray
     """10^(-(PL + X)/10), X ~ Normal(0, shadowing_std^2) dB: fixed for a run.  [num_devices]
 
     Shadowing is drawn per device, independent of the distance: a network and its flat() see the same
-    luck. Its linear mean is above 1, exp((std ln10/10)^2 / 2), as usual for log-normal shadowing.
+    luck. Its linear mean is above 1, exp((std ln10/10)^2 / 2), as usual for log-normal shadowing. Where the network has
+    measured SNRs, the gain is what makes them, SNR sigma^2 / p: a measurement has its path loss and shadowing in it.
     """
+    if network.link_snr is not None:
+        return network.link_snr * (radio.band_noise_w / radio.transmit_power_w)
     return _link_gain(network.link_distance_m, radio, seed=seed)
 
 
@@ -146,6 +149,13 @@ def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArra
     `large_scale_gain` after the move would draw the new link again. A flat network has the cloud's one column.
     """
     served = large_scale_gain(network, radio, seed=seed)
+    if network.link_snr is not None:
+        raise InvalidValue(
+            "Network.link_snr",
+            "tells of each device's own edge alone, so nobody can change it",
+            "a table with snr_db",
+            'Give distance_m or places, or association.name = "fixed"',
+        )
     if network.topology == "flat":
         return served[:, np.newaxis]
     gains = np.empty((network.num_devices, network.num_edges))

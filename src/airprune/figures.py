@@ -16,6 +16,8 @@ from airprune import files
 from airprune.measures import MEASURES
 from airprune.styles import styles_for
 
+# Of a line that something is measured against.
+TARGET_COLOUR = "#B03A00"
 _MUCH_LONGER = 5.0
 
 
@@ -63,17 +65,27 @@ def draw_curves(
     ax.set_ylabel(MEASURES[measure].axis_label)
 
 
-def comparison_figure(runs_by_name: Mapping[str, list[list[dict[str, Any]]]], *, title: str = "") -> Figure:
-    """Accuracy against rounds, simulated time and uploaded bits, and the loss against rounds."""
+def comparison_figure(
+    runs_by_name: Mapping[str, list[list[dict[str, Any]]]], *, title: str = "", target: float | None = None
+) -> Figure:
+    """Accuracy against rounds, simulated time and uploaded bits, and the loss against rounds; a line at the target."""
     figure, axes = new_figure(2, rows=2)
     draw_curves(axes[0], runs_by_name, measure="test_loss")
     draw_curves(axes[1], runs_by_name, measure="test_accuracy")
     draw_curves(axes[2], runs_by_name, measure="test_accuracy", against="time_s")
     draw_curves(axes[3], runs_by_name, measure="test_accuracy", against="uploaded_bits")
+    if target is not None:
+        for ax in axes[1:]:
+            draw_target(ax, target)
     outside_legend(figure, axes[0])
     if title:
         figure.suptitle(title)
     return figure
+
+
+def draw_target(ax: Axes, target: float) -> None:
+    """The accuracy that is asked for."""
+    ax.axhline(target, color=TARGET_COLOUR, linewidth=1.0, linestyle="--")
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -118,6 +118,7 @@ NETWORK_COLUMNS = (
     Column(name="device", kind="label", required=True, explanation="a name or number, unique"),
     Column(name="edge", kind="label", required=True, explanation="the edge server that serves it"),
     Column(name="distance_m", minimum=0, explanation="metres to its edge; or give places"),
+    Column(name="snr_db", minimum=-300, maximum=300, explanation="or the measured mean dB over the full band"),
     Column(name="x_m", explanation="metres east of the cloud"),
     Column(name="y_m", explanation="metres north of the cloud"),
     Column(name="edge_x_m", explanation="where its edge stands"),
@@ -127,9 +128,14 @@ NETWORK_COLUMNS = (
 
 
 def read_network(source: Path | str | BinaryIO) -> Network:
-    """Reads who is where from a CSV or JSON table: either `distance_m`, or places of devices and of their edges."""
+    """Reads who is where from a CSV or JSON table: `distance_m`, or places of devices and of their edges.
+
+    In their place may stand the measured `snr_db` of every link, as fleets for `airprune plan` have it.
+    """
     table = read_table(source, NETWORK_COLUMNS, unique="device")
-    columns = {name: table[name] for name in ("device", "distance_m", "x_m", "y_m", "cpu_hz") if name in table}
+    columns = {
+        name: table[name] for name in ("device", "distance_m", "snr_db", "x_m", "y_m", "cpu_hz") if name in table
+    }
     columns["edge"] = table["edge"] if table["edge"].dtype != object else table["edge"].astype(str)
     if "edge_x_m" not in table or "edge_y_m" not in table:
         return network_from_columns(columns)

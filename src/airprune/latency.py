@@ -153,21 +153,14 @@ def run_latency_s(global_round_latency_s: ArrayLike) -> float:
 
 
 def compute_energy_j(
-    weights: ArrayLike,
-    *,
-    local_iterations: ArrayLike,
-    cycles_per_weight: ArrayLike,
-    cpu_hz: ArrayLike,
-    effective_capacitance: ArrayLike = EFFECTIVE_CAPACITANCE,
+    compute_s: ArrayLike, *, cpu_hz: ArrayLike, effective_capacitance: ArrayLike = EFFECTIVE_CAPACITANCE
 ) -> FloatArray:
-    """E_cmp = kappa C_n T W_rho f_n^2: kappa f^3 watts for the time of Eq. (9). Not in the paper.
+    """E_cmp = kappa f_n^3 T_cmp; with the time of Eq. (9) kappa C_n T W_rho f_n^2. Not in the paper.
 
     Halving the clock doubles the time and quarters the energy.
     """
     kappa = quantity("compute_energy_j.effective_capacitance", effective_capacitance, at_least=0.0)
-    time_s = compute_time_s(
-        weights, local_iterations=local_iterations, cycles_per_weight=cycles_per_weight, cpu_hz=cpu_hz
-    )
+    time_s = quantity("compute_energy_j.compute_s", compute_s, at_least=0.0)
     return kappa * np.asarray(cpu_hz, dtype=np.float64) ** 3 * time_s
 
 

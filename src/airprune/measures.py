@@ -150,7 +150,26 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="participants", label="device rounds that took part", **_COUNT),
         Measure(name="left_out", label="left-out device rounds", better=Better.LOWER, **_COUNT),
         Measure(name="asked", label="asked devices", **_COUNT),
+        Measure(name="deadline_s", label="deadline", recorded_unit="s", unit="ms", scale=1e3),
         Measure(name="gradient_sq", label="squared gradient"),
+        # until the target accuracy was reached, see `reaching`
+        Measure(
+            name="time_to_target_s",
+            label="time to target",
+            recorded_unit="s",
+            unit="s",
+            better=Better.LOWER,
+            brief="simulated s",
+        ),
+        Measure(
+            name="bits_to_target",
+            label="bits to target",
+            heading="uploaded to target (Mbit)",
+            brief="uploaded Mbit",
+            **_MEGABITS,
+        ),
+        Measure(name="joules_to_target", label="energy to target", brief="energy J", **_JOULES),
+        Measure(name="rounds_to_target", label="global rounds to target", better=Better.LOWER, brief="global rounds"),
         # of each edge
         Measure(name="edge_latency_s", label="latency", **_MILLISECONDS),
         Measure(name="shadow_price", label="shadow price"),
@@ -160,6 +179,8 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="bandwidth_share", label="bandwidth share", brief="band share", **_SHARE),
         Measure(name="pruning_ratio", label="pruning ratio", brief="pruning", **_SHARE),
         Measure(name="kept_weights", label="kept weights", **_COUNT),
+        Measure(name="bits_per_weight", label="bits per weight", unit="bit"),
+        Measure(name="code_error", label="lost by the code", better=Better.LOWER, **_SHARE),
         Measure(name="compute_s", label="compute", **_MILLISECONDS),
         Measure(name="uplink_s", label="uplink", **_MILLISECONDS),
         Measure(name="device_energy_j", label="energy", **_JOULES),
@@ -188,5 +209,12 @@ DRAWN = ("test_accuracy", "test_loss", "train_loss", "mean_pruning_ratio")
 AXES = ("global_round", "time_s", "uploaded_bits", "energy_j")
 # What is told of a run in one line of a table.
 SUMMARY = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "energy_j", "mean_pruning_ratio")
+# What is told of how a run came to its target accuracy → what of an evaluation it is.
+TO_TARGET: Mapping[str, str] = {
+    "time_to_target_s": "time_s",
+    "bits_to_target": "uploaded_bits",
+    "joules_to_target": "energy_j",
+    "rounds_to_target": "global_round",
+}
 # What is told and drawn of each device.
 DEVICE_COLUMNS = ("bandwidth_share", "pruning_ratio", "compute_s", "uplink_s")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from airprune.checks import FloatArray, quantity, whole_number
 from airprune.errors import InvalidValue, UnknownName
 from airprune.randomness import rng_for
+from airprune.units import db_to_ratio
 
 Topology = Literal["hierarchical", "flat"]
 CpuHz = float | tuple[float, float] | Sequence[float] | FloatArray
@@ -87,6 +88,8 @@ class Network:
       device_position_m: [num_devices, 2]
       edge: index of the station, and band, serving each device; all 0 when flat.  [num_devices]
       cpu_hz: f_n.  [num_devices]
+      link_snr: measured mean signal over noise to the serving station, a plain ratio; None: it follows from the
+        distance. Places then tell nothing of the links.  [num_devices]
       device_names, edge_names: for people; "0", "1", … unless given.
     """
 
@@ -96,6 +99,7 @@ class Network:
     device_position_m: FloatArray
     edge: NDArray[np.int64]
     cpu_hz: FloatArray
+    link_snr: FloatArray | None = None
     device_names: tuple[str, ...] = ()
     edge_names: tuple[str, ...] = ()
 
@@ -113,6 +117,8 @@ class Network:
             raise InvalidValue("Network", "must have at least one edge and one device", f"{self.num_edges} and {count}")
         cpu_hz = quantity("Network.cpu_hz", self.cpu_hz, above=0.0, way_out="Example: cpu_hz = 3e9")
         self._freeze("cpu_hz", np.broadcast_to(cpu_hz, (count,)) if cpu_hz.ndim == 0 else cpu_hz, (count,))
+        if self.link_snr is not None:
+            self._freeze("link_snr", quantity("Network.link_snr", self.link_snr, at_least=0.0), (count,))
         edge = np.asarray(self.edge)
         if not np.issubdtype(edge.dtype, np.integer) or np.any((edge < 0) | (edge >= self.num_edges)):
             raise InvalidValue("Network.edge", f"must hold whole numbers in 0..{self.num_edges - 1}", edge.tolist())
@@ -152,6 +158,13 @@ class Network:
 
     def flat(self) -> Network:
         """The same devices, all sharing the cloud's one band over the long link."""
+        if self.link_snr is not None:
+            raise InvalidValue(
+                "Network.link_snr",
+                "tells of links to edges, and a flat network has none",
+                "a table with snr_db",
+                "Give distance_m or places",
+            )
         return Network(
             topology="flat",
             cloud_position_m=self.cloud_position_m,
@@ -234,8 +247,8 @@ def network_from_columns(
     """A network from the columns of a table, one row per device, the cloud at (0, 0).
 
     Columns: `device`, `edge` (names or whole numbers; edges are numbered in sorted order; not read when
-    flat), then `x_m, y_m` or `distance_m` to the serving station, and optionally `cpu_hz`. Others are
-    left alone.
+    flat), then `x_m, y_m` or `distance_m` to the serving station, or in their place the link's measured `snr_db`,
+    and optionally `cpu_hz`. Others are left alone.
 
     Distances alone make no map. Every edge then stands at (0, edge_distance_m) and its devices beside it,
     which keeps link_distance_m equal to distance_m to the last bit; only flat() sees where the edge is.
@@ -245,10 +258,10 @@ def network_from_columns(
       cpu_hz: for tables without that column.
     """
     flat = topology == "flat"
+    by_snr = "snr_db" in columns and not flat and not {"distance_m", "x_m"} & columns.keys()
     by_distance = "distance_m" in columns
-    count = _check_columns(
-        columns, ["device", *([] if flat else ["edge"]), *(["distance_m"] if by_distance else ["x_m", "y_m"])]
-    )
+    where = [] if by_snr else ["distance_m"] if by_distance else ["x_m", "y_m"]
+    count = _check_columns(columns, ["device", *([] if flat else ["edge"]), *where])
     labels, edge = ([], np.zeros(count, dtype=np.int64)) if flat else _number_edges(columns["edge"])
     if edge_position_m is not None:
         if lost := [label for label in labels if label not in edge_position_m]:
@@ -258,7 +271,7 @@ def network_from_columns(
                 f"none for {lost}",
             )
         edges = np.array([edge_position_m[label] for label in labels], dtype=np.float64).reshape(-1, 2)
-    elif by_distance or flat:
+    elif by_snr or by_distance or flat:
         away = quantity("network_from_columns.edge_distance_m", edge_distance_m, at_least=0.0)
         edges = np.tile([0.0, float(away)], (len(labels), 1))
     else:
@@ -268,7 +281,9 @@ def network_from_columns(
             None,
             "Or give the column distance_m instead",
         )
-    if by_distance:
+    if by_snr:
+        positions = edges[edge]
+    elif by_distance:
         distance = quantity("columns.distance_m", columns["distance_m"], at_least=0.0)
         station = np.zeros((count, 2)) if flat else edges[edge]
         positions = station + np.column_stack((distance, np.zeros(count)))
@@ -281,6 +296,7 @@ def network_from_columns(
         device_position_m=positions,
         edge=edge,
         cpu_hz=quantity("columns.cpu_hz", columns.get("cpu_hz", cpu_hz), above=0.0),
+        link_snr=db_to_ratio(quantity("columns.snr_db", columns["snr_db"])) if by_snr else None,
         device_names=tuple(str(name) for name in columns["device"]),
         edge_names=("cloud",) if flat else tuple(str(label) for label in labels),
     )
@@ -293,9 +309,9 @@ def _check_columns(columns: Mapping[str, Sequence[Any] | NDArray[Any]], needed: 
             "network_from_columns.columns",
             f"must have {', '.join(needed)}",
             f"no {', '.join(missing)}",
-            "Positions are x_m, y_m or distance_m",
+            "Positions are x_m, y_m or distance_m; a measured snr_db stands for one",
         )
-    lengths = {name: len(columns[name]) for name in [*needed, "cpu_hz"] if name in columns}
+    lengths = {name: len(columns[name]) for name in [*needed, "cpu_hz", "snr_db"] if name in columns}
     if len(set(lengths.values())) != 1:
         raise InvalidValue("network_from_columns.columns", "must all be equally long", lengths)
     return lengths["device"]

@@ -98,6 +98,11 @@ class EdgeRecord(JsonRecord):
     test_accuracy: Annotated[float | None, About(Per.ROUND, "of the same")] = None
     downlink_bits: Annotated[float | None, About(Per.ROUND, _DOWNLINK)] = None
     asked: Annotated[int | None, About(Per.ROUND, _ASKED)] = None
+    deadline_s: Annotated[float | None, About(Per.ROUND, 'T_th, with `plan.deadline_s = "auto"`')] = None
+    bits_per_weight: Annotated[Numbers | None, About(Per.DEVICE, "of its code, where the scheme chooses codes")] = None
+    code_error: Annotated[
+        Numbers | None, About(Per.DEVICE, "share of the wanted update's energy that its code lost, likewise")
+    ] = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 

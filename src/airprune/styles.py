@@ -24,6 +24,7 @@ STYLES: dict[str, Style] = {
     "min-max": Style("#009E73", "^", "-"),
     "variance": Style("#332288", "<", "--"),
     "energy": Style("#999933", ">", ":"),
+    "air-budget": Style("#AA4499", "*", "-"),
     "closed-form": Style("#CC79A7", "x", "--"),
     "flat": Style("#D55E00", "P", "-."),
 }

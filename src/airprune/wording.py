@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, time
 
 MISSING = "–"
@@ -51,3 +51,11 @@ def counted(count: int, what: str) -> str:
 def capitalised(text: str) -> str:
     """The first letter large, the others as they are."""
     return text[:1].upper() + text[1:]
+
+
+def clocks_text(clocks: Iterable[str]) -> str:
+    """Which clock the times of some runs are of, as a sentence; empty if nobody knows."""
+    found = list(dict.fromkeys(clocks))
+    if len(found) > 1:
+        return f"Clocks: {'; '.join(found)}. Times by different clocks do not compare."
+    return f"Clock: {found[0]}." if found else ""

@@ -71,6 +71,7 @@ TREATMENTS: dict[str, Treatment] = {
     r"airprune web\b.*": Treatment(answers=True),
     r"airprune run smoke": Treatment(quick=adding("rounds.global_rounds=1 --engine serial")),
     r"airprune (run|compare|sweep) .*": Treatment(quick=here(GLYPHS), full=here(SMALL)),
+    r"airprune advise .*": Treatment(quick=adding(f"{GLYPHS} --rounds 1"), full=adding(f"{SMALL} --rounds 1")),
     r"airprune reproduce all\b.*": Treatment(quick=only_table_2, full=only_table_2),  # all of it takes ten minutes
 }
 

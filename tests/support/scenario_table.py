@@ -37,6 +37,7 @@ UNITS = {
     "_m": "m",
     "_s": "s",
     "_ratio": "0 … 1",
+    "_accuracy": "0 … 1",
     "_bps": "bit/s",
     "_j": "J",
     "_probability": "0 … 1",

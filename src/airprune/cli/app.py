@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 import airprune
+from airprune.cli.advise import advise
 from airprune.cli.cluster import cluster
 from airprune.cli.compare import compare
 from airprune.cli.console import say
@@ -17,6 +18,7 @@ from airprune.cli.data import data
 from airprune.cli.doctor import doctor
 from airprune.cli.methods import methods
 from airprune.cli.plan import plan
+from airprune.cli.profile import profile
 from airprune.cli.report import report
 from airprune.cli.reproduce import reproduce
 from airprune.cli.run import run
@@ -34,6 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(plan)
+app.command()(advise)
 app.command()(run)
 app.command()(compare)
 app.command()(sweep)
@@ -43,6 +46,7 @@ app.command()(web)
 app.command()(schemes)
 app.command()(methods)
 app.command()(scenarios)
+app.command()(profile)
 app.command()(doctor)
 app.add_typer(data, name="data")
 app.add_typer(cluster, name="cluster")

@@ -12,13 +12,15 @@ import typer
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.estimates import estimates_json, estimates_table
-from airprune.cli.options import Engine, ScenarioName, Scheduler, TableAsJson, Tls, Workers
+from airprune.cli.options import Engine, ScenarioName, Scheduler, TableAsJson, Target, Tls, Workers
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.target import target_table
 from airprune.errors import UsageError
 from airprune.measures import DRAWN
 
 if TYPE_CHECKING:
+    from airprune.reaching import ToTarget
     from airprune.runs.compare import Variant
     from airprune.scenario import Scenario
 
@@ -41,6 +43,7 @@ def compare(
         typer.Option(help="One more variant, `NAME: key=value key=value`; may be given several times."),
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, e.g. `0-4` or `1,5,9`.")] = "0",
+    target: Target = None,
     out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the curves.")] = Path("runs/compare"),
     engine: Engine = None,
     workers: Workers = None,
@@ -68,12 +71,33 @@ def compare(
     run_all(variants, chosen, out)
     results = curves(variants, chosen, out)
     table = summary(results)
-    _draw(results, out, title=f"{base.name}, {len(chosen)} seed{'s' if len(chosen) > 1 else ''}")
+    target = base.rounds.target_accuracy if target is None else target
+    reached = {} if target is None else _reached(variants, chosen, out, target)
+    title = f"{base.name}, {len(chosen)} seed{'s' if len(chosen) > 1 else ''}"
+    _draw(results, out, title=title, target=target)
     if as_json:
-        print_json({name: estimates_json(row) for name, row in table.items()})
+        rows = {name: estimates_json(row) for name, row in table.items()}
+        print_json({name: row | _target_json(reached.get(name)) for name, row in rows.items()})
         return
-    stdout_console().print(estimates_table(["variant"], (([name], row) for name, row in table.items())))
-    say(f"Report: {write_report(out)}")
+    clocks = [variant.scenario.clock.words for variant in variants]
+    stdout_console().print(estimates_table(["variant"], (([name], row) for name, row in table.items()), clocks=clocks))
+    if target is not None:
+        stdout_console().print()
+        stdout_console().print(target_table(["variant"], (([name], row) for name, row in reached.items()), target))
+    say(f"Report: {write_report(out, target=target)}")
+
+
+def _reached(variants: Sequence[Variant], seeds: Sequence[int], out: Path, target: float) -> dict[str, ToTarget]:
+    """What it took every variant, against the one that does not prune, else the first."""
+    from airprune.reaching import reference_among, to_target
+    from airprune.runs.compare import evaluations
+
+    reference = reference_among({variant.name: variant.scenario.plan.scheme for variant in variants})
+    return to_target(evaluations(variants, seeds, out), target, reference=reference)
+
+
+def _target_json(reached: ToTarget | None) -> dict[str, Any]:
+    return {} if reached is None else {"to_target": reached.as_json()}
 
 
 def _names(text: str) -> list[str]:
@@ -130,7 +154,7 @@ def parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def _draw(results: dict[str, list[list[dict[str, Any]]]], out: Path, *, title: str) -> None:
+def _draw(results: dict[str, list[list[dict[str, Any]]]], out: Path, *, title: str, target: float | None) -> None:
     from airprune.figures import comparison_figure, save_figure
 
     def drawable(record: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +163,7 @@ def _draw(results: dict[str, list[list[dict[str, Any]]]], out: Path, *, title: s
         return record | gaps
 
     shown = {name: [[drawable(record) for record in records] for records in runs] for name, runs in results.items()}
-    figure = comparison_figure(shown, title=title)
+    figure = comparison_figure(shown, title=title, target=target)
     for name in ("curves.png", "curves.pdf"):
         save_figure(figure, out / name)
     say(f"Curves: {out / 'curves.png'}")

@@ -10,13 +10,18 @@ from rich.table import Table
 
 from airprune.estimates import Estimate, estimate_text
 from airprune.measures import MEASURES, SUMMARY
+from airprune.wording import clocks_text
 
 
-def estimates_table(headings: Sequence[str], rows: Iterable[tuple[Sequence[str], Mapping[str, Estimate]]]) -> Table:
-    """One row per (what it is, under `headings`; what was measured of it)."""
+def estimates_table(
+    headings: Sequence[str], rows: Iterable[tuple[Sequence[str], Mapping[str, Estimate]]], *, clocks: Iterable[str]
+) -> Table:
+    """One row per (what it is, under `headings`; what was measured of it); `clocks` are those of the runs."""
     shown = Table(
         title="Last global round, mean ± 95 % interval",
         title_justify="left",
+        caption=clocks_text(clocks),
+        caption_justify="left",
         header_style="bold",
         box=None,
         pad_edge=False,

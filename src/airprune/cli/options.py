@@ -23,5 +23,13 @@ Tls = Annotated[
         help="The cluster's certificates, made by `airprune cluster certificates`, for tls:// addresses.",
     ),
 ]
+Target = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="Also tell time, bits and joules until this test accuracy, e.g. 0.7; by default rounds.target_accuracy.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TableAsJson = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]

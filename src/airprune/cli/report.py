@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from airprune.cli.console import say
+from airprune.cli.options import Target
 
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run, comparison or reproduction folder.")],
     out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the folder.")] = None,
+    target: Target = None,
 ) -> None:
     """Write a self-contained HTML page about a folder: summary, curves, devices, claims, and how to repeat it.
 
@@ -23,6 +25,6 @@ def report(
     from airprune.report import write_report
     from airprune.report.reading import troubles
 
-    typer.echo(str(write_report(folder, out)))
+    typer.echo(str(write_report(folder, out, target=target)))
     for trouble in troubles(folder):
         say(f"note: {trouble}")

@@ -29,6 +29,7 @@ class What(StrEnum):
     fig4 = "fig4"
     fig5 = "fig5"
     fig6 = "fig6"
+    frozen = "frozen"
     bound = "bound"
     all = "all"
 
@@ -91,7 +92,8 @@ def _reproduction(
     profile = PROFILES["quick" if quick else "full" if full else "default"]
     chosen = tuple(parse_seeds(seeds)) if seeds else profile.seeds
     out = out or Path("reproduction") / profile.name
-    names = [name for name in ARTEFACTS if what is What.all or name == what.value]
+    wanted = ARTEFACTS if what is What.all else (what.value, *ARTEFACTS[what.value].needs)
+    names = [name for name in ARTEFACTS if name in wanted]
     return Reproduction(profile=profile, seeds=chosen, out=out), [ARTEFACTS[name] for name in names]
 
 

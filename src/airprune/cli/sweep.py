@@ -19,11 +19,13 @@ from rich.table import Column, Table
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.estimates import estimates_json, estimates_table
-from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Tls
+from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Target, Tls
 from airprune.cli.progress import STOPPED
 from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.target import target_table
 
 if TYPE_CHECKING:
+    from airprune.crossover import Crossover
     from airprune.sweep import Outcome, Row, Sweep, SweepFolder
 
 # Beyond these a page of curves takes minutes and nobody can tell the curves apart.
@@ -49,6 +51,7 @@ def sweep(
     workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")] = None,
     scheduler: Scheduler = None,
     tls: Tls = None,
+    target: Target = None,
     as_json: TableAsJson = False,
 ) -> None:
     """Run a scenario for every combination of values, several whole runs at a time, and average over seeds.
@@ -56,21 +59,34 @@ def sweep(
     The same command continues: finished runs are not repeated, half-done ones go on from their checkpoint.
 
     Example: `airprune sweep smoke plan.deadline_s=0.012,0.014,0.02 seed=0-4`
+
+    With `--target` and one swept key that is a number, crossover.png shows time to the target over that key, and where
+    pruning stops paying: `airprune sweep smoke plan.scheme=optimal,no-pruning plan.deadline_s=0.014,0.02 --target 0.2`
     """
-    from airprune.sweep import SweepFolder
+    from airprune.sweep import SweepFolder, crossover_in
 
     chosen = _sweep(scenario, settings or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     out = out or Path("runs") / f"{chosen.runs[0].scenario.name}-sweep"
     folder = SweepFolder(chosen, out)
+    target = chosen.runs[0].scenario.rounds.target_accuracy if target is None else target
     with folder.locked():
         failures = _run_missing(folder, out)
-        say(f"Runs: {folder.write_table([failure.run for failure in failures])}".replace(str(folder.path), str(out)))
-        rows = folder.rows()
+        table = folder.write_table([failure.run for failure in failures], target)
+        say(f"Runs: {table}".replace(str(folder.path), str(out)))
+        rows = folder.rows(target)
+        crossover = None if target is None else crossover_in(rows)
+        if crossover is not None and target is not None:
+            _draw(crossover, target, out)
         if as_json:
             print_json(_json(out, rows, failures))
         else:
             _print(_table(chosen, rows))
-            _report(rows, out)
+            if target is not None:
+                stdout_console().print()
+                _print(_target_table(chosen, rows, target))
+            for sentence in crossover.sentences if crossover else ():
+                stdout_console().print(sentence, markup=False)
+            _report(rows, out, target)
     for failure in failures:
         say(f"failed: {failure.run.label}: {failure.trouble}")
     if failures:
@@ -149,15 +165,38 @@ def _duration(seconds: float) -> str:
 
 
 def _table(chosen: Sweep, rows: Sequence[Row]) -> Table:
-    from airprune.sweep.runs import value_text
-
     def names(row: Row) -> list[str]:
         seeds = str(row.num_runs) if len(row.seeds) == row.num_runs else f"{len(row.seeds)} of {row.num_runs}"
-        return [*map(value_text, row.values.values()), seeds]
+        return [*_values(row), seeds]
 
+    clocks = [run.scenario.clock.words for run in chosen.runs]
+    return estimates_table([*_headings(chosen), "seeds"], ((names(row), row.estimates) for row in rows), clocks=clocks)
+
+
+def _target_table(chosen: Sweep, rows: Sequence[Row], target: float) -> Table:
+    found = ((_values(row), row.to_target) for row in rows)
+    return target_table(_headings(chosen), ((names, row) for names, row in found if row is not None), target)
+
+
+def _headings(chosen: Sweep) -> Sequence[str]:
     last_words = [key.rpartition(".")[2] for key in chosen.keys]
-    headings = last_words if len(set(last_words)) == len(last_words) else chosen.keys
-    return estimates_table([*headings, "seeds"], ((names(row), row.estimates) for row in rows))
+    return last_words if len(set(last_words)) == len(last_words) else chosen.keys
+
+
+def _values(row: Row) -> list[str]:
+    from airprune.sweep.runs import value_text
+
+    return [value_text(value) for value in row.values.values()]
+
+
+def _draw(crossover: Crossover, target: float, out: Path) -> None:
+    from airprune.crossover_figure import crossover_figure
+    from airprune.figures import save_figure
+
+    figure = crossover_figure(crossover, target)
+    for name in ("crossover.png", "crossover.pdf"):
+        save_figure(figure, out / name)
+    say(f"Crossover: {out / 'crossover.png'}")
 
 
 def _print(table: Table) -> None:
@@ -170,15 +209,16 @@ def _print(table: Table) -> None:
     console.print(table)
 
 
-def _report(rows: Sequence[Row], out: Path) -> None:
+def _report(rows: Sequence[Row], out: Path, target: float | None) -> None:
     from airprune.report import write_report
 
     if not any(row.seeds for row in rows):
         return
     if len(rows) > _MAX_REPORTED_ROWS or sum(row.num_runs for row in rows) > _MAX_REPORTED_RUNS:
-        say(f"Report: not made for so many; `airprune report {out}` makes it.")
+        asked = "" if target is None else f" --target {target:g}"
+        say(f"Report: not made for so many; `airprune report {out}{asked}` makes it.")
     else:
-        say(f"Report: {write_report(out)}")
+        say(f"Report: {write_report(out, target=target)}")
 
 
 def _json(out: Path, rows: Sequence[Row], failures: Sequence[Outcome]) -> dict[str, Any]:
@@ -190,6 +230,7 @@ def _json(out: Path, rows: Sequence[Row], failures: Sequence[Outcome]) -> dict[s
                 "seeds": list(row.seeds),
                 "runs": row.num_runs,
                 "estimates": estimates_json(row.estimates),
+                **({} if row.to_target is None else {"to_target": row.to_target.as_json()}),
             }
             for row in rows
         ],

@@ -27,6 +27,9 @@ COMPRESSIONS: Registry[Compression] = Registry(
         "quantised": "airprune.compression.quantised:COMPRESSION",
         "top-k": "airprune.compression.top_k:COMPRESSION",
         "sign": "airprune.compression.sign:COMPRESSION",
+        "rounded": "airprune.compression.rounded:COMPRESSION",
+        "ternary": "airprune.compression.ternary:COMPRESSION",
+        "ladder": "airprune.compression.ladder:COMPRESSION",
     },
 )
 

@@ -31,11 +31,26 @@ class Wire:
       value_bits: q̂, what one exact value is charged; 64 in the paper.
       num_weights: W, all counted weights of the model; an index takes ⌈log2 W⌉ bits, however few weights are sent.
       num_tensors: tensors of the model that carry counted weights: one scale each.
+      code: the rung of the compression's ladder that the planner has chosen for the sender; None if it does not choose.
     """
 
     value_bits: float
     num_weights: int
     num_tensors: int
+    code: int | None = None
+
+
+@dataclass(frozen=True)
+class Code:
+    """One rung of a ladder.
+
+    Attributes:
+      bits_per_weight: never below what a message takes, beside the fixed bits of the compression's `line`.
+      error: the share of an update's energy that it loses, as measured on typical updates.
+    """
+
+    bits_per_weight: float
+    error: float
 
 
 @dataclass(frozen=True)
@@ -64,6 +79,7 @@ class Compression(Component):
       encode: (options, wire, values, starts, rng) → message.
       decode: (options, wire, message, starts) → float64 [n].
       exact: whether decoding gives back every value bit for bit.
+      ladder: codes among which a planner may choose for each device, cheapest first; None if there is one for all.
     """
 
     line: Callable[[Any, Wire], tuple[float, float]]
@@ -71,6 +87,7 @@ class Compression(Component):
     encode: Callable[[Any, Wire, Array, Array, Generator], Message]
     decode: Callable[[Any, Wire, Message, Array], Array]
     exact: Callable[[Any, Wire], bool]
+    ladder: Callable[[Any, Wire], tuple[Code, ...]] | None = None
 
 
 def error_memory(name: str) -> Callable[[Any, ModelShape], tuple[Slot, ...]]:

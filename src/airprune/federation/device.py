@@ -6,7 +6,7 @@ One `Device` serves any number of simulated devices after each other: nothing of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -117,12 +117,13 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
             memory |= device.method.masking("finish", view, run)
         if device.method.objective.has("finish"):
             memory |= device.method.objective("finish", run, memory)
-    sent_bits, message = _encode(device, received.model, sub_model, memory, orders, streams)
+    sent_bits, message, code_error = _encode(device, received.model, sub_model, memory, orders, streams)
     return Upload(
         state=model.state_array,
         mask=sub_model.sent,
         sent_bits=sent_bits,
         message=message,
+        code_error=code_error,
         report=report,
         memory=memory,
         loss=trained.loss,
@@ -245,18 +246,19 @@ def _encode(
     memory: dict[str, Array],
     orders: Orders,
     streams: Streams,
-) -> tuple[float, Message | None]:
-    """Leaves in the model what the edge will decode, zero where nothing is sent; the encoder's bits and message.
+) -> tuple[float, Message | None, float]:
+    """Leaves in the model what the edge will decode, zero where nothing is sent; the encoder's bits, message and error.
 
     Compressors work on the update, taken in float64, of the counted weights that are sent.
     """
     model, shape, compression = device.model, device.shape, device.method.compression
+    wire = device.wire if orders.code is None else replace(device.wire, code=orders.code)
     state, sent = model.state_array, sub_model.sent
     if sent is not None and not (sub_model.held is sent and sub_model.moves is sent):  # else the rest is zero already
         state[model.prunable] *= sent
     if not device.encodes:
         num_sent = shape.num_weights if sent is None else shape.fixed_weights + int(np.count_nonzero(sent))
-        return float(compression("bits", device.wire, num_sent)), None
+        return float(compression("bits", wire, num_sent)), None, 0.0
     index, places = device.weight_index, None
     if sent is not None:
         is_sent = np.ones(shape.num_state, dtype=bool)
@@ -267,22 +269,23 @@ def _encode(
     base = received[index].astype(np.float64)
     slot = device.memory_slots[0].name if device.memory_slots else None
     kept = None if slot is None else memory[slot] if places is None else memory[slot][places]
-    decoded, message, new = transmit(
-        compression.component,
-        compression.options,
-        device.wire,
-        state[index].astype(np.float64) - base,
-        starts,
-        kept,
-        streams.compression[orders.device],
-    )
+    update = state[index].astype(np.float64) - base
+    rng = streams.compression[orders.device]
+    decoded, message, new = transmit(compression.component, compression.options, wire, update, starts, kept, rng)
     state[index] = (base + decoded).astype(state.dtype)
     if slot is not None and new is not None:
         if places is not None:
             new, part = memory[slot].copy(), new
             new[places] = part
         memory[slot] = new
-    return float(message.bits), message
+    return float(message.bits), message, _error(update if kept is None else update + kept, decoded)
+
+
+def _error(wanted: Array, sent: Array) -> float:
+    """‖wanted − sent‖² / ‖wanted‖²; 0 if nothing was wanted."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        energy = float(np.square(wanted).sum())
+        return float(np.square(wanted - sent).sum()) / energy if energy > 0.0 else 0.0
 
 
 def _full_gradient(device: Device, samples: Array) -> torch.Tensor:

@@ -6,6 +6,7 @@ Nothing here trains, waits or knows a clock: a simulation and a deployment call 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +14,11 @@ import numpy as np
 from airprune.channel import Radio
 from airprune.components import ModelShape
 from airprune.compression.base import Wire
+from airprune.compute.times import ComputeTimes
 from airprune.federation.method import Chosen, Method, tier_name
-from airprune.latency import seconds_per_weight
 from airprune.masking.base import Charges, RoundView
-from airprune.planning import Plan, PlanProblem
+from airprune.planning import Ladder, Plan, PlanProblem
+from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import DeviceLimits, full_band_rate_at
 from airprune.schemes import plan as plan_by
 from airprune.selection.base import Candidates
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 Values = dict[str, Array]
+
+# Stands in a problem until its deadline is found.
+_ANY_DEADLINE_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,29 +42,35 @@ class Terms:
     method: Method
     shape: ModelShape
     wire: Wire
+    compute: ComputeTimes
     max_pruning_ratio: float
-
-    def iteration_s(self, cpu_hz: Array) -> Array:
-        """a_n, the compute time of one weight in all local iterations, Eq. (9)."""
-        return seconds_per_weight(
-            local_iterations=self.plan.local_iterations, cycles_per_weight=self.plan.cycles_per_weight, cpu_hz=cpu_hz
-        )
-
-    def probe_s(self, cpu_hz: Array) -> Array:
-        """One more iteration on the whole model, which the paper leaves out."""
-        return self.plan.cycles_per_weight * self.shape.num_weights / cpu_hz
 
     def charges(self, round_index: int) -> Charges:
         charged: Charges = self.method.masking("charges", round_index, self.shape, self.wire.value_bits)
         return charged
 
-    def upload_bits(self, keep: Array, charges: Charges) -> Array:
+    def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
         """What devices send that keep so many prunable weights: exactly what the encoder will count."""
+        if code is not None:
+            bits = np.zeros(len(keep))
+            for rung in np.unique(code).tolist():
+                of_rung = replace(self, wire=replace(self.wire, code=rung))
+                bits[code == rung] = of_rung.upload_bits(keep[code == rung], charges)
+            return bits
         counts, place = np.unique(keep, return_inverse=True)
         sent = self.shape.fixed_weights + counts
         bits = np.array([self.method.compression("bits", self.wire, int(n)) for n in sent.tolist()], dtype=np.float64)
         bits = bits + charges.always_bits + np.where(counts < self.shape.prunable_weights, charges.uplink_bits, 0.0)
         return bits[place]
+
+    @cached_property
+    def ladder(self) -> Ladder | None:
+        """The codes among which the scheme may choose."""
+        compression = self.method.compression
+        if not compression.has("ladder"):
+            return None
+        codes = compression("ladder", self.wire)
+        return Ladder([code.bits_per_weight for code in codes], [code.error for code in codes])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,7 +85,9 @@ class OpenRound:
       share: b_n; NaN for blocked devices.
       keep: whole prunable weights that it holds or sends.
       bits: what it will send.
+      deadline_s: T_th of this round; `tunes_itself` if it was found for this round.
       power_w: transmit power, if the scheme has chosen one.
+      code, bits_per_weight: which code it sends with and what that costs, if the scheme has chosen.
       charges: what the masking costs beside the weights.
       mask: what the masking prepared for everybody.
       edges, status, shadow_price: of the plan, per edge.
@@ -88,22 +101,29 @@ class OpenRound:
     share: Array
     keep: Array
     bits: Array
+    deadline_s: float
+    tunes_itself: bool
     charges: Charges
     edges: Array
     status: Array
     shadow_price: Array
     power_w: Array | None = None
+    code: Array | None = None
+    bits_per_weight: Array | None = None
     mask: Array | None = None
 
 
-def open_round(terms: Terms, candidates: Candidates, cpu_hz: Array, round_index: int) -> OpenRound:
+def open_round(
+    terms: Terms, candidates: Candidates, cpu_hz: Array, round_index: int, kappa: float = FIRST_KAPPA
+) -> OpenRound:
     """Asks, plans, and counts whole weights. Devices that block their edge are left out of the plan.
 
     Args:
       cpu_hz: f_n of the candidates.
+      kappa: how much fewer bits slow learning down, if the deadline is to tune itself.
     """
     charges = terms.charges(round_index)
-    asked, problem, plan = _selected_plan(terms, candidates, cpu_hz, charges)
+    asked, problem, plan = _selected_plan(terms, candidates, cpu_hz, charges, kappa)
     chosen = asked_only(candidates, asked)
     plan, planned = _without_blockers(terms, problem, plan)
 
@@ -111,6 +131,7 @@ def open_round(terms: Terms, candidates: Candidates, cpu_hz: Array, round_index:
     keep[planned] = terms.method.masking("weights", plan.kept_fc_weights, terms.shape)
     share = np.full(len(chosen.device), np.nan)
     share[planned] = plan.bandwidth_share
+    code = None if plan.code is None else _as_planned(plan.code, planned, 0.0).astype(np.int64)
     return OpenRound(
         device=chosen.device,
         edge=chosen.edge,
@@ -119,12 +140,16 @@ def open_round(terms: Terms, candidates: Candidates, cpu_hz: Array, round_index:
         planned=planned,
         share=share,
         keep=keep,
-        bits=terms.upload_bits(keep, charges),
+        bits=terms.upload_bits(keep, charges, code),
+        deadline_s=float(np.max(problem.deadline_s)),
+        tunes_itself=terms.plan.deadline_s == "auto",
         charges=charges,
         edges=problem.edge_ids,
         status=plan.status,
         shadow_price=plan.shadow_price,
         power_w=None if plan.power_w is None else _as_planned(plan.power_w, planned, np.nan),
+        code=code,
+        bits_per_weight=None if code is None else _as_planned(plan.bits_per_weight, planned, np.nan),
     )
 
 
@@ -142,7 +167,7 @@ def _rate_bps(plan: Plan) -> Array | None:
 
 
 def _selected_plan(
-    terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges
+    terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges, kappa: float
 ) -> tuple[Array, PlanProblem, Plan]:
     """(who is asked, their problem, its plan): planned again for as long as the selection lets somebody go."""
     selection = terms.method.selection
@@ -150,6 +175,10 @@ def _selected_plan(
     while True:
         chosen = asked_only(candidates, asked)
         problem = _problem(terms, chosen, cpu_hz[asked], charges)
+        if terms.plan.deadline_s == "auto":
+            fair = bool(getattr(terms.method.scheme.options, "fair", False))
+            deadline_s = auto_deadline_s(problem, lambda changed: _plan(terms, changed), kappa, fair=fair)
+            problem = replace(problem, deadline_s=deadline_s)
         plan = _plan(terms, problem)
         stays = selection("after", chosen, plan) if selection.has("after") else None
         if stays is None or stays.all():
@@ -169,25 +198,29 @@ def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charg
     """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
     plan, shape = terms.plan, terms.shape
     per_weight_bits, fixed_bits = terms.method.compression("line", terms.wire)
-    dense = terms.method.masking.component.dense_compute
-    iteration_s = terms.iteration_s(cpu_hz)
-    extra_s = iteration_s * (dense * shape.num_weights)
-    if charges.probe:
-        extra_s = extra_s + terms.probe_s(cpu_hz)
+    ladder = terms.ladder if terms.method.scheme.component.chooses_codes else None
+    if ladder is not None:
+        per_weight_bits = float(ladder.bits_per_weight[0])
+    per_weight_s, extra_s = terms.compute.line(candidates.device, cpu_hz, probe=charges.probe)
     return PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,
-        seconds_per_weight=iteration_s * (1.0 - dense),
+        seconds_per_weight=per_weight_s,
         edge=candidates.edge,
         bits_per_weight=per_weight_bits,
         fixed_bits=fixed_bits + charges.uplink_bits + charges.always_bits,
         extra_seconds=extra_s,
         conv_weights=shape.fixed_weights,
         fc_weights=shape.prunable_weights,
-        deadline_s=plan.deadline_s,
+        deadline_s=_ANY_DEADLINE_S if plan.deadline_s == "auto" else plan.deadline_s,
         max_pruning_ratio=terms.max_pruning_ratio,
         min_pruning_ratio=plan.min_pruning_ratio,
-        limits=_limits(terms, cpu_hz) if terms.method.scheme.component.needs_limits else None,
+        limits=_limits(terms, cpu_hz) if _has_limits(terms) else None,
+        ladder=ladder,
     )
+
+
+def _has_limits(terms: Terms) -> bool:
+    return terms.method.scheme.component.needs_limits or terms.plan.max_energy_j is not None
 
 
 def _limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:

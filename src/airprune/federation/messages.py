@@ -32,6 +32,7 @@ class Orders:
     Attributes:
       keep: whole prunable weights that it may hold or send.
       round_index: edge rounds since the start of the run.
+      code: the rung of the compression's ladder to send with, if the planner has chosen one.
       memory: the device's slots, if it does not keep them itself.
     """
 
@@ -39,6 +40,7 @@ class Orders:
     keep: int
     learning_rate: float
     round_index: int
+    code: int | None = None
     memory: Mapping[str, Array] = field(default_factory=dict)
 
 
@@ -51,6 +53,7 @@ class Upload:
       mask: which prunable weights were sent; None for all.
       sent_bits: what the encoder counted; biases and buffers travel uncounted.
       message: what the encoder made; None if values travel as they are.
+      code_error: the share of what was wanted that the encoder lost, ‖wanted − sent‖² / ‖wanted‖².
       report: arrays that are summed over devices.
       memory: the device's slots after the round, if it does not keep them itself.
       loss: mean training loss over the minibatches seen.
@@ -65,6 +68,7 @@ class Upload:
     mask: Array | None
     sent_bits: float
     message: Message | None
+    code_error: float
     report: Mapping[str, Array]
     memory: Mapping[str, Array]
     loss: float

@@ -23,7 +23,15 @@ from airprune.federation.method import Chosen
 
 Array = np.ndarray
 
-_NUMBERS = ("loss", "num_samples", "gradient_sq_max", "gradient_noise_sq", "smoothness", "pruning_error_sq")
+_NUMBERS = (
+    "code_error",
+    "loss",
+    "num_samples",
+    "gradient_sq_max",
+    "gradient_noise_sq",
+    "smoothness",
+    "pruning_error_sq",
+)
 _MEMORY, _REPORT = "memory/", "report/"
 
 

@@ -41,6 +41,7 @@ class TrainTask(Task):
 
     Attributes:
       weights: c_n of each in the edge's average.
+      code: the rung that each sends with, if the planner has chosen.
       store: where the devices' memory is; stays with the driver.
       memory: their slots, read just before the task is handed out.  Each [num_devices, …]
     """
@@ -52,6 +53,7 @@ class TrainTask(Task):
     global_round: int
     edge_round: int
     round_index: int
+    code: tuple[int, ...] | None = None
     store: DeviceStore | None = None
     memory: Mapping[str, Array] = field(default_factory=dict)
 
@@ -73,6 +75,7 @@ class TrainTask(Task):
             devices=tuple(self.devices[i] for i in places),
             keep=tuple(self.keep[i] for i in places),
             weights=tuple(self.weights[i] for i in places),
+            code=None if self.code is None else tuple(self.code[i] for i in places),
         )
 
 
@@ -105,6 +108,7 @@ class DeviceStatistics:
     device: Array
     uploaded_weights: Array
     sent_bits: Array
+    code_error: Array
     loss: Array
     num_samples: Array
     gradient_sq_max: Array

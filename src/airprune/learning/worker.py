@@ -107,6 +107,7 @@ class Worker:
             device,
             shape.fixed_weights + sent,
             upload.sent_bits,
+            upload.code_error,
             upload.loss,
             upload.num_samples,
             upload.gradient_sq_max,
@@ -130,6 +131,7 @@ class Worker:
                     keep=task.keep[number],
                     learning_rate=task.learning_rate,
                     round_index=task.round_index,
+                    code=None if task.code is None else task.code[number],
                     memory={name: rows[number] for name, rows in task.memory.items()},
                 )
                 for tries_left in reversed(range(MAX_TRIES)):

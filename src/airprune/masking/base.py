@@ -130,6 +130,10 @@ def nothing(options: Any, round_index: int, shape: ModelShape, value_bits: float
     return FREE
 
 
+def scattered(options: Any) -> bool:
+    return False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Masking(Component):
     """One way to choose sub-models; every function takes the component's options first.
@@ -144,6 +148,7 @@ class Masking(Component):
         given stay as they are.
       update: in the driver, after the round: the slots as the sums change them.
       dense_compute: the share of a step's compute that is done on the whole model, whatever is kept.
+      whole_units: whether its masks remove whole units, which saves work on dense hardware.
     """
 
     choose: Callable[[Any, DeviceView], SubModel]
@@ -154,3 +159,4 @@ class Masking(Component):
     finish: Callable[[Any, DeviceView, LocalRun], Values] | None = None
     update: Callable[[Any, RoundView, Values, Values], Values] | None = None
     dense_compute: float = 0.0
+    whole_units: Callable[[Any], bool] = scattered

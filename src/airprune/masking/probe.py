@@ -48,6 +48,10 @@ def charges(options: RankingOptions, round_index: int, shape: ModelShape, value_
     return Charges(uplink_bits=float(mask_bits), probe=options.count_probe)
 
 
+def whole_units(options: RankingOptions) -> bool:
+    return options.structure == "neurons"
+
+
 def scores_of(options: RankingOptions, view: DeviceView) -> Array:
     """Importance of every prunable weight of the dense received model.
 
@@ -89,4 +93,5 @@ MASKING = Masking(
     choose=choose,
     weights=whole_weights,
     charges=charges,
+    whole_units=whole_units,
 )

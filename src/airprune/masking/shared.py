@@ -11,7 +11,7 @@ from pydantic import Field
 
 from airprune.components import ModelShape, Owner, Slot, prunable_weights
 from airprune.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values
-from airprune.masking.probe import RankingOptions, scores_of, whole_weights
+from airprune.masking.probe import RankingOptions, scores_of, whole_units, whole_weights
 from airprune.pruning.masks import choose_mask
 from airprune.pruning.structured import choose_units
 from airprune.settings.section import Count
@@ -85,6 +85,7 @@ MASKING = Masking(
     choose=choose,
     weights=weights,
     charges=charges,
+    whole_units=whole_units,
     prepare=prepare,
     report=report,
     update=update,

@@ -19,6 +19,7 @@ METHODS: Registry[Recipe] = Registry(
     {
         "adaptive-pruning": "airprune.methods.pruning:ADAPTIVE_PRUNING",
         "frozen-pruning": "airprune.methods.pruning:FROZEN_PRUNING",
+        "adaptive": "airprune.methods.uploading:ADAPTIVE",
         "shared-pruning": "airprune.methods.pruning:SHARED_PRUNING",
         "hierfavg": "airprune.methods.averaging:HIERFAVG",
         "fedavg": "airprune.methods.averaging:FEDAVG",

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from airprune.methods.base import Recipe
 
+ADAPTIVE = Recipe(
+    name="adaptive",
+    summary="shares, bits per weight and deadline chosen together; what a code leaves out is remembered",
+    settings={
+        "plan.scheme": "air-budget",
+        "plan.deadline_s": "auto",
+        "masking.name": "frozen",
+        "compression.name": "ladder",
+    },
+    claim="as accurate as no pruning in a seventh of the time",
+)
+
 _WHOLE_MODELS = {"plan.scheme": "no-pruning"}
 
 FP32 = Recipe(

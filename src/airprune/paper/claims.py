@@ -3,9 +3,11 @@ files alone."""
 
 from __future__ import annotations
 
-from airprune.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, table2
+from airprune.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, frozen, table2, to_target
 from airprune.paper.judging import Claim
 
 CLAIMS: tuple[Claim, ...] = tuple(
-    claim for module in (fig2, fig3, table2, fig4, fig5, fig6, bound, errata) for claim in module.CLAIMS
+    claim
+    for module in (fig2, fig3, table2, fig4, to_target, fig5, fig6, frozen, bound, errata)
+    for claim in module.CLAIMS
 )

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from airprune.data import dataset_named
 from airprune.figures import save_figure
-from airprune.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, table1, table2
+from airprune.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, frozen, table1, table2, to_target
 from airprune.paper.claims import CLAIMS
 from airprune.paper.judging import Claim, Tables
 from airprune.paper.profiles import Profile
@@ -39,6 +39,7 @@ class Artefact:
     Attributes:
       tables: name → function of the reproduction that makes the rows.
       draw: (tables, caption) → picture of one preset's rows; None for tables.
+      needs: artefacts whose tables its claims are judged from, too.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Artefact:
     tables: dict[str, Callable[[Reproduction], Rows]]
     training: TrainingFigure | None = None
     draw: Callable[[dict[str, Rows], str], Figure] | None = None
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +112,12 @@ def _curves(figure: TrainingFigure) -> Callable[[Reproduction], Rows]:
     return lambda reproduction: figure.rows(reproduction.profile, reproduction.seeds, reproduction.runs)
 
 
+def _to_target(figure: TrainingFigure) -> Callable[[Reproduction], Rows]:
+    return lambda reproduction: to_target.target_rows(
+        figure, reproduction.profile, reproduction.seeds, reproduction.runs
+    )
+
+
 def _curves_artefact(figure: TrainingFigure, draw: Callable[..., Figure]) -> Artefact:
     """A figure that is drawn from its curves alone."""
     return Artefact(
@@ -165,13 +173,27 @@ ARTEFACTS: dict[str, Artefact] = {
             training=fig3.FIGURE,
             draw=lambda tables, caption: fig3.draw(tables["fig3"], tables["fig3_ratios"], caption=caption),
         ),
-        _curves_artefact(fig4.FIGURE, fig4.draw),
+        Artefact(
+            name="fig4",
+            title=fig4.FIGURE.title,
+            tables={"fig4": _curves(fig4.FIGURE), "fig4_target": _to_target(fig4.FIGURE)},
+            training=fig4.FIGURE,
+            draw=lambda tables, caption: fig4.draw(tables["fig4"], caption=caption),
+        ),
         _curves_artefact(fig5.FIGURE, fig5.draw),
         Artefact(
             name="fig6",
             title="Fig. 6: bandwidth and pruning against CPU clock",
             tables={"fig6": lambda _: fig6.rows()},
             draw=lambda tables, caption: fig6.draw(tables["fig6"], caption=caption),
+        ),
+        Artefact(
+            name="frozen",
+            title=frozen.FIGURE.title,
+            tables={"frozen": _curves(frozen.FIGURE), "frozen_target": _to_target(frozen.COMPARED)},
+            training=frozen.FIGURE,
+            draw=lambda tables, caption: frozen.draw(tables["frozen"], caption=caption),
+            needs=("fig2", "fig3", "fig4", "fig5"),
         ),
         Artefact(
             name="bound",
@@ -182,6 +204,16 @@ ARTEFACTS: dict[str, Artefact] = {
         ),
         Artefact(name="errata", title="Errata", tables={"errata": lambda _: errata.rows()}),
     )
+}
+
+
+# The tables that are shown in words, not as pictures.
+SHOWN_TABLES: dict[str, str] = {
+    "table1": ARTEFACTS["table1"].title,
+    "table2": ARTEFACTS["table2"].title,
+    "fig4_target": "Fig. 4: time, bits and joules to an accuracy",
+    "frozen_target": "The same with frozen weights",
+    "errata": ARTEFACTS["errata"].title,
 }
 
 

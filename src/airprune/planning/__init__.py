@@ -1,6 +1,7 @@
 """From radio and CPU state to bandwidth shares and pruning ratios.
 
 problem        what is asked, Eqs. (25)–(29)
+ladder         codes of different bits, and which one each device can afford
 limits         clock, power and energy, for schemes that choose them
 edges          devices grouped by the band they share
 tradeoff       what a share buys within the deadline, Eqs. (31) and (35)
@@ -9,8 +10,9 @@ feasibility    whether a plan exists, what blocks, the smallest deadline
 plan           the answer
 """
 
+from airprune.planning.ladder import Ladder
 from airprune.planning.limits import DeviceLimits
 from airprune.planning.plan import Plan, Status
 from airprune.planning.problem import PlanProblem
 
-__all__ = ["DeviceLimits", "Plan", "PlanProblem", "Status"]
+__all__ = ["DeviceLimits", "Ladder", "Plan", "PlanProblem", "Status"]

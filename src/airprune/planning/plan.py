@@ -49,6 +49,7 @@ class Plan:
       shadow_price: λ, the drop of the scheme's objective per unit of band; NaN where the scheme has none.  [num_edges]
       min_deadline_s: the smallest deadline for which the scheme has a plan.  [num_edges]
       cpu_hz, power_w, bits_per_weight: chosen by the scheme; None if they are as given.  [num_devices]
+      code: rungs of the problem's ladder, if the scheme has chosen them.  [num_devices]
       blocking: devices that the scheme itself could not serve; None where the band alone decides.  [num_devices]
     """
 
@@ -62,6 +63,7 @@ class Plan:
     cpu_hz: Array | None = None
     power_w: Array | None = None
     bits_per_weight: Array | None = None
+    code: Array | None = None
     blocking: Array | None = None
 
     @cached_property

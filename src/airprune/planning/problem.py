@@ -12,6 +12,7 @@ from airprune.checks import quantity
 from airprune.errors import InvalidValue
 from airprune.latency import kept_weights
 from airprune.planning.edges import EdgeGroups
+from airprune.planning.ladder import Ladder
 from airprune.planning.limits import DeviceLimits
 
 Array = np.ndarray
@@ -44,6 +45,7 @@ class PlanProblem:
       fixed_bits: e_n, uplink bits that do not grow with the weights: a mask, the scales of a quantiser.
       extra_seconds: x_n, compute time that does not grow with the weights: a probe on the whole model.
       limits: clock, power and energy, for schemes that choose them; the others do not read it.
+      ladder: codes, for schemes that choose them; its cheapest one is `bits_per_weight`.
     """
 
     full_band_rate_bps: Any
@@ -59,9 +61,10 @@ class PlanProblem:
     fixed_bits: Any = 0.0
     extra_seconds: Any = 0.0
     limits: DeviceLimits | None = None
+    ladder: Ladder | None = None
 
     def __post_init__(self) -> None:
-        arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name != "limits"}
+        arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name not in _NOT_ARRAYS}
         num_devices = _common_length(arrays)
         for name, array in arrays.items():
             checked = _checked_edge(array) if name == "edge" else quantity(f"PlanProblem.{name}", array, **_RULES[name])
@@ -85,8 +88,9 @@ class PlanProblem:
 
     def subset(self, kept: Any) -> PlanProblem:
         """The same problem with some of its devices: a mask, or their positions in the new order."""
-        arrays = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name != "limits"}
-        return PlanProblem(**arrays, limits=None if self.limits is None else self.limits.subset(kept))
+        arrays = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name not in _NOT_ARRAYS}
+        limits = None if self.limits is None else self.limits.subset(kept)
+        return PlanProblem(**arrays, limits=limits, ladder=self.ladder)
 
     @property
     def num_devices(self) -> int:
@@ -128,6 +132,7 @@ class PlanProblem:
         return kept_weights(self.min_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
 
 
+_NOT_ARRAYS = ("limits", "ladder")
 _RATIO = {"at_least": 0.0, "at_most": 1.0}
 _RULES: dict[str, dict[str, Any]] = {
     "full_band_rate_bps": {"at_least": 0.0},

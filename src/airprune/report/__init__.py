@@ -6,6 +6,7 @@
     page           the page around the sections, and its looks
     run            the sections of one run
     comparison     … of several variants over several seeds
+    target         … of what it took them to reach an accuracy
     reproduction   … of the paper's tables, figures and claims
 
 A page needs no network, no script and no file beside it. The same folder gives the same bytes.
@@ -16,11 +17,11 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
+def write_report(folder: Path | str, out: Path | str | None = None, *, target: float | None = None) -> Path:
     """Writes the report of a folder; see `write.write_report`. Imported late: reading a folder needs no pictures."""
     from airprune.report import write
 
-    return write.write_report(folder, out)
+    return write.write_report(folder, out, target=target)
 
 
 __all__ = ["write_report"]

@@ -8,18 +8,20 @@ from typing import Any
 
 from airprune.estimates import estimate_text, summary
 from airprune.measures import MEASURES, SUMMARY
+from airprune.reaching import evaluations
 from airprune.report.markup import Markup, badge, code_block, details, exact, note, paragraph, table
 from airprune.report.page import Page, Place, Section
-from airprune.report.reading import Run, differences, read_run, seed_runs
+from airprune.report.reading import Run, differences, read_run, seed_runs, target_of
 from airprune.report.sections import beside, curve_rows, curves_section, environment_section, repeat_section, seeds_text
+from airprune.report.target import target_section
 from airprune.scenario import Scenario
 from airprune.schemes import SCHEMES
-from airprune.wording import counted
+from airprune.wording import clocks_text, counted
 
 Runs = Mapping[str, Mapping[int, Run]]
 
 
-def page(folder: Path, place: Place) -> Page:
+def page(folder: Path, place: Place, target: float | None = None) -> Page:
     runs: dict[str, dict[int, Run]] = {}
     for (variant, seed), path in seed_runs(folder).items():
         runs.setdefault(variant, {})[seed] = read_run(path)
@@ -32,6 +34,7 @@ def page(folder: Path, place: Place) -> Page:
         ],
         "curves.csv",
     )
+    target = target_of(_all(runs)) if target is None else target
     curves = {variant: [run.rounds for run in by_seed.values()] for variant, by_seed in runs.items()}
     about = "Mean over seeds; the band reaches from the lowest to the highest seed and ends with the shortest one."
     environment, remark = _environment(runs)
@@ -41,6 +44,7 @@ def page(folder: Path, place: Place) -> Page:
         lead=_lead(runs),
         sections=[
             Section("Summary", _summary(runs)),
+            *([] if target is None else [_target(folder, runs, place, target)]),
             curves_section(curves, place, about=about),
             Section("What the variants differ in", _differences(runs)),
             Section("Runs", _runs_table(runs, place)),
@@ -60,16 +64,19 @@ def _lead(runs: Runs) -> Markup:
     finished = sum(run.is_finished for run in everything)
     seeds = {seed for by_seed in runs.values() for seed in by_seed}
     state = "finished" if finished == len(everything) else f"unfinished: {finished} of {len(everything)} runs"
-    words = f" {counted(len(runs), 'variant')} over {counted(len(seeds), 'seed')}."
+    clocks = clocks_text(scenario.clock.words for scenario in _first_scenarios(runs).values())
+    words = f" {counted(len(runs), 'variant')} over {counted(len(seeds), 'seed')}. {clocks}"
     return paragraph(badge(state, "good" if state == "finished" else "fair"), words)
 
 
+def _counted(by_seed: Mapping[int, Run]) -> dict[int, Run]:
+    """The runs that estimates rest on: the finished ones; what there is, if none is."""
+    with_rounds = {seed: run for seed, run in by_seed.items() if run.rounds}
+    return {seed: run for seed, run in with_rounds.items() if run.is_finished} or with_rounds
+
+
 def _summary(runs: Runs) -> list[Markup]:
-    """Estimates over finished runs; over what there is for a variant that has none."""
-    chosen = {}
-    for variant, by_seed in runs.items():
-        with_rounds = [run for run in by_seed.values() if run.rounds]
-        chosen[variant] = [run.rounds for run in with_rounds if run.is_finished] or [run.rounds for run in with_rounds]
+    chosen = {variant: [run.rounds for run in _counted(by_seed).values()] for variant, by_seed in runs.items()}
     estimates = summary({variant: rounds for variant, rounds in chosen.items() if rounds})
     rows = [
         (
@@ -85,6 +92,14 @@ def _summary(runs: Runs) -> list[Markup]:
         "interval. Runs that are not finished count only where a variant has no other."
     )
     return [table(header, rows, label="Last global round", words=("variant", "seeds"), class_="estimates"), note(about)]
+
+
+def _target(folder: Path, runs: Runs, place: Place, target: float) -> Section:
+    tests = {
+        variant: {seed: evaluations(run.records) for seed, run in _counted(by_seed).items()}
+        for variant, by_seed in runs.items()
+    }
+    return target_section(folder, tests, _first_scenarios(runs), place, target)
 
 
 def _seeds_word(by_seed: Mapping[int, Run], used: int) -> str:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -102,6 +102,12 @@ class EdgeRound:
     compute_s: np.ndarray
     uplink_s: np.ndarray
     edges: list[Row]
+    own_deadline_s: float | None = None
+
+    def deadline_s(self, scenario: Scenario | None) -> float | None:
+        """The round's own, if deadlines tune themselves, else the scenario's."""
+        fixed_s = scenario.plan.deadline_s if scenario else None
+        return self.own_deadline_s if fixed_s == "auto" else fixed_s
 
     def rows(self) -> list[Row]:
         """The devices as a tidy table."""
@@ -175,6 +181,13 @@ def troubles(folder: Path) -> list[str]:
     return list(dict.fromkeys(filter(None, found)))
 
 
+def target_of(runs: Iterable[Run]) -> float | None:
+    """The first `rounds.target_accuracy` that a scenario names."""
+    scenarios = (run.scenario for run in runs)
+    targets = (scenario.rounds.target_accuracy for scenario in scenarios if scenario is not None)
+    return next((target for target in targets if target is not None), None)
+
+
 def last_edge_round(records: Sequence[Record]) -> EdgeRound | None:
     """The last edge round whose lists fit together."""
     for record in reversed(records):
@@ -196,6 +209,7 @@ def edge_round(record: EdgeRecord) -> EdgeRound | None:
         edge=record.edge,
         fate=[writable(fate) for fate in record.fate],
         edges=edge_rows(record),
+        own_deadline_s=drawable(record.deadline_s),
         **{name: _floats(values) for name, values in columns.items()},
     )
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from airprune.errors import AirpruneError
+from airprune.measures import MEASURES, TO_TARGET
+from airprune.paper import to_target
 from airprune.paper.judging import Verdict
 from airprune.paper.profiles import PROFILES, Profile
-from airprune.paper.reproduction import ARTEFACTS
+from airprune.paper.reproduction import ARTEFACTS, SHOWN_TABLES
 from airprune.paper.tidy import Rows, read_rows
 from airprune.report.markup import (
     Markup,
@@ -32,10 +34,11 @@ from airprune.report.sections import beside, environment_section, repeat_section
 
 KINDS = {Verdict.HOLDS: "good", Verdict.PARTLY: "fair", Verdict.FAILS: "bad", Verdict.UNDECIDED: "open"}
 SIGNS = {Verdict.HOLDS: "✓", Verdict.PARTLY: "◐", Verdict.FAILS: "✗", Verdict.UNDECIDED: "?"}
+_TARGET = ("preset", "series", "seed", "target_accuracy", "reached", *TO_TARGET)
 _TABLE2 = ("topology", "scheme", "mean_ms", "spread_ms", "paper_ms", "paper_spread_ms", "deviation")
 
 
-def page(folder: Path, place: Place) -> Page:
+def page(folder: Path, place: Place, target: float | None = None) -> Page:
     tables = {path.stem: rows_of(path) for path in sorted(folder.glob("*.csv"))}
     claims = claims_in(folder)
     run = any_run(folder / "runs")
@@ -211,9 +214,9 @@ def _figure(picture: Picture, place: Place) -> Markup:
 
 def _tables(folder: Path, tables: dict[str, Rows | None], place: Place) -> list[Markup]:
     found: list[Markup] = []
-    for name in ("table1", "table2", "errata"):
+    for name, title in SHOWN_TABLES.items():
         if name in tables:
-            rows, title = tables[name], ARTEFACTS[name].title
+            rows = tables[name]
             found += [element("h3", title), note(place.link_to(folder / f"{name}.csv"))]
             if rows:
                 header, cells, words = shown_table(name, rows)
@@ -224,13 +227,17 @@ def _tables(folder: Path, tables: dict[str, Rows | None], place: Place) -> list[
 
 
 def shown_table(name: str, rows: Rows) -> tuple[Sequence[str], list[tuple[object, ...]], Sequence[str]]:
-    """(header, cells, columns that hold words) of table1, table2 or errata as people read it."""
+    """(header, cells, columns that hold words) of one of `SHOWN_TABLES` as people read it."""
     if name == "table2" and set(_TABLE2) <= set(rows[0]):
         return (
             ("network", "scheme", "airprune (ms)", "paper (ms)", "deviation"),
             _latencies(rows),
             ("network", "scheme"),
         )
+    if name.endswith("_target") and set(_TARGET) <= set(rows[0]):
+        words = ("preset", "series", "target", "reached")
+        headings = (*words, *(MEASURES[measure].heading for measure in TO_TARGET), "time ÷ no pruning")
+        return headings, to_target.shown_rows(rows), words
     header = [str(key) for key in rows[0]]
     return header, [tuple(readable(row[key]) for key in rows[0]) for row in rows], header
 
@@ -268,13 +275,14 @@ def _profile_facts(profile: Profile | None, tables: dict[str, Rows | None]) -> l
         "seeds": seeds_text(_seeds(tables)) or seeds_text(profile.seeds),
         "presets": ", ".join(profile.presets),
         "samples per device": profile.samples_per_device,
+        "target accuracy": profile.target_accuracy,
         **profile.changes,
     }
     return [facts_table(facts, label="Profile")]
 
 
 def _repeat(folder: Path, profile: Profile | None, tables: dict[str, Rows | None]) -> Section:
-    here = [name for name, artefact in ARTEFACTS.items() if set(artefact.tables) <= set(tables)]
+    here = [name for name, artefact in ARTEFACTS.items() if next(iter(artefact.tables)) in tables]
     names = ["all"] if len(here) == len(ARTEFACTS) else [name for name in here if name != "errata"]
     flags = {"quick": ["--quick"], "full": ["--full"]}.get(profile.name, []) if profile else []
     seeds = _seeds(tables)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from airprune.measures import DEVICE_COLUMNS, MEASURES
+from airprune.measures import DEVICE_COLUMNS, MEASURES, TO_TARGET
+from airprune.reaching import cost, evaluations, first_reaching, target_text
 from airprune.records import RECORDS_VERSION, EdgeRecord, Record
 from airprune.report.drawing import device_bars, timeline
 from airprune.report.markup import (
@@ -24,19 +25,20 @@ from airprune.report.markup import (
     tiles,
 )
 from airprune.report.page import Page, Place, Section
-from airprune.report.reading import MAX_BARS, EdgeRound, Run, last_edge_round, read_run
+from airprune.report.reading import MAX_BARS, EdgeRound, Run, last_edge_round, read_run, target_of
 from airprune.report.sections import beside, curve_rows, curves_section, environment_section, repeat_section
 from airprune.scenario import Scenario
 from airprune.styles import styles_for
-from airprune.wording import capitalised, counted, number
+from airprune.wording import capitalised, clocks_text, counted, number
 
 # What is told in large numbers, of the last global round.
 _TILES = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "uploaded_bits", "energy_j")
 _EDGE_COLUMNS = ("edge_latency_s", "shadow_price", "min_count", "num_uncovered")
 
 
-def page(folder: Path, place: Place) -> Page:
+def page(folder: Path, place: Place, target: float | None = None) -> Page:
     run = read_run(folder)
+    target = target_of([run]) if target is None else target
     scheme = run.scenario.plan.scheme if run.scenario else "run"
     seed = run.scenario.seed if run.scenario else None
     place.add_table(curve_rows(scheme, seed, run.rounds), "curves.csv")
@@ -45,7 +47,7 @@ def page(folder: Path, place: Place) -> Page:
         name=run.scenario.name if run.scenario else folder.resolve().name,
         lead=_lead(run),
         sections=[
-            Section("Summary", _summary(run)),
+            Section("Summary", [*_summary(run), *_to_target(run, target)]),
             curves_section({scheme: [run.rounds]}, place),
             Section("Last edge round", _devices(run, scheme, place)),
             Section("Scenario", _scenario(run)),
@@ -60,7 +62,8 @@ def _lead(run: Run) -> Markup:
     if run.scenario is not None:
         s = run.scenario
         words.append(
-            f" Scheme {s.plan.scheme}, {s.model.name}, data {s.data.name} ({s.data.partition}), seed {s.seed}."
+            f" Scheme {s.plan.scheme}, {s.model.name}, data {s.data.name} ({s.data.partition}), seed {s.seed}. "
+            + clocks_text([s.clock.words])
         )
     return paragraph(*words)
 
@@ -86,6 +89,22 @@ def _summary(run: Run) -> list[Markup]:
     return found
 
 
+def _to_target(run: Run, target: float | None) -> list[Markup]:
+    """What it took to reach the target, in large numbers."""
+    if target is None or not run.rounds:
+        return []
+    tests = evaluations(run.records)
+    reached = first_reaching(tests, target)
+    heading = element("h3", f"To {target_text(target)} test accuracy")
+    if reached is None:
+        return [heading, paragraph("Not reached." if tests else "Never tested.")]
+    facts = {MEASURES[name].label: MEASURES[name].with_unit(cost(tests, target, name)) for name in TO_TARGET}
+    place = f"global round {reached.global_round}"
+    if reached.edge_round is not None:
+        place = f"edge round {reached.edge_round} of {place}"
+    return [heading, tiles(facts), note(f"The first test at least as good was after {place}.")]
+
+
 def _left_out(run: Run) -> str:
     left, took_part = (sum(row[name] or 0 for row in run.rounds) for name in ("left_out", "participants"))
     return f"{left:,.0f} of {left + took_part:,.0f}"
@@ -104,7 +123,7 @@ def _devices(run: Run, scheme: str, place: Place) -> list[Markup]:
     if devices is None:
         return [note("No edge round can be read.")]
     place.add_table(devices.rows(), "devices.csv")
-    deadline_s = run.scenario.plan.deadline_s if run.scenario else None
+    deadline_s = devices.deadline_s(run.scenario)
     latency = devices.compute_s + devices.uplink_s
     slowest = f" The slowest takes {np.nanmax(latency) * 1e3:.4g} ms." if np.isfinite(latency).any() else ""
     until = "" if deadline_s is None else f", against the deadline of {deadline_s * 1e3:g} ms"

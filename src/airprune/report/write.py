@@ -12,12 +12,14 @@ from airprune.report.reading import is_run, seed_runs
 from airprune.tables import write_text_atomic
 
 
-def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
+def write_report(folder: Path | str, out: Path | str | None = None, *, target: float | None = None) -> Path:
     """Writes the report of a run, comparison or reproduction folder; the page's path.
 
     Args:
       out: the page, by default `report.html` in the folder. Pictures of runs and comparisons are also kept beside it,
         as PNG, PDF and tidy CSV, in `figures/` (in `NAME-figures/` if the page is not called report.html).
+      target: the accuracy that time, bits and joules are told for; by default the scenarios' `rounds.target_accuracy`,
+        and a reproduction's own.
     """
     folder = Path(folder)
     sections = _sections_for(folder)
@@ -27,7 +29,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     if not out.parent.is_dir():
         raise UsageError(f"{out} cannot be written: its folder does not exist; create it first.")
     try:
-        page = sections(folder, Place(out))
+        page = sections(folder, Place(out), target)
     except OSError as error:  # a folder that is read-only, a full disk
         raise WorkFailed(
             f"{out} was not written: {error.strerror or error}; choose another place with --out."
@@ -36,7 +38,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     return out
 
 
-def _sections_for(folder: Path) -> Callable[[Path, Place], Page]:
+def _sections_for(folder: Path) -> Callable[[Path, Place, float | None], Page]:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise UsageError(f"{folder} must be a run, comparison or reproduction folder, but it {what}.")

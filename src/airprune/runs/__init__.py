@@ -7,6 +7,7 @@
     writer        a run folder while its run goes on: what is written, in which order
     driver        `run`, which ties a run to its folder and its engine
     compare       several variants over several seeds
+    evaluations   every test of the model, and what had been spent by then
     environment   what a result may depend on besides its scenario
 
 A record is appended first, then the checkpoint that knows the record file's length takes the old one's place. A run

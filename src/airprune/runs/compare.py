@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airprune.reaching import Evaluation
 from airprune.runs.driver import Records, run
+from airprune.runs.evaluations import evaluations_in
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 
@@ -52,3 +54,8 @@ def curves(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict
         ]
         for variant in variants
     }
+
+
+def evaluations(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict[str, dict[int, list[Evaluation]]]:
+    """Every test of the model, by variant and seed."""
+    return {variant.name: {seed: evaluations_in(variant.folder(out, seed)) for seed in seeds} for variant in variants}

@@ -84,6 +84,7 @@ class RunWriter:
                         f"{folder.path} holds another scenario: {key} is {theirs!r} there, {wanted!r} here; "
                         "resume with the same settings or choose another folder."
                     )
+            self._settings = folder.settings() or self._settings  # an earlier airprune wrote fewer keys
         elif folder.records() or any(map(os.path.lexists, (folder.checkpoint_file, folder.final_file))):
             raise UsageError(
                 f"{folder.path} has files of a run but no scenario.toml; restore it or choose another folder."

@@ -13,6 +13,7 @@ build      the network and the radio that a scenario describes
 from airprune.scenario.presets import presets
 from airprune.scenario.scenario import Scenario
 from airprune.scenario.sections import (
+    ClockSection,
     DataSection,
     DiagnosticsSection,
     EngineSection,
@@ -33,6 +34,7 @@ __all__ = [
     "ModelSection",
     "DataSection",
     "PlanSection",
+    "ClockSection",
     "TrainSection",
     "RoundsSection",
     "EventsSection",

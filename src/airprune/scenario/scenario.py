@@ -34,7 +34,7 @@ _MOVED = {
     "pruning": "masking.probe, with the same keys",
 }
 # What results do not depend on.
-_LABELS = ("name", "method")
+_LABELS = ("name", "method", "rounds.target_accuracy")
 
 
 class Scenario(Section):
@@ -54,6 +54,7 @@ class Scenario(Section):
     data: sections.DataSection = sections.DataSection()
     selection: sections.SelectionSection = sections.SelectionSection()
     plan: sections.PlanSection = sections.PlanSection()
+    clock: sections.ClockSection = sections.ClockSection()
     masking: sections.MaskingSection = sections.MaskingSection()
     objective: sections.ObjectiveSection = sections.ObjectiveSection()
     compression: sections.CompressionSection = sections.CompressionSection()
@@ -169,13 +170,17 @@ class Scenario(Section):
     def hash(self) -> str:
         """SHA-256 of everything that results depend on: not the labels, where work runs or where data lie.
 
-        A network table counts by its content, so the same table elsewhere is the same scenario.
+        A network table counts by its content, so the same table elsewhere is the same scenario. The paper's clock reads
+        nothing of its section, so runs from before there were others are found again.
         """
         values = self.to_dict()
         for label in _LABELS:
-            del values[label]
+            section, _, key = label.rpartition(".")
+            del (values[section] if section else values)[key]
         values["engine"] = {"on_device_failure": self.engine.on_device_failure}
         del values["data"]["data_dir"]
+        if self.clock.compute == "paper":
+            del values["clock"]
         if self.network.table is not None:
             values["network"]["table"] = _digest(self.network.table)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
@@ -314,7 +319,7 @@ def _without_orphans(
 
 
 def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
-    for section, key in (("network", "table"), ("data", "data_dir")):
+    for section, key in (("network", "table"), ("data", "data_dir"), ("clock", "profile")):
         part = values.get(section)
         if not isinstance(part, dict) or not isinstance(path := part.get(key), str):
             continue

@@ -11,6 +11,8 @@ from airprune.aggregation import AGGREGATIONS
 from airprune.aggregation.steps import STEPS
 from airprune.association import ASSOCIATIONS
 from airprune.compression import COMPRESSIONS
+from airprune.compute.boards import BOARDS, EFFICIENCY
+from airprune.compute.profile import clock_keys
 from airprune.errors import InvalidValue, UnknownName
 from airprune.kernels import KERNELS
 from airprune.masking import MASKINGS
@@ -53,7 +55,8 @@ class NetworkSection(Section):
     cpu_hz: Positive = Field(default=3e9, description="f_n of every device")
     cpu_hz_max: Positive | None = Field(default=None, description="if given, f_n is uniform from cpu_hz to this")
     table: FilePath | None = Field(
-        default=None, description="CSV or JSON of device, edge and distance_m or places; overrides counts and placement"
+        default=None,
+        description="CSV or JSON of device, edge and distance_m, places or snr_db; overrides counts and placement",
     )
 
     @model_validator(mode="after")
@@ -170,7 +173,13 @@ class PlanSection(ChoiceSection):
     choices: ClassVar[Mapping[str, Registry[Any]]] = {"scheme": SCHEMES}
 
     scheme: Text = Field(default="optimal", description="a scheme of `airprune schemes`")
-    deadline_s: Positive = Field(default=0.030, description="T_th, of compute plus uplink")
+    deadline_s: Positive | Literal["auto"] = Field(
+        default=0.030,
+        description="T_th, of compute plus uplink; auto: the least time to accuracy, for schemes that choose codes",
+    )
+    error_cost: Positive = Field(
+        default=1.0, description="of auto: rounds lost per round that a code's error waits in the devices' memory"
+    )
     bits_per_weight: Positive = Field(default=64.0, description="q-hat, bits sent per kept weight")
     cycles_per_weight: NonNegative = Field(default=20.0, description="C_n, CPU cycles per weight and iteration")
     local_iterations: Count = Field(
@@ -291,6 +300,71 @@ class TrainSection(Section):
         return name
 
 
+class ClockSection(Section):
+    """How long devices compute, for planner, simulated clock and energies."""
+
+    owner: ClassVar[str] = "Scenario.clock"
+    either: ClassVar[tuple[tuple[str, str], ...]] = (("flops_per_cycle", "board"),)
+
+    compute: Literal["paper", "flops", "measured"] = Field(
+        default="paper", description="Eq. (9); counted FLOPs of every sample pass; or these at a measured speed"
+    )
+    board: Text | None = Field(default=None, description="of flops: what all devices are; docs/clock.md lists them")
+    cores: Count | None = Field(default=None, description="of the board, that train; none: all")
+    efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=EFFICIENCY, description="of the board: sustained over peak FLOP/s"
+    )
+    flops_per_cycle: Positive | None = Field(default=None, description="of flops, instead of board: sustained")
+    seconds_per_sample: Positive | None = Field(
+        default=None, description="of measured: one sample of a minibatch, forward and backward"
+    )
+    at_hz: Positive | None = Field(default=None, description="of measured: the CPU's clock meanwhile")
+    flops_per_sample: Positive | None = Field(
+        default=None, description="of measured: of the model that was timed; another model is refused; none: any"
+    )
+    profile: FilePath | None = Field(
+        default=None, description="file of `airprune profile`: sets compute = measured and the three above when read"
+    )
+    savings: Literal["units", "weights"] = Field(
+        default="units", description="what saves work but for paper: whole removed units, or every pruned weight"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_profile(cls, data: Any) -> Any:
+        """The numbers stay, the file does not: a scenario that has been read needs no file."""
+        if not isinstance(data, dict) or not isinstance(path := data.get("profile"), str) or path == "none":
+            return data
+        found = {key: value for key, value in clock_keys(path).items() if value is not None}
+        return {**data, **found, "compute": "measured", "profile": None}
+
+    @model_validator(mode="after")
+    def _agree(self) -> ClockSection:
+        if self.board is not None and self.board not in BOARDS:
+            raise UnknownName(f"{self.owner}.board", self.board[:60], BOARDS)
+        if self.board is not None and self.cores is not None and self.cores > BOARDS[self.board].cores:
+            rule = f"must be at most {BOARDS[self.board].cores}, those of a {self.board}"
+            raise InvalidValue(f"{self.owner}.cores", rule, self.cores)
+        if self.compute == "flops" and (self.board is None) == (self.flops_per_cycle is None):
+            got = "neither" if self.board is None else "both"
+            rule = 'or flops_per_cycle must be given with compute = "flops", and not both'
+            raise InvalidValue(f"{self.owner}.board", rule, got, 'Example: board = "raspberry-pi-4"')
+        for key in ("seconds_per_sample", "at_hz") if self.compute == "measured" else ():
+            if getattr(self, key) is None:
+                rule, way_out = 'must be given with compute = "measured"', "`airprune profile` measures it"
+                raise InvalidValue(f"{self.owner}.{key}", rule, "none", way_out)
+        return self
+
+    @property
+    def words(self) -> str:
+        """Which clock it is, for captions."""
+        if self.compute == "paper":
+            return "the paper's"
+        if self.compute == "measured":
+            return f"measured, {self.seconds_per_sample:.3g} s per sample at {(self.at_hz or 0.0) / 1e9:.3g} GHz"
+        return f"flops, {self.board or f'{self.flops_per_cycle:g} FLOP per cycle'}"
+
+
 class RoundsSection(Section):
     """How often edges and the cloud average, Eqs. (12) and (13)."""
 
@@ -302,6 +376,10 @@ class RoundsSection(Section):
     )
     evaluate_every: Literal["global", "edge", "never"] = Field(
         default="global", description="rounds after which to test"
+    )
+    target_accuracy: Ratio | None = Field(
+        default=None,
+        description="time, bits and joules until this test accuracy are told of the run; it changes no result",
     )
 
 

@@ -20,6 +20,7 @@ SCHEMES: Registry[Scheme] = Registry(
         "min-max": "airprune.schemes.min_max:SCHEME",
         "variance": "airprune.schemes.variance:SCHEME",
         "energy": "airprune.schemes.energy:SCHEME",
+        "air-budget": "airprune.schemes.air_budget:SCHEME",
         "closed-form": "airprune.schemes.closed_form:SCHEME",
     },
 )

@@ -28,11 +28,18 @@ class Scheme(Component):
       allocate: the choice itself: allocate(problem), or allocate(problem, options) if the scheme declares `Options`.
       adapts: whether it promises the deadline; a baseline that does not may be `late`.
       needs_limits: whether it chooses clock and power, and so needs `PlanProblem.limits`.
+      chooses_codes: whether it chooses bits per weight from `PlanProblem.ladder`, if there is one.
     """
 
     allocate: Callable[..., Allocation]
     adapts: bool = True
     needs_limits: bool = False
+    chooses_codes: bool = False
+
+    @property
+    def plans_fleets(self) -> bool:
+        """Whether rates and compute times are all it needs: neither limits nor a ladder of codes."""
+        return not (self.needs_limits or self.chooses_codes)
 
     def plan(self, problem: PlanProblem, options: Any = None) -> Plan:
         """The scheme's plan; on edges that failed, shares and ratios are NaN."""
@@ -50,6 +57,7 @@ class Scheme(Component):
             cpu_hz=_unless(no_plan, allocation.cpu_hz),
             power_w=_unless(no_plan, allocation.power_w),
             bits_per_weight=_unless(no_plan, allocation.bits_per_weight),
+            code=allocation.code,
             blocking=allocation.blocking,
         )
 
@@ -68,7 +76,8 @@ class Scheme(Component):
 class Allocation:
     """What `Scheme.allocate` returns: the fields of a `Plan` that differ between schemes.
 
-    `cpu_hz`, `power_w` and `bits_per_weight` are None if they are as given, `blocking` if the band alone decides it.
+    `cpu_hz`, `power_w`, `bits_per_weight` and `code` are None if they are as given, `blocking` if the band alone
+    decides it.
     """
 
     share: Array
@@ -79,6 +88,7 @@ class Allocation:
     cpu_hz: Array | None = None
     power_w: Array | None = None
     bits_per_weight: Array | None = None
+    code: Array | None = None
     blocking: Array | None = None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from airprune.channel import uplink_rate_bps
 from airprune.federation.edge import OpenRound, Terms
-from airprune.latency import compute_energy_j, compute_time_s, edge_round_latency_s, transmit_energy_j, uplink_time_s
+from airprune.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s
 from airprune.randomness import rng_for
 
 if TYPE_CHECKING:
@@ -89,22 +89,15 @@ def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
     """Times, energies and fates of a planned round."""
     planned, shape = opened.planned, terms.shape
     weights = shape.fixed_weights + opened.keep
-    dense = terms.method.masking.component.dense_compute
-    trained = weights + dense * (shape.num_weights - weights)
-    compute_s = compute_time_s(
-        trained,
-        local_iterations=terms.plan.local_iterations,
-        cycles_per_weight=terms.plan.cycles_per_weight,
-        cpu_hz=opened.cpu_hz,
-    )
-    if opened.charges.probe:
-        compute_s = compute_s + terms.probe_s(opened.cpu_hz)
+    training_s = terms.compute.training_s(weights, opened.device, opened.cpu_hz)
+    compute_s = training_s + terms.compute.probe_s(opened.cpu_hz) if opened.charges.probe else training_s
+    powered_s = compute_s if terms.compute.probe_takes_energy else training_s
     rate_bps = uplink_rate_bps(np.where(planned, opened.share, 1.0), opened.full_band_rate_bps)
     uplink_s = uplink_time_s(opened.bits, rate_bps, bits_per_weight=1.0)
     planned_s = compute_s + uplink_s
 
     compute_s = compute_s * events.slowdown
-    limit_s = np.maximum(terms.plan.deadline_s, planned_s) * (1.0 + 1e-9)
+    limit_s = np.maximum(opened.deadline_s, planned_s) * (1.0 + 1e-9)
     late = compute_s + uplink_s > limit_s
     fate = np.select([~planned, events.dropped, late], [Fate.BLOCKED, Fate.DROPPED, Fate.LATE], Fate.OK)
     # An edge that misses somebody waits until the deadline, or until a baseline that ignores it would have arrived.
@@ -116,19 +109,14 @@ def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
         uploaded_bits=np.where(fate == Fate.OK, opened.bits, 0.0),
         compute_s=np.where(planned, compute_s, np.nan),
         uplink_s=np.where(planned, uplink_s, np.nan),
-        energy_j=_energy_j(terms, opened, trained, uplink_s),
+        energy_j=_energy_j(terms, opened, powered_s, uplink_s),
         fate=fate.astype(str),
         edge_latency_s=edge_round_latency_s(waits_s, place, num_edges=len(opened.edges)),
     )
 
 
-def _energy_j(terms: Terms, opened: OpenRound, trained: Array, uplink_s: Array) -> Array:
-    compute_j = compute_energy_j(
-        trained,
-        local_iterations=terms.plan.local_iterations,
-        cycles_per_weight=terms.plan.cycles_per_weight,
-        cpu_hz=opened.cpu_hz,
-    )
+def _energy_j(terms: Terms, opened: OpenRound, compute_s: Array, uplink_s: Array) -> Array:
+    compute_j = compute_energy_j(compute_s, cpu_hz=opened.cpu_hz)
     power_w = terms.radio.transmit_power_w if opened.power_w is None else np.where(opened.planned, opened.power_w, 1.0)
     transmit_j = transmit_energy_j(uplink_s, transmit_power_w=power_w)
     return np.where(opened.planned, compute_j + transmit_j, 0.0)

@@ -20,6 +20,9 @@ from airprune.channel import (
 )
 from airprune.components import ModelShape, Owner, Slot
 from airprune.compression.base import Wire
+from airprune.compute.flops import count_work
+from airprune.compute.times import ComputeTimes, compute_times
+from airprune.compute.work import ModelWork
 from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
 from airprune.errors import InvalidValue
 from airprune.federation.device import LocalSettings
@@ -30,6 +33,7 @@ from airprune.learning.worker import Job
 from airprune.models import FlatModel, build_model
 from airprune.network import Network
 from airprune.own_models import pickled_module
+from airprune.planning.deadline import FIRST_KAPPA, measured_kappa
 from airprune.randomness import rng_for
 from airprune.registration import luggage
 from airprune.scenario import Scenario
@@ -41,6 +45,8 @@ Array = np.ndarray
 
 # Reserved names among a run's values: who serves whom, where that changes.
 _SERVED_EDGE, _SERVED_GAIN = "served/edge", "served/gain"
+# … and what deadlines that tune themselves have learnt.
+_KAPPA = "deadline/kappa"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,6 +96,8 @@ class Experiment:
             alpha=scenario.data.alpha,
             size_spread=scenario.data.size_spread,
         )
+        method = Method.of(scenario)
+        _check_deadline(scenario, method)
         wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
         return cls(
             scenario=scenario,
@@ -100,7 +108,7 @@ class Experiment:
             module=pickled,
             samples=tuple(samples),
             kernel=kernel_for(wanted, flat, data.train_x, data.train_y),
-            method=Method.of(scenario),
+            method=method,
         )
 
     @cached_property
@@ -135,6 +143,24 @@ class Experiment:
         )
 
     @cached_property
+    def work(self) -> ModelWork:
+        """The model's FLOPs per sample."""
+        names = [layer.name for layer in self.model.layers]
+        return count_work(cloudpickle.loads(self.module), self.dataset.train_x[0], names)
+
+    @cached_property
+    def compute(self) -> ComputeTimes:
+        """How long every device computes."""
+        return compute_times(
+            self.scenario,
+            self.method.masking,
+            shape=self.shape,
+            num_samples=self.data_sizes,
+            cpu_hz=self.network.cpu_hz,
+            work=lambda: self.work,
+        )
+
+    @cached_property
     def terms(self) -> Terms:
         return Terms(
             plan=self.scenario.plan,
@@ -142,6 +168,7 @@ class Experiment:
             method=self.method,
             shape=self.shape,
             wire=self.wire,
+            compute=self.compute,
             max_pruning_ratio=self.max_pruning_ratio,
         )
 
@@ -168,7 +195,19 @@ class Experiment:
         )
         if self.method.association.component.when != "run":
             state.values |= {_SERVED_EDGE: self.network.edge.copy(), _SERVED_GAIN: self._own_gain.copy()}
+        if self.scenario.plan.deadline_s == "auto":
+            state.values[_KAPPA] = np.array([FIRST_KAPPA])
         return state
+
+    def kappa(self, state: RunState) -> float:
+        """How much fewer bits slow learning down, as learnt so far."""
+        return float(state.values[_KAPPA][0]) if _KAPPA in state.values else FIRST_KAPPA
+
+    def learn_kappa(self, state: RunState, bits_per_weight: Array, error: Array) -> None:
+        """Half of what the round showed, half of what was known; `error` is what each device's code lost."""
+        if _KAPPA in state.values and len(error):
+            shown = self.scenario.plan.error_cost * measured_kappa(bits_per_weight, error)
+            state.values[_KAPPA] = 0.5 * (state.values[_KAPPA] + shown)
 
     def step_index(self, state: RunState) -> int:
         """Edge rounds since the start of the global round."""
@@ -275,6 +314,16 @@ class Experiment:
             folder=getattr(dataset, "folder", None),
             luggage=luggage(),
         )
+
+
+def _check_deadline(scenario: Scenario, method: Method) -> None:
+    """Only where codes are chosen can a deadline be: nothing else tells what a shorter one costs."""
+    if scenario.plan.deadline_s == "auto" and not (
+        method.scheme.component.chooses_codes and method.compression.has("ladder")
+    ):
+        got = f"scheme {method.scheme.name!r} with compression {method.compression.name!r}"
+        rule = 'can be "auto" only with a scheme and a compression that choose codes'
+        raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive"')
 
 
 def _dataset(scenario: Scenario, given: Any) -> Dataset:

@@ -16,7 +16,7 @@ from airprune.simulation.state import RunState
 
 Array = np.ndarray
 
-_STATISTICS = ("loss", "gradient_sq_max", "gradient_noise_sq", "smoothness", "pruning_error_sq")
+_STATISTICS = ("code_error", "loss", "gradient_sq_max", "gradient_noise_sq", "smoothness", "pruning_error_sq")
 _DIAGNOSTICS = ("gradient_sq_max", "gradient_noise_sq", "smoothness")
 
 
@@ -48,6 +48,11 @@ def edge_record(
     optional: dict[str, Any] = {
         name: _numbers(trained[name]) for name in _DIAGNOSTICS if np.isfinite(trained[name]).any()
     }
+    if opened.bits_per_weight is not None:
+        optional["bits_per_weight"] = _numbers(opened.bits_per_weight)
+        optional["code_error"] = _numbers(trained["code_error"])
+    if opened.tunes_itself:
+        optional["deadline_s"] = opened.deadline_s
     if len(opened.device) < num_devices:
         optional["asked"] = len(opened.device)
     return EdgeRecord(

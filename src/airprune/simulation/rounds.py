@@ -68,9 +68,8 @@ def _edge_round(
     tree = state.tree
     edges = np.flatnonzero(tree.active(tree.depth - 1, state.counters))
     candidates, interrupted = experiment.candidates(state, edges)
-    opened = open_round(
-        experiment.terms, candidates, experiment.network.cpu_hz[candidates.device], candidates.round_index
-    )
+    cpu_hz = experiment.network.cpu_hz[candidates.device]
+    opened = open_round(experiment.terms, candidates, cpu_hz, candidates.round_index, experiment.kappa(state))
     opened, view = _with_mask(experiment, state, opened)
     timed = time_round(experiment.terms, opened, _events(experiment, state, opened, interrupted))
 
@@ -80,6 +79,7 @@ def _edge_round(
         _move_edge(experiment, state, edge, result)
     _report_sums(experiment, state, view, results)
     _check_bits(experiment, timed, results)
+    _learn_from_codes(experiment, state, opened, results)
     timed = _without_failed(timed, results, reported)
     if watch is not None:
         watch(timed, results)
@@ -142,6 +142,7 @@ def _group(experiment: Experiment, state: RunState, timed: TimedRound, edge: int
             devices=tuple(opened.device[chunk].tolist()),
             keep=tuple(opened.keep[chunk].tolist()),
             weights=tuple(method.edge("weights", experiment.data_sizes[opened.device[chunk]]).tolist()),
+            code=None if opened.code is None else tuple(opened.code[chunk].tolist()),
             learning_rate=learning_rate,
             global_round=state.global_round,
             edge_round=experiment.step_index(state),
@@ -201,6 +202,17 @@ def _check_bits(experiment: Experiment, timed: TimedRound, results: list[EdgeRes
                 f"{charged[n]:,.0f}: masking {experiment.method.masking.name!r} or compression "
                 f"{experiment.method.compression.name!r} counts wrongly."
             )
+
+
+def _learn_from_codes(
+    experiment: Experiment, state: RunState, opened: OpenRound, results: Sequence[EdgeResult]
+) -> None:
+    """What the round's codes lost, for deadlines that tune themselves."""
+    if opened.bits_per_weight is None or not results:
+        return
+    device = np.concatenate([result.statistics.device for result in results])
+    error = np.concatenate([result.statistics.code_error for result in results])
+    experiment.learn_kappa(state, opened.bits_per_weight[np.searchsorted(opened.device, device)], error)
 
 
 def _without_failed(timed: TimedRound, results: list[EdgeResult], reported: set[int]) -> TimedRound:

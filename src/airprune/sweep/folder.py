@@ -15,12 +15,16 @@ from typing import Any
 
 import airprune
 from airprune import files
+from airprune.crossover import Crossover, Swept, crossover_of
 from airprune.engines import engine_named
 from airprune.engines.base import Died
 from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
 from airprune.estimates import Estimate, summary
+from airprune.measures import TO_TARGET
+from airprune.reaching import TIME, ToTarget, tidy_row, to_target
 from airprune.registration import luggage
+from airprune.runs.evaluations import evaluations_in
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.sweep.files import Marker, install
@@ -32,6 +36,7 @@ from airprune.wording import shown
 _NOTE = "sweep.json"
 _TABLE = "sweep.csv"
 _LEADING = ("seed", "folder", "state")
+_TARGET_COLUMNS = ("target_accuracy", "reached", *TO_TARGET)
 
 
 @dataclass(frozen=True)
@@ -47,15 +52,28 @@ class Row:
     """One combination of values.
 
     Attributes:
+      scheme: of its scenario.
       seeds: of the runs that are finished.
       num_runs: finished or not.
       estimates: of the last global round, over those seeds.
+      to_target: what it took to reach the target accuracy, if one is asked for.
     """
 
     values: Mapping[str, Any]
+    scheme: str
     seeds: tuple[int, ...]
     num_runs: int
     estimates: Mapping[str, Estimate]
+    to_target: ToTarget | None = None
+
+
+def crossover_in(rows: Sequence[Row]) -> Crossover | None:
+    """Time to the target over the one swept key that is a number; None without such a key, or a target."""
+    return crossover_of(
+        Swept(values=row.values, scheme=row.scheme, costs=row.to_target.costs[TIME])
+        for row in rows
+        if row.to_target is not None
+    )
 
 
 class SweepFolder:
@@ -116,26 +134,40 @@ class SweepFolder:
                         install(done.files, tasks[index].folder)
                     yield Outcome(runs[index], done.trouble)
 
-    def rows(self) -> list[Row]:
-        """One per combination of values, in order."""
+    def rows(self, target: float | None = None) -> list[Row]:
+        """One per combination of values, in order; with a target, what it took to reach it."""
         lasts: dict[str, list[tuple[SweptRun, dict[str, Any] | None]]] = {}
         for run in self.sweep.runs:
             name = json.dumps([value_text(value) for value in run.values.values()])
             lasts.setdefault(name, []).append((run, self.last_round(run)))
+        finished = {name: [run for run, last in pairs if last is not None] for name, pairs in lasts.items()}
         there = {name: [[last] for _, last in pairs if last is not None] for name, pairs in lasts.items()}
         estimates = summary({name: rounds for name, rounds in there.items() if rounds})
+        reached = {} if target is None else self._to_target(finished, target)
         return [
             Row(
                 values=pairs[0][0].values,
-                seeds=tuple(run.scenario.seed for run, last in pairs if last is not None),
+                scheme=pairs[0][0].scenario.plan.scheme,
+                seeds=tuple(run.scenario.seed for run in finished[name]),
                 num_runs=len(pairs),
                 estimates=estimates.get(name, {}),
+                to_target=reached.get(name),
             )
             for name, pairs in lasts.items()
         ]
 
-    def write_table(self, failed: Sequence[SweptRun]) -> Path:
-        """`sweep.csv`; what a run has not measured, or has not come to, is left empty."""
+    def _to_target(self, runs: Mapping[str, Sequence[SweptRun]], target: float) -> dict[str, ToTarget]:
+        found = {
+            name: {run.scenario.seed: evaluations_in(self.run_folder(run)) for run in mine}
+            for name, mine in runs.items()
+        }
+        return to_target(found, target)
+
+    def write_table(self, failed: Sequence[SweptRun], target: float | None = None) -> Path:
+        """`sweep.csv`; what a run has not measured, or has not come to, is left empty.
+
+        With a target also whether a run reached it, and what it took.
+        """
         runs, lasts = self.sweep.runs, [self.last_round(run) or {} for run in self.sweep.runs]
         measured = {name: None for last in lasts for name, value in last.items() if not isinstance(value, list | dict)}
         measures = [name for name in measured if name != "kind"]
@@ -147,9 +179,21 @@ class SweepFolder:
         columns: list[list[Any]] = [[value_text(run.values[key]) for run in runs] for key in self.sweep.keys]
         columns += [[run.scenario.seed for run in runs], names, states]
         columns += [[last.get(name) for last in lasts] for name in measures]
+        header = [*self.sweep.keys, *_LEADING, *measures]
+        if target is not None:
+            header += _TARGET_COLUMNS
+            columns += self._target_columns([bool(last) for last in lasts], target)
         path = self.path / _TABLE
-        write_csv_atomic(path, [*self.sweep.keys, *_LEADING, *measures], columns, follow_link=False)
+        write_csv_atomic(path, header, columns, follow_link=False)
         return path
+
+    def _target_columns(self, finished: Sequence[bool], target: float) -> list[list[Any]]:
+        """The target, whether it was reached (empty: not known), and the costs (empty: none, or not known)."""
+        rows = []
+        for run, is_finished in zip(self.sweep.runs, finished, strict=True):
+            tests = evaluations_in(self.run_folder(run)) if is_finished else []
+            rows.append(tidy_row(run.label, run.scenario.seed, tests, target))
+        return [[row[name] for row in rows] for name in _TARGET_COLUMNS]
 
     def _refuse_others(self, fixed: Mapping[str, Any]) -> None:
         if RunFolder(self.path).has_run:

@@ -75,7 +75,7 @@ class Sweep:
             raise UsageError(f"The sweep asks for {count:,} runs; at most {MAX_RUNS:,}. Give fewer values or seeds.")
         keys = tuple(key for key, values in by_key.items() if len(values) > 1 and key != "seed")
         for key in keys:
-            if key in ("name", "data.data_dir") or key.partition(".")[0] == "engine":
+            if key in ("name", "data.data_dir", "rounds.target_accuracy") or key.partition(".")[0] == "engine":
                 raise UsageError(f"{key} cannot be swept, since results do not depend on it; give it one value.")
         runs, engine = [], base.engine
         for texts in itertools.product(*by_key.values()):
@@ -93,7 +93,8 @@ class Sweep:
     def fixed(self) -> dict[str, Any]:
         """What all runs have in common and results depend on, by key."""
         values = flat(self.runs[0].scenario.to_dict())
-        varies = {"name", "method", "seed", "data.data_dir", "network.table", *self.keys, *_brought_by(self.keys)}
+        varies = {"name", "method", "seed", "data.data_dir", "network.table", "rounds.target_accuracy"}
+        varies |= {*self.keys, *_brought_by(self.keys)}
         sections = tuple(f"{key}." for key in (*varies, "engine"))
         return {key: value for key, value in values.items() if key not in varies and not key.startswith(sections)}
 

@@ -61,7 +61,7 @@ def page(request: Request) -> Response:
         "schemes": [
             {"name": scheme.name, "summary": scheme.summary, "colour": styles[scheme.name].colour}
             for scheme in SCHEMES.values()
-            if not scheme.needs_limits
+            if scheme.plans_fleets
         ],
         "answer": answer or _answer(request, {}),
         "error": error,

@@ -39,7 +39,7 @@ class PlannerSettings(Section):
         default="optimal", description="a scheme of `airprune schemes`"
     )
     deadline_ms: Annotated[float, Field(ge=0.001, le=MAX_DEADLINE_MS)] = Field(
-        default=1e3 * _PLAN.deadline_s, description="time for one edge round, compute plus upload"
+        default=30.0, description="time for one edge round, compute plus upload"
     )
     bandwidth_mhz: Annotated[float, Field(ge=0.001, le=1e5)] = Field(
         default=_RADIO.bandwidth_hz / 1e6, description="uplink band of each edge"

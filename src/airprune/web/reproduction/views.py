@@ -10,7 +10,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from airprune.paper.judging import Verdict
-from airprune.paper.reproduction import ARTEFACTS
+from airprune.paper.reproduction import SHOWN_TABLES
 from airprune.report.markup import readable
 from airprune.report.reproduction import (
     KINDS,
@@ -32,7 +32,6 @@ MAX_FILE_BYTES = 8 * 2**20
 MAX_CLAIMS = 500
 TYPES = {".png": "image/png", ".pdf": "application/pdf", ".csv": "text/csv; charset=utf-8"}
 
-_TABLES = ("table1", "table2", "errata")
 _MAX_ROWS = 200
 _MAX_TEXT = 4_000
 
@@ -64,7 +63,7 @@ def reproduction(root: Path, name: str) -> dict[str, Any]:
         "num_claims": len(claims or []),
         "verdicts": [_verdict(verdict, counts[verdict]) for verdict in Verdict],
         "pictures": [_picture(picture) for picture in _pictures(folder)],
-        "tables": [table for key in _TABLES if (table := _table(folder, key))],
+        "tables": [table for key in SHOWN_TABLES if (table := _table(folder, key))],
     }
 
 
@@ -124,7 +123,7 @@ def _table(folder: Path, name: str) -> dict[str, Any] | None:
     header, cells, words = shown_table(name, rows[:_MAX_ROWS])
     return {
         "file": path.name,
-        "title": ARTEFACTS[name].title,
+        "title": SHOWN_TABLES[name],
         "header": [_text(key) for key in header],
         "rows": [[_text(cell) for cell in row] for row in cells],
         "words": [i for i, key in enumerate(header) if key in words],
@@ -135,7 +134,7 @@ def file_of(root: Path, name: str, wanted: str) -> Path:
     """A picture, its PDF or a table of numbers; 404 for anything else that may lie in the folder."""
     folder = folder_of(root, name)
     known = {path.name: path for picture in _pictures(folder) for path in picture.files}
-    known |= {f"{table}.csv": folder / f"{table}.csv" for table in _TABLES}
+    known |= {f"{table}.csv": folder / f"{table}.csv" for table in SHOWN_TABLES}
     path = known.get(wanted)
     if path is None or path.suffix not in TYPES or not _is_readable(path):
         raise HTTPException(404, f"{shown(wanted)} is not a picture or table of the reproduction {shown(name)}.")

@@ -6,6 +6,7 @@ listing     one line about each run, remembered until its files change
 thinning    a series of any length as a bounded number of points
 following   a records file read once and then followed as it grows, in bounded memory
 views       runs as the page draws them: curves, devices, coverage, differences
+reached     what it took runs to reach an accuracy
 stream      server-sent events: the list, the curves of the chosen runs, the run at work
 routes      the addresses
 

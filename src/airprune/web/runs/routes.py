@@ -47,6 +47,7 @@ router = APIRouter(lifespan=_lifespan)
 
 RunName = Annotated[str, Query(max_length=MAX_NAME_LENGTH, description="path of the run from the runs folder")]
 RunNames = Annotated[list[str], Query(alias="run", max_length=100, description="one for each run")]
+Target = Annotated[float, Query(ge=0, le=1, description="a test accuracy, as a share")]
 Round = Annotated[int, Query(ge=1, le=10_000_000)]
 
 
@@ -75,6 +76,15 @@ def curves(request: Request, run: RunNames) -> Response:
     root = site_of(request).runs_dir
     names = views.names_of_runs(root, run)
     return json_answer({"columns": CURVE_COLUMNS, "curves": [views.curve(root, name) for name in names]})
+
+
+@router.get("/api/runs/reached")
+def reached(request: Request, run: RunNames, target: Target) -> Response:
+    """What it took the named runs to reach a test accuracy: time, bits, joules and rounds; null if they have not."""
+    from airprune.web.runs import reached, views
+
+    root = site_of(request).runs_dir
+    return json_answer(reached.reached(root, views.names_of_runs(root, run), target))
 
 
 @router.get("/api/runs/devices")

@@ -10,7 +10,7 @@ import numpy as np
 from starlette.exceptions import HTTPException
 
 from airprune.errors import UsageError
-from airprune.measures import AXES, CURVE_COLUMNS, DEVICE_COLUMNS, DRAWN, MEASURES, SUMMARY
+from airprune.measures import AXES, CURVE_COLUMNS, DEVICE_COLUMNS, DRAWN, MEASURES, SUMMARY, TO_TARGET
 from airprune.report.markup import exact
 from airprune.report.reading import MAX_BARS, EdgeRound, differences, edge_round, is_run
 from airprune.scenario import Scenario
@@ -60,8 +60,9 @@ def start_page(root: Path, names: Sequence[str]) -> dict[str, Any]:
         "axes": AXES,
         "drawn": DRAWN,
         "told": SUMMARY,
+        "to_target": list(TO_TARGET),
         "device_columns": DEVICE_COLUMNS,
-        "measures": {name: MEASURES[name].as_json() for name in (*CURVE_COLUMNS, *DEVICE_COLUMNS)},
+        "measures": {name: MEASURES[name].as_json() for name in (*CURVE_COLUMNS, *DEVICE_COLUMNS, *TO_TARGET)},
         "columns": CURVE_COLUMNS,
         "max_compared": MAX_COMPARED,
         "unknown": [name for name in asked if name not in known],
@@ -121,12 +122,11 @@ def devices(root: Path, name: str, global_round: int, edge_number: int) -> dict[
         raise HTTPException(
             404, f"Global round {global_round}, edge round {edge_number} is not in the records, or cannot be read."
         )
-    scenario = scenario_of(path)
     return {
         "name": name,
         "global_round": found.global_round,
         "edge_round": found.edge_round,
-        "deadline_s": scenario.plan.deadline_s if scenario else None,
+        "deadline_s": found.deadline_s(scenario_of(path)),
         "num_devices": len(found.device),
         "max_drawn": MAX_BARS,
         **_device_columns(found),

@@ -16,12 +16,19 @@ const curves = new Map(start.curves.map((curve) => [curve.name, curve]));
 const mayRun = site.allow_run && hasToken();
 const narrow = matchMedia("(max-width: 600px)");
 
+/** A test accuracy from 0 to 1, or null. */
+function shareIn(text) {
+  const value = (text ?? "").trim() === "" ? NaN : Number(text);
+  return value >= 0 && value <= 1 ? value : null;
+}
+
 const asked = new URLSearchParams(location.search);
 const state = {
   chosen: start.chosen,
   byDefault: !asked.has("run"),
   measure: start.drawn.includes(asked.get("measure")) ? asked.get("measure") : "test_accuracy",
   against: start.axes.includes(asked.get("against")) ? asked.get("against") : "global_round",
+  target: shareIn(asked.get("target")),
   look: asked.get("look"),
   round: /^\d{1,7}\.\d{1,7}$/.test(asked.get("round") ?? "") ? asked.get("round").split(".").map(Number) : null,
   about: start,
@@ -35,6 +42,7 @@ function rememberInAddress() {
   state.chosen.forEach((name) => parameters.append("run", name));
   if (state.measure !== "test_accuracy") parameters.set("measure", state.measure);
   if (state.against !== "global_round") parameters.set("against", state.against);
+  if (state.target !== null) parameters.set("target", state.target);
   if (looked() && looked() !== state.chosen[0]) parameters.set("look", looked());
   if (state.round) parameters.set("round", state.round.join("."));
   const text = parameters.toString();
@@ -165,6 +173,7 @@ function showCurves() {
     drawCurves(byId("curves"), withRounds, { ...state, columns, measures, narrow: narrow.matches });
   }
   showLastRounds(withRounds);
+  askForReached(withRounds);
   showNotes(runs);
   showLive();
   if (byId("points").open) showPoints();
@@ -175,10 +184,42 @@ function showLastRounds(runs) {
     const last = points[points.length - 1];
     const row = rows.get(name);
     return [name, row?.scheme ?? "–", row?.seed ?? "–", fixed(column(last, "global_round")),
-      ...start.told.map((measure) => told(measures[measure], column(last, measure)))];
+      ...start.told.map((measure) => told(measures[measure], column(last, measure))),
+      ...(state.target === null ? [] : start.to_target.map((measure) => reachedWords(name, measure)))];
   });
-  const header = ["run", "scheme", "seed", "round", ...start.told.map((measure) => measures[measure].brief)];
-  replaceTable(byId("last-rounds"), table.length ? dataTable(header, table, { words: [0, 1], caption: "Last global round" }) : null);
+  const toTarget = state.target === null ? [] : start.to_target.map((measure) => measures[measure].heading);
+  const header = ["run", "scheme", "seed", "round", ...start.told.map((measure) => measures[measure].brief), ...toTarget];
+  const clocks = [...new Set(runs.map(({ name }) => rows.get(name)?.clock).filter(Boolean))];
+  const caption = clocks.length ? `Last global round; clock: ${clocks.join("; ")}` : "Last global round";
+  replaceTable(byId("last-rounds"), table.length ? dataTable(header, table, { words: [0, 1], caption }) : null);
+}
+
+// What it took to reach the target, as last answered: run → costs; and the question that it answers.
+let reached = { key: "", runs: new Map() };
+
+function reachedWords(name, measure) {
+  const found = reached.runs.get(name);
+  if (!found || found.reached === null) return "–";
+  if (found.reached) return told(measures[measure], found[measure]);
+  return rows.get(name)?.state === "finished" ? "not reached" : "not yet";
+}
+
+/** Asks again whenever the target, the runs or their rounds have changed. */
+async function askForReached(runs) {
+  const key = state.target === null ? "" : `${state.target}\n${runs.map(({ name, rows: points }) => `${name} ${points.length} ${curves.get(name).num_bytes}`).join("\n")}`;
+  if (key === reached.key) return;
+  const before = reached.target === state.target ? reached.runs : new Map();
+  reached = { key, target: state.target, runs: before };
+  if (key === "" || runs.length === 0) return;
+  const query = new URLSearchParams([["target", state.target], ...runs.map(({ name }) => ["run", name])]);
+  try {
+    const answer = await getJson(`/api/runs/reached?${query}`);
+    if (reached.key !== key) return;
+    reached.runs = new Map(answer.runs.map((run) => [run.name, run]));
+    showLastRounds(runs);
+  } catch (error) {
+    tell(error.message);
+  }
 }
 
 /** Keeps the place to which a table was scrolled. */
@@ -447,6 +488,8 @@ fill(byId("against"), start.axes, state.against);
 for (const key of ["measure", "against"]) {
   byId(key).addEventListener("change", () => { state[key] = byId(key).value; rememberInAddress(); showCurves(); });
 }
+byId("target").value = state.target ?? "";
+byId("target").addEventListener("change", () => { state.target = shareIn(byId("target").value); rememberInAddress(); showCurves(); });
 byId("filter").addEventListener("input", showList);
 byId("clear").addEventListener("click", () => { state.chosen = []; state.byDefault = false; chosenChanged(); });
 byId("look").addEventListener("change", () => { state.look = byId("look").value; setRound(null); });

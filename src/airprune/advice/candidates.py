@@ -1,0 +1,47 @@
+"""The methods to choose from, on one network and one schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airprune.errors import UsageError
+from airprune.methods import DEFAULT_METHOD, METHODS
+from airprune.scenario import Scenario
+
+LOSSLESS = "no-pruning"
+"""Whole models, every bit of them: what the others are measured by."""
+DEFAULT_CANDIDATES = (LOSSLESS, "adaptive-pruning", "frozen-pruning", "adaptive")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A method as a scenario of its own.
+
+    Attributes:
+      words: what makes it of the common scenario, as on a command line.
+    """
+
+    name: str
+    scenario: Scenario
+    words: tuple[str, ...]
+
+
+def candidates(base: Scenario, names: Sequence[str] = DEFAULT_CANDIDATES, words: Sequence[str] = ()) -> list[Candidate]:
+    """The named methods, the lossless one first whether asked for or not: without it there is nothing to compare to.
+
+    Args:
+      words: `key=value` changes that apply to all, and win over what a method sets.
+    """
+    if len(set(names)) != len(names) or not names:
+        raise UsageError(f"--methods must name at least one method, each once, got {', '.join(names) or 'nothing'}.")
+    for name in names:
+        if name != LOSSLESS and name not in METHODS:
+            raise METHODS.unknown(name, "--methods")
+    others = [name for name in names if name != LOSSLESS]
+    return [_candidate(base, name, words) for name in (LOSSLESS, *others)]
+
+
+def _candidate(base: Scenario, name: str, words: Sequence[str]) -> Candidate:
+    own = (f"method={DEFAULT_METHOD}", "plan.scheme=no-pruning") if name == LOSSLESS else (f"method={name}",)
+    return Candidate(name=name, scenario=base.with_overrides([*words, *own]), words=(*words, *own))

@@ -1,0 +1,249 @@
+"""`airprune advise`: which method, how many bits, which deadline, how long until X %, how sure."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from airprune.checks import quantity, whole_number
+from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.options import Engine, TableAsJson, Workers
+from airprune.cli.progress import STOPPED, watched
+from airprune.cli.scenario_argument import scenario_from
+from airprune.errors import UsageError
+from airprune.measures import MEASURES
+from airprune.tables import write_text_atomic
+from airprune.wording import MISSING, clocks_text, number
+
+if TYPE_CHECKING:
+    from airprune.advice import Advice, Forecast, Outcome, Pilots
+    from airprune.advice.forecast import Interval
+    from airprune.simulation.experiment import Experiment
+
+DEFAULT_SCENARIO = "paper-converged"
+
+
+def advise(
+    fleet: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FLEET",
+            help="CSV or JSON table with one row per device: `device,edge` and `snr_db`, `distance_m` or places.",
+        ),
+    ],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SCENARIO] [KEY=VALUE]...",
+            help=f"A preset's name or a TOML file, by default `{DEFAULT_SCENARIO}`, and changes to it.",
+        ),
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(help="Methods (`airprune methods`) to choose from, separated by commas.")
+    ] = "no-pruning,adaptive-pruning,frozen-pruning,adaptive",
+    target: Annotated[
+        float | None,
+        typer.Option(help="The accuracy X, e.g. `0.85`; by default rounds.target_accuracy, or 2 points below the end."),
+    ] = None,
+    budget: Annotated[float, typer.Option(metavar="SECONDS", help="Wall-clock time for pilot runs.")] = 120.0,
+    rounds: Annotated[
+        int | None, typer.Option(help="Edge rounds of each pilot in place of --budget: the same answer everywhere.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Then run the recommended method until X and tell the forecast's error.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for advice.json, advice.csv and the picture advice.png.")
+    ] = None,
+    engine: Engine = None,
+    workers: Workers = None,
+    as_json: TableAsJson = False,
+) -> None:
+    """Advise on a method for a fleet: pilot runs and the planner tell time, bits and joules to an accuracy.
+
+    Example: `airprune advise fleet.csv paper-converged --target 0.85`
+    """
+    from airprune.advice import advise as advise_on
+    from airprune.advice import candidates, outcome_of, run_pilots
+    from airprune.advice.pilots import described
+    from airprune.simulation.experiment import Experiment
+
+    if target is not None:
+        quantity("--target", target, above=0.0, at_most=1.0, way_out="Example: --target 0.85")
+    quantity("--budget", budget, above=0.0, way_out="Example: --budget 120")
+    if rounds is not None:
+        whole_number("--rounds", rounds, at_least=1)
+    name, changes = _split(words or [])
+    base = scenario_from(name, [f"network.table={fleet}"], engine=engine, workers=workers)
+    chosen = candidates(base, [method.strip() for method in methods.split(",") if method.strip()], changes)
+    experiment = Experiment.of(chosen[0].scenario)
+    report = _progress(timed=rounds is None)
+    with _stopping("Stopped before there was advice."):
+        pilots = run_pilots(chosen, experiment, budget_s=budget, rounds=rounds, report=report)
+    say(described(pilots))
+    advice = advise_on(chosen, experiment, pilots, target=target)
+    command = _command(name, fleet, advice.best)
+    told = _told(advice, pilots, experiment, fleet, name, command)
+    if out is not None:
+        _write(out, advice, told, title=f"{fleet.name}, {name}; ")
+    if not as_json:
+        _show(advice, command)
+    if check:
+        scenario = next(method.scenario for method in chosen if method.name == advice.best.method)
+        with _stopping("Stopped; the advice stands unchecked."):
+            outcome = outcome_of(
+                scenario,
+                advice.target,
+                watched=lambda records, real: watched(records, real, label=f"check of {advice.best.method}"),
+            )
+        told["check"] = outcome.as_json(advice.best)
+        if out is not None:
+            _write(out, advice, told, outcome, title=f"{fleet.name}, {name}; ")
+        if not as_json:
+            stdout_console().print(outcome.sentence(advice.best, advice.target), markup=False, soft_wrap=True)
+    if as_json:
+        print_json(told)
+
+
+@contextlib.contextmanager
+def _stopping(sentence: str) -> Iterator[None]:
+    """Ctrl-C ends the command with a sentence."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(sentence)
+        raise typer.Exit(STOPPED) from None
+
+
+def _split(words: list[str]) -> tuple[str, list[str]]:
+    """(scenario, changes): the first word is a scenario unless it is a change."""
+    if not words or "=" in words[0]:
+        return DEFAULT_SCENARIO, words
+    if extra := [word for word in words[1:] if "=" not in word]:
+        raise UsageError(f"advise takes FLEET, one SCENARIO and KEY=VALUE changes, got {extra[0]!r} as well.")
+    return words[0], words[1:]
+
+
+def _progress(*, timed: bool) -> Any:
+    def report(done: int, total: int, left_s: float) -> None:
+        left = f", about {left_s:.0f} s left" if timed and done < total else ""
+        say(f"pilots: {done} of {total} done{left}")
+
+    return report
+
+
+def _command(name: str, fleet: Path, best: Forecast) -> str:
+    return shlex.join(["airprune", "run", name, f"network.table={fleet}", *best.words])
+
+
+def _show(advice: Advice, command: str) -> None:
+    console = stdout_console()
+    console.print(_table(advice))
+    console.print(advice.sentence, markup=False, soft_wrap=True)
+    console.print(command, markup=False, soft_wrap=True)
+
+
+def _table(advice: Advice) -> Table:
+    bits, joules = MEASURES["uploaded_bits"], MEASURES["energy_j"]
+    table = Table(
+        title=f"Until {advice.target:.1%} test accuracy, median and 80 % interval",
+        caption=clocks_text([advice.clock]),
+        caption_justify="left",
+        title_justify="left",
+        header_style="bold",
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column("method", no_wrap=True)
+    for heading in ("bits per weight", "deadline ms", "ms per round", "edge rounds"):
+        table.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
+    for heading in (MEASURES["time_s"].brief, bits.unit, joules.unit):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("sure?", no_wrap=True)
+    for forecast in advice.forecasts:
+        cost = forecast.cost
+        table.add_row(
+            forecast.method,
+            number(cost.bits_per_weight, ".3g"),
+            number(cost.deadline_s, ".3g", scale=1e3) + ("" if cost.meets_deadline else " missed"),
+            number(cost.seconds, ".3g", scale=1e3),
+            number(forecast.rounds.median, ".2g"),
+            _interval(forecast.time_s),
+            number(forecast.uploaded_bits.median, ".3g", scale=bits.scale),
+            number(forecast.energy_j.median, ".3g", scale=joules.scale),
+            forecast.sure,
+            style="bold" if forecast is advice.best else None,
+        )
+    return table
+
+
+def _interval(interval: Interval) -> str:
+    """`12 (9.1…20)`; a dash stands for never."""
+    low, high = (number(end, ".2g") for end in (interval.low, interval.high))
+    median = number(interval.median, ".2g")
+    return MISSING if low == median == MISSING else f"{median} ({low}…{high})"
+
+
+def _told(
+    advice: Advice, pilots: Pilots, experiment: Experiment, fleet: Path, name: str, command: str
+) -> dict[str, Any]:
+    """Everything, for machines."""
+    from airprune.advice.forecast import INTERVAL
+
+    return {
+        "fleet": str(fleet),
+        "scenario": name,
+        "num_devices": experiment.network.num_devices,
+        "num_edges": experiment.network.num_edges,
+        "clock": advice.clock,
+        "target_accuracy": advice.target,
+        "edge_rounds": advice.schedule,
+        "interval": INTERVAL,
+        "methods": [forecast.as_json() for forecast in advice.forecasts],
+        "recommended": {"method": advice.best.method, "sentence": advice.sentence, "command": command},
+        "pilots": {
+            "seconds": round(pilots.seconds, 1),
+            "seeds": list(pilots.seeds),
+            "samples": pilots.small_samples,
+            "accuracy": {method: [list(pilot.accuracy) for pilot in found] for method, found in pilots.small.items()},
+            "reference": {"share_of_devices": pilots.share, "accuracy": list(pilots.reference.accuracy)},
+        },
+        "check": None,
+    }
+
+
+def _write(out: Path, advice: Advice, told: dict[str, Any], outcome: Outcome | None = None, *, title: str) -> None:
+    from airprune.advice.figure import advice_figure
+    from airprune.figures import save_figure
+
+    out.mkdir(parents=True, exist_ok=True)
+    write_text_atomic(out / "advice.json", json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text_atomic(out / "advice.csv", _csv(told["methods"]))
+    figure = advice_figure(advice, title=title, outcome=outcome)
+    for name in ("advice.png", "advice.pdf"):
+        save_figure(figure, out / name)
+    say(f"Advice: {out / 'advice.json'}, {out / 'advice.csv'}, {out / 'advice.png'}")
+
+
+def _csv(methods: list[dict[str, Any]]) -> str:
+    """One row per method; intervals as three columns."""
+    rows = []
+    for method in methods:
+        row: dict[str, Any] = {}
+        for key, value in method.items():
+            row |= {f"{key}_{end}": part for end, part in value.items()} if isinstance(value, dict) else {key: value}
+        rows.append(row)
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()

@@ -1,0 +1,163 @@
+"""How long a device computes in an edge round, as a line in the weights it keeps: a_n W_ρ + x_n.
+
+Planner, simulated clock and energies all ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from airprune.compute.boards import BOARDS
+from airprune.compute.work import ModelWork
+from airprune.errors import InvalidValue
+from airprune.latency import compute_time_s, seconds_per_weight
+
+if TYPE_CHECKING:
+    from airprune.components import ModelShape
+    from airprune.federation.method import Chosen
+    from airprune.scenario import Scenario
+    from airprune.scenario.sections import ClockSection
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ComputeTimes:
+    """T_cmp = P_n (c (W_ρ + d (W − W_ρ)) + c_0) / f_n, Eq. (9) with c_0 = d = 0 and P = T.
+
+    Attributes:
+      passes: P_n: T iterations of the paper, or sample passes, of every device of the network.  [num_devices]
+      cycles_per_weight: c, of a kept weight in one pass.
+      fixed_cycles: c_0, of one pass, whatever is kept.
+      dense_share: d, the share of c that a weight costs which is not kept.
+      num_weights: W.
+      probe_cycles: of one probe minibatch on the whole model.
+      probe_takes_energy: the paper's clock has never charged a probe's energy, and stays as it is.
+    """
+
+    passes: Array
+    cycles_per_weight: float
+    num_weights: int
+    probe_cycles: float
+    fixed_cycles: float = 0.0
+    dense_share: float = 0.0
+    probe_takes_energy: bool = True
+
+    def line(self, device: Array, cpu_hz: Array, *, probe: bool = False) -> tuple[Array, Array]:
+        """(a_n, x_n) of these devices at these clocks; a probe adds to x_n."""
+        slope_s = seconds_per_weight(
+            local_iterations=self.passes[device], cycles_per_weight=self.cycles_per_weight, cpu_hz=cpu_hz
+        )
+        extra_s = slope_s * (self.dense_share * self.num_weights) + self._fixed_s(device, cpu_hz)
+        return slope_s * (1.0 - self.dense_share), extra_s + self.probe_s(cpu_hz) if probe else extra_s
+
+    def training_s(self, weights: Array, device: Array, cpu_hz: Array) -> Array:
+        """T_cmp without a probe."""
+        trained = weights + self.dense_share * (self.num_weights - weights)
+        moving_s = compute_time_s(
+            trained,
+            local_iterations=self.passes[device],
+            cycles_per_weight=self.cycles_per_weight,
+            cpu_hz=cpu_hz,
+        )
+        return moving_s + self._fixed_s(device, cpu_hz)
+
+    def probe_s(self, cpu_hz: Array) -> Array:
+        """One minibatch on the whole model, which the paper leaves out."""
+        return self.probe_cycles / cpu_hz
+
+    def _fixed_s(self, device: Array, cpu_hz: Array) -> Array:
+        return self.passes[device] * self.fixed_cycles / cpu_hz
+
+
+def compute_times(
+    scenario: Scenario,
+    masking: Chosen,
+    *,
+    shape: ModelShape,
+    num_samples: Array,
+    cpu_hz: Array,
+    work: Callable[[], ModelWork],
+) -> ComputeTimes:
+    """As `scenario.clock` says.
+
+    Args:
+      num_samples, cpu_hz: of all devices of the network.
+      work: the model's FLOPs, counted only if they are asked for.
+    """
+    clock = scenario.clock
+    if clock.compute == "paper":
+        return _papers(scenario, masking, shape, len(num_samples))
+    counted = work()
+    speed = flops_per_cycle(clock, counted, cpu_hz)
+    per_weight, fixed = _split(counted, shape, saved=_saved_flops(clock, masking, counted))
+    batch = np.minimum(scenario.train.batch_size, num_samples).max(initial=1)
+    return ComputeTimes(
+        passes=np.asarray(num_samples, dtype=np.float64) * scenario.train.local_epochs,
+        cycles_per_weight=per_weight / speed,
+        fixed_cycles=fixed / speed,
+        num_weights=shape.num_weights,
+        probe_cycles=float(batch) * counted.flops_per_sample / speed,
+    )
+
+
+def _papers(scenario: Scenario, masking: Chosen, shape: ModelShape, num_devices: int) -> ComputeTimes:
+    """Eq. (9); a probe is one more iteration on the whole model."""
+    cycles = scenario.plan.cycles_per_weight
+    return ComputeTimes(
+        passes=np.full(num_devices, float(scenario.plan.local_iterations)),
+        cycles_per_weight=cycles,
+        num_weights=shape.num_weights,
+        dense_share=masking.component.dense_compute,
+        probe_cycles=cycles * shape.num_weights,
+        probe_takes_energy=False,
+    )
+
+
+def flops_per_cycle(clock: ClockSection, work: ModelWork, cpu_hz: Array) -> float:
+    """What a device sustains: given, of its board, or as it was measured."""
+    if clock.compute == "measured":
+        assert clock.seconds_per_sample is not None and clock.at_hz is not None  # the section has checked it
+        timed = clock.flops_per_sample
+        if timed is not None and timed != work.flops_per_sample:
+            rule = f"must be the model's own {work.flops_per_sample:,.0f}"
+            way_out = "Time this model with `airprune profile`, or set it to none"
+            raise InvalidValue("Scenario.clock.flops_per_sample", rule, f"{timed:,.0f}", way_out)
+        return work.flops_per_sample / (clock.seconds_per_sample * clock.at_hz)
+    if clock.flops_per_cycle is not None:
+        return clock.flops_per_cycle
+    assert clock.board is not None  # the section has checked it
+    board = BOARDS[clock.board]
+    if np.max(cpu_hz) > board.cpu_hz * (1.0 + 1e-9):
+        rule = f"must be at most {board.cpu_hz:g}, the clock of a {board.name}"
+        way_out = f"Set network.cpu_hz={board.cpu_hz:g}; for one that runs faster, give clock.flops_per_cycle instead"
+        raise InvalidValue("Scenario.network.cpu_hz", rule, f"{np.max(cpu_hz):g}", way_out)
+    return board.flops_per_cycle(cores=clock.cores, efficiency=clock.efficiency)
+
+
+def _saved_flops(clock: ClockSection, masking: Chosen, work: ModelWork) -> float:
+    """FLOPs per sample that would be saved if every prunable weight were pruned.
+
+    Scattered zeros save nothing on dense hardware: there, only masks of whole units do. A masking that keeps pruned
+    weights in the forward pass (`dense_compute`) saves at most weight gradients; 2/3 stands for all of them.
+    """
+    if clock.savings == "units" and not masking("whole_units"):
+        return 0.0
+    dense = masking.component.dense_compute
+    return work.prunable if dense == 0.0 else work.prunable_weight_gradients * min(1.0, 3.0 * (1.0 - dense))
+
+
+def _split(work: ModelWork, shape: ModelShape, *, saved: float) -> tuple[float, float]:
+    """(FLOPs per kept weight, FLOPs whatever is kept): c W + c_0, right for the whole model and for ρ = 1.
+
+    Between the two, each prunable layer is taken to keep the same share. c_0 must not be negative, which it would be
+    where fixed weights are looked up rather than multiplied (embeddings): then less is saved than could be.
+    """
+    if shape.prunable_weights == 0 or saved == 0.0:
+        return 0.0, work.flops_per_sample
+    per_weight = min(saved / shape.prunable_weights, work.flops_per_sample / shape.num_weights)
+    return per_weight, max(0.0, work.flops_per_sample - per_weight * shape.num_weights)

@@ -1,0 +1,87 @@
+"""Times a scenario's model on this machine, with the kernel that a run would use."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from airprune.compute.profile import Profile, Timing
+from airprune.engines.machine import num_cores
+from airprune.kernels import KERNELS
+from airprune.randomness import rng_for
+from airprune.runs.environment import environment
+
+if TYPE_CHECKING:
+    from airprune.simulation.experiment import Experiment
+
+_FEWEST = 3
+_FREQUENCY = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
+
+
+def profile_of(experiment: Experiment, *, seconds: float) -> Profile:
+    """One thread, then torch on all of them; the native kernel has one thread only."""
+    ways = [(experiment.kernel, 1)]
+    if num_cores() > 1:
+        ways.append(("torch", num_cores()))
+    timings = [_timing(experiment, kernel, threads, seconds=seconds / len(ways)) for kernel, threads in ways]
+    return Profile(
+        model=experiment.scenario.model.name,
+        machine=str(environment()["cpu"]),
+        batch_size=_batch_size(experiment),
+        seconds_per_sample=min(timing.median_s for timing in timings),
+        at_hz=clock_hz(),
+        flops_per_sample=experiment.work.flops_per_sample,
+        timings=tuple(timings),
+    )
+
+
+def _batch_size(experiment: Experiment) -> int:
+    return min(experiment.scenario.train.batch_size, len(experiment.dataset.train_y))
+
+
+def _timing(experiment: Experiment, kernel: str, threads: int, *, seconds: float) -> Timing:
+    """Minibatches drawn at random, until the time is up."""
+    data, size = experiment.dataset, _batch_size(experiment)
+    gradient = KERNELS[kernel].build(experiment.model, data.train_x, data.train_y)
+    rng = rng_for(experiment.scenario.seed, "profile")
+    wall_s: list[float] = []
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        gradient(rng.permutation(len(data.train_y))[:size])  # warm: caches, allocator, code paths
+        start, start_cpu = time.perf_counter(), time.process_time()
+        last = start
+        while len(wall_s) < _FEWEST or last - start < seconds:
+            gradient(rng.integers(len(data.train_y), size=size))
+            wall_s.append(time.perf_counter() - last)
+            last = time.perf_counter()
+        cpu_s = (time.process_time() - start_cpu) / (len(wall_s) * size)
+    finally:
+        torch.set_num_threads(before)
+    low, median, high = (np.quantile(wall_s, (0.25, 0.5, 0.75)) / size).tolist()
+    return Timing(
+        kernel=kernel,
+        threads=threads,
+        minibatches=len(wall_s),
+        median_s=median,
+        low_s=low,
+        high_s=high,
+        cpu_s=cpu_s,
+    )
+
+
+def clock_hz() -> float | None:
+    """The CPU's clock as the system tells it, right after work; None where it does not."""
+    try:
+        return float(_FREQUENCY.read_text()) * 1e3
+    except (OSError, ValueError):
+        pass
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return max(float(line.split(":")[1]) * 1e6 for line in lines if line.startswith("cpu MHz"))
+    except (OSError, ValueError, IndexError):
+        return None

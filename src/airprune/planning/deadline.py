@@ -1,0 +1,86 @@
+"""The deadline that tunes itself: the least time until a given accuracy.
+
+An edge round with R bits per weight takes c + s R seconds, and N(R) ≈ N∞ (1 + κ / R) rounds are needed: fewer bits
+lose more of each update. The product is least at R* = √(κ c / s). With devices of different rates nobody has the same
+R, so the deadline is found on the plans themselves: of the deadlines with which all devices of all edges could send
+with one of the ladder's codes, and some between them, the one whose plan has the least latency × mean of (1 + κ / R_n).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from airprune.planning.feasibility import min_deadline_s
+from airprune.planning.plan import Plan
+from airprune.planning.problem import PlanProblem
+
+Array = np.ndarray
+
+# Deadlines that are tried between the neighbours of the best one.
+_BETWEEN = 8
+
+FIRST_KAPPA = 0.25
+"""κ before anything is measured."""
+
+
+def best_bits_per_weight(kappa: float, compute_s: float, seconds_per_bit: float) -> float:
+    """R* = √(κ c / s)."""
+    return float(np.sqrt(kappa * compute_s / seconds_per_bit))
+
+
+def auto_deadline_s(
+    problem: PlanProblem, plan: Callable[[PlanProblem], Plan], kappa: float, *, fair: bool = False
+) -> float:
+    """The deadline with the least time to accuracy for everybody's rates and compute times of this round.
+
+    Args:
+      problem: with a ladder; its own deadline is not read.
+      plan: a scheme that chooses codes.
+      kappa: κ.
+      fair: go by the device with the fewest bits instead of the mean.
+    """
+
+    def cost(deadline_s: float) -> float:
+        return _cost(plan(dataclasses.replace(problem, deadline_s=deadline_s)), kappa, fair)
+
+    rungs = [deadline_for_bits_s(problem, bits) for bits in _rates(problem)]
+    costs = [cost(deadline_s) for deadline_s in rungs]
+    best = int(np.argmin(costs))
+    around = np.geomspace(rungs[max(best - 1, 0)], rungs[min(best + 1, len(rungs) - 1)], _BETWEEN + 2)[1:-1]
+    nearby = {cost(deadline_s): deadline_s for deadline_s in around.tolist()}
+    return nearby[min(nearby)] if min(nearby) < costs[best] else rungs[best]
+
+
+def _rates(problem: PlanProblem) -> Array:
+    assert problem.ladder is not None
+    return problem.ladder.bits_per_weight[problem.ladder.hull]
+
+
+def deadline_for_bits_s(problem: PlanProblem, bits_per_weight: float) -> float:
+    """With which all devices of all edges can send so many bits of every weight."""
+    changed = dataclasses.replace(problem, bits_per_weight=bits_per_weight)
+    return float(np.max(min_deadline_s(changed, problem.largest_model_weights)))
+
+
+def _cost(plan: Plan, kappa: float, fair: bool) -> float:
+    """Latency of the slowest edge × rounds needed, relative to rounds without loss."""
+    assert plan.bits_per_weight is not None
+    with np.errstate(divide="ignore"):
+        slowdown = 1.0 + kappa / plan.bits_per_weight
+    return float(np.max(plan.latency_s) * (np.max(slowdown) if fair else np.mean(slowdown)))
+
+
+def measured_kappa(bits_per_weight: Array, error: Array) -> float:
+    """κ = mean of R E / (1 − E): a memory delivers what a code loses E / (1 − E) rounds later on average.
+
+    If a code delivers the share 1 − E of what is wanted in every round, the rest waits 1/(1 − E) − 1 rounds.
+
+    Args:
+      bits_per_weight: R_n of the devices that sent.  [num_devices]
+      error: E_n, the share that each code lost.  [num_devices]
+    """
+    kept = np.clip(1.0 - error, 0.05, 1.0)
+    return float(np.mean(bits_per_weight * (1.0 / kept - 1.0)))

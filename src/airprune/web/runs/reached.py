@@ -1,0 +1,47 @@
+"""What it took runs to reach an accuracy, for any accuracy that is asked for."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from airprune.measures import TO_TARGET
+from airprune.reaching import Evaluation, cost, first_reaching
+from airprune.runs.evaluations import evaluations_in
+from airprune.runs.layout import RunFolder
+from airprune.web.runs.following import MAX_BYTES_AT_ONCE
+from airprune.web.runs.names import is_plain_file
+from airprune.web.runs.views import run_named
+
+_MAX_KEPT = 64
+
+
+def reached(root: Path, names: Sequence[str], target: float) -> dict[str, Any]:
+    """Per run, whether it reached the target (None: never tested, or too large to look into) and what that took."""
+    return {"target": target, "runs": [{"name": name, **_of_run(run_named(root, name), target)} for name in names]}
+
+
+def _of_run(path: Path, target: float) -> dict[str, Any]:
+    tests = _tests(path)
+    costs = {name: cost(tests, target, name) for name in TO_TARGET}
+    return {
+        "reached": first_reaching(tests, target) is not None if tests else None,
+        **{name: value if math.isfinite(value) else None for name, value in costs.items()},
+    }
+
+
+def _tests(path: Path) -> tuple[Evaluation, ...]:
+    file = path / "records.jsonl"
+    if not is_plain_file(file):
+        return ()
+    about = file.stat()
+    return _read(path, about.st_size, about.st_mtime_ns) if about.st_size <= MAX_BYTES_AT_ONCE else ()
+
+
+@functools.lru_cache(maxsize=_MAX_KEPT)
+def _read(path: Path, size: int, written_ns: int) -> tuple[Evaluation, ...]:
+    """Read again when the file has changed."""
+    return tuple(evaluations_in(RunFolder(path)))
