@@ -1,6 +1,7 @@
 """`airprune advise`: curves, slowdowns, the rehearsed clock, forecasts, and the command."""
 
 import csv
+import dataclasses
 import json
 import math
 import os
@@ -248,6 +249,17 @@ def test_advice_on_made_up_curves_is_rounds_times_seconds_and_takes_the_soonest(
     assert advise(methods, own, pilots).target == 0.7
     chosen = advise(methods, experiment, pilots)
     assert chosen.target == pytest.approx(1 - law(40, 0.1, 0.6, 0.7) - 0.02, abs=0.005)
+
+
+def test_a_reference_that_asks_few_devices_is_behind_the_real_run_and_less_sure(tmp_path):
+    base = ap.Scenario.load(tiny_file(tmp_path, global_rounds=20)).with_("engine.name", "serial")
+    methods = candidates(base, [LOSSLESS])
+    experiment = Experiment.of(methods[0].scenario)
+    whole = made_up(curves_of(1.0)[0])
+    all_asked = advise(methods, experiment, whole, target=0.75).forecasts[0].rounds
+    few_asked = advise(methods, experiment, dataclasses.replace(whole, share=0.2), target=0.75).forecasts[0].rounds
+    assert few_asked.median < all_asked.median
+    assert few_asked.high / few_asked.low > all_asked.high / all_asked.low
 
 
 def test_pilots_without_a_round_are_an_error_with_a_way_out(tmp_path):

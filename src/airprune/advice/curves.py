@@ -41,24 +41,26 @@ class LearningCurve:
       last: the error after the pilot's last round.
       power: p.
       rounds: the pilot's length.
+      pace: how many of the pilot's rounds one of the real run is worth.
     """
 
     floor: Array
     last: Array
     power: Array
     rounds: int
+    pace: Array | float = 1.0
 
     def accuracy_at(self, rounds: Array) -> Array:
         """1 − e(t) of every curve, at rounds of its own.  [..., NUM_DRAWS]"""
         with np.errstate(divide="ignore", over="ignore"):
-            error = self.floor + (self.last - self.floor) * (rounds / self.rounds) ** -self.power
+            error = self.floor + (self.last - self.floor) * (rounds * self.pace / self.rounds) ** -self.power
         return 1.0 - np.minimum(error, 1.0)
 
     def rounds_to(self, accuracy: float) -> Array:
         """t with e(t) = 1 − accuracy; ∞ where a curve never gets there.  [NUM_DRAWS]"""
         above = (1.0 - accuracy) - self.floor
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            rounds = self.rounds * (above / (self.last - self.floor)) ** (-1.0 / self.power)
+            rounds = self.rounds / self.pace * (above / (self.last - self.floor)) ** (-1.0 / self.power)
         return np.where(above > 0.0, rounds, np.inf)
 
 
