@@ -179,7 +179,7 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="bandwidth_share", label="bandwidth share", brief="band share", **_SHARE),
         Measure(name="pruning_ratio", label="pruning ratio", brief="pruning", **_SHARE),
         Measure(name="kept_weights", label="kept weights", **_COUNT),
-        Measure(name="bits_per_weight", label="bits per weight", unit="bit"),
+        Measure(name="bits_per_weight", label="bits per weight", recorded_unit="bit"),
         Measure(name="code_error", label="lost by the code", better=Better.LOWER, **_SHARE),
         Measure(name="compute_s", label="compute", **_MILLISECONDS),
         Measure(name="uplink_s", label="uplink", **_MILLISECONDS),

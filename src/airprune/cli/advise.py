@@ -164,7 +164,7 @@ def _table(advice: Advice) -> Table:
         pad_edge=False,
     )
     table.add_column("method", no_wrap=True)
-    for heading in ("bits per weight", "deadline ms", "ms per round", "edge rounds"):
+    for heading in (MEASURES["bits_per_weight"].label, "deadline ms", "ms per round", "edge rounds"):
         table.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
     for heading in (MEASURES["time_s"].brief, bits.unit, joules.unit):
         table.add_column(heading, justify="right", no_wrap=True)

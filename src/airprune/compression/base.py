@@ -46,7 +46,7 @@ class Code:
 
     Attributes:
       bits_per_weight: never below what a message takes, beside the fixed bits of the compression's `line`.
-      error: the share of an update's energy that it loses, as measured on typical updates.
+      error: the share of an update's energy that it loses, as measured on a Laplacian one.
     """
 
     bits_per_weight: float

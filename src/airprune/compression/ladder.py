@@ -20,7 +20,7 @@ Array = np.ndarray
 
 
 class Rung(NamedTuple):
-    """A code and the share of an update's energy that it loses (`benchmarks/codes.py`)."""
+    """A code, and the share of its energy that a Laplacian update loses by it."""
 
     component: Compression
     options: Section
