@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/mechanism.py
 
 The reproduction's default schedule without pruning up to the middle of training; then one edge round of every device
-from that model with the paper's plan and masks: dense, with what does not fit zeroed, and with it frozen. Told are the loss
-at the start of the round, and the cosine of each update with the dense one, over what was sent.
+from that model with the paper's plan and masks: dense, with what does not fit zeroed, and with it frozen. Told are the
+loss at the start of the round, and the cosine of each update with the dense one, over what was sent.
 """
 
 from __future__ import annotations
