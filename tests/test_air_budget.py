@@ -197,6 +197,24 @@ def test_the_deadline_is_the_best_of_a_fine_grid_or_nearly_so():
         assert cost(found) <= 1.15 * min(cost(deadline) for deadline in np.geomspace(1e-3, 0.2, 200))
 
 
+def test_nobody_waits_for_a_device_without_uplink():
+    rates = np.array([2e8, 1.5e8, 0.0, 1e8])
+    problem = fleet(np.random.default_rng(2), 4, full_band_rate_bps=rates, objective_weight=1.0, fixed_bits=64.0)
+
+    def auto(given: ap.PlanProblem) -> float:
+        return auto_deadline_s(given, lambda changed: ap.plan(changed, "air-budget"), 0.3)
+
+    assert auto(problem) == auto(problem.subset([0, 1, 3]))
+    assert auto(dataclasses.replace(problem, full_band_rate_bps=0.0, deadline_s=0.5)) == 0.5
+
+
+def test_a_device_without_energy_does_not_decide_the_deadline():
+    limits = DeviceLimits(cpu_hz_max=2e9, power_w_max=0.6, bandwidth_hz=20e6, energy_j=[1.0, 1e-6, 1.0])
+    problem = fleet(np.random.default_rng(1), 3, full_band_rate_bps=1e8, edge=[0, 0, 1], seconds_per_weight=2e-8)
+    problem = dataclasses.replace(problem, limits=limits)
+    assert 0 < auto_deadline_s(problem, lambda changed: ap.plan(changed, "air-budget"), 0.3) < 1
+
+
 def test_kappa_is_the_wait_of_what_a_code_loses():
     """Half of the energy delivered per round: one round of waiting, at 2 bits."""
     assert measured_kappa(np.array([2.0]), np.array([0.5])) == pytest.approx(2.0)

@@ -37,11 +37,17 @@ def auto_deadline_s(
     """The deadline with the least time to accuracy for everybody's rates and compute times of this round.
 
     Args:
-      problem: with a ladder; its own deadline is not read.
+      problem: with a ladder; its own deadline is the answer if nobody has an uplink. Who has none is not waited for.
       plan: a scheme that chooses codes.
       kappa: κ.
       fair: go by the device with the fewest bits instead of the mean.
     """
+
+    reachable = problem.full_band_rate_bps > 0.0
+    if not reachable.any():
+        return float(np.max(problem.deadline_s))
+    if not reachable.all():
+        problem = problem.subset(reachable)
 
     def cost(deadline_s: float) -> float:
         return _cost(plan(dataclasses.replace(problem, deadline_s=deadline_s)), kappa, fair)
@@ -68,9 +74,12 @@ def deadline_for_bits_s(problem: PlanProblem, bits_per_weight: float) -> float:
 def _cost(plan: Plan, kappa: float, fair: bool) -> float:
     """Latency of the slowest edge × rounds needed, relative to rounds without loss."""
     assert plan.bits_per_weight is not None
-    with np.errstate(divide="ignore"):
-        slowdown = 1.0 + kappa / plan.bits_per_weight
-    return float(np.max(plan.latency_s) * (np.max(slowdown) if fair else np.mean(slowdown)))
+    planned = np.isfinite(plan.latency_s)
+    if not planned.any():
+        return np.inf
+    slowdown = 1.0 + kappa / plan.bits_per_weight[planned]
+    left_out = len(planned) / np.count_nonzero(planned)
+    return float(np.max(plan.latency_s[planned]) * (np.max(slowdown) if fair else np.mean(slowdown)) * left_out)
 
 
 def measured_kappa(bits_per_weight: Array, error: Array) -> float:
