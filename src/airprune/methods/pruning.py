@@ -22,8 +22,8 @@ FROZEN_PRUNING = Recipe(
     name="frozen-pruning",
     summary="the paper's plan and masks; what does not fit keeps its received value instead of becoming zero",
     source="partial training: FedPT, FedPart, FedPLT",
-    settings={"plan.scheme": "optimal", "masking.name": "frozen"},
-    claim="more accurate than zeroing at equal masks and bits",
+    settings={"plan.scheme": "optimal", "masking.name": "frozen", "aggregation.edge": "predicted"},
+    claim="about as accurate as no pruning at the paper's time and uploads",
 )
 
 SHARED_PRUNING = Recipe(
