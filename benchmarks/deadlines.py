@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/deadlines.py [--seeds 2] [--target 0.7] [--out runs/deadlines]
 
-Three networks (the paper's, with Rayleigh fading, with CPUs of 0.5 to 3 GHz) under two clocks (the paper's, FLOPs of a
+Three networks (the paper's, with Rayleigh fading, with CPUs from 0.5 GHz up) under two clocks (the paper's, FLOPs of a
 Raspberry Pi 4), on the reproduction's default schedule. Fixed deadlines are those with which everybody could send with
 one code of the ladder. Finished runs are not repeated.
 """
@@ -29,7 +29,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "hetero-cpu": ("hetero-cpu", {}),
 }
 CLOCKS: dict[str, dict[str, Any]] = {"paper": {}, "flops": HONEST}
-RUNGS = (0.14, 0.25, 0.44, 0.75, 2.0, 4.0, 8.0)
+RUNGS = (0.14, 0.44, 0.75, 2.0, 8.0)
 
 
 def scenario_of(preset: str, changes: dict[str, Any]) -> ap.Scenario:
@@ -74,7 +74,8 @@ def main() -> None:
         for clock, honest in CLOCKS.items():
             name = f"{network}-{clock}"
             if chosen.only in name:
-                variants = variants_of(preset, {**changes, **honest})
+                slow = {"network.cpu_hz": 5e8, "network.cpu_hz_max": 1.8e9} if preset == "hetero-cpu" and honest else {}
+                variants = variants_of(preset, {**changes, **honest, **slow})
                 tell(name, variants, range(chosen.seeds), chosen.target, chosen.out / name)
 
 
