@@ -49,6 +49,7 @@ def accuracy_after_training(model: nn.Module, dataset, epochs: int) -> float:
     return float((guess == torch.tensor(dataset.test_y)).float().mean())
 
 
+@pytest.mark.slow
 def test_a_convolution_beats_a_linear_model_by_far():
     """Five epochs, since a few initial weights are slow to leave the start; after five, 12 of 12 had 88 % or more."""
     dataset = load_dataset("glyphs", train_samples=5_000)

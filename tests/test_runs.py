@@ -202,6 +202,13 @@ def test_name_engine_and_place_of_data_may_change_between_stop_and_resume(tmp_pa
     assert finish(folder.path, other) == finish(tmp_path / "undisturbed", scenario)
 
 
+# Worker processes are the harder case; one process alone is tried with the slow tests.
+BOTH_ENGINES = [
+    pytest.param(["--engine", "serial"], id="serial", marks=pytest.mark.slow),
+    pytest.param(["--workers", "2"], id="processes"),
+]
+
+
 def kill_at_random_moments(
     tmp_path: Path, engine: list[str], *, kills: int, seed: int, global_rounds: int = 60
 ) -> None:
@@ -248,7 +255,7 @@ def undisturbed_bytes(tmp_path: Path, scenario: Path) -> tuple[bytes, bytes]:
     return final_bytes(tmp_path / "undisturbed")
 
 
-@pytest.mark.parametrize("engine", [["--engine", "serial"], ["--workers", "2"]], ids=["serial", "processes"])
+@pytest.mark.parametrize("engine", BOTH_ENGINES)
 def test_a_run_killed_at_any_moment_ends_in_the_same_bytes(tmp_path, engine):
     kill_at_random_moments(tmp_path, engine, kills=2, seed=1, global_rounds=25)
 
@@ -259,7 +266,7 @@ def test_a_run_killed_at_ten_moments_ends_in_the_same_bytes(tmp_path, engine):
     kill_at_random_moments(tmp_path, engine, kills=10, seed=2)
 
 
-@pytest.mark.parametrize("engine", [["--engine", "serial"], ["--workers", "2"]], ids=["serial", "processes"])
+@pytest.mark.parametrize("engine", BOTH_ENGINES)
 def test_ctrl_c_says_how_to_continue_and_loses_nothing(tmp_path, engine):
     scenario, folder = tiny_file(tmp_path, global_rounds=20), RunFolder(tmp_path / "run")
     process = start_airprune("run", scenario, "--out", folder.path, *engine)

@@ -760,5 +760,5 @@ def test_another_method_takes_back_what_the_former_one_had_set():
 
 def test_the_hash_depends_on_what_a_method_sets_and_not_on_its_name():
     by_name = PAPER.with_("method", "frozen-pruning")
-    by_parts = PAPER.with_("masking.name", "frozen")
+    by_parts = PAPER.with_values({"masking.name": "frozen", "aggregation.edge": "predicted"})
     assert by_name.hash == by_parts.hash != PAPER.hash
