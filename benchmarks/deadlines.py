@@ -58,8 +58,8 @@ def fixed_deadlines_s(scenario: ap.Scenario) -> list[float]:
 def variants_of(preset: str, changes: dict[str, Any]) -> list[Variant]:
     auto = scenario_of(preset, changes)
     found = [Variant(name="auto", scenario=auto)]
-    for deadline_s in fixed_deadlines_s(auto):
-        found.append(Variant(name=f"{1e3 * deadline_s:.4g}ms", scenario=auto.with_("plan.deadline_s", deadline_s)))
+    for bits, deadline_s in zip(RUNGS, fixed_deadlines_s(auto), strict=True):
+        found.append(Variant(name=f"{bits:g} bits", scenario=auto.with_("plan.deadline_s", deadline_s)))
     return found
 
 
