@@ -141,6 +141,21 @@ def test_a_device_without_energy_for_its_training_blocks_its_edge():
     assert plan.blocking_devices.tolist() == [False, True, False]
 
 
+def test_pruning_does_not_get_around_an_energy_budget():
+    """All can train, but the first two have too little energy left to send even the cheapest code on one band."""
+    rng = np.random.default_rng(4)
+    budget = np.array([0.0055, 0.0055, 1.0, 1.0])
+    limits = DeviceLimits(cpu_hz_max=2e9, power_w_max=0.6, bandwidth_hz=20e6, energy_j=budget)
+    rates = np.array([2e6, 2e6, 2e8, 2e8])
+    problem = fleet(rng, 4, full_band_rate_bps=rates, edge=[0, 0, 1, 1], seconds_per_weight=2e-8, deadline_s=0.2)
+    free = ap.plan(problem, "air-budget")
+    assert whole_models(free)
+    plan = ap.plan(dataclasses.replace(problem, limits=limits), "air-budget")
+    assert plan.status.tolist() == [Status.OK, Status.OK]
+    assert np.all(plan.energy_j <= budget * (1 + 1e-12)) and np.all(plan.latency_s <= 0.2 * (1 + 1e-12))
+    assert np.all(plan.cpu_hz[2:] == 2e9) and np.all(plan.power_w[2:] == 0.6) and np.all(plan.power_w[:2] < 0.6)
+
+
 def test_rungs_off_the_lower_hull_are_never_chosen():
     ladder = Ladder([1.0, 2.0, 3.0, 4.0, 5.0], [0.5, 0.49, 0.1, 0.2, 0.05])
     assert ladder.hull.tolist() == [0, 2, 4]
