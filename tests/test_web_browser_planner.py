@@ -171,8 +171,7 @@ def test_dragging_the_ground_pans_and_moves_no_device(server, page):
     page.mouse.down()
     page.mouse.move(box["x"] + 150, box["y"] + 60, steps=4)
     page.mouse.up()
-    page.wait_for_timeout(400)
-    assert place_of(page, 0) != [x, y]
+    wait_for(lambda: place_of(page, 0) != [x, y], "the map should have been moved")
     assert "moved" not in page.url
 
 
@@ -357,8 +356,8 @@ def test_no_width_scrolls_sideways(server, page):
     open_tables(page)
     for width in (360, 768, 1100, 1440, 3840):
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(150)  # charts follow a little later
-        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, width
+        fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        wait_for(lambda: page.evaluate(fits), f"no scrolling sideways at {width}")  # charts follow a little later
 
 
 def test_of_many_devices_the_page_says_how_many_it_draws(server, page):

@@ -492,7 +492,7 @@ def test_records_arrive_as_they_are_written_and_a_cut_takes_them_back(serve, tmp
         written = time.monotonic()
         curve = events.until(lambda kind, data: kind == "curve" and data["num_rounds"] == 1)
         assert curve["edge_from"] >= 1, "only what is new is sent"
-        assert time.monotonic() - written < 5
+        assert time.monotonic() - written < 10
         for _ in range(3):
             next(records)
         curve = events.until(lambda kind, data: kind == "curve" and data["num_rounds"] == 2)

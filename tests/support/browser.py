@@ -141,5 +141,5 @@ def page(shared_context: Any, watch: Callable[[Any], Any]) -> Iterator[Any]:
 
 def _context(browser: Any, **options: Any) -> Any:
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     return context
