@@ -58,6 +58,18 @@ def test_command_line_gives_the_same_plan_as_python():
     assert result["edges"][0]["min_deadline_ms"] == pytest.approx(1e3 * expected.min_deadline_s[0], rel=1e-12)
 
 
+def test_air_budget_gives_bits_per_weight_that_fill_the_deadline():
+    result = plan_json("--scheme", "air-budget", "--deadline-ms", 2)
+    bits = [device["bits_per_weight"] for device in result["devices"]]
+    assert all(0 < value < 64 for value in bits) and len(set(bits)) > 1
+    assert all(device["pruning_ratio"] == 0 for device in result["devices"])
+    north = result["devices"][:2]
+    for device, value, snr_db in zip(north, bits, (40, 38), strict=False):
+        rate = device["bandwidth_share"] * 20e6 * np.log2(1 + 10 ** (snr_db / 10))
+        assert device["latency_ms"] == pytest.approx(1e3 * (43_888 * 40 / 3e9 + 43_888 * value / rate), rel=1e-9)
+        assert device["latency_ms"] <= 2
+
+
 def test_json_fleets_are_read_as_well(tmp_path):
     rows = [{"device": "a", "edge": 1, "snr_db": 40}, {"device": "b", "edge": 1, "snr_db": 38, "cpu_hz": 1e9}]
     for name, content in (("list.json", rows), ("object.json", {"devices": rows})):
@@ -166,6 +178,7 @@ def test_a_bad_fleet_gets_one_sentence_and_status_2(content, words):
         (["--max-pruning", "1.5"], ["--max-pruning must be in [0, 1], got 1.5"]),
         (["--min-pruning", "0.9", "--max-pruning", "0.5"], ["--min-pruning must be in [0, 0.5], got 0.9"]),
         (["--scheme", "optimum"], ["did you mean 'optimal'"]),
+        (["--scheme", "energy"], ["--scheme energy", "plan.max_energy_j"]),
         (["--solve", "deadline"], ["--target-pruning"]),
         (["--solve", "deadline", "--target-pruning", "2"], ["target_pruning must be in [0, 1]"]),
         (["--frobnicate"], ["No such option"]),

@@ -9,9 +9,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from airprune.channel import full_band_rate_bps
+from airprune.compression import COMPRESSIONS
+from airprune.compression.base import Wire
 from airprune.latency import seconds_per_weight
 from airprune.network import Network, network_from_columns
-from airprune.planning import Plan, PlanProblem
+from airprune.planning import Ladder, Plan, PlanProblem
 from airprune.tables import Column, read_table
 from airprune.units import db_to_ratio
 
@@ -68,13 +70,27 @@ class Fleet:
             **limits,
         )
 
+    def ladder(self, value_bits: float) -> Ladder:
+        """The codes of compression `ladder` for the fleet's largest model, up to `value_bits` per weight.
+
+        What a code sends whatever the number of weights, as the scales of its tensors, belongs to `fixed_bits`.
+        """
+        weights = int(np.max(self.columns["conv_weights"] + self.columns["fc_weights"]))
+        coded = COMPRESSIONS["ladder"]
+        wire = Wire(value_bits=value_bits, num_weights=weights, num_tensors=1)
+        assert coded.ladder is not None
+        codes = [code for code in coded.ladder(coded.Options(), wire) if code.bits_per_weight < value_bits]
+        return Ladder([*(code.bits_per_weight for code in codes), value_bits], [*(code.error for code in codes), 0.0])
+
     def device_columns(self, plan: Plan) -> dict[str, np.ndarray]:
         """The plan as columns of the user's table, in the user's order."""
+        bits = {} if plan.bits_per_weight is None else {"bits_per_weight": plan.bits_per_weight}
         return {
             "device": self.device,
             "edge": self.edge_names[self.edge],
             "bandwidth_share": plan.bandwidth_share,
             "pruning_ratio": plan.pruning_ratio,
+            **bits,
             "latency_ms": 1e3 * plan.latency_s,
         }
 

@@ -56,7 +56,9 @@ def plan(
     scheme: Annotated[str, typer.Option(help=f"How to choose: {', '.join(SCHEMES)}.")] = "optimal",
     max_pruning: Annotated[float, typer.Option(help="Largest ratio allowed; 0.95 keeps a classifier alive.")] = 1.0,
     min_pruning: Annotated[float, typer.Option(help="Smallest ratio allowed.")] = 0.0,
-    bits_per_weight: Annotated[float, typer.Option(help="Bits that upload one weight.")] = 64.0,
+    bits_per_weight: Annotated[
+        float, typer.Option(help="Bits that upload one weight; with air-budget the most.")
+    ] = 64.0,
     solve: Annotated[
         Question | None,
         typer.Option(help="Find the smallest deadline, or band per edge, that keeps pruning at --target-pruning."),
@@ -72,7 +74,12 @@ def plan(
 
     Example: `airprune plan fleet.csv --deadline-ms 30`
     """
-    scheme_named(scheme)
+    chosen = scheme_named(scheme)
+    if chosen.needs_limits:
+        raise UsageError(
+            f"--scheme {scheme} chooses clock and power within an energy budget, which a fleet table does not have. "
+            f"Example: airprune run paper plan.scheme={scheme} plan.max_energy_j=0.01"
+        )
     quantity("--deadline-ms", deadline_ms, above=0.0)
     quantity("--bandwidth-mhz", bandwidth_mhz, above=0.0)
     quantity("--bits-per-weight", bits_per_weight, above=0.0)
@@ -86,7 +93,7 @@ def plan(
     problem = devices.problem(
         bandwidth_hz=mhz_to_hz(bandwidth_mhz),
         deadline_s=ms_to_s(deadline_ms),
-        bits_per_weight=bits_per_weight,
+        **_air(devices, bits_per_weight, chosen.chooses_codes),
         max_pruning_ratio=max_pruning,
         min_pruning_ratio=min_pruning,
     )
@@ -113,6 +120,14 @@ def plan(
     elif out is None or answer:
         _show(devices, result, answer)
     return _verdict(devices, result)
+
+
+def _air(devices: Fleet, bits_per_weight: float, chooses_codes: bool) -> dict[str, Any]:
+    """What a weight costs on the air: so many bits, or whichever code up to these the scheme gives a device."""
+    if not chooses_codes:
+        return {"bits_per_weight": bits_per_weight}
+    ladder = devices.ladder(bits_per_weight)
+    return {"bits_per_weight": float(ladder.bits_per_weight[0]), "ladder": ladder}
 
 
 def _solve(
@@ -192,8 +207,9 @@ def _device_table(devices: Fleet, result: Plan) -> Table:
     table = Table(title="Devices", title_justify="left", header_style="bold")
     table.add_column("device")
     table.add_column("edge")
-    share, ratio = MEASURES["bandwidth_share"], MEASURES["pruning_ratio"]
-    for heading in (share.brief, ratio.brief, "latency ms"):
+    share, ratio, bits = MEASURES["bandwidth_share"], MEASURES["pruning_ratio"], MEASURES["bits_per_weight"]
+    coded = result.bits_per_weight
+    for heading in (share.brief, ratio.brief, *([] if coded is None else [bits.brief]), "latency ms"):
         table.add_column(heading, justify="right")
     for n in range(min(result.problem.num_devices, _ROWS_SHOWN)):
         table.add_row(
@@ -201,6 +217,7 @@ def _device_table(devices: Fleet, result: Plan) -> Table:
             Text(str(devices.edge_names[devices.edge[n]])),
             share.text(result.bandwidth_share[n]),
             ratio.text(result.pruning_ratio[n]),
+            *([] if coded is None else [bits.text(coded[n])]),
             number(result.latency_s[n], ".3f", scale=1e3),
         )
     return table
