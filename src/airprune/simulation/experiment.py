@@ -45,6 +45,8 @@ Array = np.ndarray
 
 # Reserved names among a run's values: who serves whom, where that changes.
 _SERVED_EDGE, _SERVED_GAIN = "served/edge", "served/gain"
+# … whose data the edges heard from since the last global round, if the cloud weighs them by it.
+_HEARD = "heard/samples"
 # … and what deadlines that tune themselves have learnt.
 _KAPPA = "deadline/kappa"
 
@@ -195,6 +197,8 @@ class Experiment:
         )
         if self.method.association.component.when != "run":
             state.values |= {_SERVED_EDGE: self.network.edge.copy(), _SERVED_GAIN: self._own_gain.copy()}
+        if self.method.cloud.component.counts == "heard":
+            state.values[_HEARD] = np.zeros(self.network.num_edges)
         if self.scenario.plan.deadline_s == "auto":
             state.values[_KAPPA] = np.array([FIRST_KAPPA])
         return state
@@ -226,10 +230,23 @@ class Experiment:
         """D_n, the number of training samples of each device.  [num_devices]"""
         return np.array([len(indices) for indices in self.samples])
 
+    def serving(self, state: RunState) -> Array:
+        """Who serves each device in the edge round at hand.  [num_devices]"""
+        return state.values[_SERVED_EDGE] if _SERVED_EDGE in state.values else self._served_always.edge
+
     def station_samples(self, state: RunState) -> Array:
-        """Samples of the devices that each edge serves.  [num_edges]"""
-        edge = state.values.get(_SERVED_EDGE, self.network.edge)
-        return np.bincount(edge, self.data_sizes, minlength=self.network.num_edges)
+        """Samples that each edge stands for: of the devices it serves, or has heard from.  [num_edges]"""
+        if _HEARD in state.values:
+            return state.values[_HEARD]
+        return np.bincount(self.serving(state), self.data_sizes, minlength=self.network.num_edges)
+
+    def note_heard(self, state: RunState, edges: Array, device: Array) -> None:
+        """Counts the samples of these devices, whose uploads the edges have averaged."""
+        if _HEARD in state.values:
+            before = state.values[_HEARD] if any(state.counters) else 0.0
+            state.values[_HEARD] = before + np.bincount(
+                edges, self.data_sizes[device], minlength=self.network.num_edges
+            )
 
     @property
     def model_bits(self) -> float:
@@ -286,6 +303,7 @@ class Experiment:
             num_samples=self.data_sizes[device],
             round_index=round_index,
             rng=rng_for(self.scenario.seed, "selection", round_index),
+            memory={slot.name: state.values[slot.name] for slot in self.method.selection("slots", self.shape)},
         )
         return found, served.interrupted
 

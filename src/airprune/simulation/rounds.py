@@ -26,9 +26,10 @@ from airprune.learning.worker import TEST_PART
 from airprune.masking.base import RoundView
 from airprune.randomness import rng_for
 from airprune.registration import is_own
+from airprune.selection.base import Candidates, Outcome
 from airprune.simulation.clock import Events, Fate, TimedRound, time_round
 from airprune.simulation.experiment import Experiment
-from airprune.simulation.recording import count_edge_round, edge_record, global_record, node_record
+from airprune.simulation.recording import by_device, count_edge_round, edge_record, global_record, node_record
 from airprune.simulation.state import RunState
 
 Array = np.ndarray
@@ -81,6 +82,7 @@ def _edge_round(
     _check_bits(experiment, timed, results)
     _learn_from_codes(experiment, state, opened, results)
     timed = _without_failed(timed, results, reported)
+    _tell_selection(experiment, state, candidates, timed, results)
     if watch is not None:
         watch(timed, results)
 
@@ -159,7 +161,14 @@ def _group(experiment: Experiment, state: RunState, timed: TimedRound, edge: int
         prunable=experiment.shape.prunable,
         drop_failing=scenario.engine.on_device_failure == "drop-device",
         store=state.store,
+        served_weight=_served_weight(experiment, state, edge) if method.edge.has("absent") else None,
     )
+
+
+def _served_weight(experiment: Experiment, state: RunState, edge: int) -> float:
+    """Σ c_n of all devices of an edge, asked or not."""
+    samples = experiment.data_sizes[experiment.serving(state) == edge]
+    return float(experiment.method.edge("weights", samples).sum())
 
 
 def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeResult) -> None:
@@ -186,6 +195,26 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
         for name, array in result.reports.items():
             sums[name] = sums[name] + array if name in sums else array
     state.values = masking("update", view, state.values, sums)
+
+
+def _tell_selection(
+    experiment: Experiment, state: RunState, candidates: Candidates, timed: TimedRound, results: list[EdgeResult]
+) -> None:
+    """What came of those asked, for the selection's memory and for a cloud that weighs edges by whom they heard."""
+    opened, arrived, selection = timed.opened, timed.takes_part, experiment.method.selection
+    experiment.note_heard(state, opened.edge[arrived], opened.device[arrived])
+    if not selection.has("observe"):
+        return
+    outcome = Outcome(
+        candidates=candidates,
+        device=opened.device,
+        edge=opened.edge,
+        num_samples=experiment.data_sizes[opened.device],
+        arrived=arrived,
+        latency_s=timed.compute_s + timed.uplink_s,
+        loss=by_device(timed, results)["loss"],
+    )
+    state.values = state.values | selection("observe", outcome)
 
 
 def _check_bits(experiment: Experiment, timed: TimedRound, results: list[EdgeResult]) -> None:
