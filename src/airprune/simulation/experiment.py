@@ -232,7 +232,8 @@ class Experiment:
 
     def serving(self, state: RunState) -> Array:
         """Who serves each device in the edge round at hand.  [num_devices]"""
-        return state.values[_SERVED_EDGE] if _SERVED_EDGE in state.values else self._served_always.edge
+        always = self.method.association.component.when == "run"
+        return self._served_always.edge if always else state.values[_SERVED_EDGE]
 
     def station_samples(self, state: RunState) -> Array:
         """Samples that each edge stands for: of the devices it serves, or has heard from.  [num_edges]"""
