@@ -8,6 +8,7 @@ from typing import Any
 
 from airprune.components import Component, ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
+from airprune.federation import personal
 from airprune.scenario import Scenario
 
 # The parts of a method, and the scenario keys that choose them.
@@ -77,8 +78,10 @@ class Method:
         )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """The memory of all components. The steps of edges and cloud have theirs under names of their own."""
+        """The memory of all components, and of personal layers. The steps of edges and cloud have names of their own."""
         found = list(self._declared(shape))
+        if shape.num_personal:
+            found += personal.slots(shape)
         names = [slot.name for slot in found]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)

@@ -21,6 +21,7 @@ METHODS: Registry[Recipe] = Registry(
         "frozen-pruning": "airprune.methods.pruning:FROZEN_PRUNING",
         "adaptive": "airprune.methods.uploading:ADAPTIVE",
         "shared-pruning": "airprune.methods.pruning:SHARED_PRUNING",
+        "japp": "airprune.methods.pruning:JAPP",
         "hierfavg": "airprune.methods.averaging:HIERFAVG",
         "fedavg": "airprune.methods.averaging:FEDAVG",
         "h-sgd": "airprune.methods.averaging:H_SGD",

@@ -28,6 +28,7 @@ from airprune.errors import InvalidValue
 from airprune.federation.device import LocalSettings
 from airprune.federation.edge import Terms
 from airprune.federation.method import Method
+from airprune.federation.personal import samples_like
 from airprune.kernels import kernel_for
 from airprune.learning.worker import Job
 from airprune.models import FlatModel, build_model
@@ -49,6 +50,8 @@ _SERVED_EDGE, _SERVED_GAIN = "served/edge", "served/gain"
 _HEARD = "heard/samples"
 # … and what deadlines that tune themselves have learnt.
 _KAPPA = "deadline/kappa"
+# Fewest test samples of a device that has a model of its own.
+_OWN_TEST = 100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,7 +91,12 @@ class Experiment:
             )
         pickled = pickled_module(module)
         settings = scenario.model
-        flat = FlatModel(cloudpickle.loads(pickled), prunable=settings.prunable, float64=settings.float64)
+        flat = FlatModel(
+            cloudpickle.loads(pickled),
+            prunable=settings.prunable,
+            personal=settings.personal,
+            float64=settings.float64,
+        )
         samples = partition(
             data.train_y,
             edge=network.edge,
@@ -308,12 +316,25 @@ class Experiment:
         )
         return found, served.interrupted
 
+    @cached_property
+    def own_tests(self) -> tuple[Array, ...]:
+        """The test samples of each device, where devices have models of their own: drawn once, classes as in its data.
+
+        Together about as many as the test set has, but never few.  [num_devices] arrays
+        """
+        data, num_devices = self.dataset, self.network.num_devices
+        count = max(_OWN_TEST, len(data.test_y) // num_devices)
+        streams = (rng_for(self.scenario.seed, "own-test", device) for device in range(num_devices))
+        classes = (data.train_y[samples] for samples in self.samples)
+        return tuple(samples_like(own, data.test_y, count, rng) for own, rng in zip(classes, streams, strict=True))
+
     def job(self, dataset: Any) -> Job:
         """What workers need; `dataset` tells them where to find the samples."""
         train = self.scenario.train
         return Job(
             module=self.module,
             prunable=tuple(self.scenario.model.prunable),
+            personal=tuple(self.scenario.model.personal),
             float64=self.scenario.model.float64,
             dataset=dataset,
             samples=self.samples,

@@ -22,7 +22,7 @@ from airprune.federation.messages import Broadcast
 from airprune.latency import global_round_latency_s
 from airprune.learning.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
 from airprune.learning.optimisers import learning_rate_at
-from airprune.learning.worker import TEST_PART
+from airprune.learning.worker import TEST_PART, OwnTest
 from airprune.masking.base import RoundView
 from airprune.randomness import rng_for
 from airprune.registration import is_own
@@ -93,7 +93,7 @@ def _edge_round(
     state.counters[-1] += 1
     record = edge_record(state, timed, present, results, len(candidates.device))
     if experiment.scenario.rounds.evaluate_every == "edge":
-        record |= accuracy_of(experiment, engine, _at_root(experiment, state))
+        record |= accuracy_of(experiment, engine, state, _at_root(experiment, state))
     return record
 
 
@@ -319,7 +319,7 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> di
     state.totals.time_s += latency_s
     metrics: dict[str, Any] = {}
     if experiment.scenario.rounds.evaluate_every != "never":
-        metrics = accuracy_of(experiment, engine, state.global_state)
+        metrics = accuracy_of(experiment, engine, state, state.global_state)
     if experiment.scenario.diagnostics.gradients:
         metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
     record = global_record(state, latency_s, metrics)
@@ -339,10 +339,20 @@ def _at_root(experiment: Experiment, state: RunState) -> Array:
     )
 
 
-def accuracy_of(experiment: Experiment, engine: Engine, model_state: Array) -> dict[str, float]:
-    """Loss and accuracy on the test set, its parts judged in parallel and added in order."""
-    size = len(experiment.dataset.test_y)
-    parts = list(engine.map("evaluate", model_state, range(0, size, TEST_PART)))
+def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, model_state: Array) -> dict[str, float]:
+    """Loss and accuracy on the test set, its parts judged in parallel and added in order.
+
+    Where devices have layers of their own, the means over devices, each judged on samples like its own.
+    """
+    if state.store is not None and experiment.shape.num_personal:
+        tests = [
+            OwnTest(memory={name: rows[0] for name, rows in state.store.take([device]).items()}, samples=samples)
+            for device, samples in enumerate(experiment.own_tests)
+        ]
+        parts, size = list(engine.map("evaluate_own", model_state, tests)), sum(len(test.samples) for test in tests)
+    else:
+        size = len(experiment.dataset.test_y)
+        parts = list(engine.map("evaluate", model_state, range(0, size, TEST_PART)))
     return {
         "test_loss": sum(loss for loss, _ in parts) / size,
         "test_accuracy": sum(correct for _, correct in parts) / size,
