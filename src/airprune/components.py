@@ -179,7 +179,10 @@ class Component:
 
 
 def paper_shape() -> ModelShape:
-    """The paper's CNN on its network: what memory and bits are told for where no model is at hand."""
+    """The paper's CNN on its network: what memory and bits are told for where no model is at hand.
+
+    A last layer that stays on the devices would have 90 entries.
+    """
     layers = PrunableLayers.of([("fc1", 8, 3136), ("fc2", 10, 8)])
     sizes = (
         ("conv1.weight", 288, True),
@@ -201,6 +204,7 @@ def paper_shape() -> ModelShape:
         prunable=slice(start - layers.num_weights, start),
         layers=layers,
         tensors=tuple(tensors),
+        num_personal=90,
         num_devices=25,
         num_edges=5,
     )
