@@ -10,7 +10,7 @@ import pytest
 import airprune as ap
 from airprune.errors import InvalidValue
 from airprune.topology import TOPOLOGIES, Tree
-from support.tiny import blobs, tiny_scenario
+from support.tiny import blobs, last_state, tiny_scenario
 
 
 def tree_of(edge_rounds, **options) -> Tree:
@@ -131,6 +131,31 @@ def test_who_moves_loses_the_round_if_updates_are_lost():
     assert record["left_out"]["dropped"] == len(record["device"]) == 6
     carried = run(**always)[0]
     assert carried["left_out"]["dropped"] == 0
+
+
+def moved(probability, **changes):
+    """(the cloud's model after one round of each edge, who served whom)."""
+    once = {"rounds__edge_rounds": 1, "rounds__global_rounds": 1, "model__float64": True, "data__size_spread": 0.5}
+    handover = {"method": "mobility", "association__handover__probability": probability}
+    state, records, _ = last_state(tiny_scenario(**once, **handover, **changes))
+    return state.global_state, records[0]["edge"]
+
+
+def test_mobility_without_moves_is_hierfavg():
+    stay = {"method": "mobility", "association__handover__probability": 0.0}
+    models = [last_state(tiny_scenario(**changes))[0].models for changes in (stay, {"method": "hierfavg"})]
+    assert np.array_equal(*models)
+
+
+def test_carried_updates_change_a_mean_of_means_by_the_sizes_of_edges_and_a_mean_by_samples_not_at_all():
+    of_means = {"aggregation__edge": "masked-mean", "aggregation__cloud": "masked-mean"}
+    by_samples, by_means = moved(0.0)[0], moved(0.0, **of_means)[0]
+    for probability, sizes in ((0.5, [3, 3]), (0.7, [5, 1])):  # with this seed: one device goes each way; three and one
+        model, edge = moved(probability)
+        assert np.bincount(edge).tolist() == sizes and edge != [0, 0, 0, 1, 1, 1]
+        assert model == pytest.approx(by_samples, rel=1e-12, abs=1e-14)  # float64, added in another order
+        same_sizes = np.allclose(moved(probability, **of_means)[0], by_means, rtol=1e-12, atol=1e-14)
+        assert same_sizes == (sizes == [3, 3])
 
 
 def test_nearest_and_best_rate_serve_devices_of_this_map_as_the_network_does(tmp_path):

@@ -40,7 +40,7 @@ class Tensor:
     """One tensor of the model and its place in the flat state.
 
     Attributes:
-      counted: whether its entries are weights in the sense of Eq. (4); biases and buffers are not.
+      counted: whether its entries are weights in the sense of Eq. (4); biases, buffers and personal layers are not.
     """
 
     name: str
@@ -59,6 +59,8 @@ class ModelShape:
       prunable: where the prunable weights lie.
       layers: their matrices.
       tensors: all tensors, in the order of the state.
+      num_personal, personal_weights: entries of the layers that stay on the devices, first in the state, and how many of
+        them are weights: trained, but not counted.
       num_devices, num_edges: of the network, for slots with a row for each.
     """
 
@@ -67,6 +69,8 @@ class ModelShape:
     prunable: slice
     layers: PrunableLayers
     tensors: tuple[Tensor, ...]
+    num_personal: int = 0
+    personal_weights: int = 0
     num_devices: int = 1
     num_edges: int = 1
 
@@ -87,6 +91,11 @@ class ModelShape:
     def on(self, *, num_devices: int, num_edges: int) -> ModelShape:
         """The same model on a network of this size."""
         return replace(self, num_devices=num_devices, num_edges=num_edges)
+
+    @property
+    def personal(self) -> slice:
+        """Where the layers lie that stay on the devices."""
+        return slice(0, self.num_personal)
 
     @property
     def prunable_weights(self) -> int:
@@ -170,7 +179,10 @@ class Component:
 
 
 def paper_shape() -> ModelShape:
-    """The paper's CNN on its network: what memory and bits are told for where no model is at hand."""
+    """The paper's CNN on its network: what memory and bits are told for where no model is at hand.
+
+    A last layer that stays on the devices would have 90 entries.
+    """
     layers = PrunableLayers.of([("fc1", 8, 3136), ("fc2", 10, 8)])
     sizes = (
         ("conv1.weight", 288, True),
@@ -192,6 +204,7 @@ def paper_shape() -> ModelShape:
         prunable=slice(start - layers.num_weights, start),
         layers=layers,
         tensors=tuple(tensors),
+        num_personal=90,
         num_devices=25,
         num_edges=5,
     )

@@ -1,8 +1,8 @@
 """The paper's CNN and its siblings, and any torch module seen as one flat vector.
 
-The vector is laid out as  [ other parameters | prunable weights | frozen parameters, floating buffers ]  so that a
-pruning mask covers one contiguous slice. Which weights are prunable is found by type (Linear) or named by the user;
-weight counts for the planner follow.
+The vector is laid out as  [ personal layers | other parameters | prunable weights | frozen parameters, floating
+buffers ]  so that a pruning mask covers one contiguous slice. Which weights are prunable is found by type (Linear) or
+named by the user; weight counts for the planner follow. Personal layers stay on the devices and are not counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from airprune.components import ModelShape, Tensor
 from airprune.errors import InvalidValue, UnknownName
 from airprune.model_names import MODELS
-from airprune.own_models import check_module, prunable_names
+from airprune.own_models import PERSONAL, check_module, personal_names, prunable_names
 from airprune.pruning.layers import PrunableLayers
 from airprune.randomness import rng_for
 
@@ -123,12 +123,17 @@ class FlatModel:
       prunable_weights: W_fully, or whatever else was named.
     """
 
-    def __init__(self, module: nn.Module, *, prunable: Sequence[str] = (), float64: bool = False) -> None:
+    def __init__(
+        self, module: nn.Module, *, prunable: Sequence[str] = (), personal: Sequence[str] = (), float64: bool = False
+    ) -> None:
         check_module(module)
         self.module = module.to(torch.float64 if float64 else torch.float32)
         parameters = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
-        names = prunable_names(self.module, prunable)
-        others = [name for name in parameters if name not in names]
+        own = personal_names(self.module, personal)
+        names = [name for name in prunable_names(self.module, prunable) if name not in own]
+        if not names:
+            raise InvalidValue(PERSONAL, "must leave a layer that can be pruned", ", ".join(personal))
+        others = [*own, *(name for name in parameters if name not in names and name not in own)]
         constants = {name: p for name, p in self.module.named_parameters() if not p.requires_grad}
         floating = {name: b for name, b in self.module.named_buffers() if b.is_floating_point()}
         buffers = [*constants, *floating]
@@ -141,7 +146,8 @@ class FlatModel:
         self.prunable = slice(sum(sizes), sum(sizes) + sum(parameters[name].numel() for name in names))
         self.num_parameters = self.prunable.stop
         self.layers = PrunableLayers.of([(n, parameters[n].shape[0], parameters[n][0].numel()) for n in names])
-        self.fixed_weights = sum(parameters[name].numel() for name in others if parameters[name].dim() > 1)
+        self.num_personal = sum(parameters[name].numel() for name in own)
+        self.fixed_weights = sum(parameters[n].numel() for n in others if parameters[n].dim() > 1 and n not in own)
         self.prunable_weights = self.layers.num_weights
         self._flatten(tensors)
 
@@ -165,14 +171,16 @@ class FlatModel:
     @cached_property
     def shape(self) -> ModelShape:
         """What components may know of the model."""
-        trained = self.num_parameters
+        common = range(self.num_personal, self.num_parameters)
         return ModelShape(
             num_state=self.num_state,
-            num_parameters=trained,
+            num_parameters=self.num_parameters,
             prunable=self.prunable,
+            num_personal=self.num_personal,
+            personal_weights=sum(p.stop - p.start for p in self.parts if p.stop <= common.start and len(p.shape) > 1),
             layers=self.layers,
             tensors=tuple(
-                Tensor(part.name, part.start, part.stop, counted=part.start < trained and len(part.shape) > 1)
+                Tensor(part.name, part.start, part.stop, counted=part.start in common and len(part.shape) > 1)
                 for part in self.parts
             ),
         )

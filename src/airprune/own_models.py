@@ -12,7 +12,8 @@ from torch.nn.parameter import is_lazy
 
 from airprune.errors import InvalidValue, UnknownName
 
-MODEL, PRUNABLE = "run.model", "Scenario.model.prunable"
+MODEL, PRUNABLE, PERSONAL = "run.model", "Scenario.model.prunable", "Scenario.model.personal"
+LAST = "last"
 FROZEN = "whose weight is frozen"
 
 
@@ -73,6 +74,19 @@ def prunable_names(module: nn.Module, chosen: Sequence[str]) -> list[str]:
         rule = "must name layers that own their weights" if borrowed else "must leave a layer whose weights are trained"
         raise InvalidValue(PRUNABLE, rule, got, _way_out(first.get(id(layers[blocked[0]].weight)), blocked[0]))
     return [_weight_of(name) for name in names if not obstacles[name]]
+
+
+def personal_names(module: nn.Module, chosen: Sequence[str]) -> list[str]:
+    """Names of the trained parameters of the layers that stay on the devices; `LAST` is the last with a weight matrix."""
+    weights = {name: getattr(layer, "weight", None) for name, layer in module.named_modules()}
+    matrices = [name for name, weight in weights.items() if isinstance(weight, torch.Tensor) and weight.dim() > 1]
+    trained = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+    layers = []
+    for name in chosen:
+        if name != LAST and name not in matrices:
+            raise UnknownName(PERSONAL, name, [*matrices, LAST])
+        layers.append(matrices[-1] if name == LAST else name)
+    return [name for name in trained if name.rpartition(".")[0] in layers]
 
 
 def _check_chosen(chosen: Sequence[str], layers: dict[str, Any]) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 import airprune as ap
+from airprune.engines.serial import SerialEngine
+from airprune.runs.driver import InProcess, opened_store
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.rounds import run_rounds
 
 
 def blobs(num_train: int = 240, num_test: int = 60, features: int = 12, classes: int = 4, seed: int = 0):
@@ -37,6 +42,16 @@ def tiny_scenario(**changes) -> ap.Scenario:
         "engine.name": "serial",
     }
     return ap.Scenario().with_values({**values, **{key.replace("__", "."): value for key, value in changes.items()}})
+
+
+def last_state(scenario: ap.Scenario):
+    """(the state that a run in memory ends in, its records, the experiment)."""
+    experiment = Experiment.of(scenario, dataset=blobs())
+    state = experiment.initial_state()
+    with tempfile.TemporaryDirectory() as folder, SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
+        state.store = opened_store(experiment, Path(folder))
+        records = list(run_rounds(experiment, engine, state))
+    return state, records, experiment
 
 
 def final_bytes(folder: Path) -> tuple[bytes, bytes]:

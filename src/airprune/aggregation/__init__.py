@@ -1,12 +1,14 @@
 """How a parent combines its children's models. To add a member, write its file and list it here.
 
-base           what an aggregation is
-masked_sum     Σ c w ⊙ m and Σ c m, the streaming sum that the members share
-masked_mean    each weight over the children that kept it, Eqs. (12) and (13)
-data_weighted  the same, children counting by their samples
-fill           what a child did not send counts as unchanged
-predicted      … counts as predicted from the others, as far as children agree
-steps          how a parent moves to the combined model
+base            what an aggregation is
+masked_sum      Σ c w ⊙ m and Σ c m, the streaming sum that the members share
+masked_mean     each weight over the children that kept it, Eqs. (12) and (13)
+data_weighted   the same, children counting by their samples
+heard_weighted  … edges by the samples of the devices they heard from
+cached          devices that an edge did not hear from count as unchanged
+fill            what a child did not send counts as unchanged
+predicted       … counts as predicted from the others, as far as children agree
+steps           how a parent moves to the combined model
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ AGGREGATIONS: Registry[Aggregation] = Registry(
     {
         "masked-mean": "airprune.aggregation.masked_mean:AGGREGATION",
         "data-weighted": "airprune.aggregation.data_weighted:AGGREGATION",
+        "heard-weighted": "airprune.aggregation.heard_weighted:AGGREGATION",
+        "cached": "airprune.aggregation.cached:AGGREGATION",
         "fill": "airprune.aggregation.fill:AGGREGATION",
         "predicted": "airprune.aggregation.predicted:AGGREGATION",
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
@@ -46,8 +46,14 @@ class Aggregation(Component):
       finish: the combined model from the sum and what the parent had before.  [num_state]
       weights: c_n of each child, given the samples it stands for.  [num_children]
       Sum: what is added up.
+      absent: at an edge, how devices count that it serves and did not hear from: of (combined model, what the edge had,
+        the share of its devices' weight that was heard) → combined model. None: they do not count.
+      counts: at the cloud, which samples a child stands for: those of all devices it serves, or of the uploads it has
+        heard since the last global round.
     """
 
     finish: Callable[[Any, Any, Array], Array]
     weights: Callable[[Any, Array], Array] = alike
     Sum: type[Any] = MaskedSum
+    absent: Callable[[Any, Array, Array, float], Array] | None = None
+    counts: Literal["served", "heard"] = "served"

@@ -112,8 +112,9 @@ def _papers(scenario: Scenario, masking: Chosen, shape: ModelShape, num_devices:
         passes=np.full(num_devices, float(scenario.plan.local_iterations)),
         cycles_per_weight=cycles,
         num_weights=shape.num_weights,
+        fixed_cycles=cycles * shape.personal_weights,
         dense_share=masking.component.dense_compute,
-        probe_cycles=cycles * shape.num_weights,
+        probe_cycles=cycles * (shape.num_weights + shape.personal_weights),
         probe_takes_energy=False,
     )
 

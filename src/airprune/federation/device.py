@@ -15,6 +15,7 @@ import torch
 
 from airprune.components import ModelShape
 from airprune.compression.base import Message, Wire, transmit
+from airprune.federation import personal
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.kernels import KERNELS
@@ -87,7 +88,9 @@ class Device:
 
 def device_round(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Upload:
     """One edge round of one device on its samples."""
-    model, settings = device.model, device.settings
+    model, settings, common = device.model, device.settings, received.model
+    if device.shape.num_personal:
+        received = replace(received, model=personal.put_in(common, orders.memory, device.shape))
     model.load(received.model)
     if not model.module.training:
         model.module.train()
@@ -117,6 +120,8 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
             memory |= device.method.masking("finish", view, run)
         if device.method.objective.has("finish"):
             memory |= device.method.objective("finish", run, memory)
+    if device.shape.num_personal:
+        memory |= personal.take_out(model.state_array, common, device.shape)
     sent_bits, message, code_error = _encode(device, received.model, sub_model, memory, orders, streams)
     return Upload(
         state=model.state_array,

@@ -46,8 +46,9 @@ class Terms:
     max_pruning_ratio: float
 
     def charges(self, round_index: int) -> Charges:
+        """What a device pays beside its weights: for its mask, and for what the selection wants to know."""
         charged: Charges = self.method.masking("charges", round_index, self.shape, self.wire.value_bits)
-        return charged
+        return replace(charged, always_bits=charged.always_bits + self.method.selection.component.report_bits)
 
     def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
         """What devices send that keep so many prunable weights: exactly what the encoder will count."""

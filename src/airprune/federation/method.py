@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airprune.components import Component, ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
+from airprune.federation import personal
 from airprune.scenario import Scenario
 
 # The parts of a method, and the scenario keys that choose them.
@@ -46,7 +47,11 @@ class Chosen:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """All choices of a scenario; `selection`, `masking`, … answer one question each (see their packages)."""
+    """All choices of a scenario; `selection`, `masking`, … answer one question each (see their packages).
+
+    Attributes:
+      personal: whether some layers stay on the devices.
+    """
 
     association: Chosen
     selection: Chosen
@@ -59,10 +64,12 @@ class Method:
     edge_step: Chosen
     cloud_step: Chosen
     topology: Chosen
+    personal: bool = False
 
     @classmethod
     def of(cls, scenario: Scenario) -> Method:
-        return cls(**{part: _chosen(scenario, key) for part, key in CHOICES.items()})
+        chosen = {part: _chosen(scenario, key) for part, key in CHOICES.items()}
+        return cls(**chosen, personal=bool(scenario.model.personal))
 
     @property
     def components(self) -> dict[str, str]:
@@ -77,7 +84,7 @@ class Method:
         )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """The memory of all components. The steps of edges and cloud have theirs under names of their own."""
+        """The memory of all components, and of personal layers. The steps of edges and cloud have names of their own."""
         found = list(self._declared(shape))
         names = [slot.name for slot in found]
         if len(set(names)) < len(names):
@@ -86,14 +93,16 @@ class Method:
         return tuple(found)
 
     def _declared(self, shape: ModelShape) -> Iterator[Slot]:
-        for field in fields(self):
-            chosen: Chosen = getattr(self, field.name)
+        for part in CHOICES:
+            chosen: Chosen = getattr(self, part)
             for slot in chosen("slots", shape):
-                if field.name in ("edge_step", "cloud_step"):
-                    owner = Owner.EDGE if field.name == "edge_step" else Owner.CLOUD
-                    yield replace(slot, name=tier_name(field.name, slot.name), owner=owner)
+                if part in ("edge_step", "cloud_step"):
+                    owner = Owner.EDGE if part == "edge_step" else Owner.CLOUD
+                    yield replace(slot, name=tier_name(part, slot.name), owner=owner)
                 else:
                     yield slot
+        if self.personal:
+            yield from personal.slots(shape)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -175,6 +175,7 @@ class EdgeGroup(Group):
 
     Attributes:
       drop_failing: whether a device that fails for good is left out; else it ends the run.
+      served_weight: Σ c_n of all devices of the edge, if those count that are not heard from.
     """
 
     shared: Broadcast
@@ -182,6 +183,7 @@ class EdgeGroup(Group):
     prunable: slice
     drop_failing: bool = False
     store: DeviceStore | None = None
+    served_weight: float | None = None
     method: str = "train"
 
     def arrived(self, task: TrainTask, part: ChunkSum) -> ChunkSum:
@@ -221,6 +223,8 @@ class EdgeGroup(Group):
             held[self.prunable] = part.total.kept_by > 0
             coverage = coverage_of(part.total.kept_by, part.total.all_count)
             combined = self.aggregation("finish", part.total, received)
+            if self.served_weight is not None:
+                combined = self.aggregation("absent", combined, received, part.total.all_weight / self.served_weight)
         return EdgeResult(
             combined=combined,
             held=held,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from airprune.errors import AirpruneError
 from airprune.federation.device import Device, LocalSettings, Streams, device_round
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
+from airprune.federation.personal import put_in
 from airprune.kernels.autograd import tensor_of
 from airprune.learning.chunks import ChunkSum, DeviceFailed, DeviceStatistics, Failure, TrainTask
 from airprune.learning.evaluate import evaluate
@@ -45,6 +46,7 @@ class Job(Workshop):
 
     module: bytes
     prunable: tuple[str, ...]
+    personal: tuple[str, ...]
     float64: bool
     dataset: Any
     samples: tuple[Array, ...]
@@ -63,12 +65,22 @@ class Job(Workshop):
         return Worker(self, dataset.open())
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OwnTest:
+    """A device whose own model is to be judged: its slots, and its samples of the test set."""
+
+    memory: Mapping[str, Array]
+    samples: Array
+
+
 class Worker:
     """Does the work of one process."""
 
     def __init__(self, job: Job, dataset: Dataset) -> None:
         self.job = job
-        self.model = FlatModel(cloudpickle.loads(job.module), prunable=job.prunable, float64=job.float64)
+        self.model = FlatModel(
+            cloudpickle.loads(job.module), prunable=job.prunable, personal=job.personal, float64=job.float64
+        )
         self.device = Device(self.model, dataset.train_x, dataset.train_y, job.settings, job.method, job.wire)
         self.test_x, self.test_y = tensor_of(dataset.test_x), tensor_of(dataset.test_y)
         buffers = self.model.module.buffers()
@@ -156,6 +168,12 @@ class Worker:
         self.model.load(state)
         part = slice(start, start + TEST_PART)
         return evaluate(self.model, self.test_x[part], self.test_y[part])
+
+    def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, int]:
+        """(Σ loss, correct) of a device's model, made of a common state and its own layers, on its test samples."""
+        self.model.load(put_in(state, task.memory, self.device.shape))
+        samples = torch.from_numpy(task.samples)
+        return evaluate(self.model, self.test_x[samples], self.test_y[samples])
 
     def test_gradient(self, state: Array, start: int) -> Array:
         """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""

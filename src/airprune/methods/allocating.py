@@ -18,6 +18,40 @@ BEST_CHANNEL = Recipe(
     settings={"selection.name": "best-channel", "selection.best-channel.share": 0.5},
 )
 
+PROPORTIONAL_FAIR = Recipe(
+    name="proportional-fair",
+    summary="the paper's method on the half of each edge's devices with channels best compared with their usual ones",
+    source="Yang, Liu, Quek, Poor: Scheduling policies for federated learning in wireless networks",
+    label="after Yang et al.",
+    settings={"selection.name": "proportional-fair", "selection.proportional-fair.share": 0.5},
+    claim="learns from all devices alike, where the best channels alone leave some out",
+)
+
+OORT = Recipe(
+    name="oort",
+    summary="the paper's method on half of each edge's devices: large losses, short rounds, some never tried",
+    source="Lai, Zhu, Madhyastha, Chowdhury: Oort: efficient federated learning via guided participant selection",
+    label="after Lai et al., scores of the authors' code",
+    settings={"selection.name": "oort", "selection.oort.share": 0.5},
+    claim="reaches a target in less time than a random choice of as many devices",
+)
+
+HYBRIDFL = Recipe(
+    name="hybridfl",
+    summary="whole models; edges ask more where devices fail, and the round ends when enough have answered",
+    source="Wu, He, Lin, Mao: Accelerating federated learning over reliability-agnostic clients",
+    label="after Wu et al.",
+    settings={
+        "plan.scheme": "no-pruning",
+        "selection.name": "slack",
+        "selection.slack.share": 0.3,
+        "aggregation.edge": "cached",
+        "aggregation.cloud": "heard-weighted",
+        "rounds.edge_rounds": 1,
+    },
+    claim="shorter rounds and less energy than HierFAVG where devices drop out; no difference where none does",
+)
+
 LIU2022 = Recipe(
     name="liu2022",
     summary="joint pruning and device selection on one band: devices that would be pruned too much are dropped",

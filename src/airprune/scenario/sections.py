@@ -133,6 +133,9 @@ class ModelSection(Section):
 
     name: Text = Field(default="paper-cnn", description="paper-cnn has W_conv = 18,720 and W_fully = 25,168")
     prunable: tuple[Text, ...] = Field(default=(), description="layers that may be pruned; empty: every linear layer")
+    personal: tuple[Text, ...] = Field(
+        default=(), description='layers that stay on each device, neither sent nor averaged; "last" is the last one'
+    )
     float64: bool = Field(default=False, description="train in double precision")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ class Candidates:
       full_band_rate_bps: r_n of this round.
       num_samples: D_n.
       rng: a stream of the component's own, the same for every edge and scheme.
+      memory: the component's slots; read-only.
     """
 
     device: Array
@@ -32,6 +33,28 @@ class Candidates:
     num_samples: Array
     round_index: int
     rng: np.random.Generator
+    memory: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """What came of the devices that were asked.  Arrays [num_asked], in one order
+
+    Attributes:
+      candidates: among whom they were, asked or not, with the component's slots.
+      device, edge, num_samples: of those asked; devices ascending.
+      arrived: whose uploads count in the round.
+      latency_s: seconds until an upload is there, in time or not; NaN if the planner left the device out.
+      loss: mean training loss; NaN for who did not arrive.
+    """
+
+    candidates: Candidates
+    device: Array
+    edge: Array
+    num_samples: Array
+    arrived: Array
+    latency_s: Array
+    loss: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,22 +65,38 @@ class Selection(Component):
       before: who is asked.  [num_candidates] bool
       after: of those asked, given their plan (which may have failed on some edges): who stays. If somebody is dropped,
         the others are planned again and asked for again, until nobody is.  [num_asked] bool
+      barrier: when nobody is waited for any longer, if the deadline is not the only end of a round: of (seconds until
+        each upload, infinite for those that never come [num_asked], devices of the network) → seconds.
+      observe: after the round: the slots that change.
+      report_bits: what a device that is asked uploads for `observe` beside its model.
     """
 
     before: Callable[[Any, Candidates], Array]
     after: Callable[[Any, Candidates, Plan], Array] | None = None
+    barrier: Callable[[Any, Array, int], float] | None = None
+    observe: Callable[[Any, Outcome], dict[str, Array]] | None = None
+    report_bits: float = 0.0
 
 
 def everyone(options: Any, candidates: Candidates) -> Array:
     return np.ones(len(candidates.device), dtype=bool)
 
 
-def best_of_each_edge(candidates: Candidates, score: Array, share: float) -> Array:
-    """The ⌈C N_k⌉ devices of every edge with the highest scores; ties: the lower number.  [num_candidates] bool"""
+def number_of(share: float, count: int) -> int:
+    """⌈C N_k⌉, at least one; what rounding adds to a whole number does not count."""
+    return max(int(np.ceil(share * count - 1e-9)), 1)
+
+
+def best_of_each_edge(candidates: Candidates, score: Array, share: float | Array) -> Array:
+    """The ⌈C N_k⌉ devices of every edge with the highest scores; ties: the lower number.  [num_candidates] bool
+
+    Args:
+      share: C; or that of each candidate's edge.  [num_candidates]
+    """
     chosen = np.zeros(len(score), dtype=bool)
+    shares = np.broadcast_to(share, len(score))
     order = np.lexsort((candidates.device, -score, candidates.edge))
     _, starts, counts = np.unique(candidates.edge[order], return_index=True, return_counts=True)
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-        wanted = int(np.ceil(share * count - 1e-9))
-        chosen[order[start : start + max(wanted, 1)]] = True
+        chosen[order[start : start + number_of(float(shares[order[start]]), count)]] = True
     return chosen

@@ -29,7 +29,7 @@ class Fate(StrEnum):
     DROPPED = "dropped"
     """It disappeared after planning."""
     LATE = "late"
-    """It straggled and missed the deadline."""
+    """It straggled and missed the deadline, or the end of a round that waits for enough others."""
     FAILED = "failed"
     """Its training failed for good, and `engine.on_device_failure` is to go on without it."""
 
@@ -98,10 +98,12 @@ def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
 
     compute_s = compute_s * events.slowdown
     limit_s = np.maximum(opened.deadline_s, planned_s) * (1.0 + 1e-9)
-    late = compute_s + uplink_s > limit_s
+    total_s = compute_s + uplink_s
+    ends_s = _end_of_round_s(terms, np.where(planned & ~events.dropped & (total_s <= limit_s), total_s, np.inf))
+    late = total_s > np.minimum(limit_s, ends_s)
     fate = np.select([~planned, events.dropped, late], [Fate.BLOCKED, Fate.DROPPED, Fate.LATE], Fate.OK)
     # An edge that misses somebody waits until the deadline, or until a baseline that ignores it would have arrived.
-    waits_s = np.where(fate == Fate.OK, compute_s + uplink_s, np.where(planned, limit_s, 0.0))
+    waits_s = np.minimum(np.where(fate == Fate.OK, total_s, np.where(planned, limit_s, 0.0)), ends_s)
     place = np.searchsorted(opened.edges, opened.edge)
     return TimedRound(
         opened=opened,
@@ -113,6 +115,12 @@ def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
         fate=fate.astype(str),
         edge_latency_s=edge_round_latency_s(waits_s, place, num_edges=len(opened.edges)),
     )
+
+
+def _end_of_round_s(terms: Terms, arrives_s: Array) -> float:
+    """When the selection has seen enough uploads; infinite if it waits for all."""
+    selection = terms.method.selection
+    return float(selection("barrier", arrives_s, terms.shape.num_devices)) if selection.has("barrier") else np.inf
 
 
 def _energy_j(terms: Terms, opened: OpenRound, compute_s: Array, uplink_s: Array) -> Array:

@@ -28,6 +28,7 @@ from airprune.errors import InvalidValue
 from airprune.federation.device import LocalSettings
 from airprune.federation.edge import Terms
 from airprune.federation.method import Method
+from airprune.federation.personal import samples_like
 from airprune.kernels import kernel_for
 from airprune.learning.worker import Job
 from airprune.models import FlatModel, build_model
@@ -45,8 +46,12 @@ Array = np.ndarray
 
 # Reserved names among a run's values: who serves whom, where that changes.
 _SERVED_EDGE, _SERVED_GAIN = "served/edge", "served/gain"
+# … whose data the edges heard from since the last global round, if the cloud weighs them by it.
+_HEARD = "heard/samples"
 # … and what deadlines that tune themselves have learnt.
 _KAPPA = "deadline/kappa"
+# Fewest test samples of a device that has a model of its own.
+_OWN_TEST = 100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,7 +91,12 @@ class Experiment:
             )
         pickled = pickled_module(module)
         settings = scenario.model
-        flat = FlatModel(cloudpickle.loads(pickled), prunable=settings.prunable, float64=settings.float64)
+        flat = FlatModel(
+            cloudpickle.loads(pickled),
+            prunable=settings.prunable,
+            personal=settings.personal,
+            float64=settings.float64,
+        )
         samples = partition(
             data.train_y,
             edge=network.edge,
@@ -195,6 +205,8 @@ class Experiment:
         )
         if self.method.association.component.when != "run":
             state.values |= {_SERVED_EDGE: self.network.edge.copy(), _SERVED_GAIN: self._own_gain.copy()}
+        if self.method.cloud.component.counts == "heard":
+            state.values[_HEARD] = np.zeros(self.network.num_edges)
         if self.scenario.plan.deadline_s == "auto":
             state.values[_KAPPA] = np.array([FIRST_KAPPA])
         return state
@@ -226,10 +238,24 @@ class Experiment:
         """D_n, the number of training samples of each device.  [num_devices]"""
         return np.array([len(indices) for indices in self.samples])
 
+    def serving(self, state: RunState) -> Array:
+        """Who serves each device in the edge round at hand.  [num_devices]"""
+        always = self.method.association.component.when == "run"
+        return self._served_always.edge if always else state.values[_SERVED_EDGE]
+
     def station_samples(self, state: RunState) -> Array:
-        """Samples of the devices that each edge serves.  [num_edges]"""
-        edge = state.values.get(_SERVED_EDGE, self.network.edge)
-        return np.bincount(edge, self.data_sizes, minlength=self.network.num_edges)
+        """Samples that each edge stands for: of the devices it serves, or has heard from.  [num_edges]"""
+        if _HEARD in state.values:
+            return state.values[_HEARD]
+        return np.bincount(self.serving(state), self.data_sizes, minlength=self.network.num_edges)
+
+    def note_heard(self, state: RunState, edges: Array, device: Array) -> None:
+        """Counts the samples of these devices, whose uploads the edges have averaged."""
+        if _HEARD in state.values:
+            before = state.values[_HEARD] if any(state.counters) else 0.0
+            state.values[_HEARD] = before + np.bincount(
+                edges, self.data_sizes[device], minlength=self.network.num_edges
+            )
 
     @property
     def model_bits(self) -> float:
@@ -286,8 +312,21 @@ class Experiment:
             num_samples=self.data_sizes[device],
             round_index=round_index,
             rng=rng_for(self.scenario.seed, "selection", round_index),
+            memory={slot.name: state.values[slot.name] for slot in self.method.selection("slots", self.shape)},
         )
         return found, served.interrupted
+
+    @cached_property
+    def own_tests(self) -> tuple[Array, ...]:
+        """The test samples of each device, where devices have models of their own: drawn once, classes as in its data.
+
+        Together about as many as the test set has, but never few.  [num_devices] arrays
+        """
+        data, num_devices = self.dataset, self.network.num_devices
+        count = max(_OWN_TEST, len(data.test_y) // num_devices)
+        streams = (rng_for(self.scenario.seed, "own-test", device) for device in range(num_devices))
+        classes = (data.train_y[samples] for samples in self.samples)
+        return tuple(samples_like(own, data.test_y, count, rng) for own, rng in zip(classes, streams, strict=True))
 
     def job(self, dataset: Any) -> Job:
         """What workers need; `dataset` tells them where to find the samples."""
@@ -295,6 +334,7 @@ class Experiment:
         return Job(
             module=self.module,
             prunable=tuple(self.scenario.model.prunable),
+            personal=tuple(self.scenario.model.personal),
             float64=self.scenario.model.float64,
             dataset=dataset,
             samples=self.samples,

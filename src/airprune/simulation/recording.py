@@ -44,7 +44,7 @@ def edge_record(
     state: RunState, timed: TimedRound, present: Sequence[int], results: Sequence[EdgeResult], num_devices: int
 ) -> dict[str, Any]:
     """One edge round of all active edges; `num_devices` could have been asked."""
-    opened, trained = timed.opened, _by_device(timed, results)
+    opened, trained = timed.opened, by_device(timed, results)
     optional: dict[str, Any] = {
         name: _numbers(trained[name]) for name in _DIAGNOSTICS if np.isfinite(trained[name]).any()
     }
@@ -124,7 +124,7 @@ def _num_samples(results: Sequence[EdgeResult]) -> int:
     return sum(int(edge.statistics.num_samples.sum()) for edge in results)
 
 
-def _by_device(timed: TimedRound, results: Sequence[EdgeResult]) -> dict[str, Array]:
+def by_device(timed: TimedRound, results: Sequence[EdgeResult]) -> dict[str, Array]:
     """Statistics of the trained devices laid out in the round's order, NaN for the others."""
     device = timed.opened.device
     columns = {name: np.full(len(device), np.nan) for name in _STATISTICS}

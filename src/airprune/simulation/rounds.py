@@ -22,13 +22,14 @@ from airprune.federation.messages import Broadcast
 from airprune.latency import global_round_latency_s
 from airprune.learning.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
 from airprune.learning.optimisers import learning_rate_at
-from airprune.learning.worker import TEST_PART
+from airprune.learning.worker import TEST_PART, OwnTest
 from airprune.masking.base import RoundView
 from airprune.randomness import rng_for
 from airprune.registration import is_own
+from airprune.selection.base import Candidates, Outcome
 from airprune.simulation.clock import Events, Fate, TimedRound, time_round
 from airprune.simulation.experiment import Experiment
-from airprune.simulation.recording import count_edge_round, edge_record, global_record, node_record
+from airprune.simulation.recording import by_device, count_edge_round, edge_record, global_record, node_record
 from airprune.simulation.state import RunState
 
 Array = np.ndarray
@@ -81,6 +82,7 @@ def _edge_round(
     _check_bits(experiment, timed, results)
     _learn_from_codes(experiment, state, opened, results)
     timed = _without_failed(timed, results, reported)
+    _tell_selection(experiment, state, candidates, timed, results)
     if watch is not None:
         watch(timed, results)
 
@@ -91,7 +93,7 @@ def _edge_round(
     state.counters[-1] += 1
     record = edge_record(state, timed, present, results, len(candidates.device))
     if experiment.scenario.rounds.evaluate_every == "edge":
-        record |= accuracy_of(experiment, engine, _at_root(experiment, state))
+        record |= accuracy_of(experiment, engine, state, _at_root(experiment, state))
     return record
 
 
@@ -159,7 +161,14 @@ def _group(experiment: Experiment, state: RunState, timed: TimedRound, edge: int
         prunable=experiment.shape.prunable,
         drop_failing=scenario.engine.on_device_failure == "drop-device",
         store=state.store,
+        served_weight=_served_weight(experiment, state, edge) if method.edge.has("absent") else None,
     )
+
+
+def _served_weight(experiment: Experiment, state: RunState, edge: int) -> float:
+    """Σ c_n of all devices of an edge, asked or not."""
+    samples = experiment.data_sizes[experiment.serving(state) == edge]
+    return float(experiment.method.edge("weights", samples).sum())
 
 
 def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeResult) -> None:
@@ -186,6 +195,26 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
         for name, array in result.reports.items():
             sums[name] = sums[name] + array if name in sums else array
     state.values = masking("update", view, state.values, sums)
+
+
+def _tell_selection(
+    experiment: Experiment, state: RunState, candidates: Candidates, timed: TimedRound, results: list[EdgeResult]
+) -> None:
+    """What came of those asked, for the selection's memory and for a cloud that weighs edges by whom they heard."""
+    opened, arrived, selection = timed.opened, timed.takes_part, experiment.method.selection
+    experiment.note_heard(state, opened.edge[arrived], opened.device[arrived])
+    if not selection.has("observe"):
+        return
+    outcome = Outcome(
+        candidates=candidates,
+        device=opened.device,
+        edge=opened.edge,
+        num_samples=experiment.data_sizes[opened.device],
+        arrived=arrived,
+        latency_s=timed.compute_s + timed.uplink_s,
+        loss=by_device(timed, results)["loss"],
+    )
+    state.values = state.values | selection("observe", outcome)
 
 
 def _check_bits(experiment: Experiment, timed: TimedRound, results: list[EdgeResult]) -> None:
@@ -290,7 +319,7 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> di
     state.totals.time_s += latency_s
     metrics: dict[str, Any] = {}
     if experiment.scenario.rounds.evaluate_every != "never":
-        metrics = accuracy_of(experiment, engine, state.global_state)
+        metrics = accuracy_of(experiment, engine, state, state.global_state)
     if experiment.scenario.diagnostics.gradients:
         metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
     record = global_record(state, latency_s, metrics)
@@ -310,10 +339,20 @@ def _at_root(experiment: Experiment, state: RunState) -> Array:
     )
 
 
-def accuracy_of(experiment: Experiment, engine: Engine, model_state: Array) -> dict[str, float]:
-    """Loss and accuracy on the test set, its parts judged in parallel and added in order."""
-    size = len(experiment.dataset.test_y)
-    parts = list(engine.map("evaluate", model_state, range(0, size, TEST_PART)))
+def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, model_state: Array) -> dict[str, float]:
+    """Loss and accuracy on the test set, its parts judged in parallel and added in order.
+
+    Where devices have layers of their own, the means over devices, each judged on samples like its own.
+    """
+    if state.store is not None and experiment.shape.num_personal:
+        tests = [
+            OwnTest(memory={name: rows[0] for name, rows in state.store.take([device]).items()}, samples=samples)
+            for device, samples in enumerate(experiment.own_tests)
+        ]
+        parts, size = list(engine.map("evaluate_own", model_state, tests)), sum(len(test.samples) for test in tests)
+    else:
+        size = len(experiment.dataset.test_y)
+        parts = list(engine.map("evaluate", model_state, range(0, size, TEST_PART)))
     return {
         "test_loss": sum(loss for loss, _ in parts) / size,
         "test_accuracy": sum(correct for _, correct in parts) / size,
