@@ -357,17 +357,16 @@ def _for_groups(
     size, prunable = relay.group_size, terms.shape.prunable_weights
     keep = heads.keep[place]
     is_pruned_group = (size > 1) & (keep < prunable)
-    count_bits = np.ceil(np.log2(size + 1))
-    value_bits = terms.wire.value_bits
+    count_bits, value_bits = _count_bits(size), terms.wire.value_bits
     part = np.floor(keep * value_bits / (value_bits + count_bits) / size).astype(np.int64)
     part = np.asarray(terms.method.masking("weights", part, terms.shape))
     keep = np.where(is_pruned_group, part, keep)
-    union = np.where(is_pruned_group, size * part, keep)
+    union = np.where(is_pruned_group, size * part, keep)  # at the most
 
     def spread(values: Array, others: Array | float) -> Array:
         return np.where(relay.uploads, values[place], others)
 
-    return replace(
+    opened = replace(
         heads,
         device=chosen.device,
         edge=chosen.edge,
@@ -379,9 +378,25 @@ def _for_groups(
         bits=terms.upload_bits(keep, charges),
         power_w=None if heads.power_w is None else spread(heads.power_w, np.nan),
         relay=relay,
-        carried_weights=terms.shape.fixed_weights + union,
-        carried_bits=terms.upload_bits(union, charges) + np.where(is_pruned_group, count_bits * union, 0.0),
     )
+    return with_unions(terms, opened, union)
+
+
+def with_unions(terms: Terms, opened: OpenRound, union: Array) -> OpenRound:
+    """The round in which the group of each device sends so many prunable weights, with counts unless it sends all."""
+    assert opened.relay is not None  # else there are no groups
+    size = opened.relay.group_size
+    counted = (size > 1) & (union < terms.shape.prunable_weights)
+    return replace(
+        opened,
+        carried_weights=terms.shape.fixed_weights + union,
+        carried_bits=terms.upload_bits(union, opened.charges) + np.where(counted, _count_bits(size) * union, 0.0),
+    )
+
+
+def _count_bits(size: Array) -> Array:
+    """Of a number from 0 to the size of a group."""
+    return np.ceil(np.log2(size + 1))
 
 
 def _without_uplink(

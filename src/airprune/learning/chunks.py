@@ -27,6 +27,8 @@ Array = np.ndarray
 # A chunk trains about this many samples: a tenth of a second, long against the cost of handing it out.
 CHUNK_SAMPLES = 500
 MAX_CHUNK_DEVICES = 64
+# Before a device's number: the report of which prunable weights the group that it uploads for has sent.
+UNION = "union/"
 
 
 def chunks_of(devices: Array, samples_per_device: float) -> list[Array]:
@@ -42,6 +44,7 @@ class TrainTask(Task):
     Attributes:
       weights: c_n of each in the edge's average.
       code: the rung that each sends with, if the planner has chosen.
+      group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
       store: where the devices' memory is; stays with the driver.
       memory: their slots, read just before the task is handed out.  Each [num_devices, …]
     """
@@ -54,6 +57,7 @@ class TrainTask(Task):
     edge_round: int
     round_index: int
     code: tuple[int, ...] | None = None
+    group: tuple[int, ...] | None = None
     store: DeviceStore | None = None
     memory: Mapping[str, Array] = field(default_factory=dict)
 
@@ -76,6 +80,7 @@ class TrainTask(Task):
             keep=tuple(self.keep[i] for i in places),
             weights=tuple(self.weights[i] for i in places),
             code=None if self.code is None else tuple(self.code[i] for i in places),
+            group=None if self.group is None else tuple(self.group[i] for i in places),
         )
 
 

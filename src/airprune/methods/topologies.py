@@ -40,7 +40,8 @@ D2D_FEDAVG = Recipe(
 TT_PRUNE = Recipe(
     name="tt-prune",
     summary="adaptive pruning in tiers: the edge averages several times per deadline, slower devices deliver rarely",
-    source="Zhang, Deng, Mahmoodi: Joint model pruning and resource allocation for time-triggered federated learning",
+    source="Zhang, Deng, Mahmoodi: TT-Prune: Joint model pruning and resource allocation for communication-efficient "
+    "time-triggered federated learning",
     label="after Zhang et al.",
     settings={
         "plan.scheme": "optimal",
@@ -48,5 +49,5 @@ TT_PRUNE = Recipe(
         "aggregation.cloud": "data-weighted",
         "topology.name": "tiers",
     },
-    claim="less communication to the same accuracy than in step, with devices of unequal speed",
+    claim="pruning lowers the bits to an accuracy by 40 %, against the same tiers without pruning",
 )

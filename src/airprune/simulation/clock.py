@@ -10,6 +10,7 @@ import numpy as np
 
 from airprune.channel import uplink_rate_bps
 from airprune.federation.edge import OpenRound, Terms
+from airprune.federation.edge import with_unions as united
 from airprune.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s
 from airprune.randomness import rng_for
 from airprune.topology.relay import Relay
@@ -150,6 +151,28 @@ def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
         relay_s=None if relay_s is None else np.where(planned, relay_s, np.nan),
     )
     return timed if relay is None else _with_relay(timed, relay)
+
+
+def with_unions(terms: Terms, timed: TimedRound, union: Array) -> TimedRound:
+    """The round as it came out: for each group, so many prunable weights went up, never more than had been reserved.
+
+    Uploads end earlier and take less energy; who was late stays late, and an edge that misses somebody still waits.
+    """
+    before, opened = timed.opened, united(terms, timed.opened, union)
+    assert opened.relay is not None
+    saved = 1.0 - opened.uplink_bits / before.uplink_bits
+    uplink_s = timed.uplink_s * (1.0 - saved)
+    power_w = terms.radio.transmit_power_w if opened.power_w is None else opened.power_w
+    saved_j = np.where(opened.relay.uploads & opened.planned, power_w * timed.uplink_s * saved, 0.0)
+    shorter = replace(timed, opened=opened, uplink_s=uplink_s, energy_j=timed.energy_j - saved_j)
+    place, num_edges = np.searchsorted(opened.edges, opened.edge), len(opened.edges)
+    arrived_s = edge_round_latency_s(np.where(timed.takes_part, shorter.total_s, 0.0), place, num_edges=num_edges)
+    misses = np.bincount(place, ~timed.takes_part & opened.planned, minlength=num_edges) > 0
+    return replace(
+        shorter,
+        uploaded_bits=np.where(timed.uploaded_bits > 0.0, opened.uplink_bits, 0.0),
+        edge_latency_s=np.where(misses, timed.edge_latency_s, arrived_s),
+    )
 
 
 def _with_relay(timed: TimedRound, relay: Relay) -> TimedRound:

@@ -20,13 +20,13 @@ from airprune.federation.cloud import combine_level, combined_at_root
 from airprune.federation.edge import OpenRound, close_round, open_round, prepare_mask
 from airprune.federation.messages import Broadcast
 from airprune.latency import global_round_latency_s
-from airprune.learning.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of, parts_averaged
+from airprune.learning.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of, parts_averaged
 from airprune.learning.optimisers import learning_rate_at
 from airprune.learning.worker import TEST_PART
 from airprune.masking.base import RoundView
 from airprune.randomness import rng_for
 from airprune.registration import is_own
-from airprune.simulation.clock import Events, Fate, TimedRound, time_round
+from airprune.simulation.clock import Events, Fate, TimedRound, time_round, with_unions
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.recording import count_edge_round, count_root_round, edge_record, global_record, node_record
 from airprune.simulation.state import RunState
@@ -92,7 +92,7 @@ def _edge_round(
     _report_sums(experiment, state, view, results)
     _check_bits(experiment, timed, results)
     _learn_from_codes(experiment, state, opened, results)
-    timed = _without_failed(timed, results, reported)
+    timed = _without_failed(_as_sent(experiment, timed, results), results, reported)
     if watch is not None:
         watch(timed, results)
 
@@ -181,6 +181,7 @@ def _group(
             keep=tuple(opened.keep[chunk].tolist()),
             weights=tuple(method.edge("weights", experiment.data_sizes[opened.device[chunk]]).tolist()),
             code=None if opened.code is None else tuple(opened.code[chunk].tolist()),
+            group=None if opened.relay is None else tuple(opened.device[opened.relay.head[chunk]].tolist()),
             learning_rate=learning_rate,
             global_round=state.global_round,
             edge_round=experiment.step_index(state),
@@ -232,7 +233,8 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
     sums: dict[str, Array] = {}
     for result in results:
         for name, array in result.reports.items():
-            sums[name] = sums[name] + array if name in sums else array
+            if not name.startswith(UNION):
+                sums[name] = sums[name] + array if name in sums else array
     state.values = masking("update", view, state.values, sums)
 
 
@@ -261,6 +263,19 @@ def _learn_from_codes(
     device = np.concatenate([result.statistics.device for result in results])
     error = np.concatenate([result.statistics.code_error for result in results])
     experiment.learn_kappa(state, opened.bits_per_weight[np.searchsorted(opened.device, device)], error)
+
+
+def _as_sent(experiment: Experiment, timed: TimedRound, results: list[EdgeResult]) -> TimedRound:
+    """The round with what groups of devices have really sent, which is known only when all have chosen."""
+    opened, prunable = timed.opened, experiment.shape.prunable_weights
+    if opened.relay is None or opened.carried_weights is None or not opened.relay.uploads.any():
+        return timed
+    sent = {name: array for result in results for name, array in result.reports.items() if name.startswith(UNION)}
+    union = opened.carried_weights - experiment.shape.fixed_weights
+    for name, array in sent.items():
+        head = np.searchsorted(opened.device, int(name.removeprefix(UNION)))
+        union = np.where(opened.relay.head == head, np.count_nonzero(array), union)
+    return timed if np.all(union == prunable) else with_unions(experiment.terms, timed, union)
 
 
 def _without_failed(timed: TimedRound, results: list[EdgeResult], reported: set[int]) -> TimedRound:
