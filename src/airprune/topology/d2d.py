@@ -93,9 +93,7 @@ def relay(options: D2dOptions, view: RelayView) -> Relay:
         place = view.positions_m()[here]
         distance_m = np.hypot(*(place[:, np.newaxis] - place[np.newaxis]).transpose(2, 0, 1))
         uplink_bps = view.full_band_rate_bps[here]
-        master = masters(
-            uplink_bps, distance_m, max_distance_m=options.max_distance_m, max_members=options.max_members
-        )
+        master = masters(uplink_bps, distance_m, max_distance_m=options.max_distance_m, max_members=options.max_members)
         link_m = np.maximum(distance_m[np.arange(len(here)), master], options.min_distance_m)
         rate_bps[here] = d2d_rate_bps(link_m, view.radio, power_w=power_w)
         bits = view.model_bits[here]
@@ -103,9 +101,7 @@ def relay(options: D2dOptions, view: RelayView) -> Relay:
             master = without_leavers(master, bits / rate_bps[here], bits / uplink_bps)
         head[here] = here[master]
     is_master = head == np.arange(count)
-    return Relay(
-        head=head, uploads=is_master, sends=np.where(is_master, 0.0, 1.0), rate_bps=rate_bps, power_w=power_w
-    )
+    return Relay(head=head, uploads=is_master, sends=np.where(is_master, 0.0, 1.0), rate_bps=rate_bps, power_w=power_w)
 
 
 TOPOLOGY = Topology(

@@ -43,6 +43,14 @@ def build(options: FogOptions, rounds: Array) -> Tree:
     return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
 
 
+def utility(latency_s: Array, workload: Array, *, alpha: float) -> Array:
+    """U_i: both in parts of their largest value, since their units differ; infinite where the latency is."""
+    finite = np.isfinite(latency_s)
+    largest_s, largest = np.max(latency_s[finite], initial=0.0), np.max(workload[finite], initial=0.0)
+    waits, works = np.where(finite, latency_s, 0.0) / (largest_s or 1.0), workload / (largest or 1.0)
+    return np.where(finite, alpha * waits + (1.0 - alpha) * works, np.inf)
+
+
 def chosen_edge(
     latency_s: Array,
     workload: Array,
@@ -53,15 +61,13 @@ def chosen_edge(
 ) -> int | None:
     """argmin U_i over the edges that may average; an infinite latency excludes one. None if nobody may."""
     may = np.isfinite(latency_s)
-    largest_s, largest = np.max(latency_s[may], initial=0.0), np.max(workload[may], initial=0.0)
     if max_latency_s is not None:
         may &= latency_s <= max_latency_s
     if max_workload is not None:
         may &= workload <= max_workload
     if not may.any():
         return None
-    score = alpha * latency_s / (largest_s or 1.0) + (1.0 - alpha) * workload / (largest or 1.0)
-    return int(np.argmin(np.where(may, score, np.inf)))
+    return int(np.argmin(np.where(may, utility(latency_s, workload, alpha=alpha), np.inf)))
 
 
 def queueing_s(num_devices: Array, service_rate: Array) -> Array:
@@ -95,9 +101,7 @@ def root(options: FogOptions, view: RootView) -> RootRound:
         return RootRound(
             latency_s=_link_s(view.model_bits, options.cloud_bps), backhaul_bits=num_edges * view.model_bits
         )
-    return RootRound(
-        latency_s=float(latency_s[edge]), backhaul_bits=(num_edges - 1) * view.model_bits, aggregator=edge
-    )
+    return RootRound(latency_s=float(latency_s[edge]), backhaul_bits=(num_edges - 1) * view.model_bits, aggregator=edge)
 
 
 def _link_s(bits: float, rate_bps: float | None) -> float:

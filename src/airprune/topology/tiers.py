@@ -36,9 +36,7 @@ def build(options: TiersOptions, rounds: Array) -> Tree:
 
 def slots(options: TiersOptions, shape: ModelShape) -> tuple[Slot, ...]:
     """The models with which the last M rounds of an edge began, the latest first."""
-    return (
-        Slot(name=HISTORY, owner=Owner.EDGE, shape=lambda shape: (options.tiers, shape.num_state), dtype="<f8"),
-    )
+    return (Slot(name=HISTORY, owner=Owner.EDGE, shape=lambda shape: (options.tiers, shape.num_state), dtype="<f8"),)
 
 
 def tier_of(latency_s: Array, period_s: Array | float) -> Array:
