@@ -186,13 +186,14 @@ def _resumes(subject: Subject) -> tuple[bool, str]:
 
 
 def _deadline(subject: Subject) -> tuple[bool, str] | None:
-    if not subject.method.scheme.component.adapts:
+    method = subject.method
+    if not (method.scheme.component.adapts and method.topology.component.adapts):
         return None
     latest = 0.0
 
     def watch(timed: TimedRound, results: Any) -> None:
         nonlocal latest
-        total = (timed.compute_s + timed.uplink_s)[timed.takes_part]
+        total = timed.total_s[timed.takes_part]
         latest = max(latest, float(total.max(initial=0.0)))
 
     _watched(subject.scenario(), watch)

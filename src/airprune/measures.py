@@ -137,6 +137,9 @@ MEASURES: Mapping[str, Measure] = {
             **_MEGABITS,
         ),
         Measure(name="downlink_bits", label="downlink bits", heading="downlink (Mbit)", **_MEGABITS),
+        Measure(name="d2d_bits", label="bits between devices", heading="between devices (Mbit)", **_MEGABITS),
+        Measure(name="backhaul_bits", label="backhaul bits", heading="backhaul (Mbit)", **_MEGABITS),
+        Measure(name="d2d_energy_j", label="energy between devices", **_JOULES),
         Measure(name="energy_j", label="energy", brief="energy J", stem="energy", **_JOULES),
         Measure(
             name="mean_pruning_ratio",
@@ -183,6 +186,8 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="code_error", label="lost by the code", better=Better.LOWER, **_SHARE),
         Measure(name="compute_s", label="compute", **_MILLISECONDS),
         Measure(name="uplink_s", label="uplink", **_MILLISECONDS),
+        Measure(name="relay_s", label="wait for the uplink", **_MILLISECONDS),
+        Measure(name="lag", label="rounds since its start", **_COUNT),
         Measure(name="device_energy_j", label="energy", **_JOULES),
         Measure(name="loss", label="training loss", form=".4f", better=Better.LOWER),
         Measure(name="pruning_error_sq", label="squared pruning error"),

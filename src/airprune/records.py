@@ -43,6 +43,8 @@ class About(NamedTuple):
 
 _WITH_DIAGNOSTICS = "of Theorem 1; with `diagnostics.gradients`"
 _DOWNLINK = "what was sent to the devices, where that is charged for"
+_D2D = "what devices sent to each other, where they do"
+_D2D_ENERGY = "the part of `energy_j` that this took"
 _ASKED = "devices asked to take part, where not all are"
 
 
@@ -103,6 +105,14 @@ class EdgeRecord(JsonRecord):
     code_error: Annotated[
         Numbers | None, About(Per.DEVICE, "share of the wanted update's energy that its code lost, likewise")
     ] = None
+    d2d_bits: Annotated[float | None, About(Per.ROUND, _D2D)] = None
+    d2d_energy_j: Annotated[float | None, About(Per.ROUND, _D2D_ENERGY)] = None
+    relay_s: Annotated[
+        Numbers | None, About(Per.DEVICE, "from its training to its uplink, or its head's, where devices relay")
+    ] = None
+    lag: Annotated[
+        Numbers | None, About(Per.DEVICE, "rounds since the model it began with, where that is not this round's")
+    ] = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -133,6 +143,14 @@ class GlobalRecord(JsonRecord):
     gradient_sq: Annotated[float | None, About(Per.MODEL, "‖∇F‖² on the test set, with `diagnostics.gradients`")] = None
     downlink_bits: Annotated[float | None, About(Per.SINCE_START, _DOWNLINK)] = None
     asked: Annotated[int | None, About(Per.THIS_ROUND, _ASKED)] = None
+    d2d_bits: Annotated[float | None, About(Per.SINCE_START, _D2D)] = None
+    d2d_energy_j: Annotated[float | None, About(Per.SINCE_START, _D2D_ENERGY)] = None
+    backhaul_bits: Annotated[
+        float | None, About(Per.SINCE_START, "between edges and cloud, or among edges, where the topology decides it")
+    ] = None
+    aggregator: Annotated[
+        int | None, About(Per.THIS_ROUND, "the edge that averaged in the cloud's place, if one did")
+    ] = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -206,6 +224,8 @@ class Totals:
       uploaded_weights, uploaded_bits, energy_j: since the start.
       left_out: devices that were blocked, dropped or late, counted once per edge round, since the start.
       num_samples: samples trained on since the start.
+      d2d_bits, d2d_energy_j: what devices sent to each other since the start, and its part of `energy_j`.
+      backhaul_bits: above the edges since the start, where the topology decides it.
       round_loss_sum, round_samples, round_ratio_sum, round_devices, round_left_out: of this global round.
     """
 
@@ -220,6 +240,9 @@ class Totals:
     round_ratio_sum: float = 0.0
     round_devices: int = 0
     round_left_out: int = 0
+    d2d_bits: float = 0.0
+    d2d_energy_j: float = 0.0
+    backhaul_bits: float = 0.0
 
     def add(
         self,

@@ -5,6 +5,7 @@ Nothing here trains, waits or knows a clock: a simulation and a deployment call 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,19 +16,25 @@ from airprune.channel import Radio
 from airprune.components import ModelShape
 from airprune.compression.base import Wire
 from airprune.compute.times import ComputeTimes
+from airprune.errors import InvalidValue
 from airprune.federation.method import Chosen, Method, tier_name
 from airprune.masking.base import Charges, RoundView
 from airprune.planning import Ladder, Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import DeviceLimits, full_band_rate_at
+from airprune.planning.plan import Status
 from airprune.schemes import plan as plan_by
 from airprune.selection.base import Candidates
+from airprune.topology.relay import Relay, RelayView
 
 if TYPE_CHECKING:
     from airprune.scenario import PlanSection
 
 Array = np.ndarray
 Values = dict[str, Array]
+
+# Where devices of these numbers stand.
+Positions = Callable[[Array], Array]
 
 # Stands in a problem until its deadline is found.
 _ANY_DEADLINE_S = 1.0
@@ -92,6 +99,8 @@ class OpenRound:
       charges: what the masking costs beside the weights.
       mask: what the masking prepared for everybody.
       edges, status, shadow_price: of the plan, per edge.
+      relay: what the devices do among themselves before the uplink, if they do.
+      carried_weights, carried_bits: what then goes up for each device's group; as for one device where there is none.
     """
 
     device: Array
@@ -112,20 +121,44 @@ class OpenRound:
     code: Array | None = None
     bits_per_weight: Array | None = None
     mask: Array | None = None
+    relay: Relay | None = None
+    carried_weights: Array | None = None
+    carried_bits: Array | None = None
+
+    @property
+    def uplink_bits(self) -> Array:
+        """What the uplink that each device's update takes carries in all."""
+        return self.bits if self.carried_bits is None else self.carried_bits
 
 
 def open_round(
-    terms: Terms, candidates: Candidates, cpu_hz: Array, round_index: int, kappa: float = FIRST_KAPPA
+    terms: Terms,
+    candidates: Candidates,
+    cpu_hz: Array,
+    round_index: int,
+    kappa: float = FIRST_KAPPA,
+    *,
+    positions_m: Positions | None = None,
 ) -> OpenRound:
     """Asks, plans, and counts whole weights. Devices that block their edge are left out of the plan.
 
     Args:
       cpu_hz: f_n of the candidates.
       kappa: how much fewer bits slow learning down, if the deadline is to tune itself.
+      positions_m: for topologies whose devices talk to each other.
     """
     charges = terms.charges(round_index)
     asked, problem, plan = _selected_plan(terms, candidates, cpu_hz, charges, kappa)
     chosen = asked_only(candidates, asked)
+    relay = _relay(terms, chosen, problem, charges, positions_m)
+    if relay is not None:
+        return _open_relayed(terms, chosen, problem, cpu_hz[asked], charges, relay)
+    return _opened(terms, chosen, problem, plan, cpu_hz[asked], charges)
+
+
+def _opened(
+    terms: Terms, chosen: Candidates, problem: PlanProblem, plan: Plan, cpu_hz: Array, charges: Charges
+) -> OpenRound:
     plan, planned = _without_blockers(terms, problem, plan)
 
     keep = np.zeros(len(chosen.device), dtype=np.int64)
@@ -137,7 +170,7 @@ def open_round(
         device=chosen.device,
         edge=chosen.edge,
         full_band_rate_bps=_as_planned(_rate_bps(plan), planned, problem.full_band_rate_bps),
-        cpu_hz=_as_planned(plan.cpu_hz, planned, cpu_hz[asked]),
+        cpu_hz=_as_planned(plan.cpu_hz, planned, cpu_hz),
         planned=planned,
         share=share,
         keep=keep,
@@ -180,6 +213,8 @@ def _selected_plan(
             fair = bool(getattr(terms.method.scheme.options, "fair", False))
             deadline_s = auto_deadline_s(problem, lambda changed: _plan(terms, changed), kappa, fair=fair)
             problem = replace(problem, deadline_s=deadline_s)
+        if terms.method.topology.has("deadlines"):
+            problem = replace(problem, deadline_s=terms.method.topology("deadlines", problem))
         plan = _plan(terms, problem)
         stays = selection("after", chosen, plan) if selection.has("after") else None
         if stays is None or stays.all():
@@ -249,6 +284,146 @@ def _without_blockers(terms: Terms, problem: PlanProblem, plan: Plan) -> tuple[P
     if terms.plan.infeasible != "drop" or not problem.groups.any(planned).all():
         plan.raise_if_failed()
     return _plan(terms, problem.subset(planned)).raise_if_failed(), planned
+
+
+def _relay(
+    terms: Terms, chosen: Candidates, problem: PlanProblem, charges: Charges, positions_m: Positions | None
+) -> Relay | None:
+    """What the devices do among themselves; None if nothing."""
+    topology = terms.method.topology
+    if not topology.has("relay"):
+        return None
+
+    def positions() -> Array:
+        if positions_m is None:
+            rule = f"topology {topology.name!r} needs to know where devices stand"
+            raise InvalidValue("Network", rule, "a table with snr_db", "Give distance_m or places")
+        return positions_m(chosen.device)
+
+    view = RelayView(
+        edge=chosen.edge,
+        full_band_rate_bps=chosen.full_band_rate_bps,
+        compute_s=_whole_s(problem),
+        model_bits=_whole_bits(terms, problem, charges),
+        radio=terms.radio,
+        positions_m=positions,
+    )
+    relay: Relay = topology("relay", view)
+    return None if relay.is_idle else relay
+
+
+def _whole_s(problem: PlanProblem) -> Array:
+    """How long each device trains if it keeps every weight."""
+    whole: Array = problem.seconds_per_weight * (problem.fixed_weights + problem.prunable_weights)
+    return whole + problem.extra_seconds
+
+
+def _whole_bits(terms: Terms, problem: PlanProblem, charges: Charges) -> Array:
+    return terms.upload_bits(np.full(problem.num_devices, terms.shape.prunable_weights), charges)
+
+
+def _open_relayed(
+    terms: Terms, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
+) -> OpenRound:
+    """The round in which some upload for others.
+
+    Who uploads is planned with the time that is left when the slowest group with whole models is through. An edge with
+    no plan for that does without groups.
+    """
+    if not relay.uploads.any():
+        return _without_uplink(terms, chosen, problem, cpu_hz, charges, relay)
+    least_s = problem.seconds_per_weight * problem.smallest_model_weights + problem.extra_seconds
+    while not relay.is_idle:
+        over_s = relay.over_s(_whole_s(problem), _whole_bits(terms, problem, charges), chosen.edge)
+        waits_s = np.maximum(over_s - least_s, 0.0)
+        after = replace(problem, extra_seconds=problem.extra_seconds + waits_s).subset(relay.uploads)
+        plan = _plan(terms, after)
+        stuck = np.isin(chosen.edge, after.edge_ids[plan.failed]) & (over_s > 0.0)
+        if not stuck.any():
+            heads = _opened(terms, asked_only(chosen, relay.uploads), after, plan, cpu_hz[relay.uploads], charges)
+            return _for_groups(terms, chosen, heads, cpu_hz, charges, relay)
+        relay = relay.without(stuck)
+    return _opened(terms, chosen, problem, _plan(terms, problem), cpu_hz, charges)
+
+
+def _for_groups(
+    terms: Terms, chosen: Candidates, heads: OpenRound, cpu_hz: Array, charges: Charges, relay: Relay
+) -> OpenRound:
+    """The round of all devices from that of those who upload.
+
+    A head sends the union of its group's weights, each with the number of devices that kept it. So that the union
+    fits whatever they choose, the devices of a pruned group keep an equal part of what the head may send.
+    """
+    place = np.searchsorted(np.flatnonzero(relay.uploads), relay.head)
+    size, prunable = relay.group_size, terms.shape.prunable_weights
+    keep = heads.keep[place]
+    is_pruned_group = (size > 1) & (keep < prunable)
+    count_bits, value_bits = _count_bits(size), terms.wire.value_bits
+    part = np.floor(keep * value_bits / (value_bits + count_bits) / size).astype(np.int64)
+    part = np.asarray(terms.method.masking("weights", part, terms.shape))
+    keep = np.where(is_pruned_group, part, keep)
+    union = np.where(is_pruned_group, size * part, keep)  # at the most
+
+    def spread(values: Array, others: Array | float) -> Array:
+        return np.where(relay.uploads, values[place], others)
+
+    opened = replace(
+        heads,
+        device=chosen.device,
+        edge=chosen.edge,
+        full_band_rate_bps=spread(heads.full_band_rate_bps, chosen.full_band_rate_bps),
+        cpu_hz=spread(heads.cpu_hz, cpu_hz),
+        planned=heads.planned[place],
+        share=spread(heads.share, np.nan),
+        keep=keep,
+        bits=terms.upload_bits(keep, charges),
+        power_w=None if heads.power_w is None else spread(heads.power_w, np.nan),
+        relay=relay,
+    )
+    return with_unions(terms, opened, union)
+
+
+def with_unions(terms: Terms, opened: OpenRound, union: Array) -> OpenRound:
+    """The round in which the group of each device sends so many prunable weights, with counts unless it sends all."""
+    assert opened.relay is not None  # else there are no groups
+    size = opened.relay.group_size
+    counted = (size > 1) & (union < terms.shape.prunable_weights)
+    return replace(
+        opened,
+        carried_weights=terms.shape.fixed_weights + union,
+        carried_bits=terms.upload_bits(union, opened.charges) + np.where(counted, _count_bits(size) * union, 0.0),
+    )
+
+
+def _count_bits(size: Array) -> Array:
+    """Of a number from 0 to the size of a group."""
+    return np.ceil(np.log2(size + 1))
+
+
+def _without_uplink(
+    terms: Terms, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
+) -> OpenRound:
+    """Devices that end up with the average themselves: no band to share, so nothing to plan and nothing to prune."""
+    nothing = np.zeros(len(chosen.device))
+    return OpenRound(
+        device=chosen.device,
+        edge=chosen.edge,
+        full_band_rate_bps=chosen.full_band_rate_bps,
+        cpu_hz=cpu_hz,
+        planned=np.ones(len(chosen.device), dtype=bool),
+        share=nothing + np.nan,
+        keep=np.full(len(chosen.device), terms.shape.prunable_weights),
+        bits=_whole_bits(terms, problem, charges),
+        deadline_s=float(np.max(problem.deadline_s)),
+        tunes_itself=False,
+        charges=charges,
+        edges=problem.edge_ids,
+        status=np.full(len(problem.edge_ids), str(Status.OK)),
+        shadow_price=np.full(len(problem.edge_ids), np.nan),
+        relay=relay,
+        carried_weights=nothing.astype(np.int64),
+        carried_bits=nothing,
+    )
 
 
 def prepare_mask(terms: Terms, view: RoundView, values: Values) -> tuple[Array | None, Values]:

@@ -27,6 +27,8 @@ Array = np.ndarray
 # A chunk trains about this many samples: a tenth of a second, long against the cost of handing it out.
 CHUNK_SAMPLES = 500
 MAX_CHUNK_DEVICES = 64
+# Before a device's number: the report of which prunable weights the group that it uploads for has sent.
+UNION = "union/"
 
 
 def chunks_of(devices: Array, samples_per_device: float) -> list[Array]:
@@ -42,6 +44,7 @@ class TrainTask(Task):
     Attributes:
       weights: c_n of each in the edge's average.
       code: the rung that each sends with, if the planner has chosen.
+      group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
       store: where the devices' memory is; stays with the driver.
       memory: their slots, read just before the task is handed out.  Each [num_devices, …]
     """
@@ -54,6 +57,7 @@ class TrainTask(Task):
     edge_round: int
     round_index: int
     code: tuple[int, ...] | None = None
+    group: tuple[int, ...] | None = None
     store: DeviceStore | None = None
     memory: Mapping[str, Array] = field(default_factory=dict)
 
@@ -76,6 +80,7 @@ class TrainTask(Task):
             keep=tuple(self.keep[i] for i in places),
             weights=tuple(self.weights[i] for i in places),
             code=None if self.code is None else tuple(self.code[i] for i in places),
+            group=None if self.group is None else tuple(self.group[i] for i in places),
         )
 
 
@@ -159,10 +164,12 @@ class EdgeResult:
     Attributes:
       combined: the average, before the edge's own step.  [num_state]
       held: which entries of the state some device sent.  [num_state] bool
+      kept_by: how many devices sent each prunable weight.  [num_prunable]
     """
 
     combined: Array
     held: Array
+    kept_by: Array
     coverage: Coverage
     statistics: DeviceStatistics
     failures: tuple[Failure, ...]
@@ -215,19 +222,21 @@ class EdgeGroup(Group):
         received = self.shared.model
         held = np.zeros(len(received), dtype=bool)
         if part.total is None or not part.total.all_count:
-            size = self.prunable.stop - self.prunable.start
-            coverage = coverage_of(np.zeros(size, dtype=np.int64), 0)
+            kept_by = np.zeros(self.prunable.stop - self.prunable.start, dtype=np.int64)
+            coverage = coverage_of(kept_by, 0)
             combined = received
         else:
+            kept_by = part.total.kept_by
             held[:] = True
-            held[self.prunable] = part.total.kept_by > 0
-            coverage = coverage_of(part.total.kept_by, part.total.all_count)
+            held[self.prunable] = kept_by > 0
+            coverage = coverage_of(kept_by, part.total.all_count)
             combined = self.aggregation("finish", part.total, received)
             if self.served_weight is not None:
                 combined = self.aggregation("absent", combined, received, part.total.all_weight / self.served_weight)
         return EdgeResult(
             combined=combined,
             held=held,
+            kept_by=kept_by,
             coverage=coverage,
             statistics=part.statistics,
             failures=part.failures,
@@ -242,3 +251,35 @@ class EdgeGroup(Group):
             return None
         failures = tuple(Failure(device, death) for part in parts for device in part.devices)
         return ChunkSum(total=None, statistics=DeviceStatistics.of([]), failures=failures)
+
+
+def parts_averaged(parts: Sequence[tuple[int, EdgeResult]], current: Array) -> EdgeResult:
+    """One edge's result from those of devices that began so many rounds ago: each entry's mean over who has it.
+
+    The parts count alike, however many devices they have; an entry that nobody sent stays as it is. A part that began
+    with this round, and alone, is the result to the bit.
+
+    Args:
+      current: what the edge has.  [num_state]
+    """
+    results = [result for _, result in parts]
+    if [lag for lag, _ in parts] == [0]:
+        return results[0]
+    held = np.sum([result.held for result in results], axis=0)
+    total = np.sum([np.where(result.held, result.combined, 0.0) for result in results], axis=0, dtype=np.float64)
+    combined = np.divide(total, held, out=current.astype(np.float64), where=held > 0)
+    kept_by = np.sum([result.kept_by for result in results], axis=0)
+    reports: dict[str, Array] = {}
+    for result in results:
+        for name, array in result.reports.items():
+            reports[name] = reports[name] + array if name in reports else array
+    statistics = DeviceStatistics.joined([result.statistics for result in results])
+    return EdgeResult(
+        combined=combined.astype(current.dtype),
+        held=held > 0,
+        kept_by=kept_by,
+        coverage=coverage_of(kept_by, len(statistics.device)),
+        statistics=statistics,
+        failures=tuple(failure for result in results for failure in result.failures),
+        reports=reports,
+    )

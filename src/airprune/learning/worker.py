@@ -23,7 +23,7 @@ from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
 from airprune.kernels.autograd import tensor_of
-from airprune.learning.chunks import ChunkSum, DeviceFailed, DeviceStatistics, Failure, TrainTask
+from airprune.learning.chunks import UNION, ChunkSum, DeviceFailed, DeviceStatistics, Failure, TrainTask
 from airprune.learning.evaluate import evaluate
 from airprune.models import FlatModel
 from airprune.randomness import rng_for
@@ -93,16 +93,16 @@ class Worker:
         rows: list[tuple[Any, ...]] = []
         failures, reports = [], dict[str, Array]()
         memory: dict[str, list[Array]] = {name: [] for name in task.memory}
-        for device, weight, upload in zip(task.devices, task.weights, self._uploads(received, task), strict=True):
+        for number, upload in enumerate(self._uploads(received, task)):
             if isinstance(upload, Failure):
                 failures.append(upload)
                 continue
-            total.add(upload.state, upload.mask, weight)
-            for name, array in upload.report.items():
+            total.add(upload.state, upload.mask, task.weights[number])
+            for name, array in {**upload.report, **self._sent_by_group(task, number, upload)}.items():
                 reports[name] = reports[name] + array if name in reports else array
             for name, kept in memory.items():
                 kept.append(upload.memory[name])
-            rows.append(self._row(device, upload))
+            rows.append(self._row(task.devices[number], upload))
         return ChunkSum(
             total=total,
             statistics=DeviceStatistics.of(rows),
@@ -110,6 +110,13 @@ class Worker:
             reports=reports,
             memory={name: np.stack(kept) for name, kept in memory.items() if kept},
         )
+
+    def _sent_by_group(self, task: TrainTask, number: int, upload: Upload) -> dict[str, Array]:
+        """Which prunable weights a device has sent, where another uploads them; sums of booleans are unions."""
+        if task.group is None:
+            return {}
+        sent = np.ones(self.device.shape.prunable_weights, dtype=bool) if upload.mask is None else upload.mask
+        return {UNION + str(task.group[number]): np.asarray(sent, dtype=bool)}
 
     def _row(self, device: int, upload: Upload) -> tuple[Any, ...]:
         """In the order of the fields of `DeviceStatistics`."""

@@ -5,6 +5,7 @@ pruning      the paper's method and its relatives
 averaging    FedAvg, HierFAVG and their server steps, objectives, trees
 uploading    what travels: fewer bits, fewer entries
 allocating   who is asked, who gets which band, who moves
+topologies   who averages where and when: near devices, LANs, edges in the cloud's place, tiers
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ METHODS: Registry[Recipe] = Registry(
         "liu2022": "airprune.methods.allocating:LIU2022",
         "variance": "airprune.methods.allocating:VARIANCE",
         "mobility": "airprune.methods.allocating:MOBILITY",
+        "fogfl": "airprune.methods.topologies:FOGFL",
+        "lanfl": "airprune.methods.topologies:LANFL",
+        "d2d-fedavg": "airprune.methods.topologies:D2D_FEDAVG",
+        "tt-prune": "airprune.methods.topologies:TT_PRUNE",
     },
 )
 

@@ -13,6 +13,7 @@ from airprune.association.base import AssociationView, Served
 from airprune.channel import (
     Radio,
     full_band_rate_bps,
+    full_band_rates,
     gains_to_stations,
     large_scale_gain,
     small_scale_gain,
@@ -26,7 +27,7 @@ from airprune.compute.work import ModelWork
 from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
 from airprune.errors import InvalidValue
 from airprune.federation.device import LocalSettings
-from airprune.federation.edge import Terms
+from airprune.federation.edge import Positions, Terms
 from airprune.federation.method import Method
 from airprune.federation.personal import samples_like
 from airprune.kernels import kernel_for
@@ -41,6 +42,7 @@ from airprune.scenario import Scenario
 from airprune.selection.base import Candidates
 from airprune.simulation.state import RunState
 from airprune.topology import Tree
+from airprune.topology.root import RootRound, RootView
 
 Array = np.ndarray
 
@@ -52,6 +54,8 @@ _HEARD = "heard/samples"
 _KAPPA = "deadline/kappa"
 # Fewest test samples of a device that has a model of its own.
 _OWN_TEST = 100
+# … and what each edge has received in this global round, for topologies with a round of their own at the root.
+_RECEIVED_BITS = "root/received-bits"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,6 +112,7 @@ class Experiment:
         )
         method = Method.of(scenario)
         _check_deadline(scenario, method)
+        _check_relay(method, scenario)
         wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
         return cls(
             scenario=scenario,
@@ -209,6 +214,8 @@ class Experiment:
             state.values[_HEARD] = np.zeros(self.network.num_edges)
         if self.scenario.plan.deadline_s == "auto":
             state.values[_KAPPA] = np.array([FIRST_KAPPA])
+        if self.method.topology.has("root"):
+            state.values[_RECEIVED_BITS] = np.zeros(self.network.num_edges)
         return state
 
     def kappa(self, state: RunState) -> float:
@@ -256,6 +263,34 @@ class Experiment:
             state.values[_HEARD] = before + np.bincount(
                 edges, self.data_sizes[device], minlength=self.network.num_edges
             )
+
+    @property
+    def positions_m(self) -> Positions | None:
+        """Where devices stand, for those that talk to each other; None if the network knows it of none."""
+        places = self.network.device_position_m
+        return None if self.network.link_snr is not None else lambda device: places[device]
+
+    def count_received(self, state: RunState, edge: Array, bits: Array) -> None:
+        """Adds what devices have sent to their edges, if the round at the root asks for it."""
+        if _RECEIVED_BITS in state.values:
+            state.values[_RECEIVED_BITS] += np.bincount(edge, bits, minlength=self.network.num_edges)
+
+    def root_round(self, state: RunState) -> RootRound:
+        """What the topology's own round at the root takes; what edges have received starts again from 0."""
+        view = RootView(
+            network=self.network,
+            radio=self.radio,
+            edge=state.values.get(_SERVED_EDGE, self.network.edge),
+            received_bits=state.values[_RECEIVED_BITS],
+            model_bits=self.model_bits,
+            num_weights=self.shape.num_weights,
+            cloud_rate_bps=lambda: full_band_rates(
+                self.network.flat(), self.radio, seed=self.scenario.seed, round_index=self.round_index(state)
+            ),
+        )
+        found: RootRound = self.method.topology("root", view)
+        state.values[_RECEIVED_BITS] = np.zeros(self.network.num_edges)
+        return found
 
     @property
     def model_bits(self) -> float:
@@ -364,6 +399,15 @@ def _check_deadline(scenario: Scenario, method: Method) -> None:
         got = f"scheme {method.scheme.name!r} with compression {method.compression.name!r}"
         rule = 'can be "auto" only with a scheme and a compression that choose codes'
         raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive"')
+
+
+def _check_relay(method: Method, scenario: Scenario) -> None:
+    """Devices add up each other's updates, which codes do not allow."""
+    wire = Wire(value_bits=scenario.plan.bits_per_weight, num_weights=1, num_tensors=1)
+    if method.topology.has("relay") and not method.compression("exact", wire):
+        rule = f"must leave values as they are with topology {method.topology.name!r}, whose devices add them up"
+        way_out = 'Example: compression.name = "cast"'
+        raise InvalidValue("Scenario.compression.name", rule, repr(method.compression.name), way_out)
 
 
 def _dataset(scenario: Scenario, given: Any) -> Dataset:

@@ -13,6 +13,7 @@ from airprune.learning.chunks import EdgeResult
 from airprune.records import EdgeRecord, GlobalRecord, NodeRecord, Totals
 from airprune.simulation.clock import Fate, TimedRound
 from airprune.simulation.state import RunState
+from airprune.topology.root import RootRound
 
 Array = np.ndarray
 
@@ -24,7 +25,7 @@ def count_edge_round(totals: Totals, timed: TimedRound, results: Sequence[EdgeRe
     """Adds one edge round to the totals."""
     took_part = timed.takes_part
     totals.add(
-        uploaded_weights=uploaded_weights(results),
+        uploaded_weights=uploaded_weights(timed, results),
         uploaded_bits=float(timed.uploaded_bits.sum()),
         energy_j=float(timed.energy_j.sum()),
         left_out=int(np.count_nonzero(~took_part)),
@@ -33,17 +34,37 @@ def count_edge_round(totals: Totals, timed: TimedRound, results: Sequence[EdgeRe
         ratio_sum=float(timed.ratio[took_part].sum()),
         num_devices=int(np.count_nonzero(took_part)),
     )
+    if timed.d2d_bits is not None and timed.d2d_energy_j is not None:
+        totals.d2d_bits += float(timed.d2d_bits.sum())
+        totals.d2d_energy_j += float(timed.d2d_energy_j.sum())
 
 
-def uploaded_weights(results: Sequence[EdgeResult]) -> int:
+def count_root_round(totals: Totals, root: RootRound) -> dict[str, Any]:
+    """Adds what a topology's own round at the root takes; the fields of a `GlobalRecord` that tell of it."""
+    totals.backhaul_bits += root.backhaul_bits
+    totals.uploaded_weights += root.uploaded_weights
+    totals.uploaded_bits += root.uploaded_bits
+    totals.energy_j += root.energy_j
+    return {"backhaul_bits": totals.backhaul_bits, "aggregator": root.aggregator}
+
+
+def uploaded_weights(timed: TimedRound, results: Sequence[EdgeResult]) -> int:
     """Weights that reached the edges: the paper's communication cost. Biases and buffers do not count."""
+    opened = timed.opened
+    if opened.relay is not None and opened.carried_weights is not None:
+        return int(opened.carried_weights[timed.takes_part & opened.relay.uploads].sum())
     return sum(int(edge.statistics.uploaded_weights.sum()) for edge in results)
 
 
 def edge_record(
-    state: RunState, timed: TimedRound, present: Sequence[int], results: Sequence[EdgeResult], num_devices: int
+    state: RunState,
+    timed: TimedRound,
+    present: Sequence[int],
+    results: Sequence[EdgeResult],
+    num_devices: int,
+    lag: Array | None = None,
 ) -> dict[str, Any]:
-    """One edge round of all active edges; `num_devices` could have been asked."""
+    """One edge round of all active edges; `num_devices` could have been asked, and began `lag` rounds ago."""
     opened, trained = timed.opened, by_device(timed, results)
     optional: dict[str, Any] = {
         name: _numbers(trained[name]) for name in _DIAGNOSTICS if np.isfinite(trained[name]).any()
@@ -55,6 +76,12 @@ def edge_record(
         optional["deadline_s"] = opened.deadline_s
     if len(opened.device) < num_devices:
         optional["asked"] = len(opened.device)
+    if timed.relay_s is not None and timed.d2d_bits is not None and timed.d2d_energy_j is not None:
+        optional["d2d_bits"] = float(timed.d2d_bits.sum())
+        optional["d2d_energy_j"] = float(timed.d2d_energy_j.sum())
+        optional["relay_s"] = _numbers(timed.relay_s)
+    if lag is not None:
+        optional["lag"] = tuple(lag.tolist())
     return EdgeRecord(
         global_round=state.global_round + 1,
         edge_round=state.edge_round,
@@ -68,7 +95,7 @@ def edge_record(
             )
             for edge, result in zip(present, results, strict=True)
         ),
-        uploaded_weights=uploaded_weights(results),
+        uploaded_weights=uploaded_weights(timed, results),
         uploaded_bits=float(timed.uploaded_bits.sum()),
         energy_j=float(timed.energy_j.sum()),
         mean_pruning_ratio=_mean(timed.ratio[timed.takes_part]),

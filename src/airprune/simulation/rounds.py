@@ -20,17 +20,25 @@ from airprune.federation.cloud import combine_level, combined_at_root
 from airprune.federation.edge import OpenRound, close_round, open_round, prepare_mask
 from airprune.federation.messages import Broadcast
 from airprune.latency import global_round_latency_s
-from airprune.learning.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
+from airprune.learning.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of, parts_averaged
 from airprune.learning.optimisers import learning_rate_at
 from airprune.learning.worker import TEST_PART, OwnTest
 from airprune.masking.base import RoundView
 from airprune.randomness import rng_for
 from airprune.registration import is_own
 from airprune.selection.base import Candidates, Outcome
-from airprune.simulation.clock import Events, Fate, TimedRound, time_round
+from airprune.simulation.clock import Events, Fate, TimedRound, time_round, with_unions
 from airprune.simulation.experiment import Experiment
-from airprune.simulation.recording import by_device, count_edge_round, edge_record, global_record, node_record
+from airprune.simulation.recording import (
+    by_device,
+    count_edge_round,
+    count_root_round,
+    edge_record,
+    global_record,
+    node_record,
+)
 from airprune.simulation.state import RunState
+from airprune.topology.base import HISTORY, Due
 
 Array = np.ndarray
 _log = logging.getLogger("airprune")
@@ -70,18 +78,29 @@ def _edge_round(
     edges = np.flatnonzero(tree.active(tree.depth - 1, state.counters))
     candidates, interrupted = experiment.candidates(state, edges)
     cpu_hz = experiment.network.cpu_hz[candidates.device]
-    opened = open_round(experiment.terms, candidates, cpu_hz, candidates.round_index, experiment.kappa(state))
+    opened = open_round(
+        experiment.terms,
+        candidates,
+        cpu_hz,
+        candidates.round_index,
+        experiment.kappa(state),
+        positions_m=experiment.positions_m,
+    )
     opened, view = _with_mask(experiment, state, opened)
     timed = time_round(experiment.terms, opened, _events(experiment, state, opened, interrupted))
+    timed, lag = _only_due(experiment, state, timed)
 
-    present = [int(edge) for edge in opened.edges if timed.takes_part[opened.edge == edge].any()]
-    results = engine.reduce([_group(experiment, state, timed, edge) for edge in present])  # lines 5–15, Eq. (12)
+    opened = timed.opened
+    starts = np.unique(np.column_stack((opened.edge, lag))[timed.takes_part], axis=0).tolist()  # edge, lag
+    present = [int(edge) for edge in np.unique(opened.edge[timed.takes_part])]
+    parts = engine.reduce([_group(experiment, state, timed, lag, *start) for start in starts])  # lines 5–15, Eq. (12)
+    results = _by_edge(state, starts, parts)
     for edge, result in zip(present, results, strict=True):
         _move_edge(experiment, state, edge, result)
     _report_sums(experiment, state, view, results)
     _check_bits(experiment, timed, results)
     _learn_from_codes(experiment, state, opened, results)
-    timed = _without_failed(timed, results, reported)
+    timed = _without_failed(_as_sent(experiment, timed, results), results, reported)
     _tell_selection(experiment, state, candidates, timed, results)
     if watch is not None:
         watch(timed, results)
@@ -90,8 +109,10 @@ def _edge_round(
     latency_s[opened.edges] = timed.edge_latency_s
     state.latency_s[-1].append(latency_s.tolist())
     count_edge_round(state.totals, timed, results)
+    experiment.count_received(state, opened.edge, timed.uploaded_bits)
     state.counters[-1] += 1
-    record = edge_record(state, timed, present, results, len(candidates.device))
+    shown_lag = lag if experiment.method.topology.has("due") else None
+    record = edge_record(state, timed, present, results, len(candidates.device), shown_lag)
     if experiment.scenario.rounds.evaluate_every == "edge":
         record |= accuracy_of(experiment, engine, state, _at_root(experiment, state))
     return record
@@ -112,6 +133,22 @@ def _with_mask(experiment: Experiment, state: RunState, opened: OpenRound) -> tu
     return dataclasses.replace(opened, mask=mask), view
 
 
+def _only_due(experiment: Experiment, state: RunState, timed: TimedRound) -> tuple[TimedRound, Array]:
+    """(the round of the devices that deliver now, how many rounds ago each began), where not all begin together."""
+    topology, opened = experiment.method.topology, timed.opened
+    if not topology.has("due"):
+        return timed, np.zeros(len(opened.device), dtype=np.int64)
+    history = state.values[HISTORY]
+    history[:, 1:] = history[:, :-1].copy()
+    history[:, 0] = state.edge_states
+    due: Due = topology("due", timed.total_s, opened.edge, opened.deadline_s, experiment.round_index(state))
+    place = np.searchsorted(opened.edges, opened.edge)
+    period_s = timed.edge_latency_s.copy()
+    period_s[place] = due.period_s
+    delivers = due.delivers | ~opened.planned
+    return dataclasses.replace(timed.only(delivers), edge_latency_s=period_s), due.lag[delivers]
+
+
 def _events(experiment: Experiment, state: RunState, opened: OpenRound, interrupted: Array | None) -> Events:
     events = Events.drawn(
         experiment.scenario.events,
@@ -126,10 +163,18 @@ def _events(experiment: Experiment, state: RunState, opened: OpenRound, interrup
     return dataclasses.replace(events, dropped=events.dropped | interrupted[opened.device])
 
 
-def _group(experiment: Experiment, state: RunState, timed: TimedRound, edge: int) -> EdgeGroup:
-    """The work of one edge: the devices that will make it, in runs of a chunk's worth of samples."""
+def _group(
+    experiment: Experiment, state: RunState, timed: TimedRound, lag: Array, edge: int, started: int
+) -> EdgeGroup:
+    """The work of one edge: the devices that will make it, in runs of a chunk's worth of samples.
+
+    Of devices that began at different times, those that began `started` rounds ago.
+    """
     scenario, opened, method = experiment.scenario, timed.opened, experiment.method
-    positions = np.flatnonzero(timed.takes_part & (opened.edge == edge))
+    positions = np.flatnonzero(timed.takes_part & (opened.edge == edge) & (lag == started))
+    received = state.edge_states[edge].copy()
+    if started:
+        received = state.values[HISTORY][edge, started].astype(received.dtype)
     learning_rate = learning_rate_at(
         state.global_round,
         base=scenario.train.learning_rate,
@@ -145,6 +190,7 @@ def _group(experiment: Experiment, state: RunState, timed: TimedRound, edge: int
             keep=tuple(opened.keep[chunk].tolist()),
             weights=tuple(method.edge("weights", experiment.data_sizes[opened.device[chunk]]).tolist()),
             code=None if opened.code is None else tuple(opened.code[chunk].tolist()),
+            group=None if opened.relay is None else tuple(opened.device[opened.relay.head[chunk]].tolist()),
             learning_rate=learning_rate,
             global_round=state.global_round,
             edge_round=experiment.step_index(state),
@@ -154,7 +200,7 @@ def _group(experiment: Experiment, state: RunState, timed: TimedRound, edge: int
         for chunk in chunks_of(positions, per_device)
     ]
     return EdgeGroup(
-        shared=Broadcast(model=state.edge_states[edge].copy(), mask=opened.mask),
+        shared=Broadcast(model=received, mask=opened.mask),
         tasks=tuple(tasks),
         travels=state.store is not None or is_own(method.edge.component),  # whose sums strangers cannot read
         aggregation=method.edge,
@@ -169,6 +215,16 @@ def _served_weight(experiment: Experiment, state: RunState, edge: int) -> float:
     """Σ c_n of all devices of an edge, asked or not."""
     samples = experiment.data_sizes[experiment.serving(state) == edge]
     return float(experiment.method.edge("weights", samples).sum())
+
+
+def _by_edge(state: RunState, starts: Sequence[Sequence[int]], parts: list[EdgeResult]) -> list[EdgeResult]:
+    """One result of every edge that has any."""
+    edges = dict.fromkeys(edge for edge, _ in starts)
+    found = list(zip(starts, parts, strict=True))
+    return [
+        parts_averaged([(lag, part) for (of, lag), part in found if of == edge], state.edge_states[edge])
+        for edge in edges
+    ]
 
 
 def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeResult) -> None:
@@ -193,7 +249,8 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
     sums: dict[str, Array] = {}
     for result in results:
         for name, array in result.reports.items():
-            sums[name] = sums[name] + array if name in sums else array
+            if not name.startswith(UNION):
+                sums[name] = sums[name] + array if name in sums else array
     state.values = masking("update", view, state.values, sums)
 
 
@@ -211,7 +268,7 @@ def _tell_selection(
         edge=opened.edge,
         num_samples=experiment.data_sizes[opened.device],
         arrived=arrived,
-        latency_s=timed.compute_s + timed.uplink_s,
+        latency_s=timed.total_s,
         loss=by_device(timed, results)["loss"],
     )
     state.values = state.values | selection("observe", outcome)
@@ -242,6 +299,19 @@ def _learn_from_codes(
     device = np.concatenate([result.statistics.device for result in results])
     error = np.concatenate([result.statistics.code_error for result in results])
     experiment.learn_kappa(state, opened.bits_per_weight[np.searchsorted(opened.device, device)], error)
+
+
+def _as_sent(experiment: Experiment, timed: TimedRound, results: list[EdgeResult]) -> TimedRound:
+    """The round with what groups of devices have really sent, which is known only when all have chosen."""
+    opened, prunable = timed.opened, experiment.shape.prunable_weights
+    if opened.relay is None or opened.carried_weights is None or not opened.relay.uploads.any():
+        return timed
+    sent = {name: array for result in results for name, array in result.reports.items() if name.startswith(UNION)}
+    union = opened.carried_weights - experiment.shape.fixed_weights
+    for name, array in sent.items():
+        head = np.searchsorted(opened.device, int(name.removeprefix(UNION)))
+        union = np.where(opened.relay.head == head, np.count_nonzero(array), union)
+    return timed if np.all(union == prunable) else with_unions(experiment.terms, timed, union)
 
 
 def _without_failed(timed: TimedRound, results: list[EdgeResult], reported: set[int]) -> TimedRound:
@@ -316,10 +386,16 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> di
     state.models[0], own = close_round(step, "cloud_step", state.global_state, combined, state.held, own)
     state.values |= own
     latency_s = float(_latency_s(experiment, state, 0)[0])
-    state.totals.time_s += latency_s
     metrics: dict[str, Any] = {}
+    if experiment.method.topology.has("root"):
+        root = experiment.root_round(state)
+        latency_s += root.latency_s
+        metrics = count_root_round(state.totals, root)
+    if experiment.method.topology.has("relay"):
+        metrics |= {"d2d_bits": state.totals.d2d_bits, "d2d_energy_j": state.totals.d2d_energy_j}
+    state.totals.time_s += latency_s
     if experiment.scenario.rounds.evaluate_every != "never":
-        metrics = accuracy_of(experiment, engine, state, state.global_state)
+        metrics |= accuracy_of(experiment, engine, state, state.global_state)
     if experiment.scenario.diagnostics.gradients:
         metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
     record = global_record(state, latency_s, metrics)

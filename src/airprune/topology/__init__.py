@@ -4,6 +4,12 @@ base          what a topology is: a tree of averaging nodes above the stations
 hierarchical  edges below one cloud: the paper's
 flat          the cloud's own band serves all devices: the paper's baseline
 tree          any number of levels between edges and cloud
+fog           one of the edges averages in the cloud's place
+d2d           near devices upload through a master
+lan           an edge's devices average among themselves; one uploads to the cloud
+tiers         slower devices deliver more rarely
+relay         what devices do among themselves before the uplink
+root          what a topology's own round at the root takes
 """
 
 from __future__ import annotations
@@ -17,6 +23,10 @@ TOPOLOGIES: Registry[Topology] = Registry(
         "hierarchical": "airprune.topology.hierarchical:TOPOLOGY",
         "flat": "airprune.topology.flat:TOPOLOGY",
         "tree": "airprune.topology.tree:TOPOLOGY",
+        "fog": "airprune.topology.fog:TOPOLOGY",
+        "d2d": "airprune.topology.d2d:TOPOLOGY",
+        "lan": "airprune.topology.lan:TOPOLOGY",
+        "tiers": "airprune.topology.tiers:TOPOLOGY",
     },
 )
 

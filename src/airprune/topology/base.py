@@ -16,8 +16,13 @@ import numpy as np
 
 from airprune.components import Component
 from airprune.errors import InvalidValue
+from airprune.planning.problem import PlanProblem
+from airprune.topology.relay import Relay, RelayView
+from airprune.topology.root import RootRound, RootView
 
 Array = np.ndarray
+
+HISTORY = "topology.models"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,17 +96,44 @@ class Tree:
         return total
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Due:
+    """Who delivers in this round, and since when it has been training.  Arrays [num_devices]
+
+    Attributes:
+      delivers: who does.
+      lag: rounds since the model it started from; 0: this round's.
+      period_s: how long the round lasts at each one's edge, whoever delivers.
+    """
+
+    delivers: Array
+    lag: Array
+    period_s: Array
+
+
 @dataclass(frozen=True, kw_only=True)
 class Topology(Component):
-    """One kind of tree; takes the component's options first.
+    """One kind of tree, and what it does on its links; functions take the component's options first.
 
     Attributes:
       build: of (rounds of every station per round of its parent) → the tree.
       stations: whether the edges serve the devices, or the cloud itself over one band.
+      adapts: whether its edge rounds keep the deadline if the scheme does.
+      relay: what devices do among themselves before the uplink. Whoever then uploads is planned; the others are not.
+      root: what the round at the root costs beyond the links of the tree.
+      deadlines: T_th of each device of a plan problem, where they differ.  [num_devices]
+      due: of (how long each device of the round takes, its edge, the deadline, edge rounds since the start) → who
+        delivers now. Devices that started from different models are averaged apart, then these averages alike. Needs
+        the slot `HISTORY`: the models with which the last rounds of each edge began, the latest first.
     """
 
     build: Callable[[Any, Array], Tree]
     stations: Literal["edges", "cloud"] = "edges"
+    adapts: bool = True
+    relay: Callable[[Any, RelayView], Relay] | None = None
+    root: Callable[[Any, RootView], RootRound] | None = None
+    deadlines: Callable[[Any, PlanProblem], Array] | None = None
+    due: Callable[[Any, Array, Array, float, int], Due] | None = None
 
 
 def edges_below(parent: Array, rounds: Array, rate_bps: float) -> Level:

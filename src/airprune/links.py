@@ -1,0 +1,61 @@
+"""What went over which links since the start of a run, from its records.
+
+Records hold what costs time or energy. The rest follows from who took part: a station sends a whole model to every
+device that it asks, and every node sends one up when its parent combines its children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from airprune.records import EdgeRecord, GlobalRecord, NodeRecord, Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkBits:
+    """Bits since the start.
+
+    Attributes:
+      uplink: from devices to the stations, or to the cloud where they do that themselves.
+      d2d: between devices.
+      backhaul: up from the stations, at all levels; among them where one averages for all.
+      downlink: from the stations to their devices.
+    """
+
+    uplink: float = 0.0
+    d2d: float = 0.0
+    backhaul: float = 0.0
+    downlink: float = 0.0
+
+
+def link_bits(records: Iterable[Record], *, model_bits: float, has_backhaul: bool = True) -> LinkBits:
+    """Of the finished global rounds. A record that tells a number itself is believed.
+
+    Args:
+      model_bits: of a whole model.
+      has_backhaul: whether stations are something else than the cloud.
+    """
+    total, asked, sent_up = LinkBits(), 0, 0
+    waiting: dict[int, set[int]] = {}  # nodes with a model for their parent, by links below the cloud; edges: −1
+    for record in records:
+        if isinstance(record, EdgeRecord):
+            asked += len(record.device)
+            waiting.setdefault(-1, set()).update(record.edge_id)
+        elif isinstance(record, NodeRecord):
+            sent_up += len(waiting.pop(record.level + 1, None) or waiting.pop(-1, ()))
+            waiting.setdefault(record.level, set()).update(record.node)
+        elif isinstance(record, GlobalRecord):
+            sent_up += sum(len(nodes) for nodes in waiting.values())
+            waiting.clear()
+            derived = sent_up * model_bits if has_backhaul else 0.0
+            total = LinkBits(
+                uplink=record.uploaded_bits or 0.0,
+                d2d=record.d2d_bits or 0.0,
+                backhaul=derived if record.backhaul_bits is None else record.backhaul_bits,
+                downlink=asked * model_bits if record.downlink_bits is None else record.downlink_bits,
+            )
+    return total
+
+
+__all__ = ["LinkBits", "link_bits"]
