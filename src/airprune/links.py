@@ -43,7 +43,7 @@ def link_bits(records: Iterable[Record], *, model_bits: float, has_backhaul: boo
             asked += len(record.device)
             waiting.setdefault(-1, set()).update(record.edge_id)
         elif isinstance(record, NodeRecord):
-            sent_up += len(waiting.pop(record.level + 1, None) or waiting.pop(-1, ()))
+            sent_up += len(waiting.pop(record.level + 1, set()) or waiting.pop(-1, set()))
             waiting.setdefault(record.level, set()).update(record.node)
         elif isinstance(record, GlobalRecord):
             sent_up += sum(len(nodes) for nodes in waiting.values())

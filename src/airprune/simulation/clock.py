@@ -107,7 +107,7 @@ class TimedRound:
         )
 
 
-def _indexed(value: Any, kept: Array, *, but: tuple[str, ...]) -> dict[str, Array]:
+def _indexed(value: Any, kept: Array, *, but: tuple[str, ...]) -> dict[str, Any]:
     """Its arrays per device, with some of the devices."""
     arrays = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in but}
     return {name: array[kept] for name, array in arrays.items() if isinstance(array, np.ndarray)}

@@ -141,7 +141,8 @@ def _only_due(experiment: Experiment, state: RunState, timed: TimedRound) -> tup
     history = state.values[HISTORY]
     history[:, 1:] = history[:, :-1].copy()
     history[:, 0] = state.edge_states
-    due: Due = topology("due", timed.total_s, opened.edge, opened.deadline_s, experiment.round_index(state))
+    latency_s = np.where(timed.fate == Fate.LATE, np.nan, timed.total_s)  # who is late does not hold up the others
+    due: Due = topology("due", latency_s, opened.edge, opened.deadline_s, experiment.round_index(state))
     place = np.searchsorted(opened.edges, opened.edge)
     period_s = timed.edge_latency_s.copy()
     period_s[place] = due.period_s

@@ -122,9 +122,10 @@ class Topology(Component):
       relay: what devices do among themselves before the uplink. Whoever then uploads is planned; the others are not.
       root: what the round at the root costs beyond the links of the tree.
       deadlines: T_th of each device of a plan problem, where they differ.  [num_devices]
-      due: of (how long each device of the round takes, its edge, the deadline, edge rounds since the start) → who
-        delivers now. Devices that started from different models are averaged apart, then these averages alike. Needs
-        the slot `HISTORY`: the models with which the last rounds of each edge began, the latest first.
+      due: of (how long each device of the round takes, NaN if it does not arrive, its edge, the deadline, edge rounds
+        since the start) → who delivers now; not together with `relay`. Devices that started from different models are
+        averaged apart, then these averages alike. Needs the slot `HISTORY`: the models with which the last rounds of
+        each edge began, the latest first.
     """
 
     build: Callable[[Any, Array], Tree]
