@@ -80,7 +80,6 @@ class Device:
         self.adjusts, self.reports = method.objective.has("adjust"), method.masking.has("report")
         self.finishes = method.objective.has("finish") or method.masking.has("finish")
         self.memory_slots = compression("slots", self.shape)
-        self.encodes = not compression("exact", wire)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
         self.tensor_stops = np.array([tensor.stop for tensor in self.shape.tensors if tensor.counted])
 
@@ -256,7 +255,9 @@ def _encode(
     state, sent = model.state_array, sub_model.sent
     if sent is not None and not (sub_model.held is sent and sub_model.moves is sent):  # else the rest is zero already
         state[model.prunable] *= sent
-    if not device.encodes:
+    slot = device.memory_slots[0].name if device.memory_slots else None
+    # What is exact leaves nothing to remember; but it may have to bring what earlier, smaller codes have left.
+    if compression("exact", wire) and (orders.code is None or slot is None or not memory[slot].any()):
         num_sent = shape.num_weights if sent is None else shape.fixed_weights + int(np.count_nonzero(sent))
         return float(compression("bits", wire, num_sent)), None, 0.0
     index, places = device.weight_index, None
@@ -267,7 +268,6 @@ def _encode(
         index = index[places]
     starts = np.concatenate([[0], np.searchsorted(index, device.tensor_stops)])
     base = received[index].astype(np.float64)
-    slot = device.memory_slots[0].name if device.memory_slots else None
     kept = None if slot is None else memory[slot] if places is None else memory[slot][places]
     update = state[index].astype(np.float64) - base
     rng = streams.compression[orders.device]

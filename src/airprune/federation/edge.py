@@ -17,7 +17,7 @@ from airprune.compression.base import Wire
 from airprune.compute.times import ComputeTimes
 from airprune.federation.method import Chosen, Method, tier_name
 from airprune.masking.base import Charges, RoundView
-from airprune.planning import Ladder, Plan, PlanProblem
+from airprune.planning import Codes, Ladder, Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import DeviceLimits, full_band_rate_at
 from airprune.schemes import plan as plan_by
@@ -71,6 +71,17 @@ class Terms:
             return None
         codes = compression("ladder", self.wire)
         return Ladder([code.bits_per_weight for code in codes], [code.error for code in codes])
+
+    @cached_property
+    def codes(self) -> Codes | None:
+        """The codes of which the scheme may take the largest that fits."""
+        compression = self.method.compression
+        if not compression.has("codes"):
+            return None
+        return Codes(
+            numbers=compression("codes", self.wire),
+            bits=lambda code, weights: compression("bits", replace(self.wire, code=code), weights),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -149,7 +160,7 @@ def open_round(
         shadow_price=plan.shadow_price,
         power_w=None if plan.power_w is None else _as_planned(plan.power_w, planned, np.nan),
         code=code,
-        bits_per_weight=None if code is None else _as_planned(plan.bits_per_weight, planned, np.nan),
+        bits_per_weight=None if plan.bits_per_weight is None else _as_planned(plan.bits_per_weight, planned, np.nan),
     )
 
 
@@ -198,9 +209,13 @@ def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charg
     """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
     plan, shape = terms.plan, terms.shape
     per_weight_bits, fixed_bits = terms.method.compression("line", terms.wire)
-    ladder = terms.ladder if terms.method.scheme.component.chooses_codes else None
+    scheme = terms.method.scheme.component
+    ladder = terms.ladder if scheme.chooses_codes else None
+    codes = terms.codes if scheme.fits_codes else None
     if ladder is not None:
         per_weight_bits = float(ladder.bits_per_weight[0])
+    if codes is not None:
+        per_weight_bits, fixed_bits = codes.bits(codes.numbers[0], shape.num_weights) / shape.num_weights, 0.0
     per_weight_s, extra_s = terms.compute.line(candidates.device, cpu_hz, probe=charges.probe)
     return PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,
@@ -216,6 +231,7 @@ def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charg
         min_pruning_ratio=plan.min_pruning_ratio,
         limits=_limits(terms, cpu_hz) if _has_limits(terms) else None,
         ladder=ladder,
+        codes=codes,
     )
 
 

@@ -32,7 +32,7 @@ class Orders:
     Attributes:
       keep: whole prunable weights that it may hold or send.
       round_index: edge rounds since the start of the run.
-      code: the rung of the compression's ladder to send with, if the planner has chosen one.
+      code: what to send with, if the planner has chosen it: see `Wire.code`.
       memory: the device's slots, if it does not keep them itself.
     """
 

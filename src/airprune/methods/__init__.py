@@ -31,6 +31,7 @@ METHODS: Registry[Recipe] = Registry(
         "bf16": "airprune.methods.uploading:BF16",
         "qsgd": "airprune.methods.uploading:QSGD",
         "topk": "airprune.methods.uploading:TOPK",
+        "randk": "airprune.methods.uploading:RANDK",
         "mem-sgd": "airprune.methods.uploading:MEM_SGD",
         "sign": "airprune.methods.uploading:SIGN",
         "random": "airprune.methods.allocating:RANDOM",

@@ -31,15 +31,17 @@ BF16 = Recipe(
     settings={**_WHOLE_MODELS, "compression.name": "cast", "compression.cast.format": "bfloat16"},
 )
 
+_LARGEST_CODES = {"plan.scheme": "equal-codes"}
+
 QSGD = Recipe(
     name="qsgd",
-    summary="updates rounded at random to a few levels, without memory",
+    summary="updates rounded at random to as many levels as the deadline allows, without memory",
     source="Alistarh et al.: QSGD",
     label="as published, on updates",
     settings={
-        **_WHOLE_MODELS,
+        **_LARGEST_CODES,
         "compression.name": "quantised",
-        "compression.quantised.bits": 4,
+        "compression.quantised.bits": 16,
         "compression.quantised.norm": "l2",
         "compression.quantised.memory": False,
     },
@@ -47,21 +49,29 @@ QSGD = Recipe(
 
 TOPK = Recipe(
     name="topk",
-    summary="the largest entries of the update, without memory",
+    summary="the largest entries of the update, as many as the deadline allows, without memory",
     settings={
-        **_WHOLE_MODELS,
+        **_LARGEST_CODES,
         "compression.name": "top-k",
-        "compression.top-k.share": 0.1,
+        "compression.top-k.share": 1.0,
         "compression.top-k.memory": False,
     },
 )
 
+RANDK = Recipe(
+    name="randk",
+    summary="random entries of the update, as many as the deadline allows, right on average",
+    source="Stich, Cordonnier, Jaggi: Sparsified SGD with memory; here without",
+    label="random sparsification of updates",
+    settings={**_LARGEST_CODES, "compression.name": "random-k", "compression.random-k.share": 1.0},
+)
+
 MEM_SGD = Recipe(
     name="mem-sgd",
-    summary="the largest entries of the update; what is not sent is remembered",
+    summary="the largest entries of the update, as many as the deadline allows; what is not sent is remembered",
     source="Stich, Cordonnier, Jaggi: Sparsified SGD with memory",
     label="error feedback on updates, after Stich et al.",
-    settings={**_WHOLE_MODELS, "compression.name": "top-k", "compression.top-k.share": 0.1},
+    settings={**_LARGEST_CODES, "compression.name": "top-k", "compression.top-k.share": 1.0},
     claim="converges where the largest entries without memory stall",
 )
 
