@@ -5,6 +5,7 @@ masked_sum     Σ c w ⊙ m and Σ c m, the streaming sum that the members share
 masked_mean    each weight over the children that kept it, Eqs. (12) and (13)
 data_weighted  the same, children counting by their samples
 fill           what a child did not send counts as unchanged
+vote           one step with the majority of the children
 predicted      … counts as predicted from the others, as far as children agree
 steps          how a parent moves to the combined model
 """
@@ -20,6 +21,7 @@ AGGREGATIONS: Registry[Aggregation] = Registry(
         "masked-mean": "airprune.aggregation.masked_mean:AGGREGATION",
         "data-weighted": "airprune.aggregation.data_weighted:AGGREGATION",
         "fill": "airprune.aggregation.fill:AGGREGATION",
+        "vote": "airprune.aggregation.vote:AGGREGATION",
         "predicted": "airprune.aggregation.predicted:AGGREGATION",
     },
 )

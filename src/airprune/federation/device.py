@@ -6,6 +6,7 @@ One `Device` serves any number of simulated devices after each other: nothing of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -34,6 +35,7 @@ class LocalSettings:
 
     batch_size: int
     local_epochs: int
+    local_steps: int | None = None
     optimizer: str = "sgd"
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -90,7 +92,7 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     model.load(received.model)
     if not model.module.training:
         model.module.train()
-    before = _full_gradient(device, samples) if settings.diagnostics else None
+    gradient = _full_gradient(device, samples) if settings.diagnostics else None
     rng = streams.batches.at(orders.device)
     order = rng.permutation(samples)
     view = _view(device, received, orders, order[: settings.batch_size], streams)
@@ -100,22 +102,26 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
         report = device.method.masking("report", view, orders.round_index) or {}
     error_sq = _hold(model, sub_model.held)
 
-    trained = _train(device, received.model, orders, sub_model, samples, order, rng)
+    memory = {**orders.memory, **received.values}
+    trained = _train(device, received.model, orders, sub_model, samples, order, rng, memory)
     noise_sq = smoothness = np.nan
-    if before is not None:
-        noise_sq, smoothness = _constants(device, samples, received.model, before)
-    memory = dict(orders.memory)
+    if gradient is not None:
+        noise_sq, smoothness = _constants(device, samples, received.model, gradient)
     if device.finishes:
         run = LocalRun(
             received=received.model,
             trained=model.state_array,
             learning_rate=orders.learning_rate,
             num_steps=trained.num_steps,
+            moves=_moving_parameters(device, sub_model),
         )
         if device.method.masking.has("finish"):
             memory |= device.method.masking("finish", view, run)
         if device.method.objective.has("finish"):
+            before = dict(memory)
             memory |= device.method.objective("finish", run, memory)
+            if device.method.objective.has("report"):
+                report |= device.method.objective("report", before, memory)
     sent_bits, message, code_error = _encode(device, received.model, sub_model, memory, orders, streams)
     return Upload(
         state=model.state_array,
@@ -189,6 +195,7 @@ def _train(
     samples: Array,
     order: Array,
     rng: np.random.Generator,
+    memory: Mapping[str, Array],
 ) -> _Trained:
     """Minibatch steps inside the sub-model, Eq. (8). Steps, momentum and decay move only what may move."""
     model, settings, objective = device.model, device.settings, device.method.objective
@@ -199,6 +206,8 @@ def _train(
     plain = sub_model.forward is None and sub_model.scale is None
     loss_sum, count, num_steps, gradient_sq_max = 0.0, 0, 0, 0.0
     for epoch in range(settings.local_epochs):
+        if num_steps == settings.local_steps:
+            break
         if epoch:
             order = rng.permutation(samples)
         for start in range(0, len(samples), settings.batch_size):
@@ -215,11 +224,21 @@ def _train(
                 model.gradient.add_(weights, alpha=settings.weight_decay)
             if device.adjusts:
                 parameters = received[: model.num_parameters]
-                objective("adjust", model.gradient.numpy(), weights.numpy(), parameters, orders.memory)
+                objective("adjust", model.gradient.numpy(), weights.numpy(), parameters, memory)
             if moves is not None and (settings.weight_decay or device.adjusts):
                 masked *= moves
             step(weights, model.gradient)
+            if num_steps == settings.local_steps:
+                break
     return _Trained(loss=loss_sum / count, num_samples=count, num_steps=num_steps, gradient_sq_max=gradient_sq_max)
+
+
+def _moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
+    if sub_model.moves is None:
+        return None
+    moving = np.ones(device.model.num_parameters, dtype=bool)
+    moving[device.shape.prunable] = sub_model.moves
+    return moving
 
 
 def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: int) -> float:

@@ -47,7 +47,14 @@ class Terms:
 
     def charges(self, round_index: int) -> Charges:
         charged: Charges = self.method.masking("charges", round_index, self.shape, self.wire.value_bits)
-        return charged
+        beside = self.objective_bits
+        return replace(charged, always_bits=charged.always_bits + beside) if beside else charged
+
+    @cached_property
+    def objective_bits(self) -> float:
+        """What the objective sends beside every update."""
+        objective = self.method.objective
+        return float(objective("upload_bits", self.shape, self.wire.value_bits)) if objective.has("upload_bits") else 0.0
 
     def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
         """What devices send that keep so many prunable weights: exactly what the encoder will count."""

@@ -19,10 +19,12 @@ class Broadcast:
     Attributes:
       model: w_k, a flat state.  [num_state]
       mask: what the masking prepared for everybody, if it did.  [num_prunable]
+      values: slots of the cloud that the objective needs.
     """
 
     model: Array
     mask: Array | None = None
+    values: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

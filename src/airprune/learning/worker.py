@@ -21,6 +21,7 @@ from airprune.errors import AirpruneError
 from airprune.federation.device import Device, LocalSettings, Streams, device_round
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
+from airprune.federation.summing import add_child
 from airprune.kernels.autograd import tensor_of
 from airprune.learning.chunks import ChunkSum, DeviceFailed, DeviceStatistics, Failure, TrainTask
 from airprune.learning.evaluate import evaluate
@@ -85,7 +86,7 @@ class Worker:
             if isinstance(upload, Failure):
                 failures.append(upload)
                 continue
-            total.add(upload.state, upload.mask, weight)
+            add_child(self.job.method.aggregation, total, upload.state, upload.mask, weight, received.model)
             for name, array in upload.report.items():
                 reports[name] = reports[name] + array if name in reports else array
             for name, kept in memory.items():

@@ -82,3 +82,55 @@ SIGN = Recipe(
     label="after Karimireddy et al.",
     settings={**_WHOLE_MODELS, "compression.name": "sign"},
 )
+
+_ONE_SIGN_PER_GRADIENT = {
+    **_WHOLE_MODELS,
+    "aggregation.edge": "vote",
+    "compression.name": "sign",
+    "compression.sign.scale": 1.0,
+    "compression.sign.memory": False,
+    "train.local_steps": 1,
+    "train.optimizer": "sgd",
+    "train.momentum": 0.0,
+    "plan.local_iterations": 1,
+    "rounds.edge_rounds": 10,
+}
+
+SIGN_SGD = Recipe(
+    name="sign-sgd",
+    summary="one server moves with the majority of the signs of one gradient per device and round",
+    source="Bernstein et al.: signSGD: compressed optimisation for non-convex problems",
+    label="as published",
+    settings={**_ONE_SIGN_PER_GRADIENT, "topology.name": "flat"},
+    claim="about as accurate as full precision at a fraction of the bits, if devices have like data",
+)
+
+HIER_SIGN = Recipe(
+    name="hier-sign",
+    summary="edges move with the majority of the signs of one gradient per device and round; the cloud averages edges",
+    source="Kazemi et al.: HierSignSGD",
+    label="after Kazemi et al., without drift correction",
+    settings=_ONE_SIGN_PER_GRADIENT,
+    claim="about as accurate as full precision at a fraction of the bits, if edges have like data",
+)
+
+HIER_QSGD = Recipe(
+    name="hier-qsgd",
+    summary="HierFAVG with updates rounded at random to a few levels, from devices to edges and from edges to the cloud",
+    source="Liu, Zhang, Song, Letaief: Hierarchical federated learning with quantization",
+    label="as published",
+    settings={
+        **_LARGEST_CODES,
+        "aggregation.edge": "data-weighted",
+        "aggregation.cloud": "data-weighted",
+        "compression.name": "quantised",
+        "compression.quantised.levels": 16,
+        "compression.quantised.norm": "l2",
+        "compression.quantised.memory": False,
+        "backhaul.name": "quantised",
+        "backhaul.quantised.levels": 16,
+        "backhaul.quantised.norm": "l2",
+        "backhaul.quantised.memory": False,
+    },
+    claim="which device sits at which edge does not change convergence on like data",
+)

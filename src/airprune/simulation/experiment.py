@@ -25,6 +25,7 @@ from airprune.compute.times import ComputeTimes, compute_times
 from airprune.compute.work import ModelWork
 from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
 from airprune.errors import InvalidValue
+from airprune.federation.backhaul import Backhaul
 from airprune.federation.device import LocalSettings
 from airprune.federation.edge import Terms
 from airprune.federation.method import Method
@@ -98,6 +99,7 @@ class Experiment:
         )
         method = Method.of(scenario)
         _check_deadline(scenario, method)
+        _check_steps(scenario, method)
         wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
         return cls(
             scenario=scenario,
@@ -231,10 +233,16 @@ class Experiment:
         edge = state.values.get(_SERVED_EDGE, self.network.edge)
         return np.bincount(edge, self.data_sizes, minlength=self.network.num_edges)
 
-    @property
-    def model_bits(self) -> float:
-        """Of a whole model on the links above the edges."""
-        return self.scenario.plan.bits_per_weight * self.shape.num_weights
+    @cached_property
+    def backhaul(self) -> Backhaul:
+        """What models travel through above the edges."""
+        return Backhaul(
+            compression=self.method.backhaul,
+            wire=self.wire,
+            shape=self.shape,
+            seed=self.scenario.seed,
+            extra_bits=self.terms.objective_bits,
+        )
 
     @cached_property
     def _own_gain(self) -> Array:
@@ -301,6 +309,7 @@ class Experiment:
             settings=LocalSettings(
                 batch_size=train.batch_size,
                 local_epochs=train.local_epochs,
+                local_steps=train.local_steps,
                 optimizer=train.optimizer,
                 momentum=train.momentum,
                 weight_decay=train.weight_decay,
@@ -324,6 +333,15 @@ def _check_deadline(scenario: Scenario, method: Method) -> None:
         got = f"scheme {method.scheme.name!r} with compression {method.compression.name!r}"
         rule = 'can be "auto" only with a scheme and a compression that choose codes'
         raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive"')
+
+
+def _check_steps(scenario: Scenario, method: Method) -> None:
+    """Some objectives read a device's mean gradient off the way it went, which only plain steps allow."""
+    train = scenario.train
+    if method.objective.component.plain_steps and (train.momentum or train.optimizer != "sgd"):
+        got = f"{train.momentum:g} with optimizer {train.optimizer!r}"
+        rule = f"must be 0, with optimizer 'sgd', for objective {method.objective.name!r}"
+        raise InvalidValue("Scenario.train.momentum", rule, got, "Example: train.momentum = 0")
 
 
 def _dataset(scenario: Scenario, given: Any) -> Dataset:
