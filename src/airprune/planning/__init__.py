@@ -9,6 +9,7 @@ tradeoff       what a share buys within the deadline, Eqs. (31) and (35)
 water_filling  the exact optimum, Theorem 3 with the box
 feasibility    whether a plan exists, what blocks, the smallest deadline
 plan           the answer
+periods        how often to average, by a rule of others
 """
 
 from airprune.planning.codes import Codes
