@@ -7,6 +7,7 @@ data_weighted   the same, children counting by their samples
 heard_weighted  … edges by the samples of the devices they heard from
 cached          devices that an edge did not hear from count as unchanged
 fill            what a child did not send counts as unchanged
+vote            one step with the majority of the children
 predicted       … counts as predicted from the others, as far as children agree
 steps           how a parent moves to the combined model
 """
@@ -24,6 +25,7 @@ AGGREGATIONS: Registry[Aggregation] = Registry(
         "heard-weighted": "airprune.aggregation.heard_weighted:AGGREGATION",
         "cached": "airprune.aggregation.cached:AGGREGATION",
         "fill": "airprune.aggregation.fill:AGGREGATION",
+        "vote": "airprune.aggregation.vote:AGGREGATION",
         "predicted": "airprune.aggregation.predicted:AGGREGATION",
     },
 )

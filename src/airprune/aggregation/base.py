@@ -50,6 +50,8 @@ class Aggregation(Component):
         the share of its devices' weight that was heard) → combined model. None: they do not count.
       counts: at the cloud, which samples a child stands for: those of all devices it serves, or of the uploads it has
         heard since the last global round.
+      read: what is added of a child, given its model and what the parent had; a new array. None: its model.  [num_state]
+      at_rate: the options for a round with this learning rate; None if it does not matter.
     """
 
     finish: Callable[[Any, Any, Array], Array]
@@ -57,3 +59,5 @@ class Aggregation(Component):
     Sum: type[Any] = MaskedSum
     absent: Callable[[Any, Array, Array, float], Array] | None = None
     counts: Literal["served", "heard"] = "served"
+    read: Callable[[Any, Array, Array], Array] | None = None
+    at_rate: Callable[[Any, float], Any] | None = None

@@ -26,6 +26,7 @@ COMPRESSIONS: Registry[Compression] = Registry(
         "cast": "airprune.compression.cast:COMPRESSION",
         "quantised": "airprune.compression.quantised:COMPRESSION",
         "top-k": "airprune.compression.top_k:COMPRESSION",
+        "random-k": "airprune.compression.random_k:COMPRESSION",
         "sign": "airprune.compression.sign:COMPRESSION",
         "rounded": "airprune.compression.rounded:COMPRESSION",
         "ternary": "airprune.compression.ternary:COMPRESSION",
@@ -72,7 +73,8 @@ def compress(
         raise InvalidValue("compress.value_bits", "must be one number", shown(value_bits))
     wire = Wire(value_bits=float(bits_each), num_weights=update.size, num_tensors=1)
     starts = np.array([0, update.size])
-    settings = component.Options(**options)
+    remembers = {"memory": memory is not None} if "memory" in component.Options.model_fields else {}
+    settings = component.Options(**options, **remembers)
     decoded, message, left = transmit(component, settings, wire, update, starts, before, _generator(rng))
     assert left is not None
     return decoded, message.bits, left

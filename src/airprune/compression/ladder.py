@@ -55,6 +55,10 @@ def ladder(options: LadderOptions, wire: Wire) -> tuple[Code, ...]:
     return tuple(Code(rung.component.line(rung.options, wire)[0], rung.error) for rung in RUNGS)
 
 
+def codes(options: LadderOptions, wire: Wire) -> range:
+    return range(len(RUNGS))
+
+
 def line(options: LadderOptions, wire: Wire) -> tuple[float, float]:
     """Fixed bits that suffice for every rung."""
     rung = _rung(options, wire)
@@ -100,4 +104,5 @@ COMPRESSION = Compression(
     decode=decode,
     exact=exact,
     ladder=ladder,
+    codes=codes,
 )

@@ -33,7 +33,8 @@ class QuantisedOptions(Section):
     either: ClassVar[tuple[tuple[str, str], ...]] = (("bits", "levels"),)
 
     bits: Annotated[int, Field(ge=2, le=16)] | None = Field(
-        default=4, description="per weight with its sign: s = 2^(bits − 1) − 1 levels"
+        default=4,
+        description="per weight with its sign: s = 2^(bits − 1) − 1 levels; at the most, if the scheme chooses codes",
     )
     levels: Annotated[int, Field(ge=1, le=2**40)] | None = Field(default=None, description="s, instead of bits")
     norm: Literal["max", "l2"] = Field(default="max", description="scale of a tensor: its largest entry, or its length")
@@ -72,18 +73,30 @@ class QuantisedOptions(Section):
         return 1 + self.num_levels.bit_length()
 
 
+def codes(options: QuantisedOptions, wire: Wire) -> range:
+    """A code is the bits per weight: of all numbers of levels that take so many, the largest is the best."""
+    return range(2, options.code_bits + 1)
+
+
+def width_and_levels(options: QuantisedOptions, wire: Wire) -> tuple[int, int]:
+    """(bits per weight, s), as the planner has chosen or as the options say."""
+    if wire.code is None:
+        return options.code_bits, options.num_levels
+    return wire.code, min(2 ** (wire.code - 1) - 1, options.num_levels)
+
+
 def line(options: QuantisedOptions, wire: Wire) -> tuple[float, float]:
-    return float(options.code_bits), float(SCALE_BITS * wire.num_tensors)
+    return float(width_and_levels(options, wire)[0]), float(SCALE_BITS * wire.num_tensors)
 
 
 def bits(options: QuantisedOptions, wire: Wire, num_weights: int) -> float:
     """n (1 + ⌈log2(s + 1)⌉) + 64 per tensor, also for a tensor of which nothing is sent."""
-    return float(num_weights * options.code_bits + SCALE_BITS * wire.num_tensors)
+    return float(num_weights * width_and_levels(options, wire)[0] + SCALE_BITS * wire.num_tensors)
 
 
 def encode(options: QuantisedOptions, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
     """A tensor with a NaN or Inf has the scale NaN and arrives as NaN throughout."""
-    width, num_levels = options.code_bits, options.num_levels
+    width, num_levels = width_and_levels(options, wire)
     levels = np.abs(values)
     scales = np.zeros(wire.num_tensors)
     for tensor in range(wire.num_tensors):
@@ -108,16 +121,16 @@ def encode(options: QuantisedOptions, wire: Wire, values: Array, starts: Array, 
 
 
 def decode(options: QuantisedOptions, wire: Wire, message: Message, starts: Array) -> Array:
-    width, count = options.code_bits, message.num_weights
+    (width, num_levels), count = width_and_levels(options, wire), message.num_weights
     scale_bytes = SCALE_BITS // 8 * wire.num_tensors
     check_length(f"quantised to {width} bits", message, scale_bytes + num_bytes(count * width))
     scales = np.frombuffer(message.payload[:scale_bytes], "<f8")
     codes = unpack(message.payload[scale_bytes:], width, count)
     sign_bit = codes.dtype.type(1 << (width - 1))
     levels = codes & ~sign_bit
-    if levels.max(initial=0) > options.num_levels:
-        raise InvalidValue("Message.payload", f"must hold levels up to {options.num_levels}", int(levels.max()))
-    decoded = levels / options.num_levels
+    if levels.max(initial=0) > num_levels:
+        raise InvalidValue("Message.payload", f"must hold levels up to {num_levels}", int(levels.max()))
+    decoded = levels / num_levels
     np.negative(decoded, out=decoded, where=(codes >= sign_bit) & (levels > 0))  # zero has no sign
     for tensor, scale in enumerate(scales):
         decoded[starts[tensor] : starts[tensor + 1]] *= scale
@@ -152,4 +165,5 @@ COMPRESSION = Compression(
     encode=encode,
     decode=decode,
     exact=exact,
+    codes=codes,
 )

@@ -24,7 +24,8 @@ class TopKOptions(Section):
     either: ClassVar[tuple[tuple[str, str], ...]] = (("share", "count"),)
 
     share: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=0.1, description="k over the weights of the update, rounded down, at least one"
+        default=0.1,
+        description="k over the weights of the update, rounded down, at least one; at the most, if the scheme chooses codes",
     )
     count: Annotated[int, Field(ge=1, le=2**40)] | None = Field(default=None, description="k, instead of share")
     memory: bool = Field(default=True, description="add what was left out to the next update")
@@ -53,6 +54,16 @@ def num_sent(options: TopKOptions, num_weights: int) -> int:
     return min(num_weights, max(1, math.floor(Fraction(repr(options.share)) * num_weights)))
 
 
+def codes(options: TopKOptions, wire: Wire) -> range:
+    """A code is k itself."""
+    return range(1, num_sent(options, wire.num_weights) + 1)
+
+
+def count_sent(options: TopKOptions, wire: Wire, num_weights: int) -> int:
+    """k as the planner has chosen it, or as the options say."""
+    return num_sent(options, num_weights) if wire.code is None else min(wire.code, num_weights)
+
+
 def entry_bits(wire: Wire) -> float:
     """A value and its index: q̂ + ⌈log2 W⌉."""
     return wire.value_bits + _index_bits(wire)
@@ -66,23 +77,20 @@ def line(options: TopKOptions, wire: Wire) -> tuple[float, float]:
 
 
 def bits(options: TopKOptions, wire: Wire, num_weights: int) -> float:
-    return num_sent(options, num_weights) * entry_bits(wire)
+    return count_sent(options, wire, num_weights) * entry_bits(wire)
 
 
 def encode(options: TopKOptions, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
-    """The k largest |values|, of equal ones those with the lowest index; NaN counts as larger than anything.
-
-    Values travel as float64 if q̂ > 32, else as float32: the next real format if q̂ is in between. The charge is q̂.
-    """
-    index = largest(values, num_sent(options, values.size))
+    """The k largest |values|, of equal ones those with the lowest index; NaN counts as larger than anything."""
+    index = largest(values, count_sent(options, wire, values.size))
     with np.errstate(over="ignore"):
-        stored = values[index].astype(_stored(wire))
+        stored = values[index].astype(value_format(wire))
     payload = stored.tobytes() + pack(index, _index_bits(wire))
     return Message(payload, bits(options, wire, values.size), values.size)
 
 
 def decode(options: TopKOptions, wire: Wire, message: Message, starts: Array) -> Array:
-    count, width, stored = num_sent(options, message.num_weights), _index_bits(wire), np.dtype(_stored(wire))
+    count, width, stored = count_sent(options, wire, message.num_weights), _index_bits(wire), np.dtype(value_format(wire))
     value_bytes = count * stored.itemsize
     check_length(f"top-{count}", message, value_bytes + num_bytes(count * width))
     index = unpack(message.payload[value_bytes:], width, count)
@@ -94,8 +102,7 @@ def decode(options: TopKOptions, wire: Wire, message: Message, starts: Array) ->
 
 
 def exact(options: TopKOptions, wire: Wire) -> bool:
-    everything = options.share == 1 or (options.count or 0) >= wire.num_weights
-    return everything and _stored(wire) == "<f8"
+    return count_sent(options, wire, wire.num_weights) == wire.num_weights and value_format(wire) == "<f8"
 
 
 def largest(values: Array, count: int) -> Array:
@@ -115,7 +122,8 @@ def _index_bits(wire: Wire) -> int:
     return max(wire.num_weights - 1, 0).bit_length()
 
 
-def _stored(wire: Wire) -> str:
+def value_format(wire: Wire) -> str:
+    """float64 if q̂ > 32, else float32: the next real format if q̂ is in between. The charge is q̂."""
     return "<f8" if wire.value_bits > 32 else "<f4"
 
 
@@ -130,5 +138,6 @@ COMPRESSION = Compression(
     encode=encode,
     decode=decode,
     exact=exact,
+    codes=codes,
     fully_open={"share": 1.0},
 )

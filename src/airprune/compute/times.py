@@ -97,7 +97,7 @@ def compute_times(
     per_weight, fixed = _split(counted, shape, saved=_saved_flops(clock, masking, counted))
     batch = np.minimum(scenario.train.batch_size, num_samples).max(initial=1)
     return ComputeTimes(
-        passes=np.asarray(num_samples, dtype=np.float64) * scenario.train.local_epochs,
+        passes=scenario.train.samples_seen(np.asarray(num_samples, dtype=np.float64)),
         cycles_per_weight=per_weight / speed,
         fixed_cycles=fixed / speed,
         num_weights=shape.num_weights,

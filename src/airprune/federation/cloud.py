@@ -2,55 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from airprune.components import ModelShape
+from airprune.federation.backhaul import Backhaul
 from airprune.federation.method import Chosen
+from airprune.federation.summing import add_child
 from airprune.topology import Tree
 
 Array = np.ndarray
 
 
-def combine_children(aggregation: Chosen, children: Array, samples: Array, previous: Array, shape: ModelShape) -> Array:
+def combine_children(
+    aggregation: Chosen, children: Iterable[Array], samples: Array, previous: Array, shape: ModelShape
+) -> Array:
     """One parent's combined model, children in their order.
 
     Args:
-      children: their models.  [num_children, num_state]
+      children: their models as the parent received them.  [num_children] of [num_state]
       samples: that each child stands for.  [num_children]
       previous: what the parent has.  [num_state]
     """
     total = aggregation.component.Sum.zeros(shape.num_state, shape.prunable)
     for model, weight in zip(children, aggregation("weights", samples).tolist(), strict=True):
-        total.add(model, None, weight)
+        add_child(aggregation, total, model, None, weight, previous)
     combined: Array = aggregation("finish", total, previous)
     return combined
 
 
 def combine_level(
-    aggregation: Chosen, tree: Tree, models: Array, level: int, samples: Array, shape: ModelShape
+    aggregation: Chosen,
+    tree: Tree,
+    models: Array,
+    level: int,
+    samples: Array,
+    backhaul: Backhaul,
+    round_index: int,
 ) -> Array:
     """The combined models of all parents of a level's nodes.  [num_parents, num_state]
 
     Args:
       models: of all nodes.  [num_nodes, num_state]
       samples: of the devices of each station, by the network.  [num_edges]
+      backhaul: what the children's models travel through.
+      round_index: edge rounds since the start of the run.
     """
     part = tree.levels[level]
     children, parents = models[tree.nodes(level)], models[tree.nodes(level - 1)]
     counts = tree.samples_below(level, samples)
-    combined = [
-        combine_children(aggregation, children[part.parent == p], counts[part.parent == p], parents[p], shape)
-        for p in range(len(parents))
-    ]
+    combined = []
+    for p, parent in enumerate(parents):
+        nodes = np.flatnonzero(part.parent == p).tolist()
+        arrived = (backhaul.received(children[node], parent, round_index, level, node) for node in nodes)
+        combined.append(combine_children(aggregation, arrived, counts[nodes], parent, backhaul.shape))
     return np.stack(combined)
 
 
-def combined_at_root(aggregation: Chosen, tree: Tree, models: Array, samples: Array, shape: ModelShape) -> Array:
+def combined_at_root(
+    aggregation: Chosen, tree: Tree, models: Array, samples: Array, backhaul: Backhaul, round_index: int
+) -> Array:
     """What the root would have if every level combined now; changes nothing.  [num_state]"""
     if tree.depth == 1:
-        return combine_level(aggregation, tree, models, 0, samples, shape)[0]
+        return combine_level(aggregation, tree, models, 0, samples, backhaul, round_index)[0]
     models = models.copy()
     for level in range(tree.depth - 1, -1, -1):
-        models[tree.nodes(level - 1)] = combine_level(aggregation, tree, models, level, samples, shape)
+        models[tree.nodes(level - 1)] = combine_level(
+            aggregation, tree, models, level, samples, backhaul, round_index
+        )
     root: Array = models[0]
     return root

@@ -6,6 +6,7 @@ One `Device` serves any number of simulated devices after each other: nothing of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -35,6 +36,7 @@ class LocalSettings:
 
     batch_size: int
     local_epochs: int
+    local_steps: int | None = None
     optimizer: str = "sgd"
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -81,7 +83,6 @@ class Device:
         self.adjusts, self.reports = method.objective.has("adjust"), method.masking.has("report")
         self.finishes = method.objective.has("finish") or method.masking.has("finish")
         self.memory_slots = compression("slots", self.shape)
-        self.encodes = not compression("exact", wire)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
         self.tensor_stops = np.array([tensor.stop for tensor in self.shape.tensors if tensor.counted])
 
@@ -94,7 +95,7 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     model.load(received.model)
     if not model.module.training:
         model.module.train()
-    before = _full_gradient(device, samples) if settings.diagnostics else None
+    gradient = _full_gradient(device, samples) if settings.diagnostics else None
     rng = streams.batches.at(orders.device)
     order = rng.permutation(samples)
     view = _view(device, received, orders, order[: settings.batch_size], streams)
@@ -104,22 +105,26 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
         report = device.method.masking("report", view, orders.round_index) or {}
     error_sq = _hold(model, sub_model.held)
 
-    trained = _train(device, received.model, orders, sub_model, samples, order, rng)
+    memory = {**orders.memory, **received.values}
+    trained = _train(device, received.model, orders, sub_model, samples, order, rng, memory)
     noise_sq = smoothness = np.nan
-    if before is not None:
-        noise_sq, smoothness = _constants(device, samples, received.model, before)
-    memory = dict(orders.memory)
+    if gradient is not None:
+        noise_sq, smoothness = _constants(device, samples, received.model, gradient)
     if device.finishes:
         run = LocalRun(
             received=received.model,
             trained=model.state_array,
             learning_rate=orders.learning_rate,
             num_steps=trained.num_steps,
+            moves=_moving_parameters(device, sub_model),
         )
         if device.method.masking.has("finish"):
             memory |= device.method.masking("finish", view, run)
         if device.method.objective.has("finish"):
+            before = dict(memory)
             memory |= device.method.objective("finish", run, memory)
+            if device.method.objective.has("report"):
+                report |= device.method.objective("report", before, memory)
     if device.shape.num_personal:
         memory |= personal.take_out(model.state_array, common, device.shape)
     sent_bits, message, code_error = _encode(device, received.model, sub_model, memory, orders, streams)
@@ -195,6 +200,7 @@ def _train(
     samples: Array,
     order: Array,
     rng: np.random.Generator,
+    memory: Mapping[str, Array],
 ) -> _Trained:
     """Minibatch steps inside the sub-model, Eq. (8). Steps, momentum and decay move only what may move."""
     model, settings, objective = device.model, device.settings, device.method.objective
@@ -205,6 +211,8 @@ def _train(
     plain = sub_model.forward is None and sub_model.scale is None
     loss_sum, count, num_steps, gradient_sq_max = 0.0, 0, 0, 0.0
     for epoch in range(settings.local_epochs):
+        if num_steps == settings.local_steps:
+            break
         if epoch:
             order = rng.permutation(samples)
         for start in range(0, len(samples), settings.batch_size):
@@ -221,11 +229,21 @@ def _train(
                 model.gradient.add_(weights, alpha=settings.weight_decay)
             if device.adjusts:
                 parameters = received[: model.num_parameters]
-                objective("adjust", model.gradient.numpy(), weights.numpy(), parameters, orders.memory)
+                objective("adjust", model.gradient.numpy(), weights.numpy(), parameters, memory)
             if moves is not None and (settings.weight_decay or device.adjusts):
                 masked *= moves
             step(weights, model.gradient)
+            if num_steps == settings.local_steps:
+                break
     return _Trained(loss=loss_sum / count, num_samples=count, num_steps=num_steps, gradient_sq_max=gradient_sq_max)
+
+
+def _moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
+    if sub_model.moves is None:
+        return None
+    moving = np.ones(device.model.num_parameters, dtype=bool)
+    moving[device.shape.prunable] = sub_model.moves
+    return moving
 
 
 def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: int) -> float:
@@ -261,7 +279,9 @@ def _encode(
     state, sent = model.state_array, sub_model.sent
     if sent is not None and not (sub_model.held is sent and sub_model.moves is sent):  # else the rest is zero already
         state[model.prunable] *= sent
-    if not device.encodes:
+    slot = device.memory_slots[0].name if device.memory_slots else None
+    # What is exact leaves nothing to remember; but it may have to bring what earlier, smaller codes have left.
+    if compression("exact", wire) and (orders.code is None or slot is None or not memory[slot].any()):
         num_sent = shape.num_weights if sent is None else shape.fixed_weights + int(np.count_nonzero(sent))
         return float(compression("bits", wire, num_sent)), None, 0.0
     index, places = device.weight_index, None
@@ -272,7 +292,6 @@ def _encode(
         index = index[places]
     starts = np.concatenate([[0], np.searchsorted(index, device.tensor_stops)])
     base = received[index].astype(np.float64)
-    slot = device.memory_slots[0].name if device.memory_slots else None
     kept = None if slot is None else memory[slot] if places is None else memory[slot][places]
     update = state[index].astype(np.float64) - base
     rng = streams.compression[orders.device]

@@ -19,7 +19,7 @@ from airprune.compute.times import ComputeTimes
 from airprune.errors import InvalidValue
 from airprune.federation.method import Chosen, Method, tier_name
 from airprune.masking.base import Charges, RoundView
-from airprune.planning import Ladder, Plan, PlanProblem
+from airprune.planning import Codes, Ladder, Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import DeviceLimits, full_band_rate_at
 from airprune.planning.plan import Status
@@ -53,9 +53,16 @@ class Terms:
     max_pruning_ratio: float
 
     def charges(self, round_index: int) -> Charges:
-        """What a device pays beside its weights: for its mask, and for what the selection wants to know."""
+        """What a device pays beside its weights: for its mask, the objective, and what the selection wants to know."""
         charged: Charges = self.method.masking("charges", round_index, self.shape, self.wire.value_bits)
-        return replace(charged, always_bits=charged.always_bits + self.method.selection.component.report_bits)
+        beside = self.objective_bits + self.method.selection.component.report_bits
+        return replace(charged, always_bits=charged.always_bits + beside) if beside else charged
+
+    @cached_property
+    def objective_bits(self) -> float:
+        """What the objective sends beside every update."""
+        objective = self.method.objective
+        return float(objective("upload_bits", self.shape, self.wire.value_bits)) if objective.has("upload_bits") else 0.0
 
     def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
         """What devices send that keep so many prunable weights: exactly what the encoder will count."""
@@ -79,6 +86,17 @@ class Terms:
             return None
         codes = compression("ladder", self.wire)
         return Ladder([code.bits_per_weight for code in codes], [code.error for code in codes])
+
+    @cached_property
+    def codes(self) -> Codes | None:
+        """The codes of which the scheme may take the largest that fits."""
+        compression = self.method.compression
+        if not compression.has("codes"):
+            return None
+        return Codes(
+            numbers=compression("codes", self.wire),
+            bits=lambda code, weights: compression("bits", replace(self.wire, code=code), weights),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -183,7 +201,7 @@ def _opened(
         shadow_price=plan.shadow_price,
         power_w=None if plan.power_w is None else _as_planned(plan.power_w, planned, np.nan),
         code=code,
-        bits_per_weight=None if code is None else _as_planned(plan.bits_per_weight, planned, np.nan),
+        bits_per_weight=None if plan.bits_per_weight is None else _as_planned(plan.bits_per_weight, planned, np.nan),
     )
 
 
@@ -234,9 +252,13 @@ def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charg
     """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
     plan, shape = terms.plan, terms.shape
     per_weight_bits, fixed_bits = terms.method.compression("line", terms.wire)
-    ladder = terms.ladder if terms.method.scheme.component.chooses_codes else None
+    scheme = terms.method.scheme.component
+    ladder = terms.ladder if scheme.chooses_codes else None
+    codes = terms.codes if scheme.fits_codes else None
     if ladder is not None:
         per_weight_bits = float(ladder.bits_per_weight[0])
+    if codes is not None:
+        per_weight_bits, fixed_bits = codes.bits(codes.numbers[0], shape.num_weights) / shape.num_weights, 0.0
     per_weight_s, extra_s = terms.compute.line(candidates.device, cpu_hz, probe=charges.probe)
     return PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,
@@ -252,6 +274,7 @@ def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charg
         min_pruning_ratio=plan.min_pruning_ratio,
         limits=_limits(terms, cpu_hz) if _has_limits(terms) else None,
         ladder=ladder,
+        codes=codes,
     )
 
 

@@ -19,10 +19,12 @@ class Broadcast:
     Attributes:
       model: w_k, a flat state.  [num_state]
       mask: what the masking prepared for everybody, if it did.  [num_prunable]
+      values: slots of the cloud that the objective needs.
     """
 
     model: Array
     mask: Array | None = None
+    values: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,7 +34,7 @@ class Orders:
     Attributes:
       keep: whole prunable weights that it may hold or send.
       round_index: edge rounds since the start of the run.
-      code: the rung of the compression's ladder to send with, if the planner has chosen one.
+      code: what to send with, if the planner has chosen it: see `Wire.code`.
       memory: the device's slots, if it does not keep them itself.
     """
 

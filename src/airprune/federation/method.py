@@ -19,6 +19,7 @@ CHOICES = {
     "masking": "masking.name",
     "objective": "objective.name",
     "compression": "compression.name",
+    "backhaul": "backhaul.name",
     "edge": "aggregation.edge",
     "cloud": "aggregation.cloud",
     "edge_step": "aggregation.edge_step",
@@ -44,6 +45,10 @@ class Chosen:
     def has(self, function: str) -> bool:
         return getattr(self.component, function) is not None
 
+    def at_rate(self, learning_rate: float) -> Chosen:
+        """An aggregation with the options of a round of this learning rate."""
+        return replace(self, options=self("at_rate", learning_rate)) if self.has("at_rate") else self
+
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
@@ -59,6 +64,7 @@ class Method:
     masking: Chosen
     objective: Chosen
     compression: Chosen
+    backhaul: Chosen
     edge: Chosen
     cloud: Chosen
     edge_step: Chosen
@@ -95,6 +101,8 @@ class Method:
     def _declared(self, shape: ModelShape) -> Iterator[Slot]:
         for part in CHOICES:
             chosen: Chosen = getattr(self, part)
+            if part == "backhaul":  # remembers nothing
+                continue
             for slot in chosen("slots", shape):
                 if part in ("edge_step", "cloud_step"):
                     owner = Owner.EDGE if part == "edge_step" else Owner.CLOUD

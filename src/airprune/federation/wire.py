@@ -32,7 +32,7 @@ _NUMBERS = (
     "smoothness",
     "pruning_error_sq",
 )
-_MEMORY, _REPORT = "memory/", "report/"
+_MEMORY, _REPORT, _VALUES = "memory/", "report/", "values/"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,12 +60,13 @@ class Codec:
 def broadcast_to_bytes(broadcast: Broadcast) -> bytes:
     mask = {} if broadcast.mask is None else {"mask": np.packbits(broadcast.mask)}
     about = {"mask_size": None if broadcast.mask is None else broadcast.mask.size}
-    return _packed({"model": broadcast.model, **mask}, about)
+    values = {_VALUES + name: array for name, array in broadcast.values.items()}
+    return _packed({"model": broadcast.model, **mask, **values}, about)
 
 
 def broadcast_from_bytes(data: bytes) -> Broadcast:
     arrays, about = _unpacked(data)
-    return Broadcast(model=arrays["model"], mask=_mask(arrays, about))
+    return Broadcast(model=arrays["model"], mask=_mask(arrays, about), values=_under(_VALUES, arrays))
 
 
 def orders_to_bytes(orders: Orders) -> bytes:

@@ -22,6 +22,7 @@ from airprune.federation.device import Device, LocalSettings, Streams, device_ro
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
+from airprune.federation.summing import add_child
 from airprune.kernels.autograd import tensor_of
 from airprune.learning.chunks import UNION, ChunkSum, DeviceFailed, DeviceStatistics, Failure, TrainTask
 from airprune.learning.evaluate import evaluate
@@ -97,7 +98,8 @@ class Worker:
             if isinstance(upload, Failure):
                 failures.append(upload)
                 continue
-            total.add(upload.state, upload.mask, task.weights[number])
+            weight = task.weights[number]
+            add_child(self.job.method.aggregation, total, upload.state, upload.mask, weight, received.model)
             for name, array in {**upload.report, **self._sent_by_group(task, number, upload)}.items():
                 reports[name] = reports[name] + array if name in reports else array
             for name, kept in memory.items():

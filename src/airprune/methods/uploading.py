@@ -31,15 +31,17 @@ BF16 = Recipe(
     settings={**_WHOLE_MODELS, "compression.name": "cast", "compression.cast.format": "bfloat16"},
 )
 
+_LARGEST_CODES = {"plan.scheme": "equal-codes"}
+
 QSGD = Recipe(
     name="qsgd",
-    summary="updates rounded at random to a few levels, without memory",
+    summary="updates rounded at random to as many levels as the deadline allows, without memory",
     source="Alistarh et al.: QSGD",
     label="as published, on updates",
     settings={
-        **_WHOLE_MODELS,
+        **_LARGEST_CODES,
         "compression.name": "quantised",
-        "compression.quantised.bits": 4,
+        "compression.quantised.bits": 16,
         "compression.quantised.norm": "l2",
         "compression.quantised.memory": False,
     },
@@ -47,21 +49,29 @@ QSGD = Recipe(
 
 TOPK = Recipe(
     name="topk",
-    summary="the largest entries of the update, without memory",
+    summary="the largest entries of the update, as many as the deadline allows, without memory",
     settings={
-        **_WHOLE_MODELS,
+        **_LARGEST_CODES,
         "compression.name": "top-k",
-        "compression.top-k.share": 0.1,
+        "compression.top-k.share": 1.0,
         "compression.top-k.memory": False,
     },
 )
 
+RANDK = Recipe(
+    name="randk",
+    summary="random entries of the update, as many as the deadline allows, right on average",
+    source="Stich, Cordonnier, Jaggi: Sparsified SGD with memory; here without",
+    label="random sparsification of updates",
+    settings={**_LARGEST_CODES, "compression.name": "random-k", "compression.random-k.share": 1.0},
+)
+
 MEM_SGD = Recipe(
     name="mem-sgd",
-    summary="the largest entries of the update; what is not sent is remembered",
+    summary="the largest entries of the update, as many as the deadline allows; what is not sent is remembered",
     source="Stich, Cordonnier, Jaggi: Sparsified SGD with memory",
     label="error feedback on updates, after Stich et al.",
-    settings={**_WHOLE_MODELS, "compression.name": "top-k", "compression.top-k.share": 0.1},
+    settings={**_LARGEST_CODES, "compression.name": "top-k", "compression.top-k.share": 1.0},
     claim="converges where the largest entries without memory stall",
 )
 
@@ -71,4 +81,56 @@ SIGN = Recipe(
     source="Seide et al.; Karimireddy et al.: error feedback fixes SignSGD",
     label="after Karimireddy et al.",
     settings={**_WHOLE_MODELS, "compression.name": "sign"},
+)
+
+_ONE_SIGN_PER_GRADIENT = {
+    **_WHOLE_MODELS,
+    "aggregation.edge": "vote",
+    "compression.name": "sign",
+    "compression.sign.scale": 1.0,
+    "compression.sign.memory": False,
+    "train.local_steps": 1,
+    "train.optimizer": "sgd",
+    "train.momentum": 0.0,
+    "plan.local_iterations": 1,
+    "rounds.edge_rounds": 10,
+}
+
+SIGN_SGD = Recipe(
+    name="sign-sgd",
+    summary="one server moves with the majority of the signs of one gradient per device and round",
+    source="Bernstein et al.: signSGD: compressed optimisation for non-convex problems",
+    label="as published",
+    settings={**_ONE_SIGN_PER_GRADIENT, "topology.name": "flat"},
+    claim="about as accurate as full precision at a fraction of the bits, if devices have like data",
+)
+
+HIER_SIGN = Recipe(
+    name="hier-sign",
+    summary="edges move with the majority of the signs of one gradient per device and round; the cloud averages edges",
+    source="Kazemi et al.: HierSignSGD",
+    label="after Kazemi et al., without drift correction",
+    settings=_ONE_SIGN_PER_GRADIENT,
+    claim="about as accurate as full precision at a fraction of the bits, if edges have like data",
+)
+
+HIER_QSGD = Recipe(
+    name="hier-qsgd",
+    summary="HierFAVG with updates rounded at random to a few levels, from devices to edges and from edges to the cloud",
+    source="Liu, Zhang, Song, Letaief: Hierarchical federated learning with quantization",
+    label="as published",
+    settings={
+        **_LARGEST_CODES,
+        "aggregation.edge": "data-weighted",
+        "aggregation.cloud": "data-weighted",
+        "compression.name": "quantised",
+        "compression.quantised.levels": 16,
+        "compression.quantised.norm": "l2",
+        "compression.quantised.memory": False,
+        "backhaul.name": "quantised",
+        "backhaul.quantised.levels": 16,
+        "backhaul.quantised.norm": "l2",
+        "backhaul.quantised.memory": False,
+    },
+    claim="which device sits at which edge does not change convergence on like data",
 )

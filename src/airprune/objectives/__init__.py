@@ -1,8 +1,9 @@
 """What a device minimises. To add a member, write its file and list it here.
 
-base   what an objective is
-plain  F alone, Eq. (7)
-prox   F plus a pull to the received model (FedProx)
+base      what an objective is
+plain     F alone, Eq. (7)
+prox      F plus a pull to the received model (FedProx)
+scaffold  F with control variates (SCAFFOLD)
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from airprune.objectives.base import Objective
 from airprune.registry import Registry
 
 OBJECTIVES: Registry[Objective] = Registry(
-    "objectives", {"plain": "airprune.objectives.plain:OBJECTIVE", "prox": "airprune.objectives.prox:OBJECTIVE"}
+    "objectives",
+    {
+        "plain": "airprune.objectives.plain:OBJECTIVE",
+        "prox": "airprune.objectives.prox:OBJECTIVE",
+        "scaffold": "airprune.objectives.scaffold:OBJECTIVE",
+    },
 )
 
 __all__ = ["OBJECTIVES", "Objective"]

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components import Component
+from airprune.components import Component, ModelShape
 
 Array = np.ndarray
 Memory = Mapping[str, Array]
+Values = dict[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -21,12 +22,14 @@ class LocalRun:
     Attributes:
       received, trained: flat states before and after.  [num_state]
       learning_rate, num_steps: of the round.
+      moves: which parameters the steps could change; None for all.  [num_parameters] bool
     """
 
     received: Array
     trained: Array
     learning_rate: float
     num_steps: int
+    moves: Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,19 @@ class Objective(Component):
       adjust: adds its term to `gradient` in place; None for no term. Arrays hold the parameters.  [num_parameters]
         Whatever it does to weights that may not move is undone after it.
       finish: the device's memory after the round; None if it has none.
+      broadcast: slots of the cloud that devices are told: `adjust` and `finish` find them in the memory.
+      report: of (memory before, memory after) → arrays to be summed over all devices of the round.
+      update: in the driver, after an edge round: the run's slots as the sums change them.
+      close: in the driver, after a global round: the run's slots, given the number of devices of the network.
+      upload_bits: of (model, bits of a value): what a device sends beside its update, and every node above it too.
+      plain_steps: whether it is defined for SGD without momentum alone.
     """
 
     adjust: Callable[[Any, Array, Array, Array, Memory], None] | None = None
     finish: Callable[[Any, LocalRun, Memory], dict[str, Array]] | None = None
+    broadcast: tuple[str, ...] = ()
+    report: Callable[[Any, Memory, Memory], Values] | None = None
+    update: Callable[[Any, Values, Values], Values] | None = None
+    close: Callable[[Any, Values, int], Values] | None = None
+    upload_bits: Callable[[Any, ModelShape, float], float] | None = None
+    plain_steps: bool = False

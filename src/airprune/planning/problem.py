@@ -11,6 +11,7 @@ import numpy as np
 from airprune.checks import quantity
 from airprune.errors import InvalidValue
 from airprune.latency import kept_weights
+from airprune.planning.codes import Codes
 from airprune.planning.edges import EdgeGroups
 from airprune.planning.ladder import Ladder
 from airprune.planning.limits import DeviceLimits
@@ -45,7 +46,8 @@ class PlanProblem:
       fixed_bits: e_n, uplink bits that do not grow with the weights: a mask, the scales of a quantiser.
       extra_seconds: x_n, compute time that does not grow with the weights: a probe on the whole model.
       limits: clock, power and energy, for schemes that choose them; the others do not read it.
-      ladder: codes, for schemes that choose them; its cheapest one is `bits_per_weight`.
+      ladder: codes and their errors, for schemes that choose them; its cheapest one is `bits_per_weight`.
+      codes: codes by size alone, likewise; its smallest one is `bits_per_weight`.
     """
 
     full_band_rate_bps: Any
@@ -62,6 +64,7 @@ class PlanProblem:
     extra_seconds: Any = 0.0
     limits: DeviceLimits | None = None
     ladder: Ladder | None = None
+    codes: Codes | None = None
 
     def __post_init__(self) -> None:
         arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name not in _NOT_ARRAYS}
@@ -90,7 +93,7 @@ class PlanProblem:
         """The same problem with some of its devices: a mask, or their positions in the new order."""
         arrays = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name not in _NOT_ARRAYS}
         limits = None if self.limits is None else self.limits.subset(kept)
-        return PlanProblem(**arrays, limits=limits, ladder=self.ladder)
+        return PlanProblem(**arrays, limits=limits, ladder=self.ladder, codes=self.codes)
 
     @property
     def num_devices(self) -> int:
@@ -132,7 +135,7 @@ class PlanProblem:
         return kept_weights(self.min_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
 
 
-_NOT_ARRAYS = ("limits", "ladder")
+_NOT_ARRAYS = ("limits", "ladder", "codes")
 _RATIO = {"at_least": 0.0, "at_most": 1.0}
 _RULES: dict[str, dict[str, Any]] = {
     "full_band_rate_bps": {"at_least": 0.0},

@@ -58,6 +58,7 @@ class Scenario(Section):
     masking: sections.MaskingSection = sections.MaskingSection()
     objective: sections.ObjectiveSection = sections.ObjectiveSection()
     compression: sections.CompressionSection = sections.CompressionSection()
+    backhaul: sections.BackhaulSection = sections.BackhaulSection()
     aggregation: sections.AggregationSection = sections.AggregationSection()
     train: sections.TrainSection = sections.TrainSection()
     rounds: sections.RoundsSection = sections.RoundsSection()
@@ -171,7 +172,7 @@ class Scenario(Section):
         """SHA-256 of everything that results depend on: not the labels, where work runs or where data lie.
 
         A network table counts by its content, so the same table elsewhere is the same scenario. The paper's clock reads
-        nothing of its section, so runs from before there were others are found again.
+        nothing of its section, and keys that came later count only where they are used, so earlier runs are found again.
         """
         values = self.to_dict()
         for label in _LABELS:
@@ -181,6 +182,10 @@ class Scenario(Section):
         del values["data"]["data_dir"]
         if self.clock.compute == "paper":
             del values["clock"]
+        if self.train.local_steps is None:
+            del values["train"]["local_steps"]
+        if self.backhaul == sections.BackhaulSection():
+            del values["backhaul"]
         if self.network.table is not None:
             values["network"]["table"] = _digest(self.network.table)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))

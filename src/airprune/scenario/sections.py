@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from airprune.aggregation import AGGREGATIONS
@@ -258,6 +259,15 @@ class CompressionSection(ChoiceSection):
     name: Text = Field(default="cast", description="cast: values as they are, at plan.bits_per_weight each")
 
 
+class BackhaulSection(ChoiceSection):
+    """How updates are encoded on the links above the edges, to the cloud and between levels of a tree; without memory."""
+
+    owner: ClassVar[str] = "Scenario.backhaul"
+    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": COMPRESSIONS}
+
+    name: Text = Field(default="cast", description="as compression.name; cast: values as they are")
+
+
 class AggregationSection(ChoiceSection):
     """How parents combine their children's models, Eqs. (12) and (13), and how they move to the result."""
 
@@ -288,12 +298,27 @@ class TrainSection(Section):
     weight_decay: NonNegative = Field(default=0.0, description="does not move pruned weights")
     batch_size: Count = Field(default=128, description="samples per minibatch")
     local_epochs: Count = Field(default=2, description="passes over a device's samples in an edge round")
+    local_steps: Count | None = Field(
+        default=None, description="minibatch steps after which a device stops in an edge round; none: all of its epochs"
+    )
     schedule: Literal["constant", "step", "cosine"] = Field(default="constant", description="of the learning rate")
     step_every: Count = Field(default=1, description="global rounds between two steps, schedule step")
     step_factor: Positive = Field(default=0.5, description="of each step, schedule step")
     kernel: Text = Field(
         default="auto", description="what computes gradients; native is fast and for the paper's CNN; auto: if it can"
     )
+
+    def samples_seen(self, num_samples: Any) -> Any:
+        """Sample passes of an edge round, of devices with so many samples.
+
+        Every epoch ends with a smaller minibatch if the samples do not divide.
+        """
+        if self.local_steps is None:
+            return num_samples * self.local_epochs
+        per_epoch = np.ceil(np.asarray(num_samples) / self.batch_size)
+        epochs = np.minimum(self.local_steps // np.maximum(per_epoch, 1), self.local_epochs)
+        rest = np.where(epochs < self.local_epochs, (self.local_steps - epochs * per_epoch) * self.batch_size, 0.0)
+        return num_samples * epochs + np.minimum(rest, num_samples)
 
     @field_validator("kernel")
     @classmethod

@@ -21,6 +21,7 @@ SCHEMES: Registry[Scheme] = Registry(
         "variance": "airprune.schemes.variance:SCHEME",
         "energy": "airprune.schemes.energy:SCHEME",
         "air-budget": "airprune.schemes.air_budget:SCHEME",
+        "equal-codes": "airprune.schemes.equal_codes:SCHEME",
         "closed-form": "airprune.schemes.closed_form:SCHEME",
     },
 )

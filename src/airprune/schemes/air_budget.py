@@ -53,9 +53,9 @@ def allocate(problem: PlanProblem, options: AirBudgetOptions) -> Allocation:
         bits_per_weight=ladder.bits_per_weight[found.rung],
         code=found.rung,
     )
-    if not np.isnan(found.price).any():
-        return plain
-    return _with_pruning(problem, ladder, plain)
+    if np.isnan(found.price).any():
+        plain = _with_pruning(problem, ladder, plain)
+    return plain if problem.ladder is not None else dataclasses.replace(plain, code=None)
 
 
 def _upload_s(problem: PlanProblem, weights: Array) -> Array:

@@ -29,17 +29,19 @@ class Scheme(Component):
       adapts: whether it promises the deadline; a baseline that does not may be `late`.
       needs_limits: whether it chooses clock and power, and so needs `PlanProblem.limits`.
       chooses_codes: whether it chooses bits per weight from `PlanProblem.ladder`, if there is one.
+      fits_codes: whether it takes the largest of `PlanProblem.codes` that fits, if there are any.
     """
 
     allocate: Callable[..., Allocation]
     adapts: bool = True
     needs_limits: bool = False
     chooses_codes: bool = False
+    fits_codes: bool = False
 
     @property
     def plans_fleets(self) -> bool:
-        """Whether rates and compute times are all it needs: neither limits nor a ladder of codes."""
-        return not (self.needs_limits or self.chooses_codes)
+        """Whether rates and compute times are all it needs: neither limits nor codes."""
+        return not (self.needs_limits or self.chooses_codes or self.fits_codes)
 
     def plan(self, problem: PlanProblem, options: Any = None) -> Plan:
         """The scheme's plan; on edges that failed, shares and ratios are NaN."""

@@ -26,6 +26,7 @@ from airprune.compute.times import ComputeTimes, compute_times
 from airprune.compute.work import ModelWork
 from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
 from airprune.errors import InvalidValue
+from airprune.federation.backhaul import Backhaul
 from airprune.federation.device import LocalSettings
 from airprune.federation.edge import Positions, Terms
 from airprune.federation.method import Method
@@ -113,6 +114,7 @@ class Experiment:
         method = Method.of(scenario)
         _check_deadline(scenario, method)
         _check_relay(method, scenario)
+        _check_steps(scenario, method)
         wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
         return cls(
             scenario=scenario,
@@ -282,7 +284,7 @@ class Experiment:
             radio=self.radio,
             edge=state.values.get(_SERVED_EDGE, self.network.edge),
             received_bits=state.values[_RECEIVED_BITS],
-            model_bits=self.model_bits,
+            model_bits=self.backhaul.bits,
             num_weights=self.shape.num_weights,
             cloud_rate_bps=lambda: full_band_rates(
                 self.network.flat(), self.radio, seed=self.scenario.seed, round_index=self.round_index(state)
@@ -292,10 +294,16 @@ class Experiment:
         state.values[_RECEIVED_BITS] = np.zeros(self.network.num_edges)
         return found
 
-    @property
-    def model_bits(self) -> float:
-        """Of a whole model on the links above the edges."""
-        return self.scenario.plan.bits_per_weight * self.shape.num_weights
+    @cached_property
+    def backhaul(self) -> Backhaul:
+        """What models travel through above the edges."""
+        return Backhaul(
+            compression=self.method.backhaul,
+            wire=self.wire,
+            shape=self.shape,
+            seed=self.scenario.seed,
+            extra_bits=self.terms.objective_bits,
+        )
 
     @cached_property
     def _own_gain(self) -> Array:
@@ -376,6 +384,7 @@ class Experiment:
             settings=LocalSettings(
                 batch_size=train.batch_size,
                 local_epochs=train.local_epochs,
+                local_steps=train.local_steps,
                 optimizer=train.optimizer,
                 momentum=train.momentum,
                 weight_decay=train.weight_decay,
@@ -408,6 +417,15 @@ def _check_relay(method: Method, scenario: Scenario) -> None:
         rule = f"must leave values as they are with topology {method.topology.name!r}, whose devices add them up"
         way_out = 'Example: compression.name = "cast"'
         raise InvalidValue("Scenario.compression.name", rule, repr(method.compression.name), way_out)
+
+
+def _check_steps(scenario: Scenario, method: Method) -> None:
+    """Some objectives read a device's mean gradient off the way it went, which only plain steps allow."""
+    train = scenario.train
+    if method.objective.component.plain_steps and (train.momentum or train.optimizer != "sgd"):
+        got = f"{train.momentum:g} with optimizer {train.optimizer!r}"
+        rule = f"must be 0, with optimizer 'sgd', for objective {method.objective.name!r}"
+        raise InvalidValue("Scenario.train.momentum", rule, got, "Example: train.momentum = 0")
 
 
 def _dataset(scenario: Scenario, given: Any) -> Dataset:

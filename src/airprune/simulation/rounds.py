@@ -176,15 +176,8 @@ def _group(
     received = state.edge_states[edge].copy()
     if started:
         received = state.values[HISTORY][edge, started].astype(received.dtype)
-    learning_rate = learning_rate_at(
-        state.global_round,
-        base=scenario.train.learning_rate,
-        schedule=scenario.train.schedule,
-        global_rounds=scenario.rounds.global_rounds,
-        step_every=scenario.train.step_every,
-        step_factor=scenario.train.step_factor,
-    )
-    per_device = float(np.mean(experiment.data_sizes)) * scenario.train.local_epochs
+    learning_rate = _learning_rate(experiment, state)
+    per_device = float(np.mean(scenario.train.samples_seen(experiment.data_sizes)))
     tasks = [
         TrainTask(
             devices=tuple(opened.device[chunk].tolist()),
@@ -201,10 +194,14 @@ def _group(
         for chunk in chunks_of(positions, per_device)
     ]
     return EdgeGroup(
-        shared=Broadcast(model=received, mask=opened.mask),
+        shared=Broadcast(
+            model=received,
+            mask=opened.mask,
+            values={name: state.values[name] for name in method.objective.component.broadcast},
+        ),
         tasks=tuple(tasks),
         travels=state.store is not None or is_own(method.edge.component),  # whose sums strangers cannot read
-        aggregation=method.edge,
+        aggregation=method.edge.at_rate(learning_rate),
         prunable=experiment.shape.prunable,
         drop_failing=scenario.engine.on_device_failure == "drop-device",
         store=state.store,
@@ -228,6 +225,19 @@ def _by_edge(state: RunState, starts: Sequence[Sequence[int]], parts: list[EdgeR
     ]
 
 
+def _learning_rate(experiment: Experiment, state: RunState) -> float:
+    """η of this global round."""
+    train = experiment.scenario.train
+    return learning_rate_at(
+        state.global_round,
+        base=train.learning_rate,
+        schedule=train.schedule,
+        global_rounds=experiment.scenario.rounds.global_rounds,
+        step_every=train.step_every,
+        step_factor=train.step_factor,
+    )
+
+
 def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeResult) -> None:
     """The edge's own step to its average."""
     names = experiment.slot_names(Owner.EDGE)
@@ -243,16 +253,19 @@ def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeR
 
 
 def _report_sums(experiment: Experiment, state: RunState, view: RoundView, results: list[EdgeResult]) -> None:
-    """Hands what devices reported, summed in the order of the edges, to the masking."""
-    masking = experiment.method.masking
-    if not masking.has("update"):
+    """Hands what devices reported, summed in the order of the edges, to masking and objective."""
+    masking, objective = experiment.method.masking, experiment.method.objective
+    if not (masking.has("update") or objective.has("update")):
         return
     sums: dict[str, Array] = {}
     for result in results:
         for name, array in result.reports.items():
             if not name.startswith(UNION):
                 sums[name] = sums[name] + array if name in sums else array
-    state.values = masking("update", view, state.values, sums)
+    if masking.has("update"):
+        state.values = masking("update", view, state.values, sums)
+    if objective.has("update"):
+        state.values = objective("update", state.values, sums)
 
 
 def _tell_selection(
@@ -344,9 +357,7 @@ def _middle_rounds(experiment: Experiment, state: RunState) -> Iterator[dict[str
         if state.counters[level] < tree.max_rounds(level):
             continue
         closing = tree.active(level - 1, state.counters[:level])
-        combined = combine_level(
-            experiment.method.cloud, tree, state.models, level, experiment.station_samples(state), experiment.shape
-        )
+        combined = _combined(experiment, state, level)
         state.models[tree.nodes(level - 1)][closing] = combined[closing]
         latency_s = _latency_s(experiment, state, level)
         state.latency_s[level - 1].append(np.where(closing, latency_s, np.nan).tolist())
@@ -362,7 +373,7 @@ def _latency_s(experiment: Experiment, state: RunState, level: int) -> Array:
     """How long each parent of a level's nodes waits for the slowest child: its rounds, then its link.  [num_parents]"""
     part = state.tree.levels[level]
     rows = np.array(state.latency_s[level], dtype=np.float64).reshape(-1, part.num_nodes)
-    link_s = experiment.model_bits / part.rate_bps
+    link_s = experiment.backhaul.bits / part.rate_bps
     if np.any(link_s > 0.0):
         took_part = ~np.isnan(rows).all(axis=0)
         rows = np.vstack([rows, np.where(took_part, link_s, np.nan)])
@@ -379,13 +390,13 @@ def _send_down(state: RunState, level: int) -> None:
 
 def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> dict[str, Any]:
     """Line 17: the cloud combines its children, Eq. (13), moves, and judges the result."""
-    combined = combine_level(
-        experiment.method.cloud, state.tree, state.models, 0, experiment.station_samples(state), experiment.shape
-    )[0]
+    combined = _combined(experiment, state, 0)[0]
     own = {name: state.values[name] for name in experiment.slot_names(Owner.CLOUD)}
     step = experiment.method.cloud_step
     state.models[0], own = close_round(step, "cloud_step", state.global_state, combined, state.held, own)
     state.values |= own
+    if experiment.method.objective.has("close"):
+        state.values = experiment.method.objective("close", state.values, experiment.network.num_devices)
     latency_s = float(_latency_s(experiment, state, 0)[0])
     metrics: dict[str, Any] = {}
     if experiment.method.topology.has("root"):
@@ -409,10 +420,28 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> di
     return record
 
 
+def _combined(experiment: Experiment, state: RunState, level: int) -> Array:
+    """The combined models of all parents of a level's nodes, as the links brought them.  [num_parents, num_state]"""
+    return combine_level(
+        experiment.method.cloud.at_rate(_learning_rate(experiment, state)),
+        state.tree,
+        state.models,
+        level,
+        experiment.station_samples(state),
+        experiment.backhaul,
+        experiment.round_index(state),
+    )
+
+
 def _at_root(experiment: Experiment, state: RunState) -> Array:
     """What the cloud would have if it averaged now."""
     return combined_at_root(
-        experiment.method.cloud, state.tree, state.models, experiment.station_samples(state), experiment.shape
+        experiment.method.cloud.at_rate(_learning_rate(experiment, state)),
+        state.tree,
+        state.models,
+        experiment.station_samples(state),
+        experiment.backhaul,
+        experiment.round_index(state),
     )
 
 
