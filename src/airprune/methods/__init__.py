@@ -36,6 +36,7 @@ METHODS: Registry[Recipe] = Registry(
         "random": "airprune.methods.allocating:RANDOM",
         "best-channel": "airprune.methods.allocating:BEST_CHANNEL",
         "liu2022": "airprune.methods.allocating:LIU2022",
+        "liu2022-hier": "airprune.methods.allocating:LIU2022_HIER",
         "variance": "airprune.methods.allocating:VARIANCE",
         "mobility": "airprune.methods.allocating:MOBILITY",
     },

@@ -27,6 +27,15 @@ LIU2022 = Recipe(
     claim="selection beats pruning everybody under a tight deadline with unequal CPUs",
 )
 
+LIU2022_HIER = Recipe(
+    name="liu2022-hier",
+    summary="the same selection on the band of every edge",
+    source="Liu, Yu, Yin, Yuan, Shen, Liu: Joint model pruning and device selection (TCOM 2022)",
+    label="after Liu et al. 2022, per edge",
+    settings={"plan.scheme": "optimal", "selection.name": "ratio-cap"},
+    claim="hierarchical selection beats the flat one",
+)
+
 VARIANCE = Recipe(
     name="variance",
     summary="shares and ratios that minimise the variance that dropout adds, instead of the sum of ratios",

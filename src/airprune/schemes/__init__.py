@@ -18,6 +18,7 @@ SCHEMES: Registry[Scheme] = Registry(
         "equal-reused": "airprune.schemes.equal_reused:SCHEME",
         "no-pruning": "airprune.schemes.no_pruning:SCHEME",
         "min-max": "airprune.schemes.min_max:SCHEME",
+        "min-max-time": "airprune.schemes.min_max_time:SCHEME",
         "variance": "airprune.schemes.variance:SCHEME",
         "energy": "airprune.schemes.energy:SCHEME",
         "air-budget": "airprune.schemes.air_budget:SCHEME",

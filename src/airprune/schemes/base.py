@@ -59,6 +59,7 @@ class Scheme(Component):
             bits_per_weight=_unless(no_plan, allocation.bits_per_weight),
             code=allocation.code,
             blocking=allocation.blocking,
+            options=options,
         )
 
     def _allocated(self, problem: PlanProblem, options: Any) -> Allocation:

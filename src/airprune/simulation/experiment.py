@@ -228,7 +228,8 @@ class Experiment:
 
     def station_samples(self, state: RunState) -> Array:
         """Samples of the devices that each edge serves.  [num_edges]"""
-        edge = state.values.get(_SERVED_EDGE, self.network.edge)
+        always = self.method.association.component.when == "run"
+        edge = self._served_always.edge if always else state.values[_SERVED_EDGE]
         return np.bincount(edge, self.data_sizes, minlength=self.network.num_edges)
 
     @property
