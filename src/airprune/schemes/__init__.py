@@ -20,6 +20,7 @@ SCHEMES: Registry[Scheme] = Registry(
         "min-max": "airprune.schemes.min_max:SCHEME",
         "min-max-time": "airprune.schemes.min_max_time:SCHEME",
         "variance": "airprune.schemes.variance:SCHEME",
+        "hfel": "airprune.schemes.hfel:SCHEME",
         "energy": "airprune.schemes.energy:SCHEME",
         "air-budget": "airprune.schemes.air_budget:SCHEME",
         "closed-form": "airprune.schemes.closed_form:SCHEME",

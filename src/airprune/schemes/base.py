@@ -105,9 +105,9 @@ def status_of_box(problem: PlanProblem, lower_share: Array) -> Array:
     return _words(np.where(fits, Status.OK, np.where(never, Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_BANDWIDTH)))
 
 
-def status_of_latency(problem: PlanProblem, share: Array, ratio: Array) -> Array:
+def status_of_latency(problem: PlanProblem, share: Array, ratio: Array, *, cpu_hz: Array | None = None) -> Array:
     """ok where every device meets the deadline, else late.  [num_edges]"""
-    late = latency_s(problem, share, ratio) > problem.deadline_s * (1.0 + DEADLINE_TOLERANCE)
+    late = latency_s(problem, share, ratio, cpu_hz=cpu_hz) > problem.deadline_s * (1.0 + DEADLINE_TOLERANCE)
     return _words(np.where(problem.groups.any(late), Status.LATE, Status.OK))
 
 
