@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from scipy import optimize
@@ -135,3 +136,64 @@ def test_exact_selection_is_that_of_trying_every_set():
 def test_exact_selection_refuses_edges_that_would_take_forever():
     with pytest.raises(ap.InvalidValue, match=r"ratio-cap\.search must be \"one-by-one\" with more than 12 devices"):
         selected(np.full(13, 300e6), 0.02, search="exact")
+
+
+# Energy and delay (HFEL)
+
+
+def hfel_cost(plan: ap.Plan, energy_weight: float = 1.0, time_weight: float = 1.0) -> float:
+    return float(energy_weight * plan.energy_j.sum() + time_weight * plan.edge_latency_s.sum())
+
+
+def test_clocks_and_shares_at_the_least_energy_and_delay():
+    """Computed apart from this program, to the digits given."""
+    plan = ap.plan(three(), "hfel")
+    assert hfel_cost(plan) == pytest.approx(0.1037358575, abs=1e-10)
+    np.testing.assert_allclose(plan.latency_s, 36.62715e-3, atol=5e-9)
+    np.testing.assert_allclose(plan.bandwidth_share, [0.26961, 0.33302, 0.39737], atol=6e-6)
+    np.testing.assert_allclose(plan.cpu_hz, [0.9236e9, 1.1834e9, 1.3670e9], atol=6e4)
+    hurried = ap.plan(three(), "hfel", {"time_weight": 10.0})
+    assert hfel_cost(hurried, time_weight=10.0) == pytest.approx(0.4278292558, abs=1e-10)
+    assert hurried.edge_latency_s[0] == pytest.approx(35.79615e-3, abs=5e-9)
+
+
+def test_where_energy_is_free_the_end_is_the_soonest():
+    plan, soonest = ap.plan(three(), "hfel", {"energy_weight": 0.0}), ap.plan(three(), "min-max-time")
+    np.testing.assert_array_equal(plan.bandwidth_share, soonest.bandwidth_share)
+    np.testing.assert_allclose(plan.latency_s, soonest.latency_s, rtol=1e-12)
+
+
+def test_where_time_is_free_and_clocks_are_fixed_band_goes_by_the_root_of_the_energy():
+    power_w = np.array([0.1, 0.4, 0.9])
+    problem = three(limits=limits(cpu_hz_min=3e9, power_w_max=power_w))
+    share = ap.plan(problem, "hfel", {"time_weight": 1e-12}).bandwidth_share
+    expected = np.sqrt(power_w / problem.full_band_rate_bps)
+    np.testing.assert_allclose(share, expected / expected.sum(), rtol=1e-6)  # time is not quite free
+
+
+def test_no_clocks_and_shares_cost_less_than_those_of_hfel():
+    """Against a conic solver in milliseconds, over unequal fleets and weights; all edges of a problem at once."""
+    rng = np.random.default_rng(2)
+    problem = random_fleet(rng, 12, edges=4)
+    for weight in (0.3, 3.0, 30.0):
+        plan = ap.plan(problem, "hfel", {"time_weight": weight})
+        assert np.all(plan.problem.groups.sum(plan.bandwidth_share) <= 1 + 1e-12)
+        for k in range(4):
+            here = problem.edge == k
+            p = problem.subset(here)
+            compute_ms = 1e3 * (p.seconds_per_weight * 43_888 + p.extra_seconds)
+            uplink_ms = 1e3 * (64 * 43_888 + p.fixed_bits) / p.full_band_rate_bps
+            full_mj = KAPPA * p.limits.cpu_hz_max**3 * compute_ms  # at full clock; κ D³ / τ² grows from there
+            tau, s, end = cp.Variable(3), cp.Variable(3), cp.Variable()
+            energy_mj = cp.sum(cp.multiply(full_mj * compute_ms**2, cp.power(tau, -2))) + FULL_POWER_W * cp.sum(s)
+            limits_met = [tau >= compute_ms, tau + s <= end, cp.sum(cp.multiply(uplink_ms, cp.inv_pos(s))) <= 1]
+            found = cp.Problem(cp.Minimize(energy_mj + weight * end), limits_met).solve(solver=cp.CLARABEL)
+            ours = 1e3 * (plan.energy_j[here].sum() + weight * plan.edge_latency_s[k])
+            assert ours == pytest.approx(found, rel=1e-6) and ours <= found * (1 + 1e-7)  # the solver's own accuracy
+
+
+def test_a_device_out_of_reach_makes_its_edge_wait_forever_and_no_other():
+    rate = np.array([300e6, 0.0, 200e6, 250e6])
+    plan = ap.plan(three(full_band_rate_bps=rate, edge=np.array([0, 0, 1, 1])), "hfel")
+    assert np.isinf(plan.edge_latency_s[0]) and plan.edge_latency_s[1] < 0.1
+    np.testing.assert_array_equal(plan.bandwidth_share[:2], [0.5, 0.5])

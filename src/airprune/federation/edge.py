@@ -174,12 +174,12 @@ def _selected_plan(
     asked = selection("before", candidates)
     while True:
         chosen = asked_only(candidates, asked)
-        problem = _problem(terms, chosen, cpu_hz[asked], charges)
+        problem = plan_problem(terms, chosen, cpu_hz[asked], charges)
         if terms.plan.deadline_s == "auto":
             fair = bool(getattr(terms.method.scheme.options, "fair", False))
-            deadline_s = auto_deadline_s(problem, lambda changed: _plan(terms, changed), kappa, fair=fair)
+            deadline_s = auto_deadline_s(problem, lambda changed: plan_as_set(terms, changed), kappa, fair=fair)
             problem = replace(problem, deadline_s=deadline_s)
-        plan = _plan(terms, problem)
+        plan = plan_as_set(terms, problem)
         stays = selection("after", chosen, plan) if selection.has("after") else None
         if stays is None or stays.all():
             return asked, problem, plan
@@ -194,7 +194,7 @@ def asked_only(candidates: Candidates, asked: Array) -> Candidates:
     return replace(candidates, **{name: getattr(candidates, name)[asked] for name in arrays})
 
 
-def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
+def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
     """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
     plan, shape = terms.plan, terms.shape
     per_weight_bits, fixed_bits = terms.method.compression("line", terms.wire)
@@ -214,16 +214,16 @@ def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charg
         deadline_s=_ANY_DEADLINE_S if plan.deadline_s == "auto" else plan.deadline_s,
         max_pruning_ratio=terms.max_pruning_ratio,
         min_pruning_ratio=plan.min_pruning_ratio,
-        limits=_limits(terms, cpu_hz) if _has_limits(terms) else None,
+        limits=device_limits(terms, cpu_hz) if has_limits(terms) else None,
         ladder=ladder,
     )
 
 
-def _has_limits(terms: Terms) -> bool:
+def has_limits(terms: Terms) -> bool:
     return terms.method.scheme.component.needs_limits or terms.plan.max_energy_j is not None
 
 
-def _limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
+def device_limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
     """Clock and power up to the device's own, and the scenario's energy budget."""
     budget = terms.plan.max_energy_j
     return DeviceLimits(
@@ -234,7 +234,8 @@ def _limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
     )
 
 
-def _plan(terms: Terms, problem: PlanProblem) -> Plan:
+def plan_as_set(terms: Terms, problem: PlanProblem) -> Plan:
+    """By the scheme of the scenario, with its options."""
     scheme = terms.method.scheme
     return plan_by(problem, scheme.name, scheme.options)
 
@@ -247,7 +248,7 @@ def _without_blockers(terms: Terms, problem: PlanProblem, plan: Plan) -> tuple[P
     planned &= ~plan.blocking_devices
     if terms.plan.infeasible != "drop" or not problem.groups.any(planned).all():
         plan.raise_if_failed()
-    return _plan(terms, problem.subset(planned)).raise_if_failed(), planned
+    return plan_as_set(terms, problem.subset(planned)).raise_if_failed(), planned
 
 
 def prepare_mask(terms: Terms, view: RoundView, values: Values) -> tuple[Array | None, Values]:

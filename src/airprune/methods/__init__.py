@@ -5,6 +5,7 @@ pruning      the paper's method and its relatives
 averaging    FedAvg, HierFAVG and their server steps, objectives, trees
 uploading    what travels: fewer bits, fewer entries
 allocating   who is asked, who gets which band, who moves
+associating  who is served by which edge
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ METHODS: Registry[Recipe] = Registry(
         "liu2022-hier": "airprune.methods.allocating:LIU2022_HIER",
         "variance": "airprune.methods.allocating:VARIANCE",
         "mobility": "airprune.methods.allocating:MOBILITY",
+        "phfl": "airprune.methods.allocating:PHFL",
+        "hfel": "airprune.methods.associating:HFEL",
+        "hfel-pruning": "airprune.methods.associating:HFEL_PRUNING",
+        "ina": "airprune.methods.associating:INA",
+        "replicator": "airprune.methods.associating:REPLICATOR",
     },
 )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import cloudpickle
@@ -26,13 +26,14 @@ from airprune.compute.work import ModelWork
 from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
 from airprune.errors import InvalidValue
 from airprune.federation.device import LocalSettings
-from airprune.federation.edge import Terms
+from airprune.federation.edge import Terms, device_limits, has_limits, plan_as_set, plan_problem
 from airprune.federation.method import Method
 from airprune.kernels import kernel_for
 from airprune.learning.worker import Job
 from airprune.models import FlatModel, build_model
 from airprune.network import Network
 from airprune.own_models import pickled_module
+from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, measured_kappa
 from airprune.randomness import rng_for
 from airprune.registration import luggage
@@ -251,15 +252,44 @@ class Experiment:
         return served
 
     def _decide(self, values: dict[str, Array], round_index: int) -> tuple[Served, dict[str, Array]]:
-        view = AssociationView(
+        decided: tuple[Served, dict[str, Array]] = self.method.association(
+            "decide", self.association_view(round_index), values
+        )
+        return decided
+
+    def association_view(self, round_index: int) -> AssociationView:
+        return AssociationView(
             network=self.network,
             own_gain=self._own_gain,
             gains=lambda: self._gains,
+            problem=partial(self._problem_on_links, round_index),
+            plan=self._plan_on_links,
+            rounds=self.tree.levels[-1].rounds,
+            link_s=self.model_bits / self.tree.levels[-1].rate_bps,
             round_index=round_index,
             rng=rng_for(self.scenario.seed, "association", round_index),
         )
-        decided: tuple[Served, dict[str, Array]] = self.method.association("decide", view, values)
-        return decided
+
+    def _problem_on_links(self, round_index: int, device: Array, station: Array, band: Array) -> PlanProblem:
+        """What `AssociationView.problem` says."""
+        gain = self._gains[device, station] * self.radio.num_antennas
+        cpu_hz = self.network.cpu_hz[device]
+        candidates = Candidates(
+            device=device,
+            edge=band,
+            full_band_rate_bps=full_band_rate_bps(snr(gain, self.radio), self.radio.bandwidth_hz),
+            num_samples=self.data_sizes[device],
+            round_index=round_index,
+            rng=rng_for(self.scenario.seed, "association", round_index),
+        )
+        problem = plan_problem(self.terms, candidates, cpu_hz, self.terms.charges(round_index))
+        return replace(problem, limits=device_limits(self.terms, cpu_hz))
+
+    def _plan_on_links(self, problem: PlanProblem) -> Plan:
+        """As a round would be planned: limits are shown to the scheme only where the scenario has them."""
+        if has_limits(self.terms):
+            return plan_as_set(self.terms, problem)
+        return replace(plan_as_set(self.terms, replace(problem, limits=None)), problem=problem)
 
     def served(self, state: RunState) -> Served:
         """Who serves whom in the edge round to come; decided, and kept in the state, where that changes."""
