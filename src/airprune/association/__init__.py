@@ -8,6 +8,7 @@ handover  devices move from edge to edge between rounds
 hfel      transfers and exchanges while they lower what the edges cost
 ina       the soonest end of the slowest edge
 replicator  edges grow with what they pay
+conflict_graph  the least energy on blocks of the stations' bands
 descent   lower costs by transfers and exchanges
 """
 
@@ -26,6 +27,7 @@ ASSOCIATIONS: Registry[Association] = Registry(
         "hfel": "airprune.association.hfel:ASSOCIATION",
         "ina": "airprune.association.ina:ASSOCIATION",
         "replicator": "airprune.association.replicator:ASSOCIATION",
+        "conflict-graph": "airprune.association.conflict_graph:ASSOCIATION",
     },
 )
 

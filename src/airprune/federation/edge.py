@@ -162,8 +162,10 @@ def _as_planned(chosen: Array | None, planned: Array, otherwise: Array | float) 
 
 
 def _rate_bps(plan: Plan) -> Array | None:
-    """r_n at the power that the scheme has chosen; None if it has chosen none."""
-    return None if plan.power_w is None else full_band_rate_at(plan.problem, plan.power_w)
+    """r_n at the block and the power that the scheme has chosen; None if it has chosen neither."""
+    if plan.power_w is None:
+        return None if plan.block is None else plan.problem.full_band_rate_bps
+    return full_band_rate_at(plan.problem, plan.power_w)
 
 
 def _selected_plan(
@@ -216,7 +218,17 @@ def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: C
         min_pruning_ratio=plan.min_pruning_ratio,
         limits=device_limits(terms, cpu_hz) if has_limits(terms) else None,
         ladder=ladder,
+        block_rate_bps=_block_rates_bps(terms, candidates),
     )
+
+
+def _block_rates_bps(terms: Terms, candidates: Candidates) -> Array | None:
+    """For a scheme that assigns blocks: as many as the edge with the most devices has."""
+    scheme = terms.method.scheme
+    if not scheme.has("blocks") or candidates.block_rates_bps is None:
+        return None
+    _, counts = np.unique(candidates.edge, return_counts=True)
+    return candidates.block_rates_bps(candidates.device, scheme("blocks", int(counts.max())))
 
 
 def has_limits(terms: Terms) -> bool:

@@ -41,6 +41,8 @@ METHODS: Registry[Recipe] = Registry(
         "variance": "airprune.methods.allocating:VARIANCE",
         "mobility": "airprune.methods.allocating:MOBILITY",
         "phfl": "airprune.methods.allocating:PHFL",
+        "ren2021": "airprune.methods.allocating:REN2021",
+        "conflict-graph": "airprune.methods.associating:CONFLICT_GRAPH",
         "hfel": "airprune.methods.associating:HFEL",
         "hfel-pruning": "airprune.methods.associating:HFEL_PRUNING",
         "ina": "airprune.methods.associating:INA",

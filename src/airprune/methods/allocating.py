@@ -72,3 +72,12 @@ PHFL = Recipe(
     },
     claim="large energy and time savings at a small loss of accuracy",
 )
+
+REN2021 = Recipe(
+    name="ren2021",
+    summary="blocks of the band, clock and power by their cost in energy, time and pruning",
+    source="Ren, Ni, Nie, Tian: Joint resource allocation for hierarchical federated learning (arXiv:2104.09177)",
+    label="after Ren et al.",
+    settings={"plan.scheme": "ren2021"},
+    claim="lower cost than equal bandwidth and greedy blocks",
+)

@@ -47,3 +47,12 @@ REPLICATOR = Recipe(
     settings={**_BY_DATA, "plan.scheme": "no-pruning", "association.name": "replicator"},
     claim="associations follow the rewards from any start",
 )
+
+CONFLICT_GRAPH = Recipe(
+    name="conflict-graph",
+    summary="devices matched with edges and blocks of their bands at the least energy that meets the deadline",
+    source="Al-Abiad, Hassan, Hossain: Energy efficient resource allocation for federated learning (arXiv:2107.03520)",
+    label="after Al-Abiad et al., with models pruned where the deadline needs it",
+    settings={**_BY_DATA, "plan.scheme": "conflict-graph", "association.name": "conflict-graph"},
+    claim="much less energy than full power at the same deadline",
+)

@@ -22,6 +22,8 @@ SCHEMES: Registry[Scheme] = Registry(
         "variance": "airprune.schemes.variance:SCHEME",
         "hfel": "airprune.schemes.hfel:SCHEME",
         "energy": "airprune.schemes.energy:SCHEME",
+        "ren2021": "airprune.schemes.ren2021:SCHEME",
+        "conflict-graph": "airprune.schemes.conflict_graph:SCHEME",
         "air-budget": "airprune.schemes.air_budget:SCHEME",
         "closed-form": "airprune.schemes.closed_form:SCHEME",
     },

@@ -29,12 +29,14 @@ class Scheme(Component):
       adapts: whether it promises the deadline; a baseline that does not may be `late`.
       needs_limits: whether it chooses clock and power, and so needs `PlanProblem.limits`.
       chooses_codes: whether it chooses bits per weight from `PlanProblem.ladder`, if there is one.
+      blocks: for a scheme that assigns blocks of the band, of (options, devices of an edge) → how many an edge has.
     """
 
     allocate: Callable[..., Allocation]
     adapts: bool = True
     needs_limits: bool = False
     chooses_codes: bool = False
+    blocks: Callable[[Any, int], int] | None = None
 
     @property
     def plans_fleets(self) -> bool:
@@ -47,7 +49,7 @@ class Scheme(Component):
         failed = ~np.isin(allocation.status, [Status.OK, Status.LATE, Status.OUTSIDE_BOX])
         no_plan = problem.groups.spread(failed)
         return Plan(
-            problem=problem,
+            problem=problem if allocation.block is None else problem.on_blocks(allocation.block),
             scheme=self.name,
             bandwidth_share=np.where(no_plan, np.nan, allocation.share),
             pruning_ratio=np.where(no_plan, np.nan, allocation.ratio),
@@ -58,6 +60,7 @@ class Scheme(Component):
             power_w=_unless(no_plan, allocation.power_w),
             bits_per_weight=_unless(no_plan, allocation.bits_per_weight),
             code=allocation.code,
+            block=allocation.block,
             blocking=allocation.blocking,
             options=options,
         )
@@ -77,8 +80,8 @@ class Scheme(Component):
 class Allocation:
     """What `Scheme.allocate` returns: the fields of a `Plan` that differ between schemes.
 
-    `cpu_hz`, `power_w`, `bits_per_weight` and `code` are None if they are as given, `blocking` if the band alone
-    decides it.
+    `cpu_hz`, `power_w`, `bits_per_weight`, `code` and `block` are None if they are as given, `blocking` if the band
+    alone decides it.
     """
 
     share: Array
@@ -90,6 +93,7 @@ class Allocation:
     power_w: Array | None = None
     bits_per_weight: Array | None = None
     code: Array | None = None
+    block: Array | None = None
     blocking: Array | None = None
 
 

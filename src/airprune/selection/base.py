@@ -24,6 +24,8 @@ class Candidates:
       full_band_rate_bps: r_n of this round.
       num_samples: D_n.
       rng: a stream of the component's own, the same for every edge and scheme.
+      block_rates_bps: of (devices, number of blocks) → their full-band rates with the gain of each block of the band,
+        for schemes that assign blocks.  [num_devices, num_blocks]
     """
 
     device: Array
@@ -32,6 +34,7 @@ class Candidates:
     num_samples: Array
     round_index: int
     rng: np.random.Generator
+    block_rates_bps: Callable[[Array, int], Array] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import numpy as np
 from airprune.association.base import AssociationView, Served
 from airprune.channel import (
     Radio,
+    block_gains,
     full_band_rate_bps,
     gains_to_stations,
     large_scale_gain,
@@ -317,8 +318,17 @@ class Experiment:
             num_samples=self.data_sizes[device],
             round_index=round_index,
             rng=rng_for(self.scenario.seed, "selection", round_index),
+            block_rates_bps=partial(self._block_rates_bps, served.gain, round_index),
         )
         return found, served.interrupted
+
+    def _block_rates_bps(self, gain: Array, round_index: int, device: Array, num_blocks: int) -> Array:
+        """What `Candidates.block_rates_bps` says."""
+        fading = block_gains(
+            self.network.num_devices, num_blocks, self.radio, seed=self.scenario.seed, round_index=round_index
+        )
+        ratio = snr(gain[device, np.newaxis] * fading[device], self.radio)
+        return full_band_rate_bps(ratio, self.radio.bandwidth_hz)
 
     def job(self, dataset: Any) -> Job:
         """What workers need; `dataset` tells them where to find the samples."""
