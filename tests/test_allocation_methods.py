@@ -218,7 +218,11 @@ def test_transmit_energy_rises_with_power():
 
 def test_phfl_keeps_deadline_and_budget_on_four_tiers():
     scenario = tiny_scenario(
-        method="phfl", plan__deadline_s=0.0003, plan__max_energy_j=3e-5, network__cpu_hz_max=5e9, rounds__global_rounds=1
+        method="phfl",
+        plan__deadline_s=0.0003,
+        plan__max_energy_j=3e-5,
+        network__cpu_hz_max=5e9,
+        rounds__global_rounds=1,
     )
     records = list(ap.run(scenario, dataset=blobs()))
     assert {record["level"] for record in records if record["kind"] == "node"} == {1, 2}
@@ -266,9 +270,7 @@ def faded(rng: np.random.Generator, count: int, blocks: int, **changes) -> ap.Pl
     """Devices of one edge whose blocks fade on their own."""
     mean_rate = rng.uniform(150e6, 320e6, count)
     snr = (2 ** (mean_rate / 20e6) - 1)[:, None] * rng.exponential(size=(count, blocks))
-    return random_fleet(
-        rng, count, full_band_rate_bps=mean_rate, block_rate_bps=20e6 * np.log2(1 + snr), **changes
-    )
+    return random_fleet(rng, count, full_band_rate_bps=mean_rate, block_rate_bps=20e6 * np.log2(1 + snr), **changes)
 
 
 def grid_cost(problem: ap.PlanProblem, n: int, block: int, blocks: int, weights: float, lambdas) -> float:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
+from scipy import optimize
 
 import airprune as ap
 from airprune.association import ASSOCIATIONS
 from airprune.association.descent import descend, members
 from airprune.association.hfel import HfelOptions, edge_costs
-from airprune.association.ina import exact, listed, node_times_s
-from airprune.association.replicator import contest_bids, evolved, filled, quotas, stepped
+from airprune.association.ina import descended, exact, listed, node_times_s
+from airprune.association.replicator import contest_bids, evolved, filled, matched, quotas, stepped
+from airprune.engines.serial import SerialEngine
+from airprune.runs.driver import InProcess
 from airprune.simulation.experiment import Experiment
+from airprune.simulation.rounds import run_rounds
 from support.tiny import blobs, tiny_scenario
 
 STUCK = np.array([[1, 1], [3, 4], [6, 5], [3, 2]], dtype=np.float64)
@@ -77,6 +82,15 @@ def test_descents_end_where_nothing_helps_and_exact_search_where_nothing_is_bett
     assert max(gaps) < 0.35  # a local optimum, rarely far from the best one
 
 
+def test_devices_sent_round_in_a_ring_come_home():
+    """Everybody is near one edge; list scheduling leaves some elsewhere, and no exchange of two brings them back."""
+    rng = np.random.default_rng(0)
+    upload_s = np.where(np.arange(15)[:, None] % 5 == np.arange(5), 1.0, 1.3) * rng.uniform(0.95, 1.05, (15, 5))
+    price = price_of(upload_s)
+    home = total(np.arange(15) % 5, price, 5, max)
+    assert total(descended(upload_s, price, exchanges=True), price, 5, max) <= home + 1e-9
+
+
 def test_the_best_channel_for_everybody_is_optimal_where_only_the_sum_of_uploads_counts():
     times = np.random.default_rng(3).uniform(1, 10, (12, 4))
     best = times.argmin(axis=1)
@@ -114,10 +128,10 @@ def test_edges_cost_what_their_plans_cost():
         np.testing.assert_allclose(edge_costs(options, view, groups), expected, rtol=1e-12)
 
 
-def test_who_blocks_an_edge_counts_as_pruned_whole():
+def test_who_blocks_an_edge_counts_as_everybody_pruned_whole():
     view = view_of(plan__scheme="optimal", plan__deadline_s=1e-7)
     options = HfelOptions(energy_weight=0.0, time_weight=0.0, pruning_weight=1.0)
-    np.testing.assert_array_equal(edge_costs(options, view, [(0, (0, 1, 2)), (1, (4,))]), [3.0, 1.0])
+    np.testing.assert_array_equal(edge_costs(options, view, [(0, (0, 1, 2)), (1, (4,))]), [18.0, 6.0])
 
 
 @pytest.mark.parametrize(
@@ -188,6 +202,12 @@ def test_quotas_are_filled_to_the_last_place():
     gains = np.random.default_rng(0).uniform(size=(10, 3))
     edge = filled(places, gains)
     assert np.bincount(edge).tolist() == [5, 2, 3] and edge[0] == 0
+    cost = 1 / gains
+    best = matched(places, cost)
+    rows, columns = optimize.linear_sum_assignment(np.repeat(cost, places, axis=1))
+    assert np.bincount(best).tolist() == [5, 2, 3]
+    least = cost[rows, np.repeat([0, 1, 2], places)[columns]].sum()
+    assert cost[np.arange(10), best].sum() == pytest.approx(least, rel=1e-12)
 
 
 def test_associations_decide_whose_samples_an_edge_stands_for():
@@ -198,3 +218,38 @@ def test_associations_decide_whose_samples_an_edge_stands_for():
     assert edge.tolist() != experiment.network.edge.tolist()
     expected = np.bincount(edge, experiment.data_sizes, minlength=2)
     np.testing.assert_array_equal(experiment.station_samples(state), expected)
+
+
+def test_devices_are_matched_with_blocks_of_all_stations_at_the_least_energy():
+    """Brute force over who serves whom, at most three devices a station, each with a third of the band."""
+    view = view_of(plan__scheme="conflict-graph", plan__deadline_s=0.002)
+    component = ASSOCIATIONS["conflict-graph"]
+    device, station = np.divmod(np.arange(12), 2)
+    thirds = view.problem(device, station, np.arange(12))
+    thirds = dataclasses.replace(thirds, full_band_rate_bps=thirds.full_band_rate_bps / 3)
+    narrow = dataclasses.replace(thirds.limits, bandwidth_hz=thirds.limits.bandwidth_hz / 3)
+    plan = ap.plan(dataclasses.replace(thirds, limits=narrow), "energy")
+    assert not plan.pruning_ratio.any()
+    energy_j = plan.energy_j.reshape(6, 2)
+    allowed = [edge for edge in itertools.product((0, 1), repeat=6) if sum(edge) == 3]
+    best = min(energy_j[np.arange(6), edge].sum() for edge in allowed)
+    served, _ = component.decide(component.Options(), view, {})
+    assert energy_j[np.arange(6), served.edge].sum() == pytest.approx(best, rel=1e-9)
+    greedy, _ = component.decide(component.Options(search="greedy"), view, {})
+    assert energy_j[np.arange(6), greedy.edge].sum() >= best * (1 - 1e-9)
+
+
+def test_whoever_serves_whom_one_round_of_edges_and_cloud_is_flat_averaging():
+    """Sums and counts by data: routing changes the clock, never the model (but for the rounding of sums)."""
+    one_round = {"rounds__edge_rounds": 1, "model__float64": True, "network__edge_distance_m": 100.0}
+    models, clocks = {}, {}
+    for method in ("fedavg", "hierfavg", "ina", "replicator", "hfel"):
+        scenario = tiny_scenario(method=method, **one_round)
+        experiment = Experiment.of(scenario, dataset=blobs())
+        state = experiment.initial_state()
+        with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
+            records = list(run_rounds(experiment, engine, state))
+        models[method], clocks[method] = state.global_state, records[-1]["time_s"]
+    for method, model in models.items():
+        np.testing.assert_allclose(model, models["fedavg"], rtol=0, atol=1e-12, err_msg=method)
+    assert clocks["ina"] < clocks["fedavg"] and clocks["ina"] <= clocks["hierfavg"]

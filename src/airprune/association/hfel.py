@@ -24,20 +24,23 @@ class HfelOptions(Section):
     energy_weight: NonNegative = Field(default=1.0, description="of a joule of an edge's devices in a round")
     time_weight: NonNegative = Field(default=1.0, description="of a second until an edge's last device has sent")
     pruning_weight: NonNegative = Field(
-        default=0.0, description="of a pruning ratio; who blocks an edge counts as pruned whole"
+        default=0.0, description="of a pruning ratio; who blocks an edge counts as everybody pruned whole"
     )
     objective: Literal["sum", "max"] = Field(default="sum", description="of the edges' costs")
     exchanges: bool = Field(default=True, description="also of two devices; pairs are many on large networks")
 
 
 def edge_costs(options: HfelOptions, view: AssociationView, groups: Sequence[Group]) -> Array:
-    """λ_e Σ E + λ_t max T + λ_ρ (Σ ρ + blocked devices) of every group.  [num_groups]"""
+    """λ_e Σ E + λ_t max T + λ_ρ (Σ ρ + N · blocked devices) of every group.  [num_groups]
+
+    N are all devices of the network: were it less, it might pay to send devices where they cannot take part.
+    """
     problem = view.problem(*as_bands(groups))
     plan = view.plan(problem)
     cost = np.zeros(len(groups))
     if plan.failed.any():
         blocked = plan.blocking_devices
-        np.add.at(cost, problem.edge[blocked], options.pruning_weight)
+        np.add.at(cost, problem.edge[blocked], options.pruning_weight * view.network.num_devices)
         if blocked.all():
             return cost
         plan = view.plan(problem.subset(~blocked))

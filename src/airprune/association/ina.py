@@ -1,6 +1,6 @@
-"""The soonest end of the slowest edge: whole models, shares with which all devices of an edge arrive together, backhaul.
+"""The soonest end of the slowest edge: whole models, shares with which all its devices arrive together, backhaul.
 
-Makespan on unrelated machines: exact for few devices, else list scheduling and descent.
+Makespan on unrelated machines: exact for few devices, else descents from two starts.
 """
 
 from __future__ import annotations
@@ -45,13 +45,12 @@ def decide(options: InaOptions, view: AssociationView, values: Values) -> tuple[
     if count <= options.exact_up_to:
         edge = exact(count, num_edges, price)
     else:
-        start = listed(view.upload_s().min(axis=1), num_edges, price)
-        edge = descend(start, num_edges, price, worst=True, exchanges=options.exchanges)
+        edge = descended(view.upload_s(), price, exchanges=options.exchanges)
     return view.served_by(edge), values
 
 
 def exact(count: int, num_edges: int, price: Price) -> Array:
-    """The assignment with the smallest worst cost, by best[S] = min over A ⊆ S of max(cost_k(A), best before k [S \\ A]).
+    """The assignment with the smallest worst cost: best[S] = min over A ⊆ S of max(cost_k(A), best before k [S \\ A]).
 
     [num_devices]; S and A are numbers whose bits are devices; ties: the smaller A.
     """
@@ -74,6 +73,17 @@ def exact(count: int, num_edges: int, price: Price) -> Array:
         edge[bits[taken[k][left]]] = k
         left ^= int(taken[k][left])
     return edge
+
+
+def descended(upload_s: Array, price: Price, *, exchanges: bool) -> Array:
+    """The better end of two descents: from list scheduling, and from the best channel for everybody.
+
+    List scheduling looks at loads alone and may send devices round in a ring, out of which no exchange of two leads.
+    """
+    num_edges = upload_s.shape[1]
+    starts = listed(upload_s.min(axis=1), num_edges, price), upload_s.argmin(axis=1)
+    ends = [descend(start, num_edges, price, worst=True, exchanges=exchanges) for start in starts]
+    return min(ends, key=lambda edge: max(price([g for k in range(num_edges) if (g := members(edge, k))[1]])))
 
 
 def listed(least_s: Array, num_edges: int, price: Price) -> Array:

@@ -13,6 +13,7 @@ from pydantic import Field
 from airprune.association.base import Association, AssociationView, Served, Values
 from airprune.components import ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
+from airprune.planning.matching import assigned
 from airprune.settings.section import Count, NonNegative, Section
 
 Array = np.ndarray
@@ -20,6 +21,8 @@ SHARE = "replicator.share"
 
 # Shares that move by less have arrived.
 SETTLED = 1e-9
+# An upload to a station that is out of reach.
+_FOREVER_S = 1e6
 
 
 class ReplicatorOptions(Section):
@@ -29,10 +32,15 @@ class ReplicatorOptions(Section):
         default=(), description="of every edge, shared by its devices; empty: 1 each"
     )
     contest: Literal["none", "tullock"] = Field(
-        default="none", description="tullock: rewards are what a device is worth to each edge, who bid against each other"
+        default="none",
+        description="tullock: rewards are what a device is worth to each edge, who bid against each other",
     )
     time_cost: NonNegative = Field(default=1.0, description="c_t, of a second of upload over an equal share")
     speed: Annotated[float, Field(gt=0, le=1)] = Field(default=0.1, description="delta, of a step of the dynamics")
+    places: Literal["best-channel", "in-order"] = Field(
+        default="best-channel",
+        description="who goes where: the least sum of uploads, or devices in order to the edge with most places left",
+    )
     steps: Count = Field(default=10_000, description="before a global round; fewer once the shares have settled")
 
 
@@ -47,16 +55,19 @@ def decide(options: ReplicatorOptions, view: AssociationView, values: Values) ->
         rule = f"must be empty or have one entry for each of {num_edges} edges"
         raise InvalidValue("Scenario.association.replicator.rewards", rule, list(options.rewards))
     rewards = np.array(options.rewards or (1.0,) * num_edges)
+    upload_s = np.minimum(view.upload_s(), _FOREVER_S)
     share = evolved(
         values[SHARE] / values[SHARE].sum(),
         contest_bids(rewards) if options.contest == "tullock" else rewards,
         count,
-        alone_s=view.upload_s().mean(axis=0),
+        alone_s=upload_s.mean(axis=0),
         time_cost=options.time_cost,
         speed=options.speed,
         steps=options.steps,
     )
-    return view.served_by(filled(quotas(share, count), view.gains())), values | {SHARE: share}
+    places = quotas(share, count)
+    edge = filled(places, view.gains()) if options.places == "in-order" else matched(places, upload_s)
+    return view.served_by(edge), values | {SHARE: share}
 
 
 def stepped(share: Array, rewards: Array, count: int, *, alone_s: Array, time_cost: float, speed: float) -> Array:
@@ -76,8 +87,7 @@ def stepped(share: Array, rewards: Array, count: int, *, alone_s: Array, time_co
 def evolved(
     share: Array, rewards: Array, count: int, *, alone_s: Array, time_cost: float, speed: float, steps: int
 ) -> Array:
-    """Step by step until the shares have settled; out of reach is an edge that takes forever to somebody."""
-    alone_s = np.where(np.isfinite(alone_s), alone_s, 1e12)
+    """Step by step until the shares have settled."""
     for _ in range(steps):
         before = share
         share = stepped(share, rewards, count, alone_s=alone_s, time_cost=time_cost, speed=speed)
@@ -113,6 +123,13 @@ def quotas(share: Array, count: int) -> Array:
     rest = np.argsort(-(exact - whole), kind="stable")[: count - whole.sum()]
     whole[rest] += 1
     return whole
+
+
+def matched(places: Array, upload_s: Array) -> Array:
+    """All places taken, with the least sum of upload times.  [num_devices]"""
+    edge_of_place = np.repeat(np.arange(len(places)), places)
+    edge: Array = edge_of_place[assigned(upload_s[:, edge_of_place])]
+    return edge
 
 
 def filled(places: Array, gains: Array) -> Array:

@@ -21,9 +21,9 @@ _LOWEST_LEVEL = 1e-30
 class Levels:
     """Clock and power that belong together, by their common level z > 0; all arrays [num_devices].
 
-    Where energy is least, a second saved costs the same in the CPU as in the radio. With z = ln(1 + γ p / p_max) that is
-    2 kappa f³ joules in the CPU and (z e^z − e^z + 1) p_max / γ in the radio, so that one level gives both f and p, each
-    held inside its range.
+    Where energy is least, a second saved costs the same in the CPU as in the radio. With z = ln(1 + γ p / p_max) that
+    is 2 kappa f³ joules in the CPU and (z e^z − e^z + 1) p_max / γ in the radio, so that one level gives both f and p,
+    each held inside its range.
     """
 
     problem: PlanProblem

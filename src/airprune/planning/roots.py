@@ -12,8 +12,8 @@ Array = np.ndarray
 _MAX_STEPS = 200
 
 
-def bracketed_roots(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """Where each entry of a function changes its sign between `low` and `high`, to the last bits.
+def bracketed_roots(function: Callable[[Array], Array], low: Array, high: Array, *, small: float = 0.0) -> Array:
+    """Where each entry of a function changes its sign between `low` and `high`, to the last bits, or is `small`.
 
     Chandrupatla's method: inverse quadratic interpolation where it is safe, bisection elsewhere. Where the signs at the
     two ends agree there is nothing to find, and the end that is nearer to zero is returned.
@@ -34,7 +34,7 @@ def bracketed_roots(function: Callable[[Array], Array], low: Array, high: Array)
         found = np.where(np.abs(f_a) < np.abs(f_b), a, b)
         with np.errstate(divide="ignore", invalid="ignore"):
             least = (4 * np.finfo(np.float64).eps * np.abs(found) + np.finfo(np.float64).tiny) / np.abs(b - c)
-            done = none | (least > 0.5) | (np.minimum(np.abs(f_a), np.abs(f_b)) == 0.0) | ~np.isfinite(least)
+            done = none | (least > 0.5) | (np.minimum(np.abs(f_a), np.abs(f_b)) <= small) | ~np.isfinite(least)
             if done.all():
                 break
             xi, phi = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)

@@ -91,7 +91,5 @@ def _status(problem: PlanProblem, pairs: Pairs, uncovered: Array) -> Array:
     slow = problem.groups.any(uncovered & (compute_s >= problem.time_for_weights_s))
     dear = share_for_weights(pairs.fit.levels.problem, pairs.fit.levels.problem.smallest_model_weights) <= pairs.share
     dear = problem.groups.any(uncovered & (np.bincount(pairs.device, dear & ~pairs.fit.possible) > 0))
-    short = np.select(
-        [slow, dear], [Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_ENERGY], Status.INFEASIBLE_BANDWIDTH
-    )
+    short = np.select([slow, dear], [Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_ENERGY], Status.INFEASIBLE_BANDWIDTH)
     return np.where(problem.groups.any(uncovered), short, Status.OK).astype(str)

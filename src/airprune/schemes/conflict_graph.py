@@ -1,7 +1,7 @@
 """One block for each device at the least energy that meets the deadline: an independent set of a conflict graph.
 
-After Al-Abiad, Hassan and Hossain (arXiv:2107.03520). Vertices are pairs of a device and a block; those of one device, and
-those of one block, are in conflict. That is a bipartite graph, so the lightest independent set is an assignment.
+After Al-Abiad, Hassan and Hossain (arXiv:2107.03520). Vertices are pairs of a device and a block; those of one device,
+and those of one block, are in conflict: the lightest independent set that covers all devices is an assignment.
 """
 
 from __future__ import annotations

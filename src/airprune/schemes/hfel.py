@@ -23,8 +23,10 @@ Array = np.ndarray
 
 # The end of a round is looked for from one part in 10¹³ after the soonest on.
 _FIRST_LATER = 1e-13
-# ln ω of the level of the band, below that of full slack; e⁻⁶⁰ is far below what any device notices.
-_LEVELS = 60.0
+# Sums of shares are no better than this.
+_ROUNDING = 1e-14
+# What is left of the band just after the soonest end, at the least.
+_LEAST_BAND = 1e-16
 
 
 class HfelOptions(Section):
@@ -106,7 +108,7 @@ class _Edges:
         while np.any(rising := worth(high) > 0.0):
             high = np.where(rising, high + 1.0, high)
         low = np.full(len(soonest_s), np.log(_FIRST_LATER))
-        return soonest_s * (1.0 + np.exp(bracketed_roots(worth, low, high)))
+        return soonest_s * (1.0 + np.exp(bracketed_roots(worth, low, high, small=100.0 * _ROUNDING)))
 
     def shares_and_clocks(self, end_s: Array) -> tuple[Array, Array]:
         sending_s, _ = self._sending_s(end_s)
@@ -122,14 +124,21 @@ class _Edges:
         return self.groups.sum(np.maximum(want / sending_s**2 - self.power_w, 0.0))
 
     def _sending_s(self, end_s: Array) -> tuple[Array, Array]:
-        """(s of every device when the band is spent, u / ω²)."""
+        """(s of every device when the band is spent, u / ω²).
+
+        A device takes at least ω √(u p), and at most ω √(u (2 κ f_max³ + p)) more than what its full clock needs:
+        between these ω is looked for.
+        """
         end = self.groups.spread(end_s)
-        top = -np.log(self.groups.sum(np.sqrt(self.uplink_s * self.power_w)))  # ω with which slack devices spend it
+        full_w = 2.0 * self.capacitance * self.clock_max**3 + self.power_w
+        needed = self.groups.sum(self.uplink_s / (end - self.cycles / self.clock_max))
+        top = -np.log(self.groups.sum(np.sqrt(self.uplink_s * self.power_w)))
+        bottom = np.log(np.maximum(1.0 - needed, _LEAST_BAND) / self.groups.sum(np.sqrt(self.uplink_s * full_w)))
 
         def spent(log_level: Array) -> Array:
             return np.log(self.groups.sum(self.uplink_s / self._sending_at(end, self._want(log_level))))
 
-        want = self._want(bracketed_roots(spent, top - _LEVELS, top))
+        want = self._want(bracketed_roots(spent, bottom, top, small=_ROUNDING))
         return self._sending_at(end, want), want
 
     def _want(self, log_level: Array) -> Array:
@@ -148,7 +157,7 @@ class _Edges:
             compute_w = 2.0 * self.capacitance * (self.cycles / left_s) ** 3
             slope = s * (2.0 * (compute_w + self.power_w) + 3.0 * s * compute_w / left_s)
             lower = s - np.maximum(s * s * (compute_w + self.power_w) - want, 0.0) / slope
-            if np.all(lower >= s * (1.0 - 1e-15)):
+            if np.all(lower >= s * (1.0 - 1e-14)):
                 break
             s = lower
         with np.errstate(divide="ignore", invalid="ignore"):

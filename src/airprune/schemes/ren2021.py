@@ -32,9 +32,7 @@ def num_blocks(options: RenOptions, num_devices: int) -> int:
 
 
 def allocate(problem: PlanProblem, options: RenOptions) -> Allocation:
-    return allocate_blocks(
-        problem, spare=options.spare_blocks, offer=lambda fit: offer(options, fit), assign=assigned
-    )
+    return allocate_blocks(problem, spare=options.spare_blocks, offer=lambda fit: offer(options, fit), assign=assigned)
 
 
 def offer(options: RenOptions, fit: Fit) -> tuple[Array, Array]:
