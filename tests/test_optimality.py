@@ -9,6 +9,8 @@ import pytest
 import airprune as ap
 from support.fleets import kept_weights, kkt_residual, paper_fleet, random_fleet, share_needed
 
+WITHOUT_LIMITS = {name for name, scheme in ap.SCHEMES.items() if not scheme.needs_limits}
+
 
 def oracle_total_pruning(problem: ap.PlanProblem) -> tuple[float, float]:
     """(Σ c ρ of one edge by a conic solver, how far off it may be)."""
@@ -139,7 +141,7 @@ def test_fixed_bits_and_extra_seconds_are_paid_before_any_weight():
     assert loose.pruning_ratio[0] == 0.0
 
 
-@pytest.mark.parametrize("scheme", sorted(set(ap.SCHEMES) - {"energy"}))
+@pytest.mark.parametrize("scheme", sorted(WITHOUT_LIMITS - {"min-max-time"}))  # which does not look at the deadline
 def test_extra_seconds_are_a_shorter_deadline(scheme):
     extra = np.array([0.0, 0.001, 0.002, 0.003, 0.004])
     plan = ap.plan(paper_fleet(deadline_s=0.040, extra_seconds=extra), scheme)
@@ -149,7 +151,7 @@ def test_extra_seconds_are_a_shorter_deadline(scheme):
     np.testing.assert_allclose(plan.latency_s, shorter.latency_s + extra, rtol=1e-14)
 
 
-@pytest.mark.parametrize("scheme", sorted(set(ap.SCHEMES) - {"energy", "closed-form"}))
+@pytest.mark.parametrize("scheme", sorted(WITHOUT_LIMITS - {"closed-form"}))
 def test_fixed_bits_are_weights_that_need_no_training(scheme):
     """Where compute is free, q̂ bits more are one weight more that is never pruned."""
     fixed = ap.plan(paper_fleet(seconds_per_weight=0.0, fixed_bits=64 * 3_000.0), scheme)

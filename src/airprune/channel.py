@@ -175,12 +175,14 @@ def _link_gain(distance: FloatArray, radio: Radio, *, seed: int, key: tuple[int,
     return db_to_ratio(-path_loss_db(distance, radio, line_of_sight=visible) - shadowing_db)
 
 
-def small_scale_gain(num_devices: int, radio: Radio, *, seed: int, round_index: int) -> FloatArray:
+def small_scale_gain(
+    num_devices: int, radio: Radio, *, seed: int, round_index: int, key: tuple[int, ...] = ()
+) -> FloatArray:
     """sum_m |h_m|^2 over M antennas after maximum-ratio combining, mean M.  [num_devices]
 
     h = sqrt(K/(K+1)) + sqrt(1/(K+1)) CN(0, 1), independent per antenna, constant within an edge round
     (block fading). Rayleigh is K = 0, which makes the sum Gamma(M, 1); "none" is K = inf, exactly M.
-    The direct path's phase is left out since |h|^2 does not see it.
+    The direct path's phase is left out since |h|^2 does not see it. `key` names another channel of the same devices.
     """
     num_devices = whole_number("small_scale_gain.num_devices", num_devices)
     round_index = whole_number("small_scale_gain.round_index", round_index)
@@ -188,10 +190,20 @@ def small_scale_gain(num_devices: int, radio: Radio, *, seed: int, round_index: 
         return np.full(num_devices, float(radio.num_antennas))
     k = radio.rician_k if radio.fading == "rician" else 0.0
     # Device by device, so that a device's numbers do not depend on how many follow.
-    parts = rng_for(seed, "fading", round_index).standard_normal((num_devices, radio.num_antennas, 2))
+    parts = rng_for(seed, "fading", round_index, *key).standard_normal((num_devices, radio.num_antennas, 2))
     parts *= np.sqrt(0.5 / (k + 1.0))
     parts[:, :, 0] += np.sqrt(k / (k + 1.0))
     return np.sum(parts**2, axis=(1, 2))
+
+
+def block_gains(num_devices: int, num_blocks: int, radio: Radio, *, seed: int, round_index: int) -> FloatArray:
+    """The small-scale gain of every device in every block of the band: independent, and all alike without fading.
+
+    [num_devices, num_blocks]; the first blocks do not depend on how many follow.
+    """
+    blocks = range(1, num_blocks + 1)
+    drawn = [small_scale_gain(num_devices, radio, seed=seed, round_index=round_index, key=(s,)) for s in blocks]
+    return np.stack(drawn, axis=1)
 
 
 def snr(gain: ArrayLike, radio: Radio) -> FloatArray:

@@ -5,6 +5,11 @@ fixed     the network's own edges: the paper's
 nearest   the nearest station
 best_rate the station with the best channel
 handover  devices move from edge to edge between rounds
+hfel      transfers and exchanges while they lower what the edges cost
+ina       the soonest end of the slowest edge
+replicator  edges grow with what they pay
+conflict_graph  the least energy on blocks of the stations' bands
+descent   lower costs by transfers and exchanges
 """
 
 from __future__ import annotations
@@ -19,6 +24,10 @@ ASSOCIATIONS: Registry[Association] = Registry(
         "nearest": "airprune.association.nearest:ASSOCIATION",
         "best-rate": "airprune.association.best_rate:ASSOCIATION",
         "handover": "airprune.association.handover:ASSOCIATION",
+        "hfel": "airprune.association.hfel:ASSOCIATION",
+        "ina": "airprune.association.ina:ASSOCIATION",
+        "replicator": "airprune.association.replicator:ASSOCIATION",
+        "conflict-graph": "airprune.association.conflict_graph:ASSOCIATION",
     },
 )
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from airprune.components import Component
 from airprune.network import Network
+from airprune.planning import Plan, PlanProblem
+from airprune.planning.tradeoff import uplink_bits
 
 Array = np.ndarray
 Values = dict[str, Array]
@@ -23,14 +25,36 @@ class AssociationView:
       network: places and the edges that devices belong to by themselves.
       own_gain: large-scale gain to that edge.  [num_devices]
       gains: to every station; drawn when asked for.  [num_devices, num_edges]
+      problem: of (devices, the station of each, the band of each) → what would have to be planned, over channels
+        without small-scale fading and with limits of clock and power. A device may appear on many bands.
+      plan: of such a problem, by the scheme and the options of the scenario.
+      rounds: edge rounds of every station in a round of its parent.  [num_edges]
+      link_s: how long a whole model takes from a station to its parent.  [num_edges]
       rng: a stream of the component's own.
     """
 
     network: Network
     own_gain: Array
     gains: Callable[[], Array]
+    problem: Callable[[Array, Array, Array], PlanProblem]
+    plan: Callable[[PlanProblem], Plan]
+    rounds: Array
+    link_s: Array
     round_index: int
     rng: np.random.Generator
+
+    def served_by(self, edge: Array) -> Served:
+        """Every device at the station named, over its channel to that."""
+        return Served(edge=edge, gain=self.gains()[np.arange(len(edge)), edge])
+
+    def upload_s(self) -> Array:
+        """How long each whole model takes to each station, alone on its band.  [num_devices, num_edges]"""
+        count, num_edges = self.network.num_devices, self.network.num_edges
+        device, station = np.divmod(np.arange(count * num_edges), num_edges)
+        problem = self.problem(device, station, station)
+        with np.errstate(divide="ignore"):
+            seconds = uplink_bits(problem, problem.largest_model_weights) / problem.full_band_rate_bps
+        return seconds.reshape(count, num_edges)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -214,8 +214,10 @@ def _as_planned(chosen: Array | None, planned: Array, otherwise: Array | float) 
 
 
 def _rate_bps(plan: Plan) -> Array | None:
-    """r_n at the power that the scheme has chosen; None if it has chosen none."""
-    return None if plan.power_w is None else full_band_rate_at(plan.problem, plan.power_w)
+    """r_n at the block and the power that the scheme has chosen; None if it has chosen neither."""
+    if plan.power_w is None:
+        return None if plan.block is None else plan.problem.full_band_rate_bps
+    return full_band_rate_at(plan.problem, plan.power_w)
 
 
 def _selected_plan(
@@ -226,14 +228,14 @@ def _selected_plan(
     asked = selection("before", candidates)
     while True:
         chosen = asked_only(candidates, asked)
-        problem = _problem(terms, chosen, cpu_hz[asked], charges)
+        problem = plan_problem(terms, chosen, cpu_hz[asked], charges)
         if terms.plan.deadline_s == "auto":
             fair = bool(getattr(terms.method.scheme.options, "fair", False))
-            deadline_s = auto_deadline_s(problem, lambda changed: _plan(terms, changed), kappa, fair=fair)
+            deadline_s = auto_deadline_s(problem, lambda changed: plan_as_set(terms, changed), kappa, fair=fair)
             problem = replace(problem, deadline_s=deadline_s)
         if terms.method.topology.has("deadlines"):
             problem = replace(problem, deadline_s=terms.method.topology("deadlines", problem))
-        plan = _plan(terms, problem)
+        plan = plan_as_set(terms, problem)
         stays = selection("after", chosen, plan) if selection.has("after") else None
         if stays is None or stays.all():
             return asked, problem, plan
@@ -248,7 +250,7 @@ def asked_only(candidates: Candidates, asked: Array) -> Candidates:
     return replace(candidates, **{name: getattr(candidates, name)[asked] for name in arrays})
 
 
-def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
+def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
     """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
     plan, shape = terms.plan, terms.shape
     per_weight_bits, fixed_bits = terms.method.compression("line", terms.wire)
@@ -272,17 +274,27 @@ def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charg
         deadline_s=_ANY_DEADLINE_S if plan.deadline_s == "auto" else plan.deadline_s,
         max_pruning_ratio=terms.max_pruning_ratio,
         min_pruning_ratio=plan.min_pruning_ratio,
-        limits=_limits(terms, cpu_hz) if _has_limits(terms) else None,
+        limits=device_limits(terms, cpu_hz) if has_limits(terms) else None,
         ladder=ladder,
         codes=codes,
+        block_rate_bps=_block_rates_bps(terms, candidates),
     )
 
 
-def _has_limits(terms: Terms) -> bool:
+def _block_rates_bps(terms: Terms, candidates: Candidates) -> Array | None:
+    """For a scheme that assigns blocks: as many as the edge with the most devices has."""
+    scheme = terms.method.scheme
+    if not scheme.has("blocks") or candidates.block_rates_bps is None:
+        return None
+    _, counts = np.unique(candidates.edge, return_counts=True)
+    return candidates.block_rates_bps(candidates.device, scheme("blocks", int(counts.max())))
+
+
+def has_limits(terms: Terms) -> bool:
     return terms.method.scheme.component.needs_limits or terms.plan.max_energy_j is not None
 
 
-def _limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
+def device_limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
     """Clock and power up to the device's own, and the scenario's energy budget."""
     budget = terms.plan.max_energy_j
     return DeviceLimits(
@@ -293,7 +305,8 @@ def _limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
     )
 
 
-def _plan(terms: Terms, problem: PlanProblem) -> Plan:
+def plan_as_set(terms: Terms, problem: PlanProblem) -> Plan:
+    """By the scheme of the scenario, with its options."""
     scheme = terms.method.scheme
     return plan_by(problem, scheme.name, scheme.options)
 
@@ -306,7 +319,7 @@ def _without_blockers(terms: Terms, problem: PlanProblem, plan: Plan) -> tuple[P
     planned &= ~plan.blocking_devices
     if terms.plan.infeasible != "drop" or not problem.groups.any(planned).all():
         plan.raise_if_failed()
-    return _plan(terms, problem.subset(planned)).raise_if_failed(), planned
+    return plan_as_set(terms, problem.subset(planned)).raise_if_failed(), planned
 
 
 def _relay(
@@ -360,13 +373,13 @@ def _open_relayed(
         over_s = relay.over_s(_whole_s(problem), _whole_bits(terms, problem, charges), chosen.edge)
         waits_s = np.maximum(over_s - least_s, 0.0)
         after = replace(problem, extra_seconds=problem.extra_seconds + waits_s).subset(relay.uploads)
-        plan = _plan(terms, after)
+        plan = plan_as_set(terms, after)
         stuck = np.isin(chosen.edge, after.edge_ids[plan.failed]) & (over_s > 0.0)
         if not stuck.any():
             heads = _opened(terms, asked_only(chosen, relay.uploads), after, plan, cpu_hz[relay.uploads], charges)
             return _for_groups(terms, chosen, heads, cpu_hz, charges, relay)
         relay = relay.without(stuck)
-    return _opened(terms, chosen, problem, _plan(terms, problem), cpu_hz, charges)
+    return _opened(terms, chosen, problem, plan_as_set(terms, problem), cpu_hz, charges)
 
 
 def _for_groups(

@@ -6,6 +6,7 @@ averaging    FedAvg, HierFAVG and their server steps, objectives, trees
 uploading    what travels: fewer bits, fewer entries
 allocating   who is asked, who gets which band, who moves
 topologies   who averages where and when: near devices, LANs, edges in the cloud's place, tiers
+associating  who is served by which edge
 """
 
 from __future__ import annotations
@@ -46,12 +47,20 @@ METHODS: Registry[Recipe] = Registry(
         "oort": "airprune.methods.allocating:OORT",
         "hybridfl": "airprune.methods.allocating:HYBRIDFL",
         "liu2022": "airprune.methods.allocating:LIU2022",
+        "liu2022-hier": "airprune.methods.allocating:LIU2022_HIER",
         "variance": "airprune.methods.allocating:VARIANCE",
         "mobility": "airprune.methods.allocating:MOBILITY",
         "fogfl": "airprune.methods.topologies:FOGFL",
         "lanfl": "airprune.methods.topologies:LANFL",
         "d2d-fedavg": "airprune.methods.topologies:D2D_FEDAVG",
         "tt-prune": "airprune.methods.topologies:TT_PRUNE",
+        "phfl": "airprune.methods.allocating:PHFL",
+        "ren2021": "airprune.methods.allocating:REN2021",
+        "conflict-graph": "airprune.methods.associating:CONFLICT_GRAPH",
+        "hfel": "airprune.methods.associating:HFEL",
+        "hfel-pruning": "airprune.methods.associating:HFEL_PRUNING",
+        "ina": "airprune.methods.associating:INA",
+        "replicator": "airprune.methods.associating:REPLICATOR",
     },
 )
 

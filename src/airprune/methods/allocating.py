@@ -61,6 +61,15 @@ LIU2022 = Recipe(
     claim="selection beats pruning everybody under a tight deadline with unequal CPUs",
 )
 
+LIU2022_HIER = Recipe(
+    name="liu2022-hier",
+    summary="the same selection on the band of every edge",
+    source="Liu, Yu, Yin, Yuan, Shen, Liu: Joint model pruning and device selection (TCOM 2022)",
+    label="after Liu et al. 2022, per edge",
+    settings={"plan.scheme": "optimal", "selection.name": "ratio-cap"},
+    claim="hierarchical selection beats the flat one",
+)
+
 VARIANCE = Recipe(
     name="variance",
     summary="shares and ratios that minimise the variance that dropout adds, instead of the sum of ratios",
@@ -81,4 +90,28 @@ MOBILITY = Recipe(
         "association.name": "handover",
     },
     claim="accuracy falls with mobility if the updates of moving devices are lost",
+)
+
+PHFL = Recipe(
+    name="phfl",
+    summary="pruning, clock and power within a deadline and an energy budget, averaged on a tree of four tiers",
+    source="Pervej, Jin, Dai: Hierarchical federated learning in wireless networks: pruning tackles bandwidth scarcity",
+    label="after Pervej et al.",
+    settings={
+        "plan.scheme": "energy",
+        "plan.max_energy_j": 0.01,
+        "topology.name": "tree",
+        "topology.tree.nodes": [2, 2],
+        "topology.tree.rounds": [1, 1],
+    },
+    claim="large energy and time savings at a small loss of accuracy",
+)
+
+REN2021 = Recipe(
+    name="ren2021",
+    summary="blocks of the band, clock and power by their cost in energy, time and pruning",
+    source="Ren, Ni, Nie, Tian: resource allocation for efficient federated learning (arXiv:2104.09177)",
+    label="after Ren et al.",
+    settings={"plan.scheme": "ren2021"},
+    claim="lower cost than equal bandwidth and greedy blocks",
 )

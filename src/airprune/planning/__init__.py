@@ -3,11 +3,14 @@
 problem        what is asked, Eqs. (25)–(29)
 codes          codes of ascending size, and the largest that fits
 ladder         codes of different bits and errors, and which one each device can afford
+levels         clock and power that belong together
 limits         clock, power and energy, for schemes that choose them
 edges          devices grouped by the band they share
 tradeoff       what a share buys within the deadline, Eqs. (31) and (35)
 water_filling  the exact optimum, Theorem 3 with the box
 feasibility    whether a plan exists, what blocks, the smallest deadline
+matching       devices matched with blocks of the band
+roots          roots of many functions at once
 plan           the answer
 periods        how often to average, by a rule of others
 """

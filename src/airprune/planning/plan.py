@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,9 @@ class Plan:
       min_deadline_s: the smallest deadline for which the scheme has a plan.  [num_edges]
       cpu_hz, power_w, bits_per_weight: chosen by the scheme; None if they are as given.  [num_devices]
       code: rungs of the problem's ladder, if the scheme has chosen them.  [num_devices]
+      block: of the band, if the scheme has assigned them; `problem` then has the rates of these.  [num_devices]
       blocking: devices that the scheme itself could not serve; None where the band alone decides.  [num_devices]
+      options: of the scheme, as given; for planning another problem in the same way.
     """
 
     problem: PlanProblem
@@ -64,7 +67,9 @@ class Plan:
     power_w: Array | None = None
     bits_per_weight: Array | None = None
     code: Array | None = None
+    block: Array | None = None
     blocking: Array | None = None
+    options: Any = None
 
     @cached_property
     def latency_s(self) -> Array:

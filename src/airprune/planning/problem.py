@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -48,6 +48,8 @@ class PlanProblem:
       limits: clock, power and energy, for schemes that choose them; the others do not read it.
       ladder: codes and their errors, for schemes that choose them; its cheapest one is `bits_per_weight`.
       codes: codes by size alone, likewise; its smallest one is `bits_per_weight`.
+      block_rate_bps: r_n with the gain of each block of the band, for schemes that assign blocks: a device that has one
+        of S blocks sends at an S-th of it.  [num_devices, num_blocks]
     """
 
     full_band_rate_bps: Any
@@ -65,6 +67,7 @@ class PlanProblem:
     limits: DeviceLimits | None = None
     ladder: Ladder | None = None
     codes: Codes | None = None
+    block_rate_bps: Any = None
 
     def __post_init__(self) -> None:
         arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name not in _NOT_ARRAYS}
@@ -88,12 +91,26 @@ class PlanProblem:
 
         if self.limits is not None:
             object.__setattr__(self, "limits", self.limits.for_devices(self.full_band_rate_bps))
+        if self.block_rate_bps is not None:
+            rates = quantity("PlanProblem.block_rate_bps", self.block_rate_bps, at_least=0.0)
+            if rates.ndim != 2 or len(rates) != num_devices:
+                rule = f"must have one row for each of {num_devices} devices"
+                raise InvalidValue("PlanProblem.block_rate_bps", rule, f"shape {rates.shape}")
+            object.__setattr__(self, "block_rate_bps", rates)
 
     def subset(self, kept: Any) -> PlanProblem:
         """The same problem with some of its devices: a mask, or their positions in the new order."""
         arrays = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name not in _NOT_ARRAYS}
         limits = None if self.limits is None else self.limits.subset(kept)
-        return PlanProblem(**arrays, limits=limits, ladder=self.ladder, codes=self.codes)
+        blocks = None if self.block_rate_bps is None else self.block_rate_bps[kept]
+        return PlanProblem(**arrays, limits=limits, ladder=self.ladder, codes=self.codes, block_rate_bps=blocks)
+
+    def on_blocks(self, block: Any) -> PlanProblem:
+        """The same devices, each with the gain of its block; with its own where that is −1 or blocks are all alike."""
+        if self.block_rate_bps is None:
+            return self
+        rates = self.block_rate_bps[np.arange(self.num_devices), block]
+        return replace(self, full_band_rate_bps=np.where(block < 0, self.full_band_rate_bps, rates))
 
     @property
     def num_devices(self) -> int:
@@ -135,7 +152,7 @@ class PlanProblem:
         return kept_weights(self.min_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
 
 
-_NOT_ARRAYS = ("limits", "ladder", "codes")
+_NOT_ARRAYS = ("limits", "ladder", "codes", "block_rate_bps")
 _RATIO = {"at_least": 0.0, "at_most": 1.0}
 _RULES: dict[str, dict[str, Any]] = {
     "full_band_rate_bps": {"at_least": 0.0},

@@ -30,6 +30,7 @@ class Scheme(Component):
       needs_limits: whether it chooses clock and power, and so needs `PlanProblem.limits`.
       chooses_codes: whether it chooses bits per weight from `PlanProblem.ladder`, if there is one.
       fits_codes: whether it takes the largest of `PlanProblem.codes` that fits, if there are any.
+      blocks: for a scheme that assigns blocks of the band, of (options, devices of an edge) → how many an edge has.
     """
 
     allocate: Callable[..., Allocation]
@@ -37,6 +38,7 @@ class Scheme(Component):
     needs_limits: bool = False
     chooses_codes: bool = False
     fits_codes: bool = False
+    blocks: Callable[[Any, int], int] | None = None
 
     @property
     def plans_fleets(self) -> bool:
@@ -49,7 +51,7 @@ class Scheme(Component):
         failed = ~np.isin(allocation.status, [Status.OK, Status.LATE, Status.OUTSIDE_BOX])
         no_plan = problem.groups.spread(failed)
         return Plan(
-            problem=problem,
+            problem=problem if allocation.block is None else problem.on_blocks(allocation.block),
             scheme=self.name,
             bandwidth_share=np.where(no_plan, np.nan, allocation.share),
             pruning_ratio=np.where(no_plan, np.nan, allocation.ratio),
@@ -60,7 +62,9 @@ class Scheme(Component):
             power_w=_unless(no_plan, allocation.power_w),
             bits_per_weight=_unless(no_plan, allocation.bits_per_weight),
             code=allocation.code,
+            block=allocation.block,
             blocking=allocation.blocking,
+            options=options,
         )
 
     def _allocated(self, problem: PlanProblem, options: Any) -> Allocation:
@@ -78,8 +82,8 @@ class Scheme(Component):
 class Allocation:
     """What `Scheme.allocate` returns: the fields of a `Plan` that differ between schemes.
 
-    `cpu_hz`, `power_w`, `bits_per_weight` and `code` are None if they are as given, `blocking` if the band alone
-    decides it.
+    `cpu_hz`, `power_w`, `bits_per_weight`, `code` and `block` are None if they are as given, `blocking` if the band
+    alone decides it.
     """
 
     share: Array
@@ -91,6 +95,7 @@ class Allocation:
     power_w: Array | None = None
     bits_per_weight: Array | None = None
     code: Array | None = None
+    block: Array | None = None
     blocking: Array | None = None
 
 
@@ -106,9 +111,9 @@ def status_of_box(problem: PlanProblem, lower_share: Array) -> Array:
     return _words(np.where(fits, Status.OK, np.where(never, Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_BANDWIDTH)))
 
 
-def status_of_latency(problem: PlanProblem, share: Array, ratio: Array) -> Array:
+def status_of_latency(problem: PlanProblem, share: Array, ratio: Array, *, cpu_hz: Array | None = None) -> Array:
     """ok where every device meets the deadline, else late.  [num_edges]"""
-    late = latency_s(problem, share, ratio) > problem.deadline_s * (1.0 + DEADLINE_TOLERANCE)
+    late = latency_s(problem, share, ratio, cpu_hz=cpu_hz) > problem.deadline_s * (1.0 + DEADLINE_TOLERANCE)
     return _words(np.where(problem.groups.any(late), Status.LATE, Status.OK))
 
 

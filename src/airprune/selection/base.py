@@ -25,6 +25,8 @@ class Candidates:
       num_samples: D_n.
       rng: a stream of the component's own, the same for every edge and scheme.
       memory: the component's slots; read-only.
+      block_rates_bps: of (devices, number of blocks) → their full-band rates with the gain of each block of the band,
+        for schemes that assign blocks.  [num_devices, num_blocks]
     """
 
     device: Array
@@ -34,6 +36,7 @@ class Candidates:
     round_index: int
     rng: np.random.Generator
     memory: Mapping[str, Array] = field(default_factory=dict)
+    block_rates_bps: Callable[[Array, int], Array] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

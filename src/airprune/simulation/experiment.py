@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import cloudpickle
@@ -12,6 +12,7 @@ import numpy as np
 from airprune.association.base import AssociationView, Served
 from airprune.channel import (
     Radio,
+    block_gains,
     full_band_rate_bps,
     full_band_rates,
     gains_to_stations,
@@ -28,7 +29,7 @@ from airprune.data import Dataset, as_dataset, load_dataset, partition, standard
 from airprune.errors import InvalidValue
 from airprune.federation.backhaul import Backhaul
 from airprune.federation.device import LocalSettings
-from airprune.federation.edge import Positions, Terms
+from airprune.federation.edge import Positions, Terms, device_limits, has_limits, plan_as_set, plan_problem
 from airprune.federation.method import Method
 from airprune.federation.personal import samples_like
 from airprune.kernels import kernel_for
@@ -36,6 +37,7 @@ from airprune.learning.worker import Job
 from airprune.models import FlatModel, build_model
 from airprune.network import Network
 from airprune.own_models import pickled_module
+from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, measured_kappa
 from airprune.randomness import rng_for
 from airprune.registration import luggage
@@ -319,15 +321,44 @@ class Experiment:
         return served
 
     def _decide(self, values: dict[str, Array], round_index: int) -> tuple[Served, dict[str, Array]]:
-        view = AssociationView(
+        decided: tuple[Served, dict[str, Array]] = self.method.association(
+            "decide", self.association_view(round_index), values
+        )
+        return decided
+
+    def association_view(self, round_index: int) -> AssociationView:
+        return AssociationView(
             network=self.network,
             own_gain=self._own_gain,
             gains=lambda: self._gains,
+            problem=partial(self._problem_on_links, round_index),
+            plan=self._plan_on_links,
+            rounds=self.tree.levels[-1].rounds,
+            link_s=self.backhaul.bits / self.tree.levels[-1].rate_bps,
             round_index=round_index,
             rng=rng_for(self.scenario.seed, "association", round_index),
         )
-        decided: tuple[Served, dict[str, Array]] = self.method.association("decide", view, values)
-        return decided
+
+    def _problem_on_links(self, round_index: int, device: Array, station: Array, band: Array) -> PlanProblem:
+        """What `AssociationView.problem` says."""
+        gain = self._gains[device, station] * self.radio.num_antennas
+        cpu_hz = self.network.cpu_hz[device]
+        candidates = Candidates(
+            device=device,
+            edge=band,
+            full_band_rate_bps=full_band_rate_bps(snr(gain, self.radio), self.radio.bandwidth_hz),
+            num_samples=self.data_sizes[device],
+            round_index=round_index,
+            rng=rng_for(self.scenario.seed, "association", round_index),
+        )
+        problem = plan_problem(self.terms, candidates, cpu_hz, self.terms.charges(round_index))
+        return replace(problem, limits=device_limits(self.terms, cpu_hz))
+
+    def _plan_on_links(self, problem: PlanProblem) -> Plan:
+        """As a round would be planned: limits are shown to the scheme only where the scenario has them."""
+        if has_limits(self.terms):
+            return plan_as_set(self.terms, problem)
+        return replace(plan_as_set(self.terms, replace(problem, limits=None)), problem=problem)
 
     def served(self, state: RunState) -> Served:
         """Who serves whom in the edge round to come; decided, and kept in the state, where that changes."""
@@ -356,8 +387,17 @@ class Experiment:
             round_index=round_index,
             rng=rng_for(self.scenario.seed, "selection", round_index),
             memory={slot.name: state.values[slot.name] for slot in self.method.selection("slots", self.shape)},
+            block_rates_bps=partial(self._block_rates_bps, served.gain, round_index),
         )
         return found, served.interrupted
+
+    def _block_rates_bps(self, gain: Array, round_index: int, device: Array, num_blocks: int) -> Array:
+        """What `Candidates.block_rates_bps` says."""
+        fading = block_gains(
+            self.network.num_devices, num_blocks, self.radio, seed=self.scenario.seed, round_index=round_index
+        )
+        ratio = snr(gain[device, np.newaxis] * fading[device], self.radio)
+        return full_band_rate_bps(ratio, self.radio.bandwidth_hz)
 
     @cached_property
     def own_tests(self) -> tuple[Array, ...]:
