@@ -186,7 +186,7 @@ def _resumes(subject: Subject) -> tuple[bool, str]:
 
 
 def _deadline(subject: Subject) -> tuple[bool, str] | None:
-    if not subject.method.scheme.component.adapts:
+    if not (subject.method.scheme.component.adapts and subject.method.masking("adapts")):
         return None
     latest = 0.0
 

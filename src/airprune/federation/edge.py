@@ -201,7 +201,9 @@ def _problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charg
     ladder = terms.ladder if terms.method.scheme.component.chooses_codes else None
     if ladder is not None:
         per_weight_bits = float(ladder.bits_per_weight[0])
-    per_weight_s, extra_s = terms.compute.line(candidates.device, cpu_hz, probe=charges.probe)
+    per_weight_s, extra_s = terms.compute.line(
+        candidates.device, cpu_hz, probe=charges.probe, dense_gradients=charges.dense_gradients
+    )
     return PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,
         seconds_per_weight=per_weight_s,
@@ -250,13 +252,20 @@ def _without_blockers(terms: Terms, problem: PlanProblem, plan: Plan) -> tuple[P
     return _plan(terms, problem.subset(planned)).raise_if_failed(), planned
 
 
-def prepare_mask(terms: Terms, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-    """What the masking tells all devices of the round."""
+def prepared_round(
+    terms: Terms, opened: OpenRound, view: RoundView, values: Values
+) -> tuple[OpenRound, Values]:
+    """The round with what the masking tells all devices, and what each of them sends if that decides it."""
     masking = terms.method.masking
     if not masking.has("prepare"):
-        return None, values
-    prepared: tuple[Array | None, Values] = masking("prepare", view, values)
-    return prepared
+        return opened, values
+    told, values = masking("prepare", view, values)
+    opened = replace(opened, mask=told)
+    if not masking.has("counts"):
+        return opened, values
+    keep = opened.keep.copy()
+    keep[opened.planned] = masking("counts", view, told)
+    return replace(opened, keep=keep, bits=terms.upload_bits(keep, opened.charges, opened.code)), values
 
 
 def close_round(

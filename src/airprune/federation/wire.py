@@ -58,14 +58,17 @@ class Codec:
 
 
 def broadcast_to_bytes(broadcast: Broadcast) -> bytes:
-    mask = {} if broadcast.mask is None else {"mask": np.packbits(broadcast.mask)}
-    about = {"mask_size": None if broadcast.mask is None else broadcast.mask.size}
-    return _packed({"model": broadcast.model, **mask}, about)
+    arrays, mask = {"model": broadcast.model}, broadcast.mask
+    if mask is not None and mask.dtype != bool:
+        return _packed({**arrays, "told": mask}, {"mask_size": None})
+    if mask is not None:
+        arrays["mask"] = np.packbits(mask)
+    return _packed(arrays, {"mask_size": None if mask is None else mask.size})
 
 
 def broadcast_from_bytes(data: bytes) -> Broadcast:
     arrays, about = _unpacked(data)
-    return Broadcast(model=arrays["model"], mask=_mask(arrays, about))
+    return Broadcast(model=arrays["model"], mask=arrays["told"] if "told" in arrays else _mask(arrays, about))
 
 
 def orders_to_bytes(orders: Orders) -> bytes:

@@ -17,7 +17,7 @@ from airprune.components import Owner
 from airprune.engines.base import MAX_TRIES, Engine
 from airprune.errors import WorkFailed
 from airprune.federation.cloud import combine_level, combined_at_root
-from airprune.federation.edge import OpenRound, close_round, open_round, prepare_mask
+from airprune.federation.edge import OpenRound, close_round, open_round, prepared_round
 from airprune.federation.messages import Broadcast
 from airprune.latency import global_round_latency_s
 from airprune.learning.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
@@ -103,11 +103,15 @@ def _with_mask(experiment: Experiment, state: RunState, opened: OpenRound) -> tu
         edge_round=state.edge_round,
         shape=experiment.shape,
         model=state.global_state,
+        now=lambda: _at_root(experiment, state),
+        num_rounds=experiment.num_rounds,
+        device=opened.device[opened.planned],
         keep=opened.keep[opened.planned],
         rng=lambda: rng_for(experiment.scenario.seed, "masking", state.global_round, *state.counters),
+        run_rng=lambda: rng_for(experiment.scenario.seed, "masking"),
     )
-    mask, state.values = prepare_mask(experiment.terms, view, state.values)
-    return dataclasses.replace(opened, mask=mask), view
+    opened, state.values = prepared_round(experiment.terms, opened, view, state.values)
+    return opened, view
 
 
 def _events(experiment: Experiment, state: RunState, opened: OpenRound, interrupted: Array | None) -> Events:
@@ -186,6 +190,9 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
         for name, array in result.reports.items():
             sums[name] = sums[name] + array if name in sums else array
     state.values = masking("update", view, state.values, sums)
+    stays = masking("stays", state.values) if masking.has("stays") else None
+    if stays is not None:
+        state.models[:, experiment.shape.prunable] *= stays
 
 
 def _check_bits(experiment: Experiment, timed: TimedRound, results: list[EdgeResult]) -> None:
