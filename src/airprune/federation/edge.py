@@ -60,7 +60,7 @@ class Terms:
         counts, place = np.unique(keep, return_inverse=True)
         sent = self.shape.fixed_weights + counts
         bits = np.array([self.method.compression("bits", self.wire, int(n)) for n in sent.tolist()], dtype=np.float64)
-        bits = bits + charges.always_bits + np.where(counts < self.shape.prunable_weights, charges.uplink_bits, 0.0)
+        bits = bits + charges.beside_bits + np.where(counts < self.shape.prunable_weights, charges.uplink_bits, 0.0)
         return bits[place]
 
     @cached_property
@@ -252,20 +252,17 @@ def _without_blockers(terms: Terms, problem: PlanProblem, plan: Plan) -> tuple[P
     return _plan(terms, problem.subset(planned)).raise_if_failed(), planned
 
 
-def prepared_round(
-    terms: Terms, opened: OpenRound, view: RoundView, values: Values
-) -> tuple[OpenRound, Values]:
-    """The round with what the masking tells all devices, and what each of them sends if that decides it."""
-    masking = terms.method.masking
-    if not masking.has("prepare"):
-        return opened, values
-    told, values = masking("prepare", view, values)
-    opened = replace(opened, mask=told)
-    if not masking.has("counts"):
-        return opened, values
-    keep = opened.keep.copy()
-    keep[opened.planned] = masking("counts", view, told)
-    return replace(opened, keep=keep, bits=terms.upload_bits(keep, opened.charges, opened.code)), values
+def prepared_round(terms: Terms, opened: OpenRound, view: RoundView, values: Values) -> tuple[OpenRound, Values]:
+    """The round with what the masking tells all devices, and what each of them sends if the masking decides it."""
+    masking, told = terms.method.masking, None
+    if masking.has("prepare"):
+        told, values = masking("prepare", view, values)
+        opened = replace(opened, mask=told)
+    if masking.has("counts"):
+        keep = opened.keep.copy()
+        keep[opened.planned] = masking("counts", view, told)
+        opened = replace(opened, keep=keep, bits=terms.upload_bits(keep, opened.charges, opened.code))
+    return opened, values
 
 
 def close_round(

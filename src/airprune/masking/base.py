@@ -129,14 +129,21 @@ class Charges:
     Attributes:
       uplink_bits: per device that sends fewer than all weights, e.g. which ones they are.
       always_bits: per device, whatever it sends.
+      late_bits: per device, sent beside the weights whatever the deadline: on the clock, but not in the plan.
       probe: whether the device computes one more minibatch on the whole model.
       dense_gradients: whether it computes the gradients of all weights, although its forward pass uses only some.
     """
 
     uplink_bits: float = 0.0
     always_bits: float = 0.0
+    late_bits: float = 0.0
     probe: bool = False
     dense_gradients: bool = False
+
+    @property
+    def beside_bits(self) -> float:
+        """Per device, whatever it sends: in the plan or not."""
+        return self.always_bits + self.late_bits
 
 
 FREE = Charges()

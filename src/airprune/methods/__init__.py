@@ -5,6 +5,7 @@ pruning      the paper's method and its relatives
 averaging    FedAvg, HierFAVG and their server steps, objectives, trees
 uploading    what travels: fewer bits, fewer entries
 allocating   who is asked, who gets which band, who moves
+sparse       fewer weights on all devices: trained in part, or pruned by a schedule
 """
 
 from __future__ import annotations
@@ -38,6 +39,17 @@ METHODS: Registry[Recipe] = Registry(
         "liu2022": "airprune.methods.allocating:LIU2022",
         "variance": "airprune.methods.allocating:VARIANCE",
         "mobility": "airprune.methods.allocating:MOBILITY",
+        "fedpt": "airprune.methods.sparse:FEDPT",
+        "fedpart": "airprune.methods.sparse:FEDPART",
+        "fedplt": "airprune.methods.sparse:FEDPLT",
+        "iterative": "airprune.methods.sparse:ITERATIVE",
+        "early": "airprune.methods.sparse:EARLY",
+        "snip": "airprune.methods.sparse:SNIP",
+        "prunefl": "airprune.methods.sparse:PRUNEFL",
+        "feddst": "airprune.methods.sparse:FEDDST",
+        "dpf": "airprune.methods.sparse:DPF",
+        "taylor": "airprune.methods.sparse:TAYLOR",
+        "taylor-units": "airprune.methods.sparse:TAYLOR_UNITS",
     },
 )
 

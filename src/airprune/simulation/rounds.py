@@ -181,15 +181,14 @@ def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeR
 
 
 def _report_sums(experiment: Experiment, state: RunState, view: RoundView, results: list[EdgeResult]) -> None:
-    """Hands what devices reported, summed in the order of the edges, to the masking."""
+    """Hands what devices reported, summed in the order of the edges, to the masking; zeroes what that removes."""
     masking = experiment.method.masking
-    if not masking.has("update"):
-        return
     sums: dict[str, Array] = {}
     for result in results:
         for name, array in result.reports.items():
             sums[name] = sums[name] + array if name in sums else array
-    state.values = masking("update", view, state.values, sums)
+    if masking.has("update"):
+        state.values = masking("update", view, state.values, sums)
     stays = masking("stays", state.values) if masking.has("stays") else None
     if stays is not None:
         state.models[:, experiment.shape.prunable] *= stays
@@ -200,7 +199,7 @@ def _check_bits(experiment: Experiment, timed: TimedRound, results: list[EdgeRes
     opened = timed.opened
     for result in results:
         place = np.searchsorted(opened.device, result.statistics.device)
-        charged = opened.bits[place] - opened.charges.always_bits
+        charged = opened.bits[place] - opened.charges.beside_bits
         over = result.statistics.sent_bits > charged * (1.0 + 1e-12)
         if over.any():
             n = int(np.argmax(over))
