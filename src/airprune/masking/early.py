@@ -27,7 +27,7 @@ class EarlyOptions(Section):
 
 
 def slots(options: EarlyOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """What is left, what would have been left a global round ago; target, similar rounds in a row, last global round."""
+    """What is left, what would have been left a global round ago; target, alike rounds in a row, last global round."""
     return (mask_slot(MASK), mask_slot(BEFORE), count_slot(PROGRESS, 3))
 
 

@@ -1,6 +1,6 @@
 """FedDST: one sparse mask for all; every few rounds each device drops small weights and grows others by their gradient.
 
-The first mask has the largest weights of the initial model, layer by layer by Erdős–Rényi shares. In a readjusting round
+The first mask has the largest weights of the initial model, by Erdős–Rényi shares of the layers. In a readjusting round
 a device drops a share of each layer, regrows as many by the size of the gradient of its first minibatch, from zero, and
 trains and sends what it has then, with its mask. The cloud prunes the union to the old size by magnitude.
 """
@@ -77,7 +77,7 @@ def readjusts(options: FedDstOptions, round_index: int) -> bool:
 def readjusted(
     weights: Array, mask: Array, gradient: Array, share: float, layers: PrunableLayers
 ) -> tuple[Array, Array]:
-    """(the new mask, what has grown): ⌊share · kept⌋ of each layer's weights swapped, the smallest |w| for large |g|."""
+    """(the new mask, what has grown): ⌊share · kept⌋ of each layer's weights swapped, smallest |w| for largest |g|."""
     new, grown = np.zeros_like(mask), np.zeros_like(mask)
     for layer in layers:
         place = layer.span

@@ -1,4 +1,4 @@
-"""FedPart: after some rounds of the whole model, one layer at a time is trained and sent, in cycles.
+"""FedPart: after some rounds of the whole model, one layer at a time is trained and sent for some rounds, in cycles.
 
 The layers that take turns are the prunable ones; weights that are never pruned are trained in every round. Turns do not
 ask whether a layer fits: where it does not, the round is late.
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from airprune.masking.base import Masking, RoundView, Values, as_prepared
 from airprune.masking.fedpt import choose
-from airprune.settings.section import MAX_COUNT, Section
+from airprune.settings.section import MAX_COUNT, Count, Section
 
 Array = np.ndarray
 
@@ -24,15 +24,16 @@ class FedPartOptions(Section):
     warm_up: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(
         default=5, description="edge rounds in which the whole model is trained first"
     )
+    rounds_each: Count = Field(default=2, description="edge rounds that a layer's turn takes")
 
 
 def prepare(options: FedPartOptions, view: RoundView, values: Values) -> tuple[Array | None, Values]:
     """The layer whose turn it is."""
-    turn, layers = view.round_index - options.warm_up, view.shape.layers
-    if turn < 0:
+    done, layers = view.round_index - options.warm_up, view.shape.layers
+    if done < 0:
         return None, values
     mask = np.zeros(layers.num_weights, dtype=bool)
-    mask[layers.layers[turn % len(layers)].span] = True
+    mask[layers.layers[done // options.rounds_each % len(layers)].span] = True
     return mask, values
 
 

@@ -76,7 +76,7 @@ def choose(options: FedPltOptions, view: DeviceView) -> SubModel:
 MASKING = Masking(
     name="fedplt",
     summary="each device trains its own fixed sub-layers, as many as fit; the rest is frozen",
-    source="after FedPLT",
+    source="after FedPLT (Dabaja, El-Azouzi)",
     Options=FedPltOptions,
     slots=slots,
     choose=choose,

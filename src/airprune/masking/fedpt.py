@@ -1,7 +1,7 @@
 """FedPT: one part of the weights, drawn once, is trained and sent; the rest stays as it was initialised.
 
-All devices draw the same order of the weights from the seed, so nobody needs to be told. A round trains as many from its
-beginning as the tightest device can send: where channels stand still, the same part for the whole run.
+All devices draw the same order of the weights from the seed, so nobody needs to be told. A round trains the first of
+them, as many as the tightest device can send: where channels stand still, the same part for the whole run.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ takes the smallest weights out of the mask and lets weights in as long as they r
 equally long, so seconds are counted in weights.
 
 Differs from the source. Its first stage, long training on one device, is here the first edge rounds: all devices train,
-and after each round the mask is reconfigured by what device 0 has seen, for the price of a mask. Later this happens every
-5 edge rounds instead of 50. The deadline caps the mask (the source's `max_density`), so the first one is the largest
-weights that fit. Gradients are sent whatever the deadline: those rounds are late.
+and after each round the mask is reconfigured by what device 0 has seen, for the price of a mask. Later this happens
+every 5 edge rounds instead of 50. The deadline caps the mask (the source's `max_density`), so the first one is the
+largest weights that fit. Gradients are sent whatever the deadline: those rounds are late.
 """
 
 from __future__ import annotations

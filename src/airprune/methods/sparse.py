@@ -38,8 +38,8 @@ FEDPART = Recipe(
 FEDPLT = Recipe(
     name="fedplt",
     summary="each device trains and sends sub-layers of its own, as many as it can; the rest is frozen",
-    source="FedPLT (arXiv 2605.02337)",
-    label="after FedPLT",
+    source="Dabaja, El-Azouzi: FedPLT: Federated learning via partial layer training (arXiv 2605.02337)",
+    label="after Dabaja and El-Azouzi",
     settings=_masked("fedplt"),
     claim="the accuracy of FedAvg with 71 to 82 % fewer trainable weights",
 )
