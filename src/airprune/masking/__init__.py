@@ -15,7 +15,6 @@ snip       … after one dense round, by |w · gradient|
 prunefl    reconfigured every few rounds, for the most squared gradient per second
 feddst     devices swap small weights for promising ones
 dpf        the forward pass uses the largest weights, steps move all
-dpf_global all devices hold the largest weights of the cloud's model
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ MASKINGS: Registry[Masking] = Registry(
         "prunefl": "airprune.masking.prunefl:MASKING",
         "feddst": "airprune.masking.feddst:MASKING",
         "dpf": "airprune.masking.dpf:MASKING",
-        "dpf-global": "airprune.masking.dpf_global:MASKING",
     },
 )
 

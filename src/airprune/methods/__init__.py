@@ -48,7 +48,6 @@ METHODS: Registry[Recipe] = Registry(
         "prunefl": "airprune.methods.sparse:PRUNEFL",
         "feddst": "airprune.methods.sparse:FEDDST",
         "dpf": "airprune.methods.sparse:DPF",
-        "dpf-global": "airprune.methods.sparse:DPF_GLOBAL",
         "taylor": "airprune.methods.sparse:TAYLOR",
         "taylor-units": "airprune.methods.sparse:TAYLOR_UNITS",
     },

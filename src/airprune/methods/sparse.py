@@ -95,14 +95,6 @@ DPF = Recipe(
     claim="better than magnitude pruning with a fixed mask at 70 % sparsity",
 )
 
-DPF_GLOBAL = Recipe(
-    name="dpf-global",
-    summary="all devices hold the largest weights of the cloud's model, which keeps the values of the others",
-    source="Lin, Stich, Barba, Dmitriev, Jaggi: Dynamic model pruning with feedback",
-    label="after Lin et al.; the federated form is own",
-    settings=_masked("dpf-global"),
-)
-
 TAYLOR = Recipe(
     name="taylor",
     summary="the paper's plan; each device ranks by (w · gradient)², averaged over its rounds",
