@@ -41,6 +41,10 @@ def late(options: FedPartOptions) -> bool:
     return False
 
 
+def whole_layers(options: FedPartOptions) -> bool:
+    return True
+
+
 MASKING = Masking(
     name="fedpart",
     summary="after a warm-up one layer at a time is trained and sent, in turn, whatever the deadline",
@@ -50,6 +54,7 @@ MASKING = Masking(
     prepare=prepare,
     counts=as_prepared,
     adapts=late,
+    whole_units=whole_layers,
     dense_compute=2 / 3,  # forward pass and input gradients; weight gradients only for what moves
     fully_open={"warm_up": MAX_COUNT},
 )
