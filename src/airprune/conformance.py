@@ -187,7 +187,7 @@ def _resumes(subject: Subject) -> tuple[bool, str]:
 
 def _deadline(subject: Subject) -> tuple[bool, str] | None:
     method = subject.method
-    if not (method.scheme.component.adapts and method.topology.component.adapts):
+    if not (method.scheme.component.adapts and method.topology.component.adapts and method.masking("adapts")):
         return None
     latest = 0.0
 
@@ -209,7 +209,7 @@ def _bits(subject: Subject) -> tuple[bool, str]:
         for result in results:
             rows = zip(result.statistics.device.tolist(), result.statistics.sent_bits.tolist(), strict=True)
             for device, sent in rows:
-                beside = timed.opened.charges.always_bits
+                beside = timed.opened.charges.beside_bits
                 beside += timed.opened.charges.uplink_bits if kept[device] > 0 else 0.0
                 gaps.append(abs(charged[device] - beside - sent))
 

@@ -36,6 +36,7 @@ class ComputeTimes:
       dense_share: d, the share of c that a weight costs which is not kept.
       num_weights: W.
       probe_cycles: of one probe minibatch on the whole model.
+      gradient_share: the share of c that a weight costs which is not kept but whose gradient is computed.
       probe_takes_energy: the paper's clock has never charged a probe's energy, and stays as it is.
     """
 
@@ -45,19 +46,23 @@ class ComputeTimes:
     probe_cycles: float
     fixed_cycles: float = 0.0
     dense_share: float = 0.0
+    gradient_share: float = 1 / 3
     probe_takes_energy: bool = True
 
-    def line(self, device: Array, cpu_hz: Array, *, probe: bool = False) -> tuple[Array, Array]:
-        """(a_n, x_n) of these devices at these clocks; a probe adds to x_n."""
+    def line(
+        self, device: Array, cpu_hz: Array, *, probe: bool = False, dense_gradients: bool = False
+    ) -> tuple[Array, Array]:
+        """(a_n, x_n) of these devices at these clocks; a probe and gradients of all weights add to x_n."""
+        dense = self._dense(dense_gradients)
         slope_s = seconds_per_weight(
             local_iterations=self.passes[device], cycles_per_weight=self.cycles_per_weight, cpu_hz=cpu_hz
         )
-        extra_s = slope_s * (self.dense_share * self.num_weights) + self._fixed_s(device, cpu_hz)
-        return slope_s * (1.0 - self.dense_share), extra_s + self.probe_s(cpu_hz) if probe else extra_s
+        extra_s = slope_s * (dense * self.num_weights) + self._fixed_s(device, cpu_hz)
+        return slope_s * (1.0 - dense), extra_s + self.probe_s(cpu_hz) if probe else extra_s
 
-    def training_s(self, weights: Array, device: Array, cpu_hz: Array) -> Array:
+    def training_s(self, weights: Array, device: Array, cpu_hz: Array, *, dense_gradients: bool = False) -> Array:
         """T_cmp without a probe."""
-        trained = weights + self.dense_share * (self.num_weights - weights)
+        trained = weights + self._dense(dense_gradients) * (self.num_weights - weights)
         moving_s = compute_time_s(
             trained,
             local_iterations=self.passes[device],
@@ -65,6 +70,9 @@ class ComputeTimes:
             cpu_hz=cpu_hz,
         )
         return moving_s + self._fixed_s(device, cpu_hz)
+
+    def _dense(self, dense_gradients: bool) -> float:
+        return max(self.dense_share, self.gradient_share) if dense_gradients else self.dense_share
 
     def probe_s(self, cpu_hz: Array) -> Array:
         """One minibatch on the whole model, which the paper leaves out."""
@@ -101,6 +109,7 @@ def compute_times(
         cycles_per_weight=per_weight / speed,
         fixed_cycles=fixed / speed,
         num_weights=shape.num_weights,
+        gradient_share=counted.prunable_weight_gradients / counted.prunable if counted.prunable else 0.0,
         probe_cycles=float(batch) * counted.flops_per_sample / speed,
     )
 

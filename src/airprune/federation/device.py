@@ -81,6 +81,7 @@ class Device:
         self.loss = MinibatchLoss(model, x, y)
         compression = method.compression
         self.adjusts, self.reports = method.objective.has("adjust"), method.masking.has("report")
+        self.observes, self.collects = method.masking.has("observe"), method.masking.has("collects")
         self.finishes = method.objective.has("finish") or method.masking.has("finish")
         self.memory_slots = compression("slots", self.shape)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
@@ -103,6 +104,8 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     report: dict[str, Array] = {}
     if device.reports:
         report = device.method.masking("report", view, orders.round_index) or {}
+    if sub_model.start is not None:
+        model.state_array[model.prunable] = sub_model.start
     error_sq = _hold(model, sub_model.held)
 
     memory = {**orders.memory, **received.values}
@@ -110,14 +113,21 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     noise_sq = smoothness = np.nan
     if gradient is not None:
         noise_sq, smoothness = _constants(device, samples, received.model, gradient)
-    if device.finishes:
+    if sub_model.sent_after is not None:
+        sub_model = replace(sub_model, sent=sub_model.sent_after(model.state_array[model.prunable]))
+    if device.finishes or device.observes:
         run = LocalRun(
             received=received.model,
             trained=model.state_array,
             learning_rate=orders.learning_rate,
             num_steps=trained.num_steps,
             moves=_moving_parameters(device, sub_model),
+            loss=trained.loss,
+            num_samples=trained.num_samples,
+            gradient_sum=trained.gradient_sum,
         )
+        if device.observes:
+            report |= device.method.masking("observe", view, run) or {}
         if device.method.masking.has("finish"):
             memory |= device.method.masking("finish", view, run)
         if device.method.objective.has("finish"):
@@ -150,7 +160,7 @@ def _view(device: Device, received: Broadcast, orders: Orders, batch: Array, str
 
     def gradient() -> Array:
         device.gradient(batch)
-        return model.gradient[prunable].numpy()
+        return model.gradient[prunable].numpy().copy()  # the steps to come overwrite it
 
     def loss(weights: Array) -> float:
         """F as a function of the prunable weights alone, for Eq. (1)."""
@@ -162,6 +172,8 @@ def _view(device: Device, received: Broadcast, orders: Orders, batch: Array, str
         return value
 
     return DeviceView(
+        device=orders.device,
+        round_index=orders.round_index,
         keep=orders.keep,
         shape=device.shape,
         received=received.model,
@@ -190,6 +202,7 @@ class _Trained(NamedTuple):
     num_samples: int
     num_steps: int
     gradient_sq_max: float
+    gradient_sum: Array | None
 
 
 def _train(
@@ -209,6 +222,8 @@ def _train(
     moves = None if sub_model.moves is None else torch.from_numpy(sub_model.moves).to(model.state.dtype)
     masked = model.gradient if moves is None else model.gradient[model.prunable]
     plain = sub_model.forward is None and sub_model.scale is None
+    power = device.method.masking("collects", orders.round_index) if device.collects else 0
+    gradient_sum = torch.zeros_like(model.gradient) if power else None
     loss_sum, count, num_steps, gradient_sq_max = 0.0, 0, 0, 0.0
     for epoch in range(settings.local_epochs):
         if num_steps == settings.local_steps:
@@ -221,6 +236,8 @@ def _train(
             loss_sum += loss * len(batch)
             count += len(batch)
             num_steps += 1
+            if gradient_sum is not None:
+                gradient_sum += model.gradient.pow(power)
             if moves is not None:
                 masked *= moves
             if settings.diagnostics:
@@ -235,7 +252,13 @@ def _train(
             step(weights, model.gradient)
             if num_steps == settings.local_steps:
                 break
-    return _Trained(loss=loss_sum / count, num_samples=count, num_steps=num_steps, gradient_sq_max=gradient_sq_max)
+    return _Trained(
+        loss=loss_sum / count,
+        num_samples=count,
+        num_steps=num_steps,
+        gradient_sq_max=gradient_sq_max,
+        gradient_sum=None if gradient_sum is None else gradient_sum.numpy(),
+    )
 
 
 def _moving_parameters(device: Device, sub_model: SubModel) -> Array | None:

@@ -75,7 +75,7 @@ class Terms:
         counts, place = np.unique(keep, return_inverse=True)
         sent = self.shape.fixed_weights + counts
         bits = np.array([self.method.compression("bits", self.wire, int(n)) for n in sent.tolist()], dtype=np.float64)
-        bits = bits + charges.always_bits + np.where(counts < self.shape.prunable_weights, charges.uplink_bits, 0.0)
+        bits = bits + charges.beside_bits + np.where(counts < self.shape.prunable_weights, charges.uplink_bits, 0.0)
         return bits[place]
 
     @cached_property
@@ -261,7 +261,9 @@ def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: C
         per_weight_bits = float(ladder.bits_per_weight[0])
     if codes is not None:
         per_weight_bits, fixed_bits = codes.bits(codes.numbers[0], shape.num_weights) / shape.num_weights, 0.0
-    per_weight_s, extra_s = terms.compute.line(candidates.device, cpu_hz, probe=charges.probe)
+    per_weight_s, extra_s = terms.compute.line(
+        candidates.device, cpu_hz, probe=charges.probe, dense_gradients=charges.dense_gradients
+    )
     return PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,
         seconds_per_weight=per_weight_s,
@@ -462,13 +464,17 @@ def _without_uplink(
     )
 
 
-def prepare_mask(terms: Terms, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-    """What the masking tells all devices of the round."""
-    masking = terms.method.masking
-    if not masking.has("prepare"):
-        return None, values
-    prepared: tuple[Array | None, Values] = masking("prepare", view, values)
-    return prepared
+def prepared_round(terms: Terms, opened: OpenRound, view: RoundView, values: Values) -> tuple[OpenRound, Values]:
+    """The round with what the masking tells all devices, and what each of them sends if the masking decides it."""
+    masking, told = terms.method.masking, None
+    if masking.has("prepare"):
+        told, values = masking("prepare", view, values)
+        opened = replace(opened, mask=told)
+    if masking.has("counts"):
+        keep = opened.keep.copy()
+        keep[opened.planned] = masking("counts", view, told)
+        opened = replace(opened, keep=keep, bits=terms.upload_bits(keep, opened.charges, opened.code))
+    return opened, values
 
 
 def close_round(

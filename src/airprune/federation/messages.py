@@ -18,7 +18,7 @@ class Broadcast:
 
     Attributes:
       model: w_k, a flat state.  [num_state]
-      mask: what the masking prepared for everybody, if it did.  [num_prunable]
+      mask: what the masking prepared for everybody, if it did: a mask [num_prunable], or numbers for each device.
       values: slots of the cloud that the objective needs.
     """
 

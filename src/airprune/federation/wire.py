@@ -58,15 +58,19 @@ class Codec:
 
 
 def broadcast_to_bytes(broadcast: Broadcast) -> bytes:
-    mask = {} if broadcast.mask is None else {"mask": np.packbits(broadcast.mask)}
-    about = {"mask_size": None if broadcast.mask is None else broadcast.mask.size}
-    values = {_VALUES + name: array for name, array in broadcast.values.items()}
-    return _packed({"model": broadcast.model, **mask, **values}, about)
+    arrays = {"model": broadcast.model, **{_VALUES + name: array for name, array in broadcast.values.items()}}
+    mask = broadcast.mask
+    if mask is not None and mask.dtype != bool:
+        return _packed({**arrays, "told": mask}, {"mask_size": None})
+    if mask is not None:
+        arrays["mask"] = np.packbits(mask)
+    return _packed(arrays, {"mask_size": None if mask is None else mask.size})
 
 
 def broadcast_from_bytes(data: bytes) -> Broadcast:
     arrays, about = _unpacked(data)
-    return Broadcast(model=arrays["model"], mask=_mask(arrays, about), values=_under(_VALUES, arrays))
+    mask = arrays["told"] if "told" in arrays else _mask(arrays, about)
+    return Broadcast(model=arrays["model"], mask=mask, values=_under(_VALUES, arrays))
 
 
 def orders_to_bytes(orders: Orders) -> bytes:

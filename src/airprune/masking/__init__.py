@@ -1,9 +1,20 @@
 """Which sub-model a device holds, trains and sends. To add a member, write its file and list it here.
 
-base    what a masking is, what it sees, what it answers
-probe   the paper's: Eq. (2) on one minibatch of the dense model, the rest zeroed
-frozen  the same choice, the rest kept at its received value instead of zeroed
-shared  one mask for all devices, chosen again every few rounds
+base       what a masking is, what it sees, what it answers
+probe      the paper's: Eq. (2) on one minibatch of the dense model, the rest zeroed
+frozen     the same choice, the rest kept at its received value instead of zeroed
+shared     one mask for all devices, chosen again every few rounds
+averaged   as probe, with scores that devices average over their rounds
+fedpt      partial training: one random part of the weights, for the whole run
+fedpart    … one layer at a time
+fedplt     … sub-layers of its own for each device
+common     what maskings share that keep one mask for all
+iterative  pruned for good in many small steps
+early      … at once, when the choice has settled
+snip       … after one dense round, by |w · gradient|
+prunefl    reconfigured every few rounds, for the most squared gradient per second
+feddst     devices swap small weights for promising ones
+dpf        the forward pass uses the largest weights, steps move all
 """
 
 from __future__ import annotations
@@ -17,6 +28,16 @@ MASKINGS: Registry[Masking] = Registry(
         "probe": "airprune.masking.probe:MASKING",
         "frozen": "airprune.masking.frozen:MASKING",
         "shared": "airprune.masking.shared:MASKING",
+        "averaged": "airprune.masking.averaged:MASKING",
+        "fedpt": "airprune.masking.fedpt:MASKING",
+        "fedpart": "airprune.masking.fedpart:MASKING",
+        "fedplt": "airprune.masking.fedplt:MASKING",
+        "iterative": "airprune.masking.iterative:MASKING",
+        "early": "airprune.masking.early:MASKING",
+        "snip": "airprune.masking.snip:MASKING",
+        "prunefl": "airprune.masking.prunefl:MASKING",
+        "feddst": "airprune.masking.feddst:MASKING",
+        "dpf": "airprune.masking.dpf:MASKING",
     },
 )
 

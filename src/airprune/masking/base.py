@@ -26,6 +26,8 @@ class SubModel:
       moves: what local steps may change. A weight that is held but does not move keeps its received value.
       forward: if given, what the forward pass of a step uses of the held weights: of (step, prunable weights).
       scale: factors of the forward pass and of its gradients.
+      start: the prunable weights that the device starts from, if they are not those it received.
+      sent_after: if given, what is sent in place of `sent`: of the trained prunable weights.
     """
 
     sent: Array | None = None
@@ -33,6 +35,8 @@ class SubModel:
     moves: Array | None = None
     forward: Callable[[int, Array], Array] | None = None
     scale: Array | None = None
+    start: Array | None = None
+    sent_after: Callable[[Array], Array] | None = None
 
 
 WHOLE = SubModel()
@@ -44,6 +48,8 @@ class DeviceView:
     What costs something is made when first asked for.
 
     Args:
+      device: its number in the network.
+      round_index: edge rounds since the start of the run.
       keep: whole prunable weights that fit its budget.
       received: the flat state; read-only.  [num_state]
       gradient: gives ∇F(w, ξ) of the prunable weights on the round's first minibatch; costs that minibatch.
@@ -56,6 +62,8 @@ class DeviceView:
     def __init__(
         self,
         *,
+        device: int,
+        round_index: int,
         keep: int,
         shape: ModelShape,
         received: Array,
@@ -66,6 +74,7 @@ class DeviceView:
         memory: Mapping[str, Array],
         rng: Callable[[], np.random.Generator],
     ) -> None:
+        self.device, self.round_index = device, round_index
         self.keep, self.shape, self.learning_rate = keep, shape, learning_rate
         self.shared, self.memory, self.loss = shared, memory, loss
         self._received, self._gradient, self._rng = received, gradient, rng
@@ -91,17 +100,26 @@ class RoundView:
 
     Attributes:
       round_index: edge rounds since the start of the run.
+      num_rounds: of the whole run.
       model: the cloud's model as of the last global round.  [num_state]
-      keep: whole prunable weights of each device that takes part.  [num_devices asked]
+      now: what the cloud would have if it averaged at the moment of asking.  [num_state]
+      device: who takes part, ascending.  [num_devices asked]
+      keep: whole prunable weights of each of them.  [num_devices asked]
+      rng: a stream of this round.
+      run_rng: a stream that is the same in every round.
     """
 
     round_index: int
+    num_rounds: int
     global_round: int
     edge_round: int
     shape: ModelShape
     model: Array
+    now: Callable[[], Array]
+    device: Array
     keep: Array
     rng: Callable[..., np.random.Generator]
+    run_rng: Callable[[], np.random.Generator]
 
 
 @dataclass(frozen=True)
@@ -111,12 +129,21 @@ class Charges:
     Attributes:
       uplink_bits: per device that sends fewer than all weights, e.g. which ones they are.
       always_bits: per device, whatever it sends.
+      late_bits: per device, sent beside the weights whatever the deadline: on the clock, but not in the plan.
       probe: whether the device computes one more minibatch on the whole model.
+      dense_gradients: whether it computes the gradients of all weights, although its forward pass uses only some.
     """
 
     uplink_bits: float = 0.0
     always_bits: float = 0.0
+    late_bits: float = 0.0
     probe: bool = False
+    dense_gradients: bool = False
+
+    @property
+    def beside_bits(self) -> float:
+        """Per device, whatever it sends: in the plan or not."""
+        return self.always_bits + self.late_bits
 
 
 FREE = Charges()
@@ -134,6 +161,15 @@ def scattered(options: Any) -> bool:
     return False
 
 
+def in_time(options: Any) -> bool:
+    return True
+
+
+def as_prepared(options: Any, view: RoundView, told: Array | None) -> Array:
+    """`counts` of a masking whose `prepare` makes the mask of everybody."""
+    return np.full_like(view.keep, view.shape.prunable_weights if told is None else np.count_nonzero(told))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Masking(Component):
     """One way to choose sub-models; every function takes the component's options first.
@@ -143,10 +179,18 @@ class Masking(Component):
       weights: in the driver, before the clock: whole prunable weights bought by each budget.  [num_devices]
       charges: of a round, given its index: what planner and clock add.
       prepare: in the driver, after planning: what all devices are told, from the run's slots; may change these.
+      counts: in the driver, after `prepare`, given what it made: whole prunable weights that each device sends in this
+        round, where its budget alone does not say; may exceed the budget if `adapts` says so.  [num_devices asked]
+      collects: of a round's index: which power of the dense gradient devices sum over their steps, as the
+        `gradient_sum` of their `LocalRun`; 0 for none.
       report: on the device: arrays to be summed over all devices, e.g. scores; None for nothing.
+      observe: on the device, after its local steps: as `report`, of what it has seen in them.
       finish: on the device, after its local steps: the slots of its own (`view.memory`) that change; arrays it was
         given stay as they are.
       update: in the driver, after the round: the slots as the sums change them.
+      stays: in the driver, after `update`: which prunable weights the model has at all; the others become zero in the
+        models of all nodes. None for all.
+      adapts: whether it keeps the deadline that its scheme keeps.
       dense_compute: the share of a step's compute that is done on the whole model, whatever is kept.
       whole_units: whether its masks remove whole units, which saves work on dense hardware.
     """
@@ -155,8 +199,13 @@ class Masking(Component):
     weights: Callable[[Any, Array, ModelShape], Array] = as_it_is
     charges: Callable[[Any, int, ModelShape, float], Charges] = nothing
     prepare: Callable[[Any, RoundView, Values], tuple[Array | None, Values]] | None = None
+    counts: Callable[[Any, RoundView, Array | None], Array] | None = None
+    collects: Callable[[Any, int], int] | None = None
     report: Callable[[Any, DeviceView, int], Values | None] | None = None
+    observe: Callable[[Any, DeviceView, LocalRun], Values | None] | None = None
     finish: Callable[[Any, DeviceView, LocalRun], Values] | None = None
     update: Callable[[Any, RoundView, Values, Values], Values] | None = None
+    stays: Callable[[Any, Values], Array | None] | None = None
+    adapts: Callable[[Any], bool] = in_time
     dense_compute: float = 0.0
     whole_units: Callable[[Any], bool] = scattered

@@ -71,10 +71,14 @@ def scores_of(options: RankingOptions, view: DeviceView) -> Array:
 
 def ranked_mask(options: RankingOptions, view: DeviceView) -> Array | None:
     """m of Eq. (5): exactly `keep` weights, or None for all of them."""
-    layers = view.shape.layers
-    if view.keep >= layers.num_weights:
+    if view.keep >= view.shape.prunable_weights:
         return None
-    scores, ties = scores_of(options, view), np.abs(view.weights)
+    return best_weights(options, scores_of(options, view), view)
+
+
+def best_weights(options: RankingOptions, scores: Array, view: DeviceView) -> Array:
+    """The `keep` weights with the highest scores, or the units that fit into as many."""
+    layers, ties = view.shape.layers, np.abs(view.weights)
     if options.structure == "neurons":
         return choose_units(scores, keep=view.keep, layers=layers, tie_break=ties).mask
     return choose_mask(scores, keep=view.keep, layers=layers, scope=options.scope, tie_break=ties)

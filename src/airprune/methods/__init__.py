@@ -7,6 +7,7 @@ uploading    what travels: fewer bits, fewer entries
 allocating   who is asked, who gets which band, who moves
 topologies   who averages where and when: near devices, LANs, edges in the cloud's place, tiers
 associating  who is served by which edge
+sparse       fewer weights on all devices: trained in part, or pruned by a schedule
 """
 
 from __future__ import annotations
@@ -61,6 +62,17 @@ METHODS: Registry[Recipe] = Registry(
         "hfel-pruning": "airprune.methods.associating:HFEL_PRUNING",
         "ina": "airprune.methods.associating:INA",
         "replicator": "airprune.methods.associating:REPLICATOR",
+        "fedpt": "airprune.methods.sparse:FEDPT",
+        "fedpart": "airprune.methods.sparse:FEDPART",
+        "fedplt": "airprune.methods.sparse:FEDPLT",
+        "iterative": "airprune.methods.sparse:ITERATIVE",
+        "early": "airprune.methods.sparse:EARLY",
+        "snip": "airprune.methods.sparse:SNIP",
+        "prunefl": "airprune.methods.sparse:PRUNEFL",
+        "feddst": "airprune.methods.sparse:FEDDST",
+        "dpf": "airprune.methods.sparse:DPF",
+        "taylor": "airprune.methods.sparse:TAYLOR",
+        "taylor-units": "airprune.methods.sparse:TAYLOR_UNITS",
     },
 )
 

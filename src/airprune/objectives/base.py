@@ -22,14 +22,21 @@ class LocalRun:
     Attributes:
       received, trained: flat states before and after.  [num_state]
       learning_rate, num_steps: of the round.
+      loss: mean training loss over the minibatches seen.
+      num_samples: samples trained on, each counted once per epoch.
       moves: which parameters the steps could change; None for all.  [num_parameters] bool
+      gradient_sum: Σ over the steps of the gradient, or of its square, before anything is masked, of all parameters;
+        only if the masking collects it.  [num_parameters]
     """
 
     received: Array
     trained: Array
     learning_rate: float
     num_steps: int
+    loss: float
+    num_samples: int
     moves: Array | None = None
+    gradient_sum: Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

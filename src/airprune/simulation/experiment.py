@@ -241,8 +241,16 @@ class Experiment:
 
     def round_index(self, state: RunState) -> int:
         """Edge rounds since the start of the run."""
-        per_global_round = int(np.prod([self.tree.max_rounds(level) for level in range(self.tree.depth)]))
-        return state.global_round * per_global_round + self.step_index(state)
+        return state.global_round * self._rounds_per_global_round + self.step_index(state)
+
+    @property
+    def num_rounds(self) -> int:
+        """Edge rounds of the whole run."""
+        return self.scenario.rounds.global_rounds * self._rounds_per_global_round
+
+    @cached_property
+    def _rounds_per_global_round(self) -> int:
+        return int(np.prod([self.tree.max_rounds(level) for level in range(self.tree.depth)]))
 
     @cached_property
     def data_sizes(self) -> Array:

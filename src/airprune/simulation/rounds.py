@@ -17,7 +17,7 @@ from airprune.components import Owner
 from airprune.engines.base import MAX_TRIES, Engine
 from airprune.errors import WorkFailed
 from airprune.federation.cloud import combine_level, combined_at_root
-from airprune.federation.edge import OpenRound, close_round, open_round, prepare_mask
+from airprune.federation.edge import OpenRound, close_round, open_round, prepared_round
 from airprune.federation.messages import Broadcast
 from airprune.latency import global_round_latency_s
 from airprune.learning.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of, parts_averaged
@@ -126,11 +126,15 @@ def _with_mask(experiment: Experiment, state: RunState, opened: OpenRound) -> tu
         edge_round=state.edge_round,
         shape=experiment.shape,
         model=state.global_state,
+        now=lambda: _at_root(experiment, state),
+        num_rounds=experiment.num_rounds,
+        device=opened.device[opened.planned],
         keep=opened.keep[opened.planned],
         rng=lambda: rng_for(experiment.scenario.seed, "masking", state.global_round, *state.counters),
+        run_rng=lambda: rng_for(experiment.scenario.seed, "masking"),
     )
-    mask, state.values = prepare_mask(experiment.terms, view, state.values)
-    return dataclasses.replace(opened, mask=mask), view
+    opened, state.values = prepared_round(experiment.terms, opened, view, state.values)
+    return opened, view
 
 
 def _only_due(experiment: Experiment, state: RunState, timed: TimedRound) -> tuple[TimedRound, Array]:
@@ -253,10 +257,11 @@ def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeR
 
 
 def _report_sums(experiment: Experiment, state: RunState, view: RoundView, results: list[EdgeResult]) -> None:
-    """Hands what devices reported, summed in the order of the edges, to masking and objective."""
+    """Hands what devices reported, summed in the order of the edges, to masking and objective.
+
+    What the masking removes for good becomes zero everywhere.
+    """
     masking, objective = experiment.method.masking, experiment.method.objective
-    if not (masking.has("update") or objective.has("update")):
-        return
     sums: dict[str, Array] = {}
     for result in results:
         for name, array in result.reports.items():
@@ -266,6 +271,9 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
         state.values = masking("update", view, state.values, sums)
     if objective.has("update"):
         state.values = objective("update", state.values, sums)
+    stays = masking("stays", state.values) if masking.has("stays") else None
+    if stays is not None:
+        state.models[:, experiment.shape.prunable] *= stays
 
 
 def _tell_selection(
@@ -293,7 +301,7 @@ def _check_bits(experiment: Experiment, timed: TimedRound, results: list[EdgeRes
     opened = timed.opened
     for result in results:
         place = np.searchsorted(opened.device, result.statistics.device)
-        charged = opened.bits[place] - opened.charges.always_bits
+        charged = opened.bits[place] - opened.charges.beside_bits
         over = result.statistics.sent_bits > charged * (1.0 + 1e-12)
         if over.any():
             n = int(np.argmax(over))
