@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from airprune.pruning.layers import PrunableLayers
+from airprune.pruning.units import UnitGraph, UnitGroup
 from airprune.settings.section import Section
 
 Array = np.ndarray
@@ -49,6 +50,10 @@ class Tensor:
     counted: bool
 
 
+def _no_units() -> UnitGraph:
+    return UnitGraph(PrunableLayers(()), trouble="its forward pass is not known")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
     """What components may know of a model: its flat layout, but neither its weights nor its framework.
@@ -59,6 +64,7 @@ class ModelShape:
       prunable: where the prunable weights lie.
       layers: their matrices.
       tensors: all tensors, in the order of the state.
+      find_units: follows the model's forward pass for `units`; called when first asked for.
       num_devices, num_edges: of the network, for slots with a row for each.
     """
 
@@ -67,6 +73,7 @@ class ModelShape:
     prunable: slice
     layers: PrunableLayers
     tensors: tuple[Tensor, ...]
+    find_units: Callable[[], UnitGraph] = _no_units
     num_devices: int = 1
     num_edges: int = 1
 
@@ -78,6 +85,11 @@ class ModelShape:
             counted[tensor.start : tensor.stop] = tensor.counted
         counted.setflags(write=False)
         return counted
+
+    @cached_property
+    def units(self) -> UnitGraph:
+        """Which rows and columns of the prunable matrices make a unit."""
+        return self.find_units()
 
     @cached_property
     def num_weights(self) -> int:
@@ -192,6 +204,7 @@ def paper_shape() -> ModelShape:
         prunable=slice(start - layers.num_weights, start),
         layers=layers,
         tensors=tuple(tensors),
+        find_units=lambda: UnitGraph(layers, (UnitGroup(0, 8, ((1, np.arange(8)),)),)),
         num_devices=25,
         num_edges=5,
     )

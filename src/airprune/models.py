@@ -24,6 +24,7 @@ from airprune.model_names import MODELS
 from airprune.own_models import check_module, prunable_names
 from airprune.pruning.layers import PrunableLayers
 from airprune.randomness import rng_for
+from airprune.unit_tracing import unit_graph
 
 
 class PaperCNN(nn.Module):
@@ -171,6 +172,7 @@ class FlatModel:
             num_parameters=trained,
             prunable=self.prunable,
             layers=self.layers,
+            find_units=lambda: unit_graph(self.module, self.layers),
             tensors=tuple(
                 Tensor(part.name, part.start, part.stop, counted=part.start < trained and len(part.shape) > 1)
                 for part in self.parts
