@@ -6,6 +6,7 @@ One `Device` serves any number of simulated devices after each other: nothing of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -112,6 +113,7 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
             trained=model.state_array,
             learning_rate=orders.learning_rate,
             num_steps=trained.num_steps,
+            loss=trained.loss,
         )
         if device.method.masking.has("finish"):
             memory |= device.method.masking("finish", view, run)
@@ -195,8 +197,7 @@ def _train(
     model, settings, objective = device.model, device.settings, device.method.objective
     step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
     weights = model.state[: model.num_parameters]
-    moves = None if sub_model.moves is None else torch.from_numpy(sub_model.moves).to(model.state.dtype)
-    masked = model.gradient if moves is None else model.gradient[model.prunable]
+    moves, masked = _factors(model, sub_model.moves), model.gradient[model.prunable]
     plain = sub_model.forward is None and sub_model.scale is None
     loss_sum, count, num_steps, gradient_sq_max = 0.0, 0, 0, 0.0
     for epoch in range(settings.local_epochs):
@@ -204,7 +205,11 @@ def _train(
             order = rng.permutation(samples)
         for start in range(0, len(samples), settings.batch_size):
             batch = order[start : start + settings.batch_size]
-            loss = device.gradient(batch) if plain else _gradient_of_part(device, sub_model, batch, num_steps)
+            loss, used = (
+                (device.gradient(batch), None) if plain else _gradient_of_part(device, sub_model, batch, num_steps)
+            )
+            if used is not None and sub_model.forward_only:
+                moves = _factors(model, used if sub_model.moves is None else used & sub_model.moves)
             loss_sum += loss * len(batch)
             count += len(batch)
             num_steps += 1
@@ -219,24 +224,42 @@ def _train(
                 objective("adjust", model.gradient.numpy(), weights.numpy(), parameters, orders.memory)
             if moves is not None and (settings.weight_decay or device.adjusts):
                 masked *= moves
-            step(weights, model.gradient)
+            if sub_model.forward_only and moves is not None:
+                _step_inside(moves, weights[model.prunable], lambda: step(weights, model.gradient))
+            else:
+                step(weights, model.gradient)
     return _Trained(loss=loss_sum / count, num_samples=count, num_steps=num_steps, gradient_sq_max=gradient_sq_max)
 
 
-def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: int) -> float:
-    """∇F at what the forward pass of this step uses, scaled by the chain rule; the weights stay as they are."""
+def _factors(model: FlatModel, mask: Array | None) -> torch.Tensor | None:
+    return None if mask is None else torch.from_numpy(mask).to(model.state.dtype)
+
+
+def _step_inside(moves: torch.Tensor, weights: torch.Tensor, step: Callable[[], None]) -> None:
+    """Takes a step that leaves the other weights as they are: momentum of earlier steps does not reach them."""
+    before = weights.clone()
+    step()
+    torch.where(moves > 0, weights, before, out=weights)
+
+
+def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: int) -> tuple[float, Array | None]:
+    """∇F at what the forward pass of this step uses, scaled by the chain rule; the weights stay as they are.
+
+    Returns F and what the forward pass used, None for all that is held.
+    """
     model = device.model
     weights = model.state_array[model.prunable]
-    saved = weights.copy()
+    saved, used = weights.copy(), None
     if sub_model.forward is not None:
-        weights *= sub_model.forward(step, saved)
+        used = sub_model.forward(step, saved)
+        weights *= used
     if sub_model.scale is not None:
         weights *= sub_model.scale
     loss = device.gradient(batch)
     weights[:] = saved
     if sub_model.scale is not None:
         model.gradient[model.prunable].numpy()[:] *= sub_model.scale
-    return loss
+    return loss, used
 
 
 def _encode(

@@ -25,6 +25,7 @@ class SubModel:
       held: what is on the device at all; the rest is zero there, Eq. (5).
       moves: what local steps may change. A weight that is held but does not move keeps its received value.
       forward: if given, what the forward pass of a step uses of the held weights: of (step, prunable weights).
+      forward_only: whether a step changes only what its forward pass used; the rest waits at its value.
       scale: factors of the forward pass and of its gradients.
     """
 
@@ -32,6 +33,7 @@ class SubModel:
     held: Array | None = None
     moves: Array | None = None
     forward: Callable[[int, Array], Array] | None = None
+    forward_only: bool = False
     scale: Array | None = None
 
 
@@ -93,6 +95,7 @@ class RoundView:
       round_index: edge rounds since the start of the run.
       model: the cloud's model as of the last global round.  [num_state]
       keep: whole prunable weights of each device that takes part.  [num_devices asked]
+      train_loss: mean over all samples of the round; NaN before it, or if nobody arrived.
     """
 
     round_index: int
@@ -102,6 +105,7 @@ class RoundView:
     model: Array
     keep: Array
     rng: Callable[..., np.random.Generator]
+    train_loss: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -141,22 +145,27 @@ class Masking(Component):
     Attributes:
       choose: on the device: its sub-model.
       weights: in the driver, before the clock: whole prunable weights bought by each budget.  [num_devices]
+      bounds: the fewest and the most prunable weights its sub-models can have in the round to come, given the run's
+        slots: plans stay between them, and who cannot carry the fewest is left out. None: any number.
       charges: of a round, given its index: what planner and clock add.
       prepare: in the driver, after planning: what all devices are told, from the run's slots; may change these.
       report: on the device: arrays to be summed over all devices, e.g. scores; None for nothing.
       finish: on the device, after its local steps: the slots of its own (`view.memory`) that change; arrays it was
         given stay as they are.
       update: in the driver, after the round: the slots as the sums change them.
+      judged: the model as it is used, from a server's model and the run's slots, if that is not all of it.
       dense_compute: the share of a step's compute that is done on the whole model, whatever is kept.
       whole_units: whether its masks remove whole units, which saves work on dense hardware.
     """
 
     choose: Callable[[Any, DeviceView], SubModel]
     weights: Callable[[Any, Array, ModelShape], Array] = as_it_is
+    bounds: Callable[[Any, ModelShape, Values], tuple[int, int]] | None = None
     charges: Callable[[Any, int, ModelShape, float], Charges] = nothing
     prepare: Callable[[Any, RoundView, Values], tuple[Array | None, Values]] | None = None
     report: Callable[[Any, DeviceView, int], Values | None] | None = None
     finish: Callable[[Any, DeviceView, LocalRun], Values] | None = None
     update: Callable[[Any, RoundView, Values, Values], Values] | None = None
+    judged: Callable[[Any, ModelShape, Array, Values], Array] | None = None
     dense_compute: float = 0.0
     whole_units: Callable[[Any], bool] = scattered

@@ -21,12 +21,14 @@ class LocalRun:
     Attributes:
       received, trained: flat states before and after.  [num_state]
       learning_rate, num_steps: of the round.
+      loss: mean training loss over the minibatches seen.
     """
 
     received: Array
     trained: Array
     learning_rate: float
     num_steps: int
+    loss: float = np.nan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,7 +110,7 @@ def _trained(experiment: Experiment, state: RunState) -> dict[str, np.ndarray]:
     """The trained model under the module's own names, for `load_state_dict`."""
     model = experiment.model
     start = model.state.numpy().copy()
-    model.load(state.global_state)
+    model.load(experiment.judged(state, state.global_state))
     arrays = {name: tensor.numpy().copy(order="C") for name, tensor in model.module.state_dict().items()}
     model.load(start)
     return arrays

@@ -170,6 +170,7 @@ class Experiment:
             wire=self.wire,
             compute=self.compute,
             max_pruning_ratio=self.max_pruning_ratio,
+            min_pruning_ratio=self.scenario.plan.min_pruning_ratio,
         )
 
     @cached_property
@@ -208,6 +209,11 @@ class Experiment:
         if _KAPPA in state.values and len(error):
             shown = self.scenario.plan.error_cost * measured_kappa(bits_per_weight, error)
             state.values[_KAPPA] = 0.5 * (state.values[_KAPPA] + shown)
+
+    def judged(self, state: RunState, model: Array) -> Array:
+        """A server's model as it is used: what the method leaves out for good is no part of it."""
+        masking = self.method.masking
+        return masking("judged", self.shape, model, state.values) if masking.has("judged") else model
 
     def step_index(self, state: RunState) -> int:
         """Edge rounds since the start of the global round."""

@@ -28,7 +28,7 @@ from airprune.randomness import rng_for
 from airprune.registration import is_own
 from airprune.simulation.clock import Events, Fate, TimedRound, time_round
 from airprune.simulation.experiment import Experiment
-from airprune.simulation.recording import count_edge_round, edge_record, global_record, node_record
+from airprune.simulation.recording import count_edge_round, edge_record, global_record, mean_loss, node_record
 from airprune.simulation.state import RunState
 
 Array = np.ndarray
@@ -69,7 +69,8 @@ def _edge_round(
     edges = np.flatnonzero(tree.active(tree.depth - 1, state.counters))
     candidates, interrupted = experiment.candidates(state, edges)
     cpu_hz = experiment.network.cpu_hz[candidates.device]
-    opened = open_round(experiment.terms, candidates, cpu_hz, candidates.round_index, experiment.kappa(state))
+    terms = experiment.terms.bounded(state.values)
+    opened = open_round(terms, candidates, cpu_hz, candidates.round_index, experiment.kappa(state))
     opened, view = _with_mask(experiment, state, opened)
     timed = time_round(experiment.terms, opened, _events(experiment, state, opened, interrupted))
 
@@ -91,7 +92,7 @@ def _edge_round(
     state.counters[-1] += 1
     record = edge_record(state, timed, present, results, len(candidates.device))
     if experiment.scenario.rounds.evaluate_every == "edge":
-        record |= accuracy_of(experiment, engine, _at_root(experiment, state))
+        record |= accuracy_of(experiment, engine, experiment.judged(state, _at_root(experiment, state)))
     return record
 
 
@@ -185,6 +186,7 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
     for result in results:
         for name, array in result.reports.items():
             sums[name] = sums[name] + array if name in sums else array
+    view = dataclasses.replace(view, train_loss=mean_loss(results))
     state.values = masking("update", view, state.values, sums)
 
 
@@ -290,7 +292,7 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> di
     state.totals.time_s += latency_s
     metrics: dict[str, Any] = {}
     if experiment.scenario.rounds.evaluate_every != "never":
-        metrics = accuracy_of(experiment, engine, state.global_state)
+        metrics = accuracy_of(experiment, engine, experiment.judged(state, state.global_state))
     if experiment.scenario.diagnostics.gradients:
         metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
     record = global_record(state, latency_s, metrics)
