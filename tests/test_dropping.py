@@ -17,6 +17,7 @@ from airprune.errors import InvalidValue
 from airprune.federation.device import Device, LocalSettings, Streams, device_round
 from airprune.federation.messages import Broadcast, Orders
 from airprune.federation.method import Method
+from airprune.learning.evaluate import together
 from airprune.masking import MASKINGS
 from airprune.masking.afd import KEYS, LOSS, SCORES, drawn_keys, learnt
 from airprune.masking.widths import weights_at, width_of
@@ -259,3 +260,32 @@ def test_a_model_without_visible_units_is_refused_in_one_sentence():
     scenario = tiny_scenario(**{"masking.name": "feddrop"})
     with pytest.raises(InvalidValue, match=r"masking.name can leave out units only where .* it has none\. Name layers"):
         next(iter(ap.run(scenario, dataset=blobs(), model=nn.Linear(12, 4))))
+
+
+def test_members_of_an_ensemble_predict_the_mean_of_their_probabilities():
+    probabilities = torch.tensor([[[0.6, 0.4]], [[0.2, 0.8]]], dtype=torch.float64)
+    logits = probabilities.log() + torch.tensor([[[3.0]], [[-5.0]]])  # a constant of every member's own changes nothing
+    assert together(logits).exp().numpy() == pytest.approx(np.array([[0.4, 0.6]]), rel=1e-12)
+
+
+def test_an_ensemble_of_one_is_the_small_model_and_of_twins_is_one_of_them(tmp_path):
+    values = {"masking.small-model.width": 0.5, "rounds.evaluate_every": "edge"}
+    ends = {}
+    for name, changes in (
+        ("small-model", {}),
+        ("one", {"method": "small-ensemble", "topology.ensemble.members": 1}),
+        ("many", {"method": "small-ensemble"}),
+    ):
+        scenario = tiny_scenario(**{"method": "small-model", **changes, **values})
+        records = list(ap.run(scenario, dataset=blobs(), out=tmp_path / name))
+        accuracy = [(record["test_loss"], record["test_accuracy"]) for record in records if "test_loss" in record]
+        ends[name] = accuracy, load_file(tmp_path / name / "final.safetensors"), records[-1]["uploaded_bits"]
+    assert ends["one"][0] == ends["small-model"][0]
+    assert all(np.array_equal(ends["one"][1][key], array) for key, array in ends["small-model"][1].items())
+    many = ends["many"][1]
+    assert sorted({key.split(".")[0] for key in many}) == ["0", "1"] and ends["many"][2] == ends["one"][2]
+    assert not np.array_equal(many["0.fc1.weight"], many["1.fc1.weight"])  # nobody averaged them
+    twins = together(torch.from_numpy(many["0.fc1.weight"]).expand(3, -1, -1))
+    assert twins.softmax(-1).numpy() == pytest.approx(
+        torch.from_numpy(many["0.fc1.weight"]).softmax(-1).numpy(), rel=1e-5
+    )

@@ -31,6 +31,7 @@ METHODS: Registry[Recipe] = Registry(
         "afd": "airprune.methods.dropping:AFD",
         "afd-multi": "airprune.methods.dropping:AFD_MULTI",
         "small-model": "airprune.methods.dropping:SMALL_MODEL",
+        "small-ensemble": "airprune.methods.dropping:SMALL_ENSEMBLE",
         "hierfavg": "airprune.methods.averaging:HIERFAVG",
         "fedavg": "airprune.methods.averaging:FEDAVG",
         "h-sgd": "airprune.methods.averaging:H_SGD",

@@ -97,3 +97,12 @@ SMALL_MODEL = Recipe(
     label="after Cheng et al.",
     settings={**_EQUAL_SHARES, **_BY_DATA, "masking.name": "small-model"},
 )
+
+SMALL_ENSEMBLE = Recipe(
+    name="small-ensemble",
+    summary="a small model for each edge, never averaged by the cloud; all predict together",
+    source=_CHENG,
+    label="after Cheng et al.",
+    settings={**SMALL_MODEL.settings, "topology.name": "ensemble"},
+    claim="at least as accurate as federated dropout at equal bits",
+)

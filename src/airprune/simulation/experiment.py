@@ -25,6 +25,7 @@ from airprune.compute.times import ComputeTimes, compute_times
 from airprune.compute.work import ModelWork
 from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
 from airprune.errors import InvalidValue
+from airprune.federation.cloud import combined_up_to
 from airprune.federation.device import LocalSettings
 from airprune.federation.edge import Terms
 from airprune.federation.method import Method
@@ -210,10 +211,19 @@ class Experiment:
             shown = self.scenario.plan.error_cost * measured_kappa(bits_per_weight, error)
             state.values[_KAPPA] = 0.5 * (state.values[_KAPPA] + shown)
 
-    def judged(self, state: RunState, model: Array) -> Array:
-        """A server's model as it is used: what the method leaves out for good is no part of it."""
-        masking = self.method.masking
-        return masking("judged", self.shape, model, state.values) if masking.has("judged") else model
+    def judged(self, state: RunState, *, now: bool = False) -> Array:
+        """The models whose mean prediction is judged, without what the method leaves out.  [num_models, num_state]
+
+        One, the cloud's, unless models stay apart. `now` gives them as if every level below combined at once.
+        """
+        top, masking = self.method.topology.component.top, self.method.masking
+        models = state.models[self.tree.nodes(top)]
+        if now:
+            samples = self.station_samples(state)
+            models = combined_up_to(top, self.method.cloud, self.tree, state.models, samples, self.shape)
+        if not masking.has("judged"):
+            return models
+        return np.stack([masking("judged", self.shape, model, state.values) for model in models])
 
     def step_index(self, state: RunState) -> int:
         """Edge rounds since the start of the global round."""

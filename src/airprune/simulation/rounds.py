@@ -16,7 +16,7 @@ import numpy as np
 from airprune.components import Owner
 from airprune.engines.base import MAX_TRIES, Engine
 from airprune.errors import WorkFailed
-from airprune.federation.cloud import combine_level, combined_at_root
+from airprune.federation.cloud import combine_level
 from airprune.federation.edge import OpenRound, close_round, open_round, prepare_mask
 from airprune.federation.messages import Broadcast
 from airprune.latency import global_round_latency_s
@@ -52,7 +52,7 @@ def run_rounds(
     reported: set[int] = set()  # devices whose failure the user has read
     while state.global_round < rounds.global_rounds:  # line 2
         if not any(state.counters):
-            _send_down(state, -1)  # line 3: everybody starts from w_G
+            _send_down(state, experiment.method.topology.component.top)  # line 3: everybody starts from w_G
         while True:
             yield from _middle_rounds(experiment, state)  # only in trees deeper than the paper's
             if state.counters[0] >= tree.max_rounds(0):  # line 4
@@ -92,7 +92,7 @@ def _edge_round(
     state.counters[-1] += 1
     record = edge_record(state, timed, present, results, len(candidates.device))
     if experiment.scenario.rounds.evaluate_every == "edge":
-        record |= accuracy_of(experiment, engine, experiment.judged(state, _at_root(experiment, state)))
+        record |= accuracy_of(experiment, engine, experiment.judged(state, now=True))
     return record
 
 
@@ -292,7 +292,7 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> di
     state.totals.time_s += latency_s
     metrics: dict[str, Any] = {}
     if experiment.scenario.rounds.evaluate_every != "never":
-        metrics = accuracy_of(experiment, engine, experiment.judged(state, state.global_state))
+        metrics = accuracy_of(experiment, engine, experiment.judged(state))
     if experiment.scenario.diagnostics.gradients:
         metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
     record = global_record(state, latency_s, metrics)
@@ -305,17 +305,10 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> di
     return record
 
 
-def _at_root(experiment: Experiment, state: RunState) -> Array:
-    """What the cloud would have if it averaged now."""
-    return combined_at_root(
-        experiment.method.cloud, state.tree, state.models, experiment.station_samples(state), experiment.shape
-    )
-
-
-def accuracy_of(experiment: Experiment, engine: Engine, model_state: Array) -> dict[str, float]:
-    """Loss and accuracy on the test set, its parts judged in parallel and added in order."""
+def accuracy_of(experiment: Experiment, engine: Engine, models: Array) -> dict[str, float]:
+    """Of the models' mean prediction on the test set, its parts judged in parallel and added in order."""
     size = len(experiment.dataset.test_y)
-    parts = list(engine.map("evaluate", model_state, range(0, size, TEST_PART)))
+    parts = list(engine.map("evaluate", models, range(0, size, TEST_PART)))
     return {
         "test_loss": sum(loss for loss, _ in parts) / size,
         "test_accuracy": sum(correct for _, correct in parts) / size,

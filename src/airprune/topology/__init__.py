@@ -4,6 +4,7 @@ base          what a topology is: a tree of averaging nodes above the stations
 hierarchical  edges below one cloud: the paper's
 flat          the cloud's own band serves all devices: the paper's baseline
 tree          any number of levels between edges and cloud
+ensemble      models that stay apart and predict together
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ TOPOLOGIES: Registry[Topology] = Registry(
         "hierarchical": "airprune.topology.hierarchical:TOPOLOGY",
         "flat": "airprune.topology.flat:TOPOLOGY",
         "tree": "airprune.topology.tree:TOPOLOGY",
+        "ensemble": "airprune.topology.ensemble:TOPOLOGY",
     },
 )
 

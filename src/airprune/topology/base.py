@@ -98,10 +98,18 @@ class Topology(Component):
     Attributes:
       build: of (rounds of every station per round of its parent) → the tree.
       stations: whether the edges serve the devices, or the cloud itself over one band.
+      apart: whether the models of the nodes below the root stay apart: the root sends nothing down, and what is judged
+        is the mean of their predictions. The root's own model is their mean, which nobody uses.
     """
 
     build: Callable[[Any, Array], Tree]
     stations: Literal["edges", "cloud"] = "edges"
+    apart: bool = False
+
+    @property
+    def top(self) -> int:
+        """The level whose models are judged and sent down: −1 is the root."""
+        return 0 if self.apart else -1
 
 
 def edges_below(parent: Array, rounds: Array, rate_bps: float) -> Level:
