@@ -129,9 +129,12 @@ def drawn_units(name, width, rng, graph):
     return foremost(graph, width, rng.random(graph.num_units))[0] if name == "feddrop" else leading(graph, width)[0]
 
 
+@pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize(("name", "momentum"), [("feddrop", 0.5), ("heterofl", 0.5), ("fjord", 0.0)])
-def test_a_device_trains_as_if_it_had_only_its_units(name, momentum):
-    """Against a loop over really narrow matrices with scaled activations."""
+def test_a_device_trains_as_if_it_had_only_its_units(name, momentum, small, monkeypatch):
+    """Against a loop over really narrow matrices with scaled activations; trained small, and with zeros."""
+    if not small:
+        monkeypatch.setattr(Device, "smaller", lambda self, kept: None)
     one = device_of(name, {} if name == "feddrop" else {"widths": [0.25, 0.5, 1.0]}, momentum=momentum)
     shape, start = one.shape, one.model.state_array.copy()
     graph, keep = shape.units, weights_at(shape.units, 0.5)
@@ -169,6 +172,48 @@ def test_a_device_trains_as_if_it_had_only_its_units(name, momentum):
     ours = trained["fc1.weight"][held], trained["fc1.bias"][held], trained["fc2.weight"][:, held], trained["fc2.bias"]
     for array, leaf in zip(ours, leaves, strict=True):
         assert array == pytest.approx(leaf.detach().numpy(), rel=1e-9, abs=1e-12)  # float64, two orders of summation
+
+
+class Measured(nn.Module):
+    """Says how long its flattened map is, so it cannot be made narrower."""
+
+    def __init__(self):
+        super().__init__()
+        self.map, self.out = nn.Conv2d(1, 4, 3), nn.Linear(4 * 676, 3)
+
+    def forward(self, x):
+        return self.out(torch.relu(self.map(x)).reshape(-1, 4 * 676))
+
+
+@pytest.mark.parametrize(
+    ("build", "is_small"),
+    [
+        (PaperCNN, True),
+        (Measured, False),
+        (
+            lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(2704, 3)),
+            False,
+        ),
+    ],
+)
+def test_a_smaller_model_ends_where_the_whole_one_with_zeros_does(build, is_small, monkeypatch):
+    rng = np.random.default_rng(0)
+    torch.manual_seed(0)
+    model = FlatModel(build(), prunable=("*",), float64=True)
+    x, y = rng.normal(size=(24, 1, 28, 28)), rng.integers(3, size=24)
+    method = Method.of(tiny_scenario(**{"masking.name": "feddrop"})).local
+    wire = Wire(value_bits=64.0, num_weights=model.shape.num_weights, num_tensors=4)
+    one = Device(model, x, y, LocalSettings(batch_size=8, local_epochs=1, momentum=0.5), method, wire)
+    start, graph = model.state_array.copy(), model.shape.units
+    assert (one.smaller(graph.kept(graph.mask(leading(graph, 0.5)))) is not None) == is_small
+    orders = Orders(device=1, keep=weights_at(graph, 0.5), learning_rate=0.05, round_index=0)
+    ends = []
+    for smaller in (Device.smaller, lambda self, kept: None):
+        monkeypatch.setattr(Device, "smaller", smaller)
+        upload = device_round(one, Broadcast(model=start), orders, samples=np.arange(24), streams=Streams(0, 0, 0))
+        ends.append((upload.state.copy(), upload.loss, upload.mask))
+    assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-9, abs=1e-12)  # float64, another order of summation
+    assert ends[0][1] == pytest.approx(ends[1][1], rel=1e-12) and np.array_equal(ends[0][2], ends[1][2])
 
 
 def test_a_step_of_fjord_leaves_wider_units_where_they_were_whatever_the_momentum():

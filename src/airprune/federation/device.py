@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from airprune.compact import places, small_model
 from airprune.components import ModelShape
 from airprune.compression.base import Message, Wire, transmit
 from airprune.federation.messages import Broadcast, Orders, Upload
@@ -83,7 +84,28 @@ class Device:
         self.memory_slots = compression("slots", self.shape)
         self.encodes = not compression("exact", wire)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
+        self._smaller: dict[tuple[int, ...], Device | None] = {}
         self.tensor_stops = np.array([tensor.stop for tensor in self.shape.tensors if tensor.counted])
+
+    def smaller(self, kept: tuple[Array, ...]) -> Device | None:
+        """A device around the model of so many units of each group; None if training needs, or is, the whole one."""
+        settings = self.settings
+        if self.adjusts or settings.diagnostics or settings.weight_decay:
+            return None
+        counts = tuple(int(np.count_nonzero(stays)) for stays in kept)
+        if counts not in self._smaller:
+            self._smaller[counts] = self._built(kept)
+        return self._smaller[counts]
+
+    def _built(self, kept: tuple[Array, ...]) -> Device | None:
+        x, y = self.loss.x, self.loss.y
+        model = small_model(self.model, kept, x[:1])
+        if model is None:
+            return None
+        arrays = x.numpy(), y.numpy()
+        if KERNELS[self.settings.kernel].unsupported(model, *arrays):
+            return None  # another kernel would be slower than this one on zeros
+        return Device(model, *arrays, self.settings, self.method, self.wire)
 
 
 def device_round(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Upload:
@@ -102,7 +124,7 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
         report = device.method.masking("report", view, orders.round_index) or {}
     error_sq = _hold(model, sub_model.held)
 
-    trained = _train(device, received.model, orders, sub_model, samples, order, rng)
+    trained = _train_units(device, received.model, orders, sub_model, samples, order, rng)
     noise_sq = smoothness = np.nan
     if before is not None:
         noise_sq, smoothness = _constants(device, samples, received.model, before)
@@ -175,6 +197,30 @@ def _hold(model: FlatModel, held: Array | None) -> float:
     removed = weights - kept
     weights[:] = kept
     return float(np.square(removed).sum())
+
+
+def _train_units(
+    device: Device,
+    received: Array,
+    orders: Orders,
+    sub_model: SubModel,
+    samples: Array,
+    order: Array,
+    rng: np.random.Generator,
+) -> _Trained:
+    """Trains the units of a sub-model as a model of their own where that can be done; else all, with zeros."""
+    small = None if sub_model.units is None else device.smaller(sub_model.units)
+    if sub_model.units is None or small is None:
+        return _train(device, received, orders, sub_model, samples, order, rng)
+    state, scale = device.model.state_array, np.ones(device.model.num_state)
+    place = places(device.model, small.model, sub_model.units)
+    if sub_model.scale is not None:
+        scale[device.model.prunable] = sub_model.scale
+    small.model.load(state[place])
+    inside = SubModel(scale=None if sub_model.scale is None else scale[place][small.model.prunable])
+    trained = _train(small, received[place], orders, inside, samples, order, rng)
+    state[place] = small.model.state_array
+    return trained
 
 
 class _Trained(NamedTuple):

@@ -27,6 +27,8 @@ class SubModel:
       forward: if given, what the forward pass of a step uses of the held weights: of (step, prunable weights).
       forward_only: whether a step changes only what its forward pass used; the rest waits at its value.
       scale: factors of the forward pass and of its gradients.
+      units: which units stay, group by group, if `held` is nothing but their weights: then the device trains a smaller
+        model instead of one with zeros, where it can.
     """
 
     sent: Array | None = None
@@ -35,6 +37,7 @@ class SubModel:
     forward: Callable[[int, Array], Array] | None = None
     forward_only: bool = False
     scale: Array | None = None
+    units: tuple[Array, ...] | None = None
 
 
 WHOLE = SubModel()

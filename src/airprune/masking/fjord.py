@@ -42,7 +42,7 @@ def choose(options: FjordOptions, view: DeviceView) -> SubModel:
             drawn.append(int(view.rng.integers(len(masks))))
         return masks[drawn[step]]
 
-    return dataclasses.replace(held, forward=forward, forward_only=True)
+    return dataclasses.replace(held, forward=forward, forward_only=True, units=None)
 
 
 MASKING = Masking(

@@ -51,4 +51,4 @@ def narrowed(graph: UnitGraph, mask: Array, factors: Iterable[float] | None = No
     if mask.all():
         return WHOLE
     scale = None if factors is None else graph.leaving(factors)
-    return SubModel(sent=mask, held=mask, moves=mask, scale=scale)
+    return SubModel(sent=mask, held=mask, moves=mask, scale=scale, units=graph.kept(mask))

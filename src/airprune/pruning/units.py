@@ -92,6 +92,10 @@ class UnitGraph:
                 self.layers.layers[layer].matrix(mask)[:, ~stays[unit]] = False
         return mask
 
+    def kept(self, mask: Array) -> tuple[Array, ...]:
+        """Of each group, which units have a weight in a mask of whole units.  [num_units] bool each"""
+        return tuple(np.any(self.layers.layers[group.layer].matrix(mask), axis=1) for group in self.groups)
+
     def leaving(self, factors: Iterable[float]) -> Array:
         """One factor for each group on the weights that read its units, 1 elsewhere.  [num_weights]"""
         scale = np.ones(self.layers.num_weights)
