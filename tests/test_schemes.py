@@ -1,13 +1,14 @@
 """Every scheme keeps the contract of a plan; each does what its name says."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 
 import airprune as ap
-from airprune.planning import DeviceLimits
-from airprune.schemes import SCHEMES, Allocation, Scheme
+from airprune.planning import DeviceLimits, PlanProblem
+from airprune.schemes import SCHEMES, Allocation, Scheme, plan
 from airprune.settings.section import Section
 from support.fleets import paper_fleet
 
@@ -169,3 +170,33 @@ def test_theorem_3_as_printed_is_right_where_no_bound_binds(reserves):
 
 def test_theorem_3_as_printed_has_no_value_when_compute_is_free():
     assert ap.plan(paper_fleet(seconds_per_weight=0.0), "closed-form").status[0] == "outside-box"
+
+
+def test_equal_shares_leave_out_the_fewest_devices_that_stand_in_their_way():
+    """Against brute force over all subsets: those who stay share the band alike and meet the deadline."""
+    rng = np.random.default_rng(3)
+    some = 0
+    for _ in range(20):
+        count = int(rng.integers(2, 6))
+        problem = PlanProblem(
+            full_band_rate_bps=rng.uniform(60e6, 400e6, count),
+            seconds_per_weight=40 / 3e9,
+            deadline_s=0.015,
+            max_pruning_ratio=0.9,
+        )
+        found = plan(problem, "equal-resolved")
+        sizes = [
+            len(staying)
+            for size in range(1, count + 1)
+            for staying in itertools.combinations(range(count), size)
+            if not plan(problem.subset(np.array(staying)), "equal-resolved").failed.any()
+        ]
+        if not found.failed.any():
+            assert not found.blocking_devices.any()
+            continue
+        staying = ~found.blocking_devices
+        assert np.count_nonzero(staying) == max(sizes, default=0)
+        if staying.any():
+            some += 1
+            assert not plan(problem.subset(staying), "equal-resolved").failed.any()
+    assert some > 2

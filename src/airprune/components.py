@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from airprune.pruning.layers import PrunableLayers
+from airprune.pruning.units import UnitGraph, UnitGroup
 from airprune.settings.section import Section
 
 Array = np.ndarray
@@ -49,6 +50,10 @@ class Tensor:
     counted: bool
 
 
+def _no_units() -> UnitGraph:
+    return UnitGraph(PrunableLayers(()), trouble="its forward pass is not known")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
     """What components may know of a model: its flat layout, but neither its weights nor its framework.
@@ -61,6 +66,7 @@ class ModelShape:
       tensors: all tensors, in the order of the state.
       num_personal, personal_weights: entries of the layers that stay on the devices, first in the state, and how many of
         them are weights: trained, but not counted.
+      find_units: follows the model's forward pass for `units`; called when first asked for.
       num_devices, num_edges: of the network, for slots with a row for each.
     """
 
@@ -71,6 +77,7 @@ class ModelShape:
     tensors: tuple[Tensor, ...]
     num_personal: int = 0
     personal_weights: int = 0
+    find_units: Callable[[], UnitGraph] = _no_units
     num_devices: int = 1
     num_edges: int = 1
 
@@ -82,6 +89,11 @@ class ModelShape:
             counted[tensor.start : tensor.stop] = tensor.counted
         counted.setflags(write=False)
         return counted
+
+    @cached_property
+    def units(self) -> UnitGraph:
+        """Which rows and columns of the prunable matrices make a unit."""
+        return self.find_units()
 
     @cached_property
     def num_weights(self) -> int:
@@ -205,6 +217,7 @@ def paper_shape() -> ModelShape:
         layers=layers,
         tensors=tuple(tensors),
         num_personal=90,
+        find_units=lambda: UnitGraph(layers, (UnitGroup(0, 8, ((1, np.arange(8)),)),)),
         num_devices=25,
         num_edges=5,
     )

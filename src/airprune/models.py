@@ -24,6 +24,7 @@ from airprune.model_names import MODELS
 from airprune.own_models import PERSONAL, check_module, personal_names, prunable_names
 from airprune.pruning.layers import PrunableLayers
 from airprune.randomness import rng_for
+from airprune.unit_tracing import unit_graph
 
 
 class PaperCNN(nn.Module):
@@ -179,6 +180,7 @@ class FlatModel:
             num_personal=self.num_personal,
             personal_weights=sum(p.stop - p.start for p in self.parts if p.stop <= common.start and len(p.shape) > 1),
             layers=self.layers,
+            find_units=lambda: unit_graph(self.module, self.layers),
             tensors=tuple(
                 Tensor(part.name, part.start, part.stop, counted=part.start in common and len(part.shape) > 1)
                 for part in self.parts

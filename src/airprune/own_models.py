@@ -15,6 +15,7 @@ from airprune.errors import InvalidValue, UnknownName
 MODEL, PRUNABLE, PERSONAL = "run.model", "Scenario.model.prunable", "Scenario.model.personal"
 LAST = "last"
 FROZEN = "whose weight is frozen"
+EVERY_LAYER = "*"
 
 
 def pickled_module(module: Any) -> bytes:
@@ -56,12 +57,17 @@ def check_module(module: Any) -> None:
 def prunable_names(module: nn.Module, chosen: Sequence[str]) -> list[str]:
     """Names of the prunable weight tensors: of the named layers, or of every Linear that is trained.
 
+    The one name "*" stands for every trained linear layer and convolution.
+
     A weight that several layers share is known by the first of them, as torch's `named_parameters` knows it.
     """
     modules = module.named_modules()
     layers = {name: layer for name, layer in modules if isinstance(getattr(layer, "weight", None), torch.Tensor)}
+    by_kind: tuple[type[nn.Module], ...] = (nn.Linear,)
+    if tuple(chosen) == (EVERY_LAYER,):
+        by_kind, chosen = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d), ()
     _check_chosen(chosen, layers)
-    names = list(chosen) or [name for name, layer in layers.items() if isinstance(layer, nn.Linear)]
+    names = list(chosen) or [name for name, layer in layers.items() if isinstance(layer, by_kind)]
     if not names:
         raise InvalidValue(PRUNABLE, "must name at least one layer of a model without Linear layers", "none")
     first = {id(parameter): name for name, parameter in module.named_parameters()}

@@ -60,16 +60,20 @@ def combine_level(
     return np.stack(combined)
 
 
-def combined_at_root(
-    aggregation: Chosen, tree: Tree, models: Array, samples: Array, backhaul: Backhaul, round_index: int
+def combined_up_to(
+    top: int, aggregation: Chosen, tree: Tree, models: Array, samples: Array, backhaul: Backhaul, round_index: int
 ) -> Array:
-    """What the root would have if every level combined now; changes nothing.  [num_state]"""
-    if tree.depth == 1:
-        return combine_level(aggregation, tree, models, 0, samples, backhaul, round_index)[0]
+    """What the nodes of a level would have if every level below combined now; changes nothing.  [num_nodes, num_state]
+
+    Args:
+      top: number of the level; −1 is the root.
+    """
+    if top == tree.depth - 1:
+        return models[tree.nodes(top)]
+    if top == tree.depth - 2:
+        return combine_level(aggregation, tree, models, tree.depth - 1, samples, backhaul, round_index)
     models = models.copy()
-    for level in range(tree.depth - 1, -1, -1):
-        models[tree.nodes(level - 1)] = combine_level(
-            aggregation, tree, models, level, samples, backhaul, round_index
-        )
-    root: Array = models[0]
-    return root
+    for level in range(tree.depth - 1, top, -1):
+        combined = combine_level(aggregation, tree, models, level, samples, backhaul, round_index)
+        models[tree.nodes(level - 1)] = combined
+    return models[tree.nodes(top)]

@@ -6,7 +6,7 @@ One `Device` serves any number of simulated devices after each other: nothing of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from airprune.compact import places, small_model
 from airprune.components import ModelShape
 from airprune.compression.base import Message, Wire, transmit
 from airprune.federation import personal
@@ -85,7 +86,28 @@ class Device:
         self.finishes = method.objective.has("finish") or method.masking.has("finish")
         self.memory_slots = compression("slots", self.shape)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
+        self._smaller: dict[tuple[int, ...], Device | None] = {}
         self.tensor_stops = np.array([tensor.stop for tensor in self.shape.tensors if tensor.counted])
+
+    def smaller(self, kept: tuple[Array, ...]) -> Device | None:
+        """A device around the model of so many units of each group; None if training needs, or is, the whole one."""
+        settings = self.settings
+        if self.adjusts or self.collects or settings.diagnostics or settings.weight_decay:
+            return None
+        counts = tuple(int(np.count_nonzero(stays)) for stays in kept)
+        if counts not in self._smaller:
+            self._smaller[counts] = self._built(kept)
+        return self._smaller[counts]
+
+    def _built(self, kept: tuple[Array, ...]) -> Device | None:
+        x, y = self.loss.x, self.loss.y
+        model = small_model(self.model, kept, x[:1])
+        if model is None:
+            return None
+        arrays = x.numpy(), y.numpy()
+        if KERNELS[self.settings.kernel].unsupported(model, *arrays):
+            return None  # another kernel would be slower than this one on zeros
+        return Device(model, *arrays, self.settings, self.method, self.wire)
 
 
 def device_round(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Upload:
@@ -109,7 +131,7 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     error_sq = _hold(model, sub_model.held)
 
     memory = {**orders.memory, **received.values}
-    trained = _train(device, received.model, orders, sub_model, samples, order, rng, memory)
+    trained = _train_units(device, received.model, orders, sub_model, samples, order, rng, memory)
     noise_sq = smoothness = np.nan
     if gradient is not None:
         noise_sq, smoothness = _constants(device, samples, received.model, gradient)
@@ -197,6 +219,31 @@ def _hold(model: FlatModel, held: Array | None) -> float:
     return float(np.square(removed).sum())
 
 
+def _train_units(
+    device: Device,
+    received: Array,
+    orders: Orders,
+    sub_model: SubModel,
+    samples: Array,
+    order: Array,
+    rng: np.random.Generator,
+    memory: Mapping[str, Array],
+) -> _Trained:
+    """Trains the units of a sub-model as a model of their own where that can be done; else all, with zeros."""
+    small = None if sub_model.units is None else device.smaller(sub_model.units)
+    if sub_model.units is None or small is None:
+        return _train(device, received, orders, sub_model, samples, order, rng, memory)
+    state, scale = device.model.state_array, np.ones(device.model.num_state)
+    place = places(device.model, small.model, sub_model.units)
+    if sub_model.scale is not None:
+        scale[device.model.prunable] = sub_model.scale
+    small.model.load(state[place])
+    inside = SubModel(scale=None if sub_model.scale is None else scale[place][small.model.prunable])
+    trained = _train(small, received[place], orders, inside, samples, order, rng, memory)
+    state[place] = small.model.state_array
+    return trained
+
+
 class _Trained(NamedTuple):
     loss: float
     num_samples: int
@@ -219,8 +266,7 @@ def _train(
     model, settings, objective = device.model, device.settings, device.method.objective
     step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
     weights = model.state[: model.num_parameters]
-    moves = None if sub_model.moves is None else torch.from_numpy(sub_model.moves).to(model.state.dtype)
-    masked = model.gradient if moves is None else model.gradient[model.prunable]
+    moves, masked = _factors(model, sub_model.moves), model.gradient[model.prunable]
     plain = sub_model.forward is None and sub_model.scale is None
     power = device.method.masking("collects", orders.round_index) if device.collects else 0
     gradient_sum = torch.zeros_like(model.gradient) if power else None
@@ -232,7 +278,11 @@ def _train(
             order = rng.permutation(samples)
         for start in range(0, len(samples), settings.batch_size):
             batch = order[start : start + settings.batch_size]
-            loss = device.gradient(batch) if plain else _gradient_of_part(device, sub_model, batch, num_steps)
+            loss, used = (
+                (device.gradient(batch), None) if plain else _gradient_of_part(device, sub_model, batch, num_steps)
+            )
+            if used is not None and sub_model.forward_only:
+                moves = _factors(model, used if sub_model.moves is None else used & sub_model.moves)
             loss_sum += loss * len(batch)
             count += len(batch)
             num_steps += 1
@@ -249,7 +299,10 @@ def _train(
                 objective("adjust", model.gradient.numpy(), weights.numpy(), parameters, memory)
             if moves is not None and (settings.weight_decay or device.adjusts):
                 masked *= moves
-            step(weights, model.gradient)
+            if sub_model.forward_only and moves is not None:
+                _step_inside(moves, weights[model.prunable], lambda: step(weights, model.gradient))
+            else:
+                step(weights, model.gradient)
             if num_steps == settings.local_steps:
                 break
     return _Trained(
@@ -269,20 +322,35 @@ def _moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
     return moving
 
 
-def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: int) -> float:
-    """∇F at what the forward pass of this step uses, scaled by the chain rule; the weights stay as they are."""
+def _factors(model: FlatModel, mask: Array | None) -> torch.Tensor | None:
+    return None if mask is None else torch.from_numpy(mask).to(model.state.dtype)
+
+
+def _step_inside(moves: torch.Tensor, weights: torch.Tensor, step: Callable[[], None]) -> None:
+    """Takes a step that leaves the other weights as they are: momentum of earlier steps does not reach them."""
+    before = weights.clone()
+    step()
+    torch.where(moves > 0, weights, before, out=weights)
+
+
+def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: int) -> tuple[float, Array | None]:
+    """∇F at what the forward pass of this step uses, scaled by the chain rule; the weights stay as they are.
+
+    Returns F and what the forward pass used, None for all that is held.
+    """
     model = device.model
     weights = model.state_array[model.prunable]
-    saved = weights.copy()
+    saved, used = weights.copy(), None
     if sub_model.forward is not None:
-        weights *= sub_model.forward(step, saved)
+        used = sub_model.forward(step, saved)
+        weights *= used
     if sub_model.scale is not None:
         weights *= sub_model.scale
     loss = device.gradient(batch)
     weights[:] = saved
     if sub_model.scale is not None:
         model.gradient[model.prunable].numpy()[:] *= sub_model.scale
-    return loss
+    return loss, used
 
 
 def _encode(

@@ -51,6 +51,16 @@ class Terms:
     wire: Wire
     compute: ComputeTimes
     max_pruning_ratio: float
+    min_pruning_ratio: float
+
+    def bounded(self, values: Values) -> Terms:
+        """With pruning ratios between those of the smallest and of the largest sub-model that the masking has now."""
+        if not self.method.masking.has("bounds"):
+            return self
+        fewest, most = self.method.masking("bounds", self.shape, values)
+        lowest = max(self.min_pruning_ratio, 1.0 - most / self.shape.prunable_weights)
+        highest = min(self.max_pruning_ratio, 1.0 - fewest / self.shape.prunable_weights)
+        return replace(self, min_pruning_ratio=lowest, max_pruning_ratio=max(lowest, highest))
 
     def charges(self, round_index: int) -> Charges:
         """What a device pays beside its weights: for its mask, the objective, and what the selection wants to know."""
@@ -275,7 +285,7 @@ def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: C
         fc_weights=shape.prunable_weights,
         deadline_s=_ANY_DEADLINE_S if plan.deadline_s == "auto" else plan.deadline_s,
         max_pruning_ratio=terms.max_pruning_ratio,
-        min_pruning_ratio=plan.min_pruning_ratio,
+        min_pruning_ratio=terms.min_pruning_ratio,
         limits=device_limits(terms, cpu_hz) if has_limits(terms) else None,
         ladder=ladder,
         codes=codes,

@@ -1,7 +1,10 @@
-"""Loss and accuracy of a model on held-out samples."""
+"""Loss and accuracy of a model, or of several that predict together, on held-out samples."""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 from torch.nn import functional as F
 
@@ -11,13 +14,32 @@ from airprune.models import FlatModel
 BATCH = 64
 
 
-def evaluate(model: FlatModel, x: torch.Tensor, y: torch.Tensor) -> tuple[float, int]:
-    """(Σ of cross-entropy, number of correct predictions) over the samples."""
+def evaluate(model: FlatModel, states: np.ndarray, x: torch.Tensor, y: torch.Tensor) -> tuple[float, int]:
+    """(Σ of cross-entropy, number of correct predictions) over the samples.
+
+    Args:
+      states: of the models that predict together.  [num_models, num_state]
+    """
     model.module.eval()
     loss, correct = 0.0, 0
     with torch.inference_mode():
-        for inputs, labels in zip(x.split(BATCH), y.split(BATCH), strict=True):
-            outputs = model.module(inputs.to(model.state.dtype))
+        members = []
+        for state in states:
+            model.load(state)
+            members.append([model.module(inputs.to(model.state.dtype)) for inputs in x.split(BATCH)])
+        for labels, *outputs_of in zip(y.split(BATCH), *members, strict=True):
+            outputs = together(torch.stack(outputs_of))
             loss += float(F.cross_entropy(outputs, labels, reduction="sum"))
             correct += int((outputs.argmax(1) == labels).sum())
     return loss, correct
+
+
+def together(outputs: torch.Tensor) -> torch.Tensor:
+    """Logits of the mean of the members' probabilities; a single member's stay as they are.
+
+    Args:
+      outputs: logits.  [num_models, num_samples, num_classes]
+    """
+    if len(outputs) == 1:
+        return outputs[0]
+    return outputs.log_softmax(-1).logsumexp(0) - math.log(len(outputs))

@@ -172,17 +172,16 @@ class Worker:
                             raise DeviceFailed(upload) from error
                 yield upload
 
-    def evaluate(self, state: Array, start: int) -> tuple[float, int]:
-        """(Σ loss, correct) of a state on the test samples from `start`, at most TEST_PART of them."""
-        self.model.load(state)
+    def evaluate(self, states: Array, start: int) -> tuple[float, int]:
+        """(Σ loss, correct) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
         part = slice(start, start + TEST_PART)
-        return evaluate(self.model, self.test_x[part], self.test_y[part])
+        return evaluate(self.model, states, self.test_x[part], self.test_y[part])
 
     def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, int]:
         """(Σ loss, correct) of a device's model, made of a common state and its own layers, on its test samples."""
-        self.model.load(put_in(state, task.memory, self.device.shape))
+        own = put_in(state, task.memory, self.device.shape)
         samples = torch.from_numpy(task.samples)
-        return evaluate(self.model, self.test_x[samples], self.test_y[samples])
+        return evaluate(self.model, own[np.newaxis], self.test_x[samples], self.test_y[samples])
 
     def test_gradient(self, state: Array, start: int) -> Array:
         """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""

@@ -25,18 +25,23 @@ class SubModel:
       held: what is on the device at all; the rest is zero there, Eq. (5).
       moves: what local steps may change. A weight that is held but does not move keeps its received value.
       forward: if given, what the forward pass of a step uses of the held weights: of (step, prunable weights).
+      forward_only: whether a step changes only what its forward pass used; the rest waits at its value.
       scale: factors of the forward pass and of its gradients.
       start: the prunable weights that the device starts from, if they are not those it received.
       sent_after: if given, what is sent in place of `sent`: of the trained prunable weights.
+      units: which units stay, group by group, if `held` is nothing but their weights: then the device trains a smaller
+        model instead of one with zeros, where it can.
     """
 
     sent: Array | None = None
     held: Array | None = None
     moves: Array | None = None
     forward: Callable[[int, Array], Array] | None = None
+    forward_only: bool = False
     scale: Array | None = None
     start: Array | None = None
     sent_after: Callable[[Array], Array] | None = None
+    units: tuple[Array, ...] | None = None
 
 
 WHOLE = SubModel()
@@ -107,6 +112,7 @@ class RoundView:
       keep: whole prunable weights of each of them.  [num_devices asked]
       rng: a stream of this round.
       run_rng: a stream that is the same in every round.
+      train_loss: mean over all samples of the round; NaN before it, or if nobody arrived.
     """
 
     round_index: int
@@ -120,6 +126,7 @@ class RoundView:
     keep: Array
     rng: Callable[..., np.random.Generator]
     run_rng: Callable[[], np.random.Generator]
+    train_loss: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -177,6 +184,8 @@ class Masking(Component):
     Attributes:
       choose: on the device: its sub-model.
       weights: in the driver, before the clock: whole prunable weights bought by each budget.  [num_devices]
+      bounds: the fewest and the most prunable weights its sub-models can have in the round to come, given the run's
+        slots: plans stay between them, and who cannot carry the fewest is left out. None: any number.
       charges: of a round, given its index: what planner and clock add.
       prepare: in the driver, after planning: what all devices are told, from the run's slots; may change these.
       counts: in the driver, after `prepare`, given what it made: whole prunable weights that each device sends in this
@@ -191,12 +200,14 @@ class Masking(Component):
       stays: in the driver, after `update`: which prunable weights the model has at all; the others become zero in the
         models of all nodes. None for all.
       adapts: whether it keeps the deadline that its scheme keeps.
+      judged: the model as it is used, from a server's model and the run's slots, if that is not all of it.
       dense_compute: the share of a step's compute that is done on the whole model, whatever is kept.
       whole_units: whether its masks remove whole units, which saves work on dense hardware.
     """
 
     choose: Callable[[Any, DeviceView], SubModel]
     weights: Callable[[Any, Array, ModelShape], Array] = as_it_is
+    bounds: Callable[[Any, ModelShape, Values], tuple[int, int]] | None = None
     charges: Callable[[Any, int, ModelShape, float], Charges] = nothing
     prepare: Callable[[Any, RoundView, Values], tuple[Array | None, Values]] | None = None
     counts: Callable[[Any, RoundView, Array | None], Array] | None = None
@@ -207,5 +218,6 @@ class Masking(Component):
     update: Callable[[Any, RoundView, Values, Values], Values] | None = None
     stays: Callable[[Any, Values], Array | None] | None = None
     adapts: Callable[[Any], bool] = in_time
+    judged: Callable[[Any, ModelShape, Array, Values], Array] | None = None
     dense_compute: float = 0.0
     whole_units: Callable[[Any], bool] = scattered

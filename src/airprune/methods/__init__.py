@@ -3,6 +3,7 @@
 base         what a recipe is
 pruning      the paper's method and its relatives
 averaging    FedAvg, HierFAVG and their server steps, objectives, trees
+dropping     sub-models of whole units
 uploading    what travels: fewer bits, fewer entries
 allocating   who is asked, who gets which band, who moves
 topologies   who averages where and when: near devices, LANs, edges in the cloud's place, tiers
@@ -25,6 +26,16 @@ METHODS: Registry[Recipe] = Registry(
         "adaptive": "airprune.methods.uploading:ADAPTIVE",
         "shared-pruning": "airprune.methods.pruning:SHARED_PRUNING",
         "japp": "airprune.methods.pruning:JAPP",
+        "feddrop": "airprune.methods.dropping:FEDDROP",
+        "feddrop-uniform": "airprune.methods.dropping:FEDDROP_UNIFORM",
+        "heterofl": "airprune.methods.dropping:HETEROFL",
+        "heterofl-fc": "airprune.methods.dropping:HETEROFL_FC",
+        "fjord": "airprune.methods.dropping:FJORD",
+        "fjord-fc": "airprune.methods.dropping:FJORD_FC",
+        "afd": "airprune.methods.dropping:AFD",
+        "afd-multi": "airprune.methods.dropping:AFD_MULTI",
+        "small-model": "airprune.methods.dropping:SMALL_MODEL",
+        "small-ensemble": "airprune.methods.dropping:SMALL_ENSEMBLE",
         "hierfavg": "airprune.methods.averaging:HIERFAVG",
         "fedavg": "airprune.methods.averaging:FEDAVG",
         "h-sgd": "airprune.methods.averaging:H_SGD",

@@ -4,6 +4,7 @@ layers      where the prunable weights lie in the flat vector
 importance  what a weight is worth, Eqs. (1) and (2)
 masks       which single weights stay, Eq. (5), in an exact number
 structured  which whole units stay, Eq. (3), as smaller dense layers
+units       which rows and columns make a unit, and what narrower models keep
 coverage    how many devices kept each weight, Γ* of Theorem 1
 """
 

@@ -133,7 +133,9 @@ class ModelSection(Section):
     owner: ClassVar[str] = "Scenario.model"
 
     name: Text = Field(default="paper-cnn", description="paper-cnn has W_conv = 18,720 and W_fully = 25,168")
-    prunable: tuple[Text, ...] = Field(default=(), description="layers that may be pruned; empty: every linear layer")
+    prunable: tuple[Text, ...] = Field(
+        default=(), description='layers that may be pruned; empty: every linear layer; ["*"]: convolutions too'
+    )
     personal: tuple[Text, ...] = Field(
         default=(), description='layers that stay on each device, neither sent nor averaged; "last" is the last one'
     )

@@ -28,11 +28,13 @@ from airprune.compute.work import ModelWork
 from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
 from airprune.errors import InvalidValue
 from airprune.federation.backhaul import Backhaul
+from airprune.federation.cloud import combine_level, combined_up_to
 from airprune.federation.device import LocalSettings
 from airprune.federation.edge import Positions, Terms, device_limits, has_limits, plan_as_set, plan_problem
 from airprune.federation.method import Method
 from airprune.federation.personal import samples_like
 from airprune.kernels import kernel_for
+from airprune.learning.optimisers import learning_rate_at
 from airprune.learning.worker import Job
 from airprune.models import FlatModel, build_model
 from airprune.network import Network
@@ -189,6 +191,7 @@ class Experiment:
             wire=self.wire,
             compute=self.compute,
             max_pruning_ratio=self.max_pruning_ratio,
+            min_pruning_ratio=self.scenario.plan.min_pruning_ratio,
         )
 
     @cached_property
@@ -231,6 +234,56 @@ class Experiment:
         if _KAPPA in state.values and len(error):
             shown = self.scenario.plan.error_cost * measured_kappa(bits_per_weight, error)
             state.values[_KAPPA] = 0.5 * (state.values[_KAPPA] + shown)
+
+    def learning_rate(self, state: RunState) -> float:
+        """η of this global round."""
+        train = self.scenario.train
+        return learning_rate_at(
+            state.global_round,
+            base=train.learning_rate,
+            schedule=train.schedule,
+            global_rounds=self.scenario.rounds.global_rounds,
+            step_every=train.step_every,
+            step_factor=train.step_factor,
+        )
+
+    def combined(self, state: RunState, level: int) -> Array:
+        """The combined models of all parents of a level's nodes, as the links brought them.  [num_parents, num_state]"""
+        return combine_level(
+            self.method.cloud.at_rate(self.learning_rate(state)),
+            self.tree,
+            state.models,
+            level,
+            self.station_samples(state),
+            self.backhaul,
+            self.round_index(state),
+        )
+
+    def combined_now(self, state: RunState, top: int = -1) -> Array:
+        """What the nodes of a level would have if every level below combined now; −1 is the root.
+
+        Changes nothing.  [num_nodes, num_state]
+        """
+        return combined_up_to(
+            top,
+            self.method.cloud.at_rate(self.learning_rate(state)),
+            self.tree,
+            state.models,
+            self.station_samples(state),
+            self.backhaul,
+            self.round_index(state),
+        )
+
+    def judged(self, state: RunState, *, now: bool = False) -> Array:
+        """The models whose mean prediction is judged, without what the method leaves out.  [num_models, num_state]
+
+        One, the cloud's, unless models stay apart. `now` gives them as if every level below combined at once.
+        """
+        top, masking = self.method.topology.component.top, self.method.masking
+        models = self.combined_now(state, top) if now else state.models[self.tree.nodes(top)]
+        if not masking.has("judged"):
+            return models
+        return np.stack([masking("judged", self.shape, model, state.values) for model in models])
 
     def step_index(self, state: RunState) -> int:
         """Edge rounds since the start of the global round."""

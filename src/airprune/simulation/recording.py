@@ -30,7 +30,7 @@ def count_edge_round(totals: Totals, timed: TimedRound, results: Sequence[EdgeRe
         energy_j=float(timed.energy_j.sum()),
         left_out=int(np.count_nonzero(~took_part)),
         num_samples=_num_samples(results),
-        loss_sum=sum(float((edge.statistics.loss * edge.statistics.num_samples).sum()) for edge in results),
+        loss_sum=_loss_sum(results),
         ratio_sum=float(timed.ratio[took_part].sum()),
         num_devices=int(np.count_nonzero(took_part)),
     )
@@ -145,6 +145,16 @@ def global_record(state: RunState, latency_s: float, metrics: dict[str, Any]) ->
         left_out=totals.round_left_out,
         **metrics,
     ).to_json()
+
+
+def mean_loss(results: Sequence[EdgeResult]) -> float:
+    """Training loss per sample of an edge round; NaN if nobody trained."""
+    count = _num_samples(results)
+    return _loss_sum(results) / count if count else math.nan
+
+
+def _loss_sum(results: Sequence[EdgeResult]) -> float:
+    return sum(float((edge.statistics.loss * edge.statistics.num_samples).sum()) for edge in results)
 
 
 def _num_samples(results: Sequence[EdgeResult]) -> int:

@@ -16,12 +16,10 @@ import numpy as np
 from airprune.components import Owner
 from airprune.engines.base import MAX_TRIES, Engine
 from airprune.errors import WorkFailed
-from airprune.federation.cloud import combine_level, combined_at_root
 from airprune.federation.edge import OpenRound, close_round, open_round, prepared_round
 from airprune.federation.messages import Broadcast
 from airprune.latency import global_round_latency_s
 from airprune.learning.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of, parts_averaged
-from airprune.learning.optimisers import learning_rate_at
 from airprune.learning.worker import TEST_PART, OwnTest
 from airprune.masking.base import RoundView
 from airprune.randomness import rng_for
@@ -35,6 +33,7 @@ from airprune.simulation.recording import (
     count_root_round,
     edge_record,
     global_record,
+    mean_loss,
     node_record,
 )
 from airprune.simulation.state import RunState
@@ -61,7 +60,7 @@ def run_rounds(
     reported: set[int] = set()  # devices whose failure the user has read
     while state.global_round < rounds.global_rounds:  # line 2
         if not any(state.counters):
-            _send_down(state, -1)  # line 3: everybody starts from w_G
+            _send_down(state, experiment.method.topology.component.top)  # line 3: everybody starts from w_G
         while True:
             yield from _middle_rounds(experiment, state)  # only in trees deeper than the paper's
             if state.counters[0] >= tree.max_rounds(0):  # line 4
@@ -79,7 +78,7 @@ def _edge_round(
     candidates, interrupted = experiment.candidates(state, edges)
     cpu_hz = experiment.network.cpu_hz[candidates.device]
     opened = open_round(
-        experiment.terms,
+        experiment.terms.bounded(state.values),
         candidates,
         cpu_hz,
         candidates.round_index,
@@ -114,7 +113,7 @@ def _edge_round(
     shown_lag = lag if experiment.method.topology.has("due") else None
     record = edge_record(state, timed, present, results, len(candidates.device), shown_lag)
     if experiment.scenario.rounds.evaluate_every == "edge":
-        record |= accuracy_of(experiment, engine, state, _at_root(experiment, state))
+        record |= accuracy_of(experiment, engine, state, experiment.judged(state, now=True))
     return record
 
 
@@ -126,7 +125,7 @@ def _with_mask(experiment: Experiment, state: RunState, opened: OpenRound) -> tu
         edge_round=state.edge_round,
         shape=experiment.shape,
         model=state.global_state,
-        now=lambda: _at_root(experiment, state),
+        now=lambda: experiment.combined_now(state)[0],
         num_rounds=experiment.num_rounds,
         device=opened.device[opened.planned],
         keep=opened.keep[opened.planned],
@@ -180,7 +179,7 @@ def _group(
     received = state.edge_states[edge].copy()
     if started:
         received = state.values[HISTORY][edge, started].astype(received.dtype)
-    learning_rate = _learning_rate(experiment, state)
+    learning_rate = experiment.learning_rate(state)
     per_device = float(np.mean(scenario.train.samples_seen(experiment.data_sizes)))
     tasks = [
         TrainTask(
@@ -229,19 +228,6 @@ def _by_edge(state: RunState, starts: Sequence[Sequence[int]], parts: list[EdgeR
     ]
 
 
-def _learning_rate(experiment: Experiment, state: RunState) -> float:
-    """η of this global round."""
-    train = experiment.scenario.train
-    return learning_rate_at(
-        state.global_round,
-        base=train.learning_rate,
-        schedule=train.schedule,
-        global_rounds=experiment.scenario.rounds.global_rounds,
-        step_every=train.step_every,
-        step_factor=train.step_factor,
-    )
-
-
 def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeResult) -> None:
     """The edge's own step to its average."""
     names = experiment.slot_names(Owner.EDGE)
@@ -267,6 +253,7 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
         for name, array in result.reports.items():
             if not name.startswith(UNION):
                 sums[name] = sums[name] + array if name in sums else array
+    view = dataclasses.replace(view, train_loss=mean_loss(results))
     if masking.has("update"):
         state.values = masking("update", view, state.values, sums)
     if objective.has("update"):
@@ -365,7 +352,7 @@ def _middle_rounds(experiment: Experiment, state: RunState) -> Iterator[dict[str
         if state.counters[level] < tree.max_rounds(level):
             continue
         closing = tree.active(level - 1, state.counters[:level])
-        combined = _combined(experiment, state, level)
+        combined = experiment.combined(state, level)
         state.models[tree.nodes(level - 1)][closing] = combined[closing]
         latency_s = _latency_s(experiment, state, level)
         state.latency_s[level - 1].append(np.where(closing, latency_s, np.nan).tolist())
@@ -398,7 +385,7 @@ def _send_down(state: RunState, level: int) -> None:
 
 def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> dict[str, Any]:
     """Line 17: the cloud combines its children, Eq. (13), moves, and judges the result."""
-    combined = _combined(experiment, state, 0)[0]
+    combined = experiment.combined(state, 0)[0]
     own = {name: state.values[name] for name in experiment.slot_names(Owner.CLOUD)}
     step = experiment.method.cloud_step
     state.models[0], own = close_round(step, "cloud_step", state.global_state, combined, state.held, own)
@@ -415,7 +402,7 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> di
         metrics |= {"d2d_bits": state.totals.d2d_bits, "d2d_energy_j": state.totals.d2d_energy_j}
     state.totals.time_s += latency_s
     if experiment.scenario.rounds.evaluate_every != "never":
-        metrics |= accuracy_of(experiment, engine, state, state.global_state)
+        metrics |= accuracy_of(experiment, engine, state, experiment.judged(state))
     if experiment.scenario.diagnostics.gradients:
         metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
     record = global_record(state, latency_s, metrics)
@@ -428,33 +415,8 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> di
     return record
 
 
-def _combined(experiment: Experiment, state: RunState, level: int) -> Array:
-    """The combined models of all parents of a level's nodes, as the links brought them.  [num_parents, num_state]"""
-    return combine_level(
-        experiment.method.cloud.at_rate(_learning_rate(experiment, state)),
-        state.tree,
-        state.models,
-        level,
-        experiment.station_samples(state),
-        experiment.backhaul,
-        experiment.round_index(state),
-    )
-
-
-def _at_root(experiment: Experiment, state: RunState) -> Array:
-    """What the cloud would have if it averaged now."""
-    return combined_at_root(
-        experiment.method.cloud.at_rate(_learning_rate(experiment, state)),
-        state.tree,
-        state.models,
-        experiment.station_samples(state),
-        experiment.backhaul,
-        experiment.round_index(state),
-    )
-
-
-def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, model_state: Array) -> dict[str, float]:
-    """Loss and accuracy on the test set, its parts judged in parallel and added in order.
+def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, models: Array) -> dict[str, float]:
+    """Of the models' mean prediction on the test set, its parts judged in parallel and added in order.
 
     Where devices have layers of their own, the means over devices, each judged on samples like its own.
     """
@@ -463,10 +425,10 @@ def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, model_s
             OwnTest(memory={name: rows[0] for name, rows in state.store.take([device]).items()}, samples=samples)
             for device, samples in enumerate(experiment.own_tests)
         ]
-        parts, size = list(engine.map("evaluate_own", model_state, tests)), sum(len(test.samples) for test in tests)
+        parts, size = list(engine.map("evaluate_own", models[0], tests)), sum(len(test.samples) for test in tests)
     else:
         size = len(experiment.dataset.test_y)
-        parts = list(engine.map("evaluate", model_state, range(0, size, TEST_PART)))
+        parts = list(engine.map("evaluate", models, range(0, size, TEST_PART)))
     return {
         "test_loss": sum(loss for loss, _ in parts) / size,
         "test_accuracy": sum(correct for _, correct in parts) / size,

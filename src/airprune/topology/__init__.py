@@ -10,6 +10,7 @@ lan           an edge's devices average among themselves; one uploads to the clo
 tiers         slower devices deliver more rarely
 relay         what devices do among themselves before the uplink
 root          what a topology's own round at the root takes
+ensemble      models that stay apart and predict together
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ TOPOLOGIES: Registry[Topology] = Registry(
         "d2d": "airprune.topology.d2d:TOPOLOGY",
         "lan": "airprune.topology.lan:TOPOLOGY",
         "tiers": "airprune.topology.tiers:TOPOLOGY",
+        "ensemble": "airprune.topology.ensemble:TOPOLOGY",
     },
 )
 

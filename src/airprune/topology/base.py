@@ -126,6 +126,8 @@ class Topology(Component):
         since the start) → who delivers now; not together with `relay`. Devices that started from different models are
         averaged apart, then these averages alike. Needs the slot `HISTORY`: the models with which the last rounds of
         each edge began, the latest first.
+      apart: whether the models of the nodes below the root stay apart: the root sends nothing down, and what is judged
+        is the mean of their predictions. The root's own model is their mean, which nobody uses.
     """
 
     build: Callable[[Any, Array], Tree]
@@ -135,6 +137,12 @@ class Topology(Component):
     root: Callable[[Any, RootView], RootRound] | None = None
     deadlines: Callable[[Any, PlanProblem], Array] | None = None
     due: Callable[[Any, Array, Array, float, int], Due] | None = None
+    apart: bool = False
+
+    @property
+    def top(self) -> int:
+        """The level whose models are judged and sent down: −1 is the root."""
+        return 0 if self.apart else -1
 
 
 def edges_below(parent: Array, rounds: Array, rate_bps: float) -> Level:
