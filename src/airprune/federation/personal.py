@@ -13,7 +13,7 @@ import numpy as np
 from airprune.components import ModelShape, Owner, Slot
 
 Array = np.ndarray
-OWN, BEGUN = "personal.layers", "personal.begun"
+SLOTS = OWN, BEGUN = "personal.layers", "personal.begun"
 
 
 def slots(shape: ModelShape) -> tuple[Slot, ...]:

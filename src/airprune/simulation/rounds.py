@@ -19,6 +19,7 @@ from airprune.errors import WorkFailed
 from airprune.federation.cloud import combine_level, combined_at_root
 from airprune.federation.edge import OpenRound, close_round, open_round, prepare_mask
 from airprune.federation.messages import Broadcast
+from airprune.federation.personal import SLOTS
 from airprune.latency import global_round_latency_s
 from airprune.learning.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
 from airprune.learning.optimisers import learning_rate_at
@@ -346,8 +347,10 @@ def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, model_s
     """
     if state.store is not None and experiment.shape.num_personal:
         tests = [
-            OwnTest(memory={name: rows[0] for name, rows in state.store.take([device]).items()}, samples=samples)
-            for device, samples in enumerate(experiment.own_tests)
+            OwnTest(
+                memory={name: rows[0] for name, rows in state.store.take([n]).items() if name in SLOTS}, samples=own
+            )
+            for n, own in enumerate(experiment.own_tests)
         ]
         parts, size = list(engine.map("evaluate_own", model_state, tests)), sum(len(test.samples) for test in tests)
     else:
