@@ -37,9 +37,9 @@ def test_the_planner_sees_the_papers_cnn_without_its_last_layer():
 
 def test_layers_are_named_and_one_must_be_left_to_prune():
     assert flat(("fc2",)).shape.num_personal == flat().shape.num_personal
-    with pytest.raises(UnknownName, match="Scenario.model.personal 'fc9' is unknown"):
+    with pytest.raises(UnknownName, match=r"Scenario\.model\.personal 'fc9' is unknown"):
         flat(("fc9",))
-    with pytest.raises(InvalidValue, match="^Scenario.model.personal must leave a layer that can be pruned"):
+    with pytest.raises(InvalidValue, match=r"^Scenario\.model\.personal must leave a layer that can be pruned"):
         flat(("fc1", "last"))
 
 

@@ -357,6 +357,7 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "plan.max_energy_j": 0.01,
     "train.kernel": "torch",
     "model.prunable": ["fc1"],
+    "model.personal": ["last"],
     "topology.tree.nodes": [3],
     "topology.tree.rounds": [2],
     "topology.tree.rate_bps": [1e9, 1e9],

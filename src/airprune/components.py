@@ -64,7 +64,7 @@ class ModelShape:
       prunable: where the prunable weights lie.
       layers: their matrices.
       tensors: all tensors, in the order of the state.
-      num_personal, personal_weights: entries of the layers that stay on the devices, first in the state, and how many of
+      num_personal, personal_weights: entries of the layers that stay on the devices, which come first, and how many of
         them are weights: trained, but not counted.
       find_units: follows the model's forward pass for `units`; called when first asked for.
       num_devices, num_edges: of the network, for slots with a row for each.

@@ -83,7 +83,7 @@ def prunable_names(module: nn.Module, chosen: Sequence[str]) -> list[str]:
 
 
 def personal_names(module: nn.Module, chosen: Sequence[str]) -> list[str]:
-    """Names of the trained parameters of the layers that stay on the devices; `LAST` is the last with a weight matrix."""
+    """Names of the trained parameters of layers that stay on the devices; `LAST` is the last with a weight matrix."""
     weights = {name: getattr(layer, "weight", None) for name, layer in module.named_modules()}
     matrices = [name for name, weight in weights.items() if isinstance(weight, torch.Tensor) and weight.dim() > 1]
     trained = [name for name, parameter in module.named_parameters() if parameter.requires_grad]

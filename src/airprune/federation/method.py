@@ -90,7 +90,7 @@ class Method:
         )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """The memory of all components, and of personal layers. The steps of edges and cloud have names of their own."""
+        """The memory of all components and of personal layers. The steps of edges and cloud have names of their own."""
         found = list(self._declared(shape))
         names = [slot.name for slot in found]
         if len(set(names)) < len(names):

@@ -1,7 +1,7 @@
 """Layers that stay on their devices: neither sent nor averaged, trained on from round to round.
 
-A device puts its own layers in the place of the received ones before it does anything else, and gives the edge back what
-it received of them. So they are never pruned, cost no bits, and the cloud's model has them as they started.
+A device puts its own layers in the place of the received ones before it does anything else, and gives the edge back
+what it received of them. So they are never pruned, cost no bits, and the cloud's model has them as they started.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from airprune.components import ModelShape, Owner, Slot
 
 Array = np.ndarray
-OWN, BEGUN = "personal.layers", "personal.begun"
+SLOTS = OWN, BEGUN = "personal.layers", "personal.begun"
 
 
 def slots(shape: ModelShape) -> tuple[Slot, ...]:

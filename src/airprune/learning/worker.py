@@ -68,7 +68,7 @@ class Job(Workshop):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OwnTest:
-    """A device whose own model is to be judged: its slots, and its samples of the test set."""
+    """A device whose own model is to be judged: its own layers, and its samples of the test set."""
 
     memory: Mapping[str, Array]
     samples: Array

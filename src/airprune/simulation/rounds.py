@@ -18,6 +18,7 @@ from airprune.engines.base import MAX_TRIES, Engine
 from airprune.errors import WorkFailed
 from airprune.federation.edge import OpenRound, close_round, open_round, prepared_round
 from airprune.federation.messages import Broadcast
+from airprune.federation.personal import SLOTS
 from airprune.latency import global_round_latency_s
 from airprune.learning.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of, parts_averaged
 from airprune.learning.worker import TEST_PART, OwnTest
@@ -422,8 +423,10 @@ def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, models:
     """
     if state.store is not None and experiment.shape.num_personal:
         tests = [
-            OwnTest(memory={name: rows[0] for name, rows in state.store.take([device]).items()}, samples=samples)
-            for device, samples in enumerate(experiment.own_tests)
+            OwnTest(
+                memory={name: rows[0] for name, rows in state.store.take([n]).items() if name in SLOTS}, samples=own
+            )
+            for n, own in enumerate(experiment.own_tests)
         ]
         parts, size = list(engine.map("evaluate_own", models[0], tests)), sum(len(test.samples) for test in tests)
     else:
