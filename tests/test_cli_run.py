@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import airprune as ap
-from airprune.cli import main
 from airprune.cli.compare import parse_seeds
 from airprune.errors import UsageError
 from airprune.estimates import Estimate
@@ -21,7 +20,7 @@ from airprune.runs.lock import locked
 from support.processes import AIRPRUNE, PATIENCE_S, airprune
 from support.tiny import final_bytes, tiny_file
 
-pytestmark = pytest.mark.usefixtures("in_tmp_path")
+pytestmark = pytest.mark.usefixtures("in_tmp_path", "blank_pictures")
 
 
 @pytest.fixture
@@ -32,17 +31,6 @@ def in_tmp_path(tmp_path, monkeypatch):
 @pytest.fixture
 def scenario(tmp_path) -> str:
     return str(tiny_file(tmp_path))
-
-
-@pytest.fixture
-def command(capsys):
-    """One command within this process: (exit status, stdout, stderr)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        status = main([str(argument) for argument in arguments])
-        return status, *capsys.readouterr()
-
-    return call
 
 
 # airprune run
