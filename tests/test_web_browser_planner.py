@@ -354,9 +354,9 @@ def test_text_stands_out_from_its_ground(server, page, scheme):
 def test_no_width_scrolls_sideways(server, page):
     visit(page, f"{server.url}/?deadline_ms=20")
     open_tables(page)
+    fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     for width in (360, 768, 1100, 1440, 3840):
         page.set_viewport_size({"width": width, "height": 900})
-        fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         wait_for(lambda: page.evaluate(fits), f"no scrolling sideways at {width}")  # charts follow a little later
 
 
