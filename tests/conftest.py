@@ -14,8 +14,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples are drawn from a fixed seed, so a red run can be repeated; machines are shared, so no deadline.
-settings.register_profile("airprune", deadline=None, derandomize=True)
-settings.load_profile("airprune")
+settings.register_profile("full", deadline=None, derandomize=True)
+settings.register_profile("quick", settings.get_profile("full"), max_examples=40)
+settings.load_profile("quick")
 
 
 @pytest.fixture
