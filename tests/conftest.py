@@ -1,3 +1,4 @@
+import base64
 import signal
 import sys
 
@@ -6,14 +7,16 @@ import torch
 from hypothesis import settings
 
 from airprune import registration
+from airprune.cli import main
 
 # A job in the background of a shell ignores Ctrl-C, and so does whatever it starts; the commands under test must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples are drawn from a fixed seed, so a red run can be repeated; machines are shared, so no deadline.
-settings.register_profile("airprune", deadline=None, derandomize=True)
-settings.load_profile("airprune")
+settings.register_profile("full", deadline=None, derandomize=True)
+settings.register_profile("quick", settings.get_profile("full"), max_examples=40)
+settings.load_profile("quick")
 
 
 @pytest.fixture
@@ -23,6 +26,37 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def command(capsys):
+    """One command within this process: (exit status, stdout, stderr)."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        status = main([str(argument) for argument in arguments])
+        return status, *capsys.readouterr()
+
+    return call
+
+
+# One white pixel.
+BLANK_PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+def blank_pictures(monkeypatch):
+    """Pictures are saved blank: drawing them is most of a small run, and nothing to tests of words and numbers."""
+
+    def save(figure, *paths):
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(BLANK_PNG)
+
+    for module in ("airprune.figures", "airprune.report.drawing", "airprune.paper.reproduction"):
+        monkeypatch.setattr(f"{module}.save_figure", save)
+    return save
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import airprune as ap
-from airprune.cli import main
 from airprune.cli.compare import parse_seeds
 from airprune.errors import UsageError
 from airprune.estimates import Estimate
@@ -21,7 +20,7 @@ from airprune.runs.lock import locked
 from support.processes import AIRPRUNE, PATIENCE_S, airprune
 from support.tiny import final_bytes, tiny_file
 
-pytestmark = pytest.mark.usefixtures("in_tmp_path")
+pytestmark = pytest.mark.usefixtures("in_tmp_path", "blank_pictures")
 
 
 @pytest.fixture
@@ -34,22 +33,11 @@ def scenario(tmp_path) -> str:
     return str(tiny_file(tmp_path))
 
 
-@pytest.fixture
-def command(capsys):
-    """One command within this process: (exit status, stdout, stderr)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        status = main([str(argument) for argument in arguments])
-        return status, *capsys.readouterr()
-
-    return call
-
-
 # airprune run
 
 
 def test_run_prints_the_result_to_stdout_and_plain_progress_to_stderr(scenario):
-    done = airprune("run", scenario, "--out", "here")
+    done = airprune("run", scenario, "--engine", "serial", "--out", "here")
     assert done.returncode == 0
     assert [line.split("  ")[0] for line in done.stdout.splitlines()] == [
         "test accuracy",
@@ -169,7 +157,7 @@ def test_a_run_without_evaluation_shows_what_it_has(command, scenario):
     assert status == 0 and "accuracy" not in out and "simulated time" in out
 
 
-def test_an_exception_in_a_worker_surfaces_once_with_status_1(tmp_path, scenario):
+def test_an_exception_in_a_worker_surfaces_once_with_status_1(tmp_path, scenario, command):
     """`sitecustomize` is Python's own hook; here it breaks training, in worker processes only."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
@@ -179,11 +167,11 @@ def test_an_exception_in_a_worker_surfaces_once_with_status_1(tmp_path, scenario
         "    worker.device_round = device_round\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = airprune("run", scenario, "--workers", 2, "--out", "here", env=environment)
+    done = airprune("run", scenario, "--workers", 1, "--out", "here", env=environment)
     assert done.returncode == 1 and done.stdout == ""
     assert re.match(r"error: Device \d failed 3 times; ", done.stderr)
     assert done.stderr.count("Traceback") == 1 and done.stderr.count("ArithmeticError: no more sums today\n") == 1
-    assert airprune("run", scenario, "--out", "here", "--resume").returncode == 0
+    assert command("run", scenario, "--engine", "serial", "--out", "here", "--resume")[0] == 0
 
 
 def on_a_terminal(*arguments: object) -> tuple[int, str]:

@@ -93,7 +93,7 @@ def test_the_table_of_kinds_names_what_can_be_registered_and_where_it_is_chosen(
     assert {key for _, chosen in rows for key in re.findall(r"`([\w.]+)`", chosen)} <= keys
 
 
-def test_a_file_of_ones_own_serves_the_command_line(tmp_path, capsys, unregistered):
+def test_a_file_of_ones_own_serves_the_command_line(tmp_path, capsys, unregistered, blank_pictures):
     """The snippets' definitions, named with --import."""
     found = [code for code, _ in snippets("docs/your-own.md") if "SmoothedOptions" in code or "Recipe(" in code]
     kept = "\n".join(

@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import airprune as ap
@@ -130,7 +130,6 @@ def test_a_plan_exists_iff_the_least_shares_fit(seed, reserved, factor):
 
 
 @given(SEED, RESERVED)
-@settings(max_examples=300)
 def test_a_plan_never_breaks_deadline_budget_or_box(seed, reserved):
     plan = ap.plan(fleet(seed, reserved)).raise_if_failed()
     problem = plan.problem

@@ -35,21 +35,10 @@ from support.processes import PATIENCE_S, wait_for
 from support.tiny import TINY_TOML, final_bytes, tiny_file
 
 pytest_plugins = ["support.browser"]
-pytestmark = pytest.mark.usefixtures("unregistered")
+pytestmark = pytest.mark.usefixtures("unregistered", "blank_pictures")
 
 OWN = Path(__file__).with_name("support") / "own_methods.py"
 SERIAL = {"method": "own-recipe", "engine.name": "serial"}
-
-
-@pytest.fixture
-def command(capsys):
-    """One command within this process: (exit status, stdout, stderr)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        status = main([str(argument) for argument in arguments])
-        return status, *capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Reports: self-contained pages that tell what a folder holds, however hostile or broken its files are."""
 
 import csv
-import io
 import json
 import re
 import shutil
@@ -79,8 +78,14 @@ def finished(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished_page(finished) -> Outline:
-    return outline(write_report(finished))
+def finished_page(finished, tmp_path_factory) -> Path:
+    """In a folder of its own, with pictures drawn in full."""
+    return write_report(finished, tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def comparison_page(comparison, tmp_path_factory) -> Path:
+    return write_report(comparison, tmp_path_factory.mktemp("page") / "report.html")
 
 
 @pytest.fixture
@@ -96,15 +101,12 @@ def without_checksums(folder: Path) -> None:
 
 
 @pytest.fixture
-def sketches(monkeypatch):
-    """Pictures are laid out, which is where bad values show, but saved empty: for tests about words."""
-    empty = io.BytesIO()
-    new_figure(1)[0].savefig(empty, format="png")
+def sketches(monkeypatch, blank_pictures):
+    """Pictures are laid out, which is where bad values show, but saved blank."""
 
-    def save(figure, path):
+    def save(figure, *paths):
         figure.draw_without_rendering()
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(empty.getvalue())
+        blank_pictures(figure, *paths)
 
     monkeypatch.setattr("airprune.report.drawing.save_figure", save)
 
@@ -142,8 +144,7 @@ def reproduction(tmp_path) -> Path:
     )
     (out / "fig6.csv").write_text("cpu_hz,share\n1e9,0.2\n")
     figure, _ = new_figure(1)
-    for suffix in (".png", ".pdf"):
-        save_figure(figure, out / f"fig6{suffix}")
+    save_figure(figure, out / "fig6.png", out / "fig6.pdf")
     return out
 
 
@@ -159,12 +160,12 @@ def assert_self_contained(page: Path) -> None:
 # Any page
 
 
-@pytest.mark.parametrize("kind", ["finished", "comparison", "reproduction"])
-def test_every_page_is_self_contained_and_every_picture_has_words(kind, request):
-    assert_self_contained(write_report(request.getfixturevalue(kind)))
+def test_every_page_is_self_contained_and_every_picture_has_words(finished_page, comparison_page, reproduction):
+    for page in (finished_page, comparison_page, write_report(reproduction)):
+        assert_self_contained(page)
 
 
-@pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("kind", ["finished", "comparison", "reproduction"])
 def test_contents_lead_to_every_section(kind, request):
     page = outline(write_report(request.getfixturevalue(kind)))
@@ -173,7 +174,7 @@ def test_contents_lead_to_every_section(kind, request):
     assert targets[0] == "summary" and targets[-1] == "repeat-it"
 
 
-@pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("kind", ["finished", "comparison", "reproduction"])
 def test_links_lead_to_files_that_exist(kind, request, tmp_path):
     page = write_report(request.getfixturevalue(kind), tmp_path / "elsewhere.html")
@@ -181,11 +182,9 @@ def test_links_lead_to_files_that_exist(kind, request, tmp_path):
     assert links and all((tmp_path / link).exists() for link in links)
 
 
-def test_the_same_folder_gives_the_same_bytes(finished, tmp_path):
-    pages = [
-        write_report(finished, tmp_path / name / "report.html") for name in ("a", "b") if not (tmp_path / name).mkdir()
-    ]
-    a, b = (re.sub(r'href="[^"]*"', "", page.read_text()) for page in pages)
+def test_the_same_folder_gives_the_same_bytes(finished, finished_page, tmp_path):
+    again = write_report(finished, tmp_path / "report.html")
+    a, b = (re.sub(r'href="[^"]*"', "", page.read_text()) for page in (finished_page, again))
     assert a == b
 
 
@@ -194,7 +193,7 @@ def test_the_same_folder_gives_the_same_bytes(finished, tmp_path):
 
 def test_a_run_page_tells_the_last_round_and_how_to_repeat_it(finished, finished_page):
     last = json.loads((finished / "records.jsonl").read_text().splitlines()[-1])
-    text = finished_page.text
+    text = outline(finished_page).text
     assert "finished" in text and "unfinished" not in text
     for words in (
         f"{last['test_accuracy'] * 100:.2f} %",
@@ -208,7 +207,7 @@ def test_a_run_page_tells_the_last_round_and_how_to_repeat_it(finished, finished
         assert words in text
 
 
-@pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("blank_pictures")
 def test_the_command_of_a_run_page_repeats_the_run_to_the_byte(tmp_path, capsys):
     assert main(["run", str(tiny_file(tmp_path)), "--engine", "serial", "--out", str(tmp_path / "run")]) == 0
     page = outline(write_report(tmp_path / "run"))
@@ -218,8 +217,8 @@ def test_the_command_of_a_run_page_repeats_the_run_to_the_byte(tmp_path, capsys)
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_pictures_are_kept_as_png_pdf_and_tidy_csv(finished, finished_page):
-    figures = finished / "figures"
+def test_pictures_are_kept_as_png_pdf_and_tidy_csv(finished_page):
+    figures = finished_page.with_name("figures")
     stems = {path.stem for path in figures.glob("*.png")}
     assert stems == {path.stem for path in figures.glob("*.pdf")}
     measures = [
@@ -232,13 +231,13 @@ def test_pictures_are_kept_as_png_pdf_and_tidy_csv(finished, finished_page):
     assert [row["device"] for row in devices] == [str(i) for i in range(6)]
 
 
-@pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_page_of_another_name_has_figures_of_its_own(finished, tmp_path):
     write_report(finished, tmp_path / "mine.html")
     assert (tmp_path / "mine-figures" / "curves.csv").exists() and not (tmp_path / "figures").exists()
 
 
-@pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("blank_pictures")
 def test_coverage_and_left_out_devices_are_told(tmp_path):
     folder = make_run(tmp_path / "run", plan__deadline_s=0.0004, events__dropout_probability=0.4)
     records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
@@ -250,7 +249,7 @@ def test_coverage_and_left_out_devices_are_told(tmp_path):
     assert all(f" {entry['num_uncovered']:,} " in text for entry in edge["coverage"])
 
 
-@pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("blank_pictures")
 def test_an_unfinished_run_says_so_and_how_to_continue(tmp_path):
     text = outline(write_report(make_run(tmp_path / "run", stop_after=4))).text
     assert "unfinished: 1 of 2 global rounds" in text and "--resume" in text
@@ -350,16 +349,16 @@ def test_a_large_fleet_is_drawn_in_part_and_listed_in_full(run_folder):
 # Comparisons
 
 
-def test_a_comparison_page_has_intervals_curves_and_differences(comparison):
-    page = outline(write_report(comparison))
+def test_a_comparison_page_has_intervals_curves_and_differences(comparison_page):
+    page = outline(comparison_page)
     assert "2 variants over 2 seeds" in page.text
     assert "plan.scheme" in page.text
     assert re.search(r"100\.00 ± |\d\d\.\d\d ± \d", page.text)
-    rows = csv_rows(comparison / "figures/curves.csv")
+    rows = csv_rows(comparison_page.with_name("figures") / "curves.csv")
     assert {(row["series"], row["seed"]) for row in rows} == {(v, s) for v in ("optimal", "no-pruning") for s in "01"}
 
 
-@pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("target", [0.0, 1.0])
 def test_a_comparison_page_tells_what_a_target_took(comparison, tmp_path, target):
     page = outline(write_report(comparison, tmp_path / "page.html", target=target))
@@ -371,7 +370,7 @@ def test_a_comparison_page_tells_what_a_target_took(comparison, tmp_path, target
         assert row["time_to_target_s"] == (str(reached[0]) if reached else "")
 
 
-@pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_run_page_tells_what_the_target_took(finished, tmp_path):
     first = next(r for r in RunFolder(finished).records() if r["kind"] == "global")
     page = outline(write_report(finished, tmp_path / "page.html", target=0.0))
@@ -379,14 +378,14 @@ def test_a_run_page_tells_what_the_target_took(finished, tmp_path):
     assert "To " not in outline(write_report(finished, tmp_path / "without.html")).text
 
 
-@pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_comparison_page_gives_the_command_that_repeats_it(comparison):
     command = next(word for word in outline(write_report(comparison)).words if word.startswith("airprune compare"))
     assert "--schemes no-pruning,optimal --seeds 0-1" in command
     assert "/no-pruning-seed0/scenario.toml" in command
 
 
-@pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("blank_pictures")
 def test_variants_with_changes_of_their_own_are_repeated_by_also(comparison, tmp_path):
     folder = Path(shutil.copytree(comparison, tmp_path / "compared"))
     make_run(folder / "patient-seed0", plan__deadline_s=0.00212345678, seed=0)
@@ -492,7 +491,7 @@ def test_a_page_replaces_nothing_but_pages(finished, tmp_path, out):
     assert [path.name for path in tmp_path.iterdir()] == ["folder.html"]
 
 
-@pytest.mark.usefixtures("sketches")
+@pytest.mark.usefixtures("blank_pictures")
 def test_the_command_prints_the_path_of_the_page(finished, tmp_path, capsys):
     assert main(["report", str(finished), "--out", str(tmp_path / "page.html")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'page.html'}\n"

@@ -70,7 +70,13 @@ def test_the_scenario_really_prunes_remembers_samples_and_moves(undisturbed):
 
 
 @pytest.mark.parametrize(
-    "engine", [processes(1), processes(2), processes(3), DASK], ids=["1 process", "2 processes", "3 processes", "dask"]
+    "engine",
+    [
+        pytest.param(processes(1), id="1 process", marks=pytest.mark.slow),
+        pytest.param(processes(2), id="2 processes"),
+        pytest.param(processes(3), id="3 processes", marks=pytest.mark.slow),
+        pytest.param(DASK, id="dask"),
+    ],
 )
 def test_every_engine_and_number_of_workers_ends_in_the_same_bytes(tmp_path, undisturbed, engine):
     list(run(tmp_path / "run", stateful_scenario().with_values(engine)))
@@ -121,7 +127,7 @@ def kill_at_random_moments(tmp_path: Path, engine: dict, *, kills: int, seed: in
             assert outcome(folder.path) == expected
             num_runs += 1
     sys.stdout.write(f"{num_kills} of {num_moments} kills hit a running process, in {num_runs} runs\n")
-    assert start(folder.path).wait(timeout=300) == 0
+    list(run(folder.path, stateful_scenario(rounds__global_rounds=global_rounds).with_values(engine), resume=True))
     assert outcome(folder.path) == expected
 
 
@@ -136,7 +142,7 @@ def wait_for_record(process, folder: RunFolder) -> None:
 
 
 def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path):
-    kill_at_random_moments(tmp_path, ENGINES["processes"], kills=1, seed=1)
+    kill_at_random_moments(tmp_path, processes(1), kills=1, seed=1)
 
 
 @pytest.mark.slow
@@ -194,7 +200,7 @@ def samples_of(device: int) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("engine", "model"),
-    [(SERIAL, RaisesForDevice), (processes(2), RaisesForDevice), (processes(1), DiesOfDevice)],
+    [(SERIAL, RaisesForDevice), (processes(1), RaisesForDevice), (processes(1), DiesOfDevice)],
     ids=["serial", "processes", "worker dies"],
 )
 def test_a_device_that_fails_keeps_its_memory_and_the_others_move_theirs(tmp_path, engine, model):

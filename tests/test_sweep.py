@@ -58,17 +58,6 @@ def long(tmp_path) -> Path:
     return tiny_file(tmp_path, global_rounds=LONG)
 
 
-@pytest.fixture
-def command(capsys):
-    """One command within this process: (exit status, stdout, stderr)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        status = main([str(argument) for argument in arguments])
-        return status, *capsys.readouterr()
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory) -> dict[str, tuple[bytes, bytes]]:
     """What `airprune run` makes of the four runs of the deadlines and two seeds."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import pickle
 import tempfile
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -142,38 +141,61 @@ class Subject:
     def method(self) -> Method:
         return Method.of(self.scenario())
 
+    @cached_property
+    def whole(self) -> WholeRun:
+        """What a run with a folder leaves there."""
+        with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+            return _finished(self.scenario(), Path(place) / "run")
+
+    @cached_property
+    def watched(self) -> WatchedRun:
+        """The same run without a folder."""
+        return _watched(self.scenario())
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    records: bytes
+    final: bytes
+    files: tuple[str, ...]
+
+    @property
+    def outcome(self) -> tuple[bytes, bytes]:
+        return self.records, self.final
+
+
+@dataclass(frozen=True)
+class WatchedRun:
+    """Every edge round of a run within this process, all models and slots at its end, and the cloud's model."""
+
+    rounds: Sequence[tuple[TimedRound, Any]]
+    final: tuple[bytes, ...]
+    model: Array
+
 
 RUNS = "runs to its end"
 PROCESSES = "same bytes in worker processes"
 
 
 def _runs(subject: Subject) -> tuple[bool, str]:
-    with _finished(subject.scenario()) as folder:
-        records = (folder / "records.jsonl").read_text().count("\n")
-    return True, f"{records} records"
+    return True, f"{len(subject.whole.records.splitlines())} records"
 
 
 def _order(subject: Subject) -> tuple[bool, str]:
     """Another order of the tasks, other workers, and every task done twice, as after a worker's death."""
-    expected = _final_bytes(subject.scenario())
-    for workers in (1, 3):
-        if _final_bytes(subject.scenario(), workers=workers) != expected:
-            return False, f"tasks shuffled over {workers} workers, each done twice, end in other bytes"
-    return True, "tasks shuffled over 1 and over 3 workers, each done twice, end in the same bytes"
+    same = _watched(subject.scenario(), engine=Restless, workers=3).final == subject.watched.final
+    return same, f"tasks shuffled over 3 workers, each done twice, end in {'the same' if same else 'other'} bytes"
 
 
 def _engines(subject: Subject) -> tuple[bool, str]:
-    with _finished(subject.scenario()) as folder:
-        expected = _bytes(folder)
-    with _finished(subject.scenario({"engine.name": "processes", "engine.workers": 2})) as folder:
-        same = _bytes(folder) == expected
+    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+        scenario = subject.scenario({"engine.name": "processes", "engine.workers": 2})
+        same = _finished(scenario, Path(place) / "run").outcome == subject.whole.outcome
     return same, f"two worker processes end in {'the same' if same else 'other'} bytes"
 
 
 def _resumes(subject: Subject) -> tuple[bool, str]:
     scenario = subject.scenario()
-    with _finished(scenario) as folder:
-        expected = _bytes(folder)
     with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
         out, stops = Path(place) / "run", 0
         while True:
@@ -181,7 +203,7 @@ def _resumes(subject: Subject) -> tuple[bool, str]:
                 if next(records, None) is None:
                     break
             stops += 1
-        same = _bytes(out) == expected
+        same = _left_in(out).outcome == subject.whole.outcome
     return same, f"stopped {stops} times: {'the same' if same else 'other'} bytes as in one go"
 
 
@@ -189,21 +211,14 @@ def _deadline(subject: Subject) -> tuple[bool, str] | None:
     method = subject.method
     if not (method.scheme.component.adapts and method.topology.component.adapts and method.masking("adapts")):
         return None
-    latest = 0.0
-
-    def watch(timed: TimedRound, results: Any) -> None:
-        nonlocal latest
-        total = timed.total_s[timed.takes_part]
-        latest = max(latest, float(total.max(initial=0.0)))
-
-    _watched(subject.scenario(), watch)
+    totals = [timed.total_s[timed.takes_part] for timed, _ in subject.watched.rounds]
+    latest = max(float(total.max(initial=0.0)) for total in totals)
     return latest <= _TIGHT_S * (1 + 1e-9), f"latest upload {latest / _TIGHT_S:.6f} of the deadline"
 
 
 def _bits(subject: Subject) -> tuple[bool, str]:
     gaps: list[float] = []
-
-    def watch(timed: TimedRound, results: Any) -> None:
+    for timed, results in subject.watched.rounds:
         charged = dict(zip(timed.opened.device.tolist(), timed.opened.bits.tolist(), strict=True))
         kept = dict(zip(timed.opened.device.tolist(), timed.ratio.tolist(), strict=True))
         for result in results:
@@ -212,8 +227,6 @@ def _bits(subject: Subject) -> tuple[bool, str]:
                 beside = timed.opened.charges.beside_bits
                 beside += timed.opened.charges.uplink_bits if kept[device] > 0 else 0.0
                 gaps.append(abs(charged[device] - beside - sent))
-
-    _watched(subject.scenario(), watch)
     return max(gaps) == 0.0, f"{len(gaps)} uploads, charged and counted bits differ by at most {max(gaps):g}"
 
 
@@ -226,21 +239,18 @@ def _open(subject: Subject) -> tuple[bool, str] | None:
         opened = {}
     owner = {"schemes": "plan", "objectives": "objective", "steps": "aggregation"}.get(subject.kind, subject.kind)
     changes = {f"{owner}.{subject.name}.{key}": value for key, value in opened.items()}
-    plain = Scenario().with_values({**_SMALL, "plan.deadline_s": _LOOSE_S})
-    ours, theirs = _weights(subject.scenario(changes, deadline_s=_LOOSE_S)), _weights(plain)
+    ours, theirs = _watched(subject.scenario(changes, deadline_s=_LOOSE_S)).model, _plain_average()
     same = np.array_equal(ours, theirs)
     worst = float(np.max(np.abs(ours - theirs)))
     return same, "equals hierarchical FedAvg bit for bit" if same else f"differs from it by up to {worst:g}"
 
 
 def _slot_names(subject: Subject) -> tuple[bool, str]:
-    scenario = subject.scenario()
-    experiment = Experiment.of(scenario, dataset=points())
+    experiment = Experiment.of(subject.scenario(), dataset=points())
     names = [slot.name for slot in experiment.slots]
     if not names:
-        with _finished(scenario) as folder:
-            left = [path.name for path in folder.iterdir() if path.name == "memory"]
-        return not left, "no slots, no bytes" if not left else "no slots, but a memory folder"
+        left = "memory" in subject.whole.files
+        return not left, "no slots, but a memory folder" if left else "no slots, no bytes"
     unnamed = [name for name in names if "." not in name]
     kinds = ", ".join(f"{slot.name} ({slot.owner.value})" for slot in experiment.slots)
     return not unnamed, kinds if not unnamed else f"{unnamed[0]!r} does not begin with a component's name and a dot"
@@ -258,9 +268,12 @@ def _lost_devices(subject: Subject) -> tuple[bool, str] | None:
         arrived.update(timed.opened.device[timed.fate == Fate.OK].tolist())
 
     with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
-        state = _watched(experiment.scenario, watch, rounds=1, folder=Path(place))
+        state = experiment.initial_state()
+        state.store = opened_store(experiment, Path(place))
+        with SerialEngine(experiment.job(InProcess(experiment.dataset))) as executor:
+            next(run_rounds(experiment, executor, state, watch=watch))
         lost = [n for n in range(experiment.network.num_devices) if n not in arrived]
-        memory = state.store.take(lost) if lost else {}
+        memory = state.store.take(lost) if state.store is not None and lost else {}
         moved = [slot.name for slot in slots if lost and np.any(memory[slot.name] != slot.row(experiment.shape))]
     return (
         not moved,
@@ -293,42 +306,40 @@ def points(num_train: int = 120, num_test: int = 40) -> Any:
     return draw(num_train), draw(num_test)
 
 
-@contextlib.contextmanager
-def _finished(scenario: Scenario) -> Iterator[Path]:
-    """The folder of a whole run."""
-    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
-        out = Path(place) / "run"
-        for _ in run(scenario, out=out, dataset=points()):
-            pass
-        yield out
+def _finished(scenario: Scenario, out: Path) -> WholeRun:
+    for _ in run(scenario, out=out, dataset=points()):
+        pass
+    return _left_in(out)
 
 
-def _bytes(folder: Path) -> tuple[bytes, bytes]:
-    return (folder / "records.jsonl").read_bytes(), (folder / "final.safetensors").read_bytes()
+def _left_in(folder: Path) -> WholeRun:
+    return WholeRun(
+        records=(folder / "records.jsonl").read_bytes(),
+        final=(folder / "final.safetensors").read_bytes(),
+        files=tuple(path.name for path in folder.iterdir()),
+    )
 
 
 def _watched(
-    scenario: Scenario,
-    watch: Callable[[TimedRound, Any], None],
-    *,
-    rounds: float = math.inf,
-    folder: Path | None = None,
-    engine: type[SerialEngine] = SerialEngine,
-    workers: int | None = None,
-) -> Any:
-    """Runs in this process, showing each edge round; the state it ends in."""
+    scenario: Scenario, *, engine: type[SerialEngine] = SerialEngine, workers: int | None = None
+) -> WatchedRun:
     experiment = Experiment.of(scenario, dataset=points())
-    state = experiment.initial_state()
-    with contextlib.ExitStack() as stack:
-        if folder is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airprune-check-")))
-        state.store = opened_store(experiment, folder)
-        job = experiment.job(InProcess(experiment.dataset))
-        executor = stack.enter_context(engine(job, workers=workers))
-        for number, _ in enumerate(run_rounds(experiment, executor, state, watch=watch), start=1):
-            if number >= rounds:
-                break
-    return state
+    state, rounds = experiment.initial_state(), []
+    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+        state.store = opened_store(experiment, Path(place))
+        with engine(experiment.job(InProcess(experiment.dataset)), workers=workers) as executor:
+            for _ in run_rounds(experiment, executor, state, watch=lambda *seen: rounds.append(seen)):
+                pass
+        arrays = [*state.arrays().values()]
+        if state.store is not None:
+            arrays += state.store.take(range(experiment.network.num_devices)).values()
+    return WatchedRun(rounds, tuple(array.tobytes() for array in arrays), state.models[0])
+
+
+@cache
+def _plain_average() -> Array:
+    """The cloud's model after hierarchical FedAvg."""
+    return _watched(Scenario().with_values({**_SMALL, "plan.deadline_s": _LOOSE_S})).model
 
 
 class Restless(SerialEngine):
@@ -351,24 +362,6 @@ class Restless(SerialEngine):
             except AirpruneError as error:
                 raise WorkFailed(str(error)) from error
             yield index, result
-
-
-def _final_bytes(scenario: Scenario, workers: int | None = None) -> tuple[bytes, ...]:
-    """Of all models and slots at the end."""
-    kind = SerialEngine if workers is None else Restless
-    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
-        state = _watched(scenario, lambda timed, results: None, folder=Path(place), engine=kind, workers=workers)
-        arrays = [array.tobytes() for array in state.arrays().values()]
-        if state.store is not None:
-            everybody = state.store.take(range(Experiment.of(scenario, dataset=points()).network.num_devices))
-            arrays += [array.tobytes() for array in everybody.values()]
-    return tuple(arrays)
-
-
-def _weights(scenario: Scenario) -> Array:
-    """The cloud's model at the end."""
-    models: Array = _watched(scenario, lambda timed, results: None).models
-    return models[0]
 
 
 __all__ = ["Finding", "check"]

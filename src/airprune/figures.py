@@ -19,11 +19,12 @@ from airprune.styles import styles_for
 # Of a line that something is measured against.
 TARGET_COLOUR = "#B03A00"
 _MUCH_LONGER = 5.0
+_DPI = 150
 
 
 def new_figure(columns: int, *, rows: int = 1, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list[Axes]]:
     """Axes in the house look, row by row."""
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure = Figure(figsize=(width * columns, height * rows), dpi=_DPI, layout="constrained")
     axes = [figure.add_subplot(rows, columns, i + 1) for i in range(rows * columns)]
     for ax in axes:
         ax.grid(True, color="#dddddd", linewidth=0.6)
@@ -88,14 +89,21 @@ def draw_target(ax: Axes, target: float) -> None:
     ax.axhline(target, color=TARGET_COLOUR, linewidth=1.0, linestyle="--")
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """PNG or PDF by the file name; without dates inside, so that equal pictures are equal files."""
-    metadata = (
-        {"Software": None} if path.suffix == ".png" else {"CreationDate": None, "Producer": None, "Creator": None}
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with files.replacing(path) as file:
-        figure.savefig(file, format=path.suffix[1:], dpi=150, metadata=metadata)
+def save_figure(figure: Figure, *paths: Path) -> None:
+    """PNG or PDF by the file names; without dates inside, so that equal pictures are equal files.
+
+    Laid out once, and then for good: with a layout left to do, every `savefig` would draw the picture twice.
+    """
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
+        figure.set_layout_engine(None)
+    for path in paths:
+        metadata = (
+            {"Software": None} if path.suffix == ".png" else {"CreationDate": None, "Producer": None, "Creator": None}
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.replacing(path) as file:
+            figure.savefig(file, format=path.suffix[1:], dpi=_DPI, metadata=metadata)
 
 
 def curve_axes(ax: Axes, rows: Sequence[Mapping[str, Any]], *, measure: str, against: str = "global_round") -> None:

@@ -116,5 +116,5 @@ if __name__ == "__main__":
 
     scenario, engine, out = sys.argv[1:]
     chosen = ap.Scenario.load(scenario).with_values({"method": "own-recipe", "engine.name": engine})
-    for _ in ap.run(chosen.with_("engine.workers", 2), out=out):
+    for _ in ap.run(chosen.with_("engine.workers", 1), out=out):
         pass

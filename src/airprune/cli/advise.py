@@ -229,8 +229,7 @@ def _write(out: Path, advice: Advice, told: dict[str, Any], outcome: Outcome | N
     write_text_atomic(out / "advice.json", json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     write_text_atomic(out / "advice.csv", _csv(told["methods"]))
     figure = advice_figure(advice, title=title, outcome=outcome)
-    for name in ("advice.png", "advice.pdf"):
-        save_figure(figure, out / name)
+    save_figure(figure, out / "advice.png", out / "advice.pdf")
     say(f"Advice: {out / 'advice.json'}, {out / 'advice.csv'}, {out / 'advice.png'}")
 
 

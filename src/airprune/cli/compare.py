@@ -164,6 +164,5 @@ def _draw(results: dict[str, list[list[dict[str, Any]]]], out: Path, *, title: s
 
     shown = {name: [[drawable(record) for record in records] for records in runs] for name, runs in results.items()}
     figure = comparison_figure(shown, title=title, target=target)
-    for name in ("curves.png", "curves.pdf"):
-        save_figure(figure, out / name)
+    save_figure(figure, out / "curves.png", out / "curves.pdf")
     say(f"Curves: {out / 'curves.png'}")

@@ -194,8 +194,7 @@ def _draw(crossover: Crossover, target: float, out: Path) -> None:
     from airprune.figures import save_figure
 
     figure = crossover_figure(crossover, target)
-    for name in ("crossover.png", "crossover.pdf"):
-        save_figure(figure, out / name)
+    save_figure(figure, out / "crossover.png", out / "crossover.pdf")
     say(f"Crossover: {out / 'crossover.png'}")
 
 

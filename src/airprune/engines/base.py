@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import cloudpickle
 
-from airprune.engines.machine import keep_large_buffers, single_thread
+from airprune.engines.machine import keep_large_buffers
 from airprune.errors import WorkFailed
 
 # How often a task is given to a worker that dies of it.
@@ -263,7 +263,6 @@ def unpack(packed: bytes) -> Workshop:
 
 
 def opened(workshop: Workshop, folder: Path | None) -> Any:
-    """The worker, in a process that is fit for it."""
-    single_thread()
+    """The worker, in a process that is fit for it and has one thread: by its environment, or by `single_thread`."""
     keep_large_buffers()
     return workshop.open(folder)

@@ -98,9 +98,9 @@ class Reproduction:
                 else f"{artefact.title} · {preset or ''} · {self.profile.note}"
             )
             figure = artefact.draw(mine, caption)
-            for suffix in (".png", ".pdf"):
-                save_figure(figure, self.out / f"{stem}{suffix}")
-                written.append(self.out / f"{stem}{suffix}")
+            pictures = [self.out / f"{stem}{suffix}" for suffix in (".png", ".pdf")]
+            save_figure(figure, *pictures)
+            written += pictures
         return written
 
 

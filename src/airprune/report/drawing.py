@@ -73,9 +73,7 @@ def save_both(figure: Figure, stem: Path) -> None:
     """PNG and PDF; a letter that the font lacks becomes a box without ado."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
-        for suffix in (".png", ".pdf"):
-            save_figure(figure, stem.with_name(stem.name + suffix))
-            figure.set_layout_engine("none")  # laid out once: it is most of the work
+        save_figure(figure, *(stem.with_name(stem.name + suffix) for suffix in (".png", ".pdf")))
 
 
 def has_values(runs_by_name: Mapping[str, Sequence[Sequence[Row]]], measure: str) -> bool:

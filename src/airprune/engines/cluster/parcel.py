@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from airprune.engines.base import Workshop, opened, pack, unpack
+from airprune.engines.machine import single_thread
 from airprune.errors import WorkFailed
 
 PART_BYTES = 8 * 2**20
@@ -67,6 +68,7 @@ class Parcel:
                 f"{folder} holds data with hash {found[:12]}…, but this run's data has {self.digest[:12]}…."
             )
         workshop = unpack((folder / _WORKSHOP).read_bytes())
+        single_thread()  # whoever started this worker
         return opened(workshop, None if workshop.folder is None else folder)
 
     def receive(self, name: str, offset: int, piece: bytes) -> None:
