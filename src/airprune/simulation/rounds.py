@@ -221,12 +221,10 @@ def _served_weight(experiment: Experiment, state: RunState, edge: int) -> float:
 
 def _by_edge(state: RunState, starts: Sequence[Sequence[int]], parts: list[EdgeResult]) -> list[EdgeResult]:
     """One result of every edge that has any."""
-    edges = dict.fromkeys(edge for edge, _ in starts)
-    found = list(zip(starts, parts, strict=True))
-    return [
-        parts_averaged([(lag, part) for (of, lag), part in found if of == edge], state.edge_states[edge])
-        for edge in edges
-    ]
+    found: dict[int, list[tuple[int, EdgeResult]]] = {}
+    for (edge, lag), part in zip(starts, parts, strict=True):
+        found.setdefault(edge, []).append((lag, part))
+    return [parts_averaged(of_edge, state.edge_states[edge]) for edge, of_edge in found.items()]
 
 
 def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeResult) -> None:
