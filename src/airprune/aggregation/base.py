@@ -46,7 +46,7 @@ class Aggregation(Component):
       finish: the combined model from the sum and what the parent had before.  [num_state]
       weights: c_n of each child, given the samples it stands for.  [num_children]
       Sum: what is added up.
-      read: what is added of a child, given its model and what the parent had; a new array. None: its model.  [num_state]
+      read: what is added of a child, given its model and what the parent had: a new array; None: its model.
       at_rate: the options for a round with this learning rate; None if it does not matter.
     """
 

@@ -68,8 +68,6 @@ def combined_at_root(
         return combine_level(aggregation, tree, models, 0, samples, backhaul, round_index)[0]
     models = models.copy()
     for level in range(tree.depth - 1, -1, -1):
-        models[tree.nodes(level - 1)] = combine_level(
-            aggregation, tree, models, level, samples, backhaul, round_index
-        )
+        models[tree.nodes(level - 1)] = combine_level(aggregation, tree, models, level, samples, backhaul, round_index)
     root: Array = models[0]
     return root

@@ -116,7 +116,7 @@ HIER_SIGN = Recipe(
 
 HIER_QSGD = Recipe(
     name="hier-qsgd",
-    summary="HierFAVG with updates rounded at random to a few levels, from devices to edges and from edges to the cloud",
+    summary="HierFAVG with updates rounded at random to a few levels, to the edges and to the cloud",
     source="Liu, Zhang, Song, Letaief: Hierarchical federated learning with quantization",
     label="as published",
     settings={
