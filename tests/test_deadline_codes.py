@@ -31,9 +31,7 @@ def codes_of(name: str, wire: Wire = PAPER, **options) -> Codes:
 
 def three_devices(codes: Codes, **changes) -> ap.Plan:
     values = {"bits_per_weight": codes.bits(codes.numbers[0], W) / W, "deadline_s": 0.030, **changes}
-    problem = ap.PlanProblem(
-        full_band_rate_bps=RATES, seconds_per_weight=SECONDS_PER_WEIGHT, codes=codes, **values
-    )
+    problem = ap.PlanProblem(full_band_rate_bps=RATES, seconds_per_weight=SECONDS_PER_WEIGHT, codes=codes, **values)
     return ap.plan(problem, "equal-codes")
 
 
@@ -74,7 +72,11 @@ def test_options_are_the_most_that_is_sent():
 def test_who_cannot_send_the_smallest_code_blocks_its_edge_and_the_way_out_works():
     codes = codes_of("quantised", bits=16)
     plan = three_devices(codes, deadline_s=0.00165)
-    assert plan.status.tolist() == [Status.INFEASIBLE_BANDWIDTH] and plan.blocking_devices.tolist() == [False, True, True]
+    assert plan.status.tolist() == [Status.INFEASIBLE_BANDWIDTH] and plan.blocking_devices.tolist() == [
+        False,
+        True,
+        True,
+    ]
     with pytest.raises(Infeasible, match="the smallest deadline that works is"):
         plan.raise_if_failed()
     least_s = float(plan.min_deadline_s[0])
@@ -97,7 +99,11 @@ def run(tmp_path, **changes) -> list[dict]:
 def test_methods_that_send_less_fill_the_deadline_and_keep_it(method, tmp_path):
     """An MLP of 1,024 weights: 170 µs are a few hundred entries, or a few bits of each."""
     deadline_s = 1.7e-4
-    edges = [row for row in run(tmp_path, method=method, plan__deadline_s=deadline_s, rounds__global_rounds=1) if row["kind"] == "edge"]
+    edges = [
+        row
+        for row in run(tmp_path, method=method, plan__deadline_s=deadline_s, rounds__global_rounds=1)
+        if row["kind"] == "edge"
+    ]
     took = np.array([np.add(row["compute_s"], row["uplink_s"]) for row in edges])
     bits = np.array([row["bits_per_weight"] for row in edges])
     assert np.all(took <= deadline_s * (1 + 1e-9)) and np.all(took > 0.7 * deadline_s)

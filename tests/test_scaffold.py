@@ -81,7 +81,7 @@ def test_uploads_are_twice_as_large_for_planner_clock_and_links():
 
 @pytest.mark.parametrize("changes", [{"train__momentum": 0.9}, {"train__optimizer": "adam"}])
 def test_momentum_is_refused(changes):
-    with pytest.raises(InvalidValue, match="train.momentum must be 0, with optimizer 'sgd'"):
+    with pytest.raises(InvalidValue, match=r"train\.momentum must be 0, with optimizer 'sgd'"):
         Experiment.of(tiny_scenario(method="scaffold", **changes), dataset=blobs())
 
 

@@ -363,9 +363,13 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "topology.tree.rate_bps": [1e9, 1e9],
     "topology.hierarchical.backhaul_bps": 1e9,
     "aggregation.momentum.beta": 0.5,
-    "compression.top-k.count": 7,
-    "compression.quantised.levels": 7,
-    "compression.sign.scale": 0.01,
+    "aggregation.vote.rate": 0.01,
+    "train.local_steps": 7,
+    **{
+        f"{section}.{key}": value
+        for section in ("compression", "backhaul")
+        for key, value in (("top-k.count", 7), ("random-k.count", 7), ("quantised.levels", 7), ("sign.scale", 0.01))
+    },
     "data.train_samples": None,
     "data.test_samples": None,
     "clock.board": "raspberry-pi-5",

@@ -27,7 +27,13 @@ FINE = {
 
 
 def final(folder, **changes):
-    settings = {"method": "hierfavg", "model__float64": True, "rounds__global_rounds": 1, "train__local_steps": 1, **changes}
+    settings = {
+        "method": "hierfavg",
+        "model__float64": True,
+        "rounds__global_rounds": 1,
+        "train__local_steps": 1,
+        **changes,
+    }
     for _ in ap.run(tiny_scenario(**settings), out=folder, dataset=blobs()):
         pass
     return load_file(folder / "final.safetensors")
@@ -58,9 +64,7 @@ def test_a_parent_moves_by_the_mean_of_its_childrens_quantised_moves():
     average = Chosen(AGGREGATIONS["data-weighted"], AGGREGATIONS["data-weighted"].Options())
     combined = combine_level(average, tree, models, 0, np.array([1, 3]), backhaul, 7)[0]
 
-    expected = models[0] + sum(
-        share * moved for share, moved in zip((0.25, 0.75), models[1:] - models[0], strict=True)
-    )
+    expected = models[0] + sum(share * moved for share, moved in zip((0.25, 0.75), models[1:] - models[0], strict=True))
     expected[shape.is_weight] = models[0][shape.is_weight]
     for node, share in ((0, 0.25), (1, 0.75)):
         uniforms = iter(rng_for(3, "backhaul", 7, 0, node).random(shape.num_weights))
@@ -109,5 +113,3 @@ def test_edge_rounds_and_local_steps_of_the_authors_rules():
     assert local_steps_at(10, loss_ratio=0.5) == 8  # ⌈10 √½⌉
     assert local_steps_at(10, loss_ratio=0.5, rate_ratio=2.0) == 10
     assert local_steps_at(10, loss_ratio=0.0) == 1
-
-

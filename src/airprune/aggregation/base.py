@@ -50,7 +50,7 @@ class Aggregation(Component):
         the share of its devices' weight that was heard) → combined model. None: they do not count.
       counts: at the cloud, which samples a child stands for: those of all devices it serves, or of the uploads it has
         heard since the last global round.
-      read: what is added of a child, given its model and what the parent had; a new array. None: its model.  [num_state]
+      read: what is added of a child, given its model and what the parent had: a new array; None: its model.
       at_rate: the options for a round with this learning rate; None if it does not matter.
     """
 

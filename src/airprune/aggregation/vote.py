@@ -1,4 +1,4 @@
-"""Majority vote (sign-SGD): every child says up or down for each weight, and the parent moves one step with the majority.
+"""Majority vote (sign-SGD): every child says up or down for each weight, the parent moves one step with the majority.
 
     next = previous + η sign(Σ c_n sign(w_n − previous))
 

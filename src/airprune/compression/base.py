@@ -31,7 +31,7 @@ class Wire:
       value_bits: q̂, what one exact value is charged; 64 in the paper.
       num_weights: W, all counted weights of the model; an index takes ⌈log2 W⌉ bits, however few weights are sent.
       num_tensors: tensors of the model that carry counted weights: one scale each.
-      code: what the planner has chosen for the sender among the compression's `codes` or rungs; None: the options decide.
+      code: what the planner has chosen among the compression's `codes` or rungs; None: the options decide.
     """
 
     value_bits: float
@@ -80,8 +80,8 @@ class Compression(Component):
       decode: (options, wire, message, starts) → float64 [n].
       exact: whether decoding gives back every value bit for bit.
       ladder: codes among which a planner may choose for each device, cheapest first; None if there is one for all.
-      codes: what `Wire.code` may be, in ascending order of `bits`; the options say which is the largest. A scheme that goes
-        by size alone gives each device the largest that fits; None if there is one for all.
+      codes: what `Wire.code` may be, in ascending order of `bits`; the options say which is the largest. A scheme that
+        goes by size alone gives each device the largest that fits; None if there is one for all.
     """
 
     line: Callable[[Any, Wire], tuple[float, float]]

@@ -34,7 +34,7 @@ class QuantisedOptions(Section):
 
     bits: Annotated[int, Field(ge=2, le=16)] | None = Field(
         default=4,
-        description="per weight with its sign: s = 2^(bits − 1) − 1 levels; at the most, if the scheme chooses codes",
+        description="per weight with its sign: s = 2^(bits − 1) − 1 levels; the most if a scheme chooses codes",
     )
     levels: Annotated[int, Field(ge=1, le=2**40)] | None = Field(default=None, description="s, instead of bits")
     norm: Literal["max", "l2"] = Field(default="max", description="scale of a tensor: its largest entry, or its length")

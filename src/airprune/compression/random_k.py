@@ -1,7 +1,7 @@
-"""k entries of the update chosen at random. Their places are drawn from a seed that travels along, so they cost no bits.
+"""k entries of the update at random. Their places are drawn from a seed that travels along, so they cost no bits.
 
-Without a memory the entries are sent times n / k, so that the mean is right; with one they are sent as they are, because
-what is enlarged to be right on average would leave a memory that grows without bound (Mem-SGD).
+Without a memory the entries are sent times n / k, so that the mean is right; with one they are sent as they are,
+because what is enlarged to be right on average would leave a memory that grows without bound (Mem-SGD).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class TopKOptions(Section):
 
     share: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=0.1,
-        description="k over the weights of the update, rounded down, at least one; at the most, if the scheme chooses codes",
+        description="k over the weights of the update, rounded down, at least one; the most if a scheme chooses codes",
     )
     count: Annotated[int, Field(ge=1, le=2**40)] | None = Field(default=None, description="k, instead of share")
     memory: bool = Field(default=True, description="add what was left out to the next update")
@@ -90,7 +90,8 @@ def encode(options: TopKOptions, wire: Wire, values: Array, starts: Array, rng: 
 
 
 def decode(options: TopKOptions, wire: Wire, message: Message, starts: Array) -> Array:
-    count, width, stored = count_sent(options, wire, message.num_weights), _index_bits(wire), np.dtype(value_format(wire))
+    count, width = count_sent(options, wire, message.num_weights), _index_bits(wire)
+    stored = np.dtype(value_format(wire))
     value_bytes = count * stored.itemsize
     check_length(f"top-{count}", message, value_bytes + num_bytes(count * width))
     index = unpack(message.payload[value_bytes:], width, count)

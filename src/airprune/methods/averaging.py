@@ -52,7 +52,7 @@ SCAFFOLD = Recipe(
     name="scaffold",
     summary="uniform averages of devices corrected by control variates, sent with the update; without momentum",
     source="Karimireddy et al.: SCAFFOLD: stochastic controlled averaging for federated learning",
-    label="as published (option II); on a tree the cloud's control variate is of our reading",
+    label="as published, option II; on a tree our reading",
     settings={**_WHOLE_MODELS, "objective.name": "scaffold", "train.optimizer": "sgd", "train.momentum": 0.0},
     claim="on unlike data no worse than FedAvg after as many rounds, at twice the bits",
 )

@@ -61,8 +61,8 @@ TOPK = Recipe(
 RANDK = Recipe(
     name="randk",
     summary="random entries of the update, as many as the deadline allows, right on average",
-    source="Stich, Cordonnier, Jaggi: Sparsified SGD with memory; here without",
-    label="random sparsification of updates",
+    source="Stich, Cordonnier, Jaggi: Sparsified SGD with memory",
+    label="after Stich et al., without memory",
     settings={**_LARGEST_CODES, "compression.name": "random-k", "compression.random-k.share": 1.0},
 )
 
@@ -116,7 +116,7 @@ HIER_SIGN = Recipe(
 
 HIER_QSGD = Recipe(
     name="hier-qsgd",
-    summary="HierFAVG with updates rounded at random to a few levels, from devices to edges and from edges to the cloud",
+    summary="HierFAVG with updates rounded at random to a few levels, to the edges and to the cloud",
     source="Liu, Zhang, Song, Letaief: Hierarchical federated learning with quantization",
     label="as published",
     settings={

@@ -4,8 +4,8 @@
     after S steps of η:   c_n⁺ = c_n − c + (w_received − w_trained) / (η S)
     at the cloud:         c ← c + 1/N Σ (c_n⁺ − c_n)
 
-On a tree, c is the cloud's: devices report c_n⁺ − c_n to their edges, which add them up over the edge rounds of a global
-round; w_received is the edge's model. Only plain SGD steps make c_n⁺ the mean gradient, so momentum is refused.
+On a tree, c is the cloud's: devices report c_n⁺ − c_n to their edges, which add them up over the edge rounds of a
+global round; w_received is the edge's model. Only plain SGD steps make c_n⁺ the mean gradient, so momentum is refused.
 """
 
 from __future__ import annotations

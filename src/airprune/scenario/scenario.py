@@ -172,7 +172,7 @@ class Scenario(Section):
         """SHA-256 of everything that results depend on: not the labels, where work runs or where data lie.
 
         A network table counts by its content, so the same table elsewhere is the same scenario. The paper's clock reads
-        nothing of its section, and keys that came later count only where they are used, so earlier runs are found again.
+        nothing of its section, and keys that came later count where they are used, so earlier runs are found again.
         """
         values = self.to_dict()
         for label in _LABELS:

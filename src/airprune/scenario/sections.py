@@ -262,7 +262,7 @@ class CompressionSection(ChoiceSection):
 
 
 class BackhaulSection(ChoiceSection):
-    """How updates are encoded on the links above the edges, to the cloud and between levels of a tree; without memory."""
+    """How updates are encoded on the links above the edges, at all levels of a tree; without memory."""
 
     owner: ClassVar[str] = "Scenario.backhaul"
     choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": COMPRESSIONS}

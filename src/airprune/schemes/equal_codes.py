@@ -1,8 +1,8 @@
 """Equal shares and whole models; every device sends with the largest code that meets the deadline.
 
-How compressions without a rule for the band keep a deadline: with b = 1/N_k a device has b r (T_th − x − a W) bits for its
-message, which are so many entries of top-k or random-k, so many levels of a quantiser. Nobody prunes. A device for which
-not even the smallest code fits blocks its edge. Without codes to choose from, the ratios of `equal-resolved` decide.
+How compressions without a rule for the band keep a deadline: with b = 1/N_k a device has b r (T_th − x − a W) bits for
+its message, which are so many entries of top-k or random-k, so many levels of a quantiser. Nobody prunes. A device for
+which not even the smallest code fits blocks its edge. Without codes to choose from, `equal-resolved` decides.
 """
 
 from __future__ import annotations
