@@ -171,7 +171,7 @@ class Scenario(Section):
         """SHA-256 of everything that results depend on: not the labels, where work runs or where data lie.
 
         A network table counts by its content, so the same table elsewhere is the same scenario. The paper's clock reads
-        nothing of its section, so runs from before there were others are found again.
+        nothing of its section, so runs from before there were others are found again; the same goes for the test set.
         """
         values = self.to_dict()
         for label in _LABELS:
@@ -179,6 +179,8 @@ class Scenario(Section):
             del (values[section] if section else values)[key]
         values["engine"] = {"on_device_failure": self.engine.on_device_failure}
         del values["data"]["data_dir"]
+        if self.data.judge_on == "test":
+            del values["data"]["judge_on"]
         if self.clock.compute == "paper":
             del values["clock"]
         if self.network.table is not None:
