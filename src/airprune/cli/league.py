@@ -28,8 +28,8 @@ def league(
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Changes that apply to all, e.g. `data.name=mnist`."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Minutes: one seed, nobody tuned; says so everywhere.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Table I's rounds and samples, ten seeds; for a cluster.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Minutes: one seed, nobody tuned.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Table I's rounds and samples, ten seeds.")] = False,
     division: Annotated[
         str, typer.Option(help="Divisions, e.g. `A,C` or `all`; docs/league.md tells what each is about.")
     ] = "A",

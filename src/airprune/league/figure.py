@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -107,7 +107,7 @@ def _draw_references(axes: Sequence[Axes], found: Standings) -> None:
 
 def _legend(figure: Figure, styles: dict[str, Style]) -> None:
     lines = [
-        Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.line, label=name)
+        Line2D([], [], color=style.colour, marker=style.marker, label=name, linestyle=cast(Any, style.line))
         for name, style in styles.items()
     ]
     lines += [

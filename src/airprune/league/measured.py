@@ -50,11 +50,10 @@ class Played:
         there = [test for test in self.tests if test.time_s is not None and test.time_s <= time_s * (1.0 + 1e-9)]
         return there[-1].test_accuracy if there else math.nan
 
-    @property
-    def time_s(self) -> float:
-        """Simulated, of the whole run."""
+    def has_room_by(self, time_s: float) -> bool:
+        """Whether another global round, as long as the others, would have ended by then."""
         last = self.tests[-1].time_s if self.tests else None
-        return math.nan if last is None else last
+        return last is not None and last * (1.0 + 1.0 / len(self.tests)) <= time_s * (1.0 + 1e-9)
 
 
 def played(folder: RunFolder, *, deadline_s: float) -> Played:

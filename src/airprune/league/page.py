@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -99,7 +98,7 @@ def _facts(division: Mapping[str, Any]) -> dict[str, object]:
         ("fewest joules to the target", "joules_to_target", min),
     ):
         known = [row for row in rows if isinstance(row[key], float)]
-        facts[title] = best(known, key=lambda row: row[key])["method"] if known else "nobody"  # noqa: B023
+        facts[title] = best(known, key=lambda row: row[key])["method"] if known else "nobody"
     return facts
 
 
@@ -109,7 +108,11 @@ def _leaders(standings: Mapping[str, Any]) -> str:
 
 def _shown(found: Mapping[str, Any]) -> Markup:
     return table(
-        found["header"], found["rows"], label=found["title"], words=found["words"], class_=f"league {found['title'].lower()}"
+        found["header"],
+        found["rows"],
+        label=found["title"],
+        words=found["words"],
+        class_=f"league {found['title'].lower()}",
     )
 
 
@@ -136,5 +139,4 @@ def claims_table(claims: Sequence[dict[str, Any]]) -> list[Markup]:
 def _files() -> Markup:
     files = {"league.csv": "all numbers", "league.tex": "the standings for a paper", "league.json": "for programs"}
     lines = [element("li", link(name, name), f": {what}") for name, what in files.items()]
-    again = shlex.join(["airprune", "league", "--help"])
-    return join([element("ul", *lines), note("The folder runs/ holds every run; ", element("code", again), " tells more.")])
+    return join([element("ul", *lines), note("The folder runs/ holds every run; the same command repeats none.")])

@@ -32,7 +32,7 @@ class Match(SweptRun):
         return f"{' '.join(map(str, self.values.values()))}, seed {self.scenario.seed}"
 
     @cached_property
-    def folder_name(self) -> str:  # type: ignore[override]
+    def folder_name(self) -> str:
         return self.scenario.hash[:16]
 
 

@@ -66,7 +66,8 @@ class Row:
       costs: to the target, by the names of `TO_TARGET`; None for references without costs.
       gaps: to the paper's method and to fp32.
       ranks: None without intervals, and for references.
-      ends_early: whether it has run all its rounds before the time at which others are compared.
+      ends_early: whether it has run all its rounds so early that another would have fitted into the time that is
+        compared.
     """
 
     result: Result
@@ -128,7 +129,7 @@ def standings(
             untuned=_estimate({seed: run.accuracy for seed, run in result.untuned.items()}),
             conduct=over_seeds([run.conduct for run in result.runs.values()]),
             state_bytes=result.entrant.state_bytes() if result.entrant.has_costs else 0,
-            ends_early=any(run.time_s < horizon_s * (1.0 - 1e-9) for run in result.runs.values()),
+            ends_early=any(run.has_room_by(horizon_s) for run in result.runs.values()),
         )
         for name, result in by_name.items()
     ]
@@ -142,10 +143,10 @@ def standings(
     )
 
 
-def _place(row: Row) -> tuple[bool, float, float]:
+def _place(row: Row) -> tuple[bool, bool, float, float]:
     """Methods before references, then by rank, then by accuracy after equal time."""
-    rank, mean = row.ranks[By.TIME], row.accuracy[By.TIME]
-    return not row.entrant.is_method, rank or 0, math.inf if mean is None else -mean.mean
+    rank, mean, entrant = row.ranks[By.TIME], row.accuracy[By.TIME], row.entrant
+    return not entrant.is_method, not entrant.has_costs, rank or 0, math.inf if mean is None else -mean.mean
 
 
 def _estimate(values: BySeed) -> Estimate | None:

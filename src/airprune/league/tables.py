@@ -33,7 +33,7 @@ NOTES = (
     "Methods marked “after” are our reading of their source; “as published” is its algorithm.",
     f"{CODES}: sends compressed updates, a knob that the paper's method does not have. {EARLY}: has run all its rounds "
     "before the time of the comparison, so more rounds would have fitted.",
-    "On a network without edges the deadline is 350/30 times as long, as in the paper; the time of the comparison is not.",
+    "On a network without edges the deadline is 350/30 times as long, as in the paper; the time compared is not.",
 )
 
 
@@ -58,14 +58,14 @@ def notes_of(found: Standings, *, is_tuned: bool) -> list[str]:
     """What has to be known to read the tables."""
     if is_tuned:
         tuned = (
-            "Everybody had the same trials: four learning rates, or two with three rates of the parent's step, over two "
+            "Everybody had the same trials: four learning rates, or two with three rates of a parent's step, over two "
             "seeds of their own, half the rounds, judged on training images that nobody trains on. The untuned "
             "accuracy, with the scenario's learning rate, stands beside."
         )
     else:
         tuned = "Nobody was tuned: all have the scenario's learning rate."
     asterisk = f"*: differs beyond chance, p < {SIGNIFICANT:g} after Holm's correction over the division's methods."
-    ranked = "A rank is 1 + the number of methods that are better beyond the interval of the difference; ties share one."
+    ranked = "A rank is 1 + how many methods are better beyond the interval of the difference; ties share one."
     has_ranks = any(row.ranks[By.TIME] is not None for row in found.rows)
     single = "One seed has no intervals, hence no ranks, and differences of a few points mean nothing."
     first = [ranked, asterisk] if has_ranks else [single]
@@ -282,5 +282,3 @@ def latex(found: Sequence[Standings], *, note: str) -> str:
 
 def write_latex(path: Path, found: Sequence[Standings], *, note: str) -> None:
     write_text_atomic(path, latex(found, note=note), follow_link=False)
-
-

@@ -150,7 +150,7 @@ class DataSection(Section):
     )
     judge_on: Literal["test", "held-out"] = Field(
         default="test",
-        description="held-out: test_samples of the training samples that train_samples leaves out, to choose settings by",
+        description="held-out: test_samples of the training samples that train_samples leaves out, for tuning",
     )
     partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid"] = Field(
         default="iid", description="how samples are dealt to devices"
