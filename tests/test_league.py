@@ -16,39 +16,20 @@ from airprune.cli import main
 from airprune.errors import UnknownName, UsageError
 from airprune.league import claims, tuning
 from airprune.league.divisions import DIVISIONS, divisions_named
+from airprune.league.document import document_of
 from airprune.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
-from airprune.league.measured import Conduct, Played, conduct
+from airprune.league.measured import Played, conduct
+from airprune.league.playing import Pitch
 from airprune.league.schedule import SCHEDULES
-from airprune.league.standings import By, Result, standings
+from airprune.league.standings import By
 from airprune.league.statistics import gap, holm, paired_p, pareto_front, ranks, student_p
 from airprune.league.tables import csv_rows, gap_text, latex, shown, tex
 from airprune.methods import METHODS, Recipe
 from airprune.paper.judging import Verdict
-from airprune.reaching import Evaluation
 from airprune.records import EdgeRecord, record_from
-from airprune.scenario import Scenario
+from support.league import ABOUT, BASE, made_up, run_of, tiny_league
 from support.tiny import tiny_file
 from support.web_runs import edge_line
-
-QUIET = Conduct(mean_ratio=0.5, max_ratio=0.9, late_share=0.0, min_count=1.0, uncovered=0.0)
-BASE = SCHEDULES["default"].scenario()
-
-
-def run_of(*accuracies: float, round_s: float = 1.0) -> Played:
-    """A run whose cloud models have these accuracies, one after every `round_s`."""
-    tests = tuple(
-        Evaluation(
-            global_round=i,
-            edge_round=None,
-            test_accuracy=accuracy,
-            time_s=round_s * i,
-            uploaded_bits=1e6 * i,
-            energy_j=0.1 * i,
-        )
-        for i, accuracy in enumerate(accuracies, start=1)
-    )
-    return Played(tests=tests, conduct=QUIET)
-
 
 # Statistics
 
@@ -236,26 +217,7 @@ def test_the_best_mean_of_whole_trials_is_chosen():
 
 @pytest.fixture(scope="module")
 def table():
-    """Two rounds of 1 s; compared after 2 s. The codes are fast, no pruning takes 1.5 s per round."""
-    entrants = {
-        entrant.name: entrant for entrant in lineup(BASE, DIVISIONS["A"], ["mem-sgd", "frozen-pruning"]).entrants
-    }
-
-    def result(name: str, *accuracies: float, round_s: float = 1.0) -> Result:
-        runs = {seed: run_of(accuracies[0], accuracies[1] + 0.001 * seed, round_s=round_s) for seed in range(3)}
-        return Result(entrant=entrants[name], runs=runs)
-
-    results = [
-        result(SEED, 0.5, 0.70),
-        result(FP32, 0.6, 0.78),
-        result("variance", 0.5, 0.70),
-        result("frozen-pruning", 0.5, 0.75),
-        result("mem-sgd", 0.3, 0.60, round_s=0.5),
-        result(WHOLE, 0.6, 0.80, round_s=1.5),
-        Result(entrant=entrants[ALONE], runs={seed: run_of(0.4, 0.4) for seed in range(3)}),
-        Result(entrant=entrants[CENTRAL], runs={}, trouble="It was stopped."),
-    ]
-    return standings(DIVISIONS["A"], results, seeds=(0, 1, 2), horizon_s=2.0)
+    return made_up()
 
 
 def test_standings_rank_by_accuracy_at_equal_time_and_share_ties(table):
@@ -353,10 +315,10 @@ def test_the_arms_of_a_claim_differ(claim):
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """A tuned league of one seed on a tiny federation, played in this process."""
+    """A league of one method and one seed on a tiny federation, played in this process."""
     folder = tmp_path_factory.mktemp("league")
-    words = ["league", "--scenario", str(tiny_file(folder)), "--methods", "fp32", "--seeds", "0,1", "--quick"]
-    words += ["--out", str(folder / "out"), "--engine", "serial"]
+    words = ["league", "--scenario", str(tiny_file(folder, global_rounds=1)), "--methods", "fp32", "--quick"]
+    words += ["rounds.edge_rounds=1", "--out", str(folder / "out"), "--engine", "serial"]
     assert main(words) == 0
     return folder / "out", words
 
@@ -418,17 +380,30 @@ def _league_in(folder: Path) -> None:
     _league([], quick=True, full=False, division="A", methods=None, scenario=None, seeds=None, out=folder, options={})
 
 
-def test_a_tuned_league_chooses_by_trials_and_shows_the_untuned_beside(tmp_path, monkeypatch, capsys):
-    """Two learning rates, one seed of trials: on the smallest federation."""
-    monkeypatch.setattr(tuning, "LEARNING_RATES", (1e-9, 0.05))
-    monkeypatch.setattr(tuning, "SEEDS", (100,))
-    words = ["--scenario", str(tiny_file(tmp_path, global_rounds=1)), "--methods", "fp32", "--seeds", "0", "--json"]
-    assert main(["league", *words, "--out", str(tmp_path / "out"), "--engine", "serial"]) == 0
-    (division,) = json.loads(capsys.readouterr().out)["divisions"]
-    rows = {row["method"]: row for row in division["rows"]}
-    assert {row["trials"] for row in rows.values()} == {2}
-    assert any(row["learning_rate"] == 0.05 for row in rows.values())
-    assert all(row["accuracy_untuned"] is not None for row in rows.values())
-    scenarios = [Scenario.load(path) for path in (tmp_path / "out/runs").glob("*/scenario.toml")]
-    tried = [scenario for scenario in scenarios if scenario.data.judge_on == "held-out"]
-    assert {scenario.seed for scenario in tried} == {100} and {s.seed for s in scenarios if s not in tried} == {0}
+def test_a_tuned_league_tries_on_held_out_images_and_plays_the_best_trial_and_the_untuned(tmp_path, monkeypatch):
+    """As if the accuracy of a run were its learning rate."""
+    league = dataclasses.replace(tiny_league(tmp_path), is_tuned=True)
+    trials = league.trials()
+    assert {run.scenario.data.judge_on for run in trials} == {"held-out"} and {r.scenario.seed for r in trials} == {
+        100,
+        101,
+    }
+    monkeypatch.setattr(Pitch, "played", lambda pitch, run: run_of(run.scenario.train.learning_rate))
+    matches = [run for run in league.matches() if run.values["method"] == SEED]
+    assert [run.scenario.train.learning_rate for run in matches] == [0.1, 0.1, 0.1, 0.01, 0.01, 0.01]
+    assert {run.scenario.data.judge_on for run in matches} == {"test"}
+    (found,) = league.standings({})
+    row = found.row(SEED)
+    assert (row.accuracy[By.ROUNDS].mean, row.untuned.mean, row.result.num_trials) == (
+        pytest.approx(0.1),
+        pytest.approx(0.01),
+        4,
+    )
+
+
+def test_a_run_that_failed_leaves_a_row_with_its_reason(tmp_path):
+    league = tiny_league(tmp_path)
+    failed = next(run.folder_name for run in league.matches() if run.values["method"] == FP32)
+    (found,) = league.standings({failed: "It has no plan."})
+    assert found.row(FP32).result.trouble == "It has no plan." and found.row(FP32).accuracy[By.TIME] is None
+    assert any("It has no plan." in note for note in document_of([found], [], **ABOUT)["divisions"][0]["notes"])

@@ -108,7 +108,7 @@ def _league(
         base = scenario_from(BASE, [*own, *overrides], **options)
     else:
         base = scenario_from(scenario, overrides, **options)
-        note = f"{base.name}, {'tuned' if schedule.is_tuned else 'nobody tuned'}"
+        note = f"its own schedule, {'tuned' if schedule.is_tuned else 'nobody tuned'}"
     names = None if methods is None else tuple(name.strip() for name in methods.split(",") if name.strip())
     if names == ():
         raise UsageError(f"--methods must name at least one method, got {methods!r}.")

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from airprune.figures import TARGET_COLOUR, draw_target, new_figure, note
+from airprune.league.lineup import FP32, SEED, WHOLE
 from airprune.league.standings import Row, Standings
 from airprune.league.statistics import pareto_front
 from airprune.measures import MEASURES
@@ -26,7 +27,8 @@ def league_figure(found: Standings, *, caption: str) -> Figure:
     rows = [row for row in found.rows if row.entrant.has_costs and row.result.runs]
     curves = {against: {row.entrant.name: curve(row, against) for row in rows} for against in AGAINST}
     fronts = {against: front_of(mine) for against, mine in curves.items()}
-    named = list(dict.fromkeys(name for points in fronts.values() for name, _, _ in points))
+    known = [name for name in (SEED, FP32, WHOLE) if any(row.entrant.name == name for row in rows)]
+    named = list(dict.fromkeys([*known, *(name for points in fronts.values() for name, _, _ in points)]))
     styles = _styles(named)
     figure, axes = new_figure(len(AGAINST), width=4.4, height=4.0)
     for ax, against in zip(axes, AGAINST, strict=True):

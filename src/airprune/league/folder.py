@@ -17,22 +17,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import airprune
 from airprune.errors import UsageError
 from airprune.figures import save_figure
 from airprune.league.divisions import Division
+from airprune.league.document import DOCUMENT, document_of, picture_name
 from airprune.league.figure import league_figure
 from airprune.league.lineup import Entrant, Lineup, lineup
 from airprune.league.measured import Played
 from airprune.league.playing import Match, Pitch, matches, trial_matches
 from airprune.league.standings import Result, Standings, standings
-from airprune.league.tables import csv_rows, notes_of, shown, write_csv, write_latex
+from airprune.league.tables import write_csv, write_latex
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.sweep import MAX_RUNS
 from airprune.tables import write_text_atomic
-
-DOCUMENT = "league.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +129,14 @@ class League:
         """Tables, pictures, page; the document that all of them tell."""
         from airprune.league.page import write_page
 
-        document = self._document(found, claims)
+        document = document_of(
+            found,
+            claims,
+            note=self.note,
+            scenario=self.base.name,
+            seeds=self.seeds,
+            is_tuned=self.is_tuned,
+        )
         write_csv(self.out / "league.csv", found)
         write_latex(self.out / "league.tex", found, note=self.note)
         for one in found:
@@ -143,31 +148,3 @@ class League:
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         write_text_atomic(self.out / DOCUMENT, text, follow_link=False)  # last: whoever sees it finds the rest
         return document
-
-    def _document(self, found: Sequence[Standings], claims: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        return {
-            "airprune": airprune.__version__,
-            "note": self.note,
-            "scenario": self.base.name,
-            "seeds": list(self.seeds),
-            "is_tuned": self.is_tuned,
-            "divisions": [
-                {
-                    "name": one.division.name,
-                    "title": one.division.title,
-                    "about": one.division.about,
-                    "target_accuracy": one.target,
-                    "horizon_s": one.horizon_s,
-                    "picture": f"{picture_name(one.division.name)}.png",
-                    "tables": [table.as_json() for table in shown(one)],
-                    "notes": notes_of(one, is_tuned=self.is_tuned),
-                    "rows": csv_rows(one),
-                }
-                for one in found
-            ],
-            "claims": list(claims),
-        }
-
-
-def picture_name(division: str) -> str:
-    return f"league-{division}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from airprune.league.tables import ORIGIN
 from airprune.paper.judging import Verdict
 from airprune.report.markup import (
     Markup,
@@ -107,13 +108,17 @@ def _leaders(standings: Mapping[str, Any]) -> str:
 
 
 def _shown(found: Mapping[str, Any]) -> Markup:
-    return table(
-        found["header"],
-        found["rows"],
-        label=found["title"],
-        words=found["words"],
-        class_=f"league {found['title'].lower()}",
-    )
+    """With the origin, if told, under the name."""
+    header, rows = found["header"], found["rows"]
+    if header[-1] == ORIGIN:
+        header, at = header[:-1], header.index("method")
+        rows = [[_named(row[at], row[-1]) if i == at else cell for i, cell in enumerate(row[:-1])] for row in rows]
+    looks = f"league {found['title'].lower()}"
+    return table(header, rows, label=found["title"], words=found["words"], class_=looks)
+
+
+def _named(name: str, origin: str) -> Markup:
+    return element("span", name, element("span", origin, class_="origin"))
 
 
 def claims_table(claims: Sequence[dict[str, Any]]) -> list[Markup]:

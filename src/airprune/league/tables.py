@@ -21,6 +21,8 @@ from airprune.wording import MISSING, number
 SIGNIFICANT = 0.05
 # Marks after a name.
 CODES, EARLY = "◇", "†"
+# The last column of the standings; pages show it under the name.
+ORIGIN = "origin"
 _COSTS = ("time_to_target_s", "bits_to_target", "joules_to_target")
 _ACCURACY = "test_accuracy"
 
@@ -80,7 +82,7 @@ def shown(found: Standings) -> list[Shown]:
 
 
 def _standings(found: Standings) -> Shown:
-    target = "target" if found.target is None else target_text(round(found.target, 3))
+    target = "target" if found.target is None else target_text(round(found.target, 3)).replace(" ", "\u00a0")
     header = (
         "rank",
         "method",
@@ -91,7 +93,7 @@ def _standings(found: Standings) -> Shown:
         f"s to {target}",
         f"Mbit to {target}",
         f"J to {target}",
-        "origin",
+        ORIGIN,
     )
     rows = tuple(
         (
@@ -106,7 +108,7 @@ def _standings(found: Standings) -> Shown:
         )
         for row in found.rows
     )
-    return Shown(title="Standings", header=header, rows=rows, words=("method", "origin"))
+    return Shown(title="Standings", header=header, rows=rows, words=("method", ORIGIN))
 
 
 def _conduct(found: Standings) -> Shown:
@@ -244,7 +246,7 @@ _TEX = str.maketrans(
     {
         "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "−": r"$-$", "–": "--", "ρ": r"$\rho$",
-        "Γ": r"$\Gamma$", CODES: r"$\diamond$", EARLY: r"$\dagger$", "×": r"$\times$",
+        "Γ": r"$\Gamma$", CODES: r"$\diamond$", EARLY: r"$\dagger$", "×": r"$\times$", "\u00a0": "~",
     }
 )  # fmt: skip
 
