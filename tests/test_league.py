@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import json
 import math
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -304,10 +303,10 @@ def test_claims_wait_for_the_recipes_they_need():
     assert len({claim.name for claim in claims.CLAIMS}) == len(claims.CLAIMS)
 
 
-@pytest.mark.parametrize("claim", claims.applicable(BASE), ids=lambda claim: claim.name)
-def test_the_arms_of_a_claim_differ(claim):
-    scenarios = list(claim.scenarios(BASE).values())
-    assert all(a.hash != b.hash for a, b in pairwise(scenarios))
+def test_the_arms_of_every_claim_differ():
+    for claim in claims.applicable(BASE):
+        hashes = [scenario.hash for scenario in claim.scenarios(BASE).values()]
+        assert len(set(hashes)) == len(hashes) >= 2, claim.name
 
 
 # The command
