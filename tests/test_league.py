@@ -361,7 +361,8 @@ def test_the_same_command_repeats_nothing_and_a_damaged_run_alone(played, capsys
         (["--scenario", "honest", "--division", "B"], "Division B is played by the paper's clock"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_2(words, sentence, tmp_path, capsys):
+def test_bad_input_is_one_sentence_and_exit_2(words, sentence, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("airprune.cli.league._play", lambda *_, **__: pytest.fail("it was not refused"))
     assert main(["league", *words, "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
     assert sentence in error and error.count("\n") == 1 and not (tmp_path / "out").exists()

@@ -182,7 +182,7 @@ def spends_less(first: str, second: str, measure: str) -> Judge:
     def judge(arms: Arms) -> Judgement:
         about = MEASURES[measure]
         mine, other = (
-            np.array([float(getattr(run.tests[-1], measure)) for run in arms[name].values()])
+            np.array([getattr(run.tests[-1], measure) or math.nan for run in arms[name].values()])
             for name in (first, second)
         )
         saved = Estimate.of(list(1.0 - mine / other))

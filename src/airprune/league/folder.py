@@ -19,7 +19,7 @@ from typing import Any
 
 from airprune.errors import UsageError
 from airprune.figures import save_figure
-from airprune.league.divisions import Division
+from airprune.league.divisions import Division, deadline_s
 from airprune.league.document import DOCUMENT, document_of, picture_name
 from airprune.league.figure import league_figure
 from airprune.league.lineup import Entrant, Lineup, lineup
@@ -57,6 +57,7 @@ class League:
         if RunFolder(self.out).has_run:
             raise UsageError(f"{self.out} holds a single run; choose another folder for a league with --out.")
         self.base.check_names()
+        deadline_s(self.base)
         wanted = sum(len(mine.entrants) for mine in self.lineups.values()) * len(self.seeds)
         if wanted > MAX_RUNS:
             raise UsageError(f"The league asks for {wanted:,} runs; at most {MAX_RUNS:,}. Give fewer seeds or methods.")

@@ -87,7 +87,8 @@ def lineup(base: Scenario, division: Division, methods: Sequence[str] | None = N
             found.append(Entrant(name=name, label=recipe.label, summary=recipe.summary, scenario=scenario))
     named = [one for one in absent if methods is None or one.name in methods]
     if methods is not None and len(named) == len(methods):
-        raise UsageError(f"None of --methods can play in division {division.name}: {named[0].name}: {named[0].reason}")
+        why = f"{named[0].name}: {named[0].reason.rstrip('.')}"
+        raise UsageError(f"None of --methods can play in division {division.name} ({why}); name others.")
     return Lineup(entrants=(*found, *_references(start)), absent=tuple(named))
 
 
@@ -100,7 +101,7 @@ def _in_division(start: Scenario, name: str) -> Scenario:
 
 
 def _references(start: Scenario) -> Iterator[Entrant]:
-    whole = start.with_("plan.scheme", "no-pruning")
+    whole = start.with_values({"method": SEED, "plan.scheme": "no-pruning"})
     yield Entrant(
         name=WHOLE,
         label="reference",

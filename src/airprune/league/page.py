@@ -137,7 +137,7 @@ def claims_table(claims: Sequence[dict[str, Any]]) -> list[Markup]:
         word = badge(f"{SIGNS[verdict]} {verdict.value}", KINDS[verdict])
         rows.append((claim["where"], claim["text"], word, element("div", claim["reason"], numbers)))
     header = ("source", "claim", "verdict", "why")
-    about = "Claims are in our words; verdicts are computed from runs on this league's scenario, over its seeds."
+    about = "Claims are in our words; verdicts are computed from untuned runs over the same seeds."
     return [tiles(facts), table(header, rows, label="Claims", words=header, class_="claims"), note(about)]
 
 
