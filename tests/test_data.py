@@ -238,3 +238,20 @@ def test_the_catalogues_samples_are_standardized_and_a_users_own_taken_as_they_a
     assert Experiment.of(scenario.with_("data.standardize", False)).dataset.train_x.min() >= 0
     own = (np.full((40, 1, 28, 28), 3.0, dtype=np.float32), np.arange(40) % 10)
     assert np.all(Experiment.of(scenario, dataset=own).dataset.train_x == 3.0)
+
+
+def test_held_out_samples_are_training_samples_that_nobody_trains_on():
+    usual = load_dataset("glyphs", train_samples=60, test_samples=20, seed=3)
+    held = load_dataset("glyphs", train_samples=60, test_samples=20, judge_on="held-out", seed=3)
+    more = load_dataset("glyphs", train_samples=80, seed=3)
+    assert np.array_equal(held.train_x, usual.train_x) and np.array_equal(held.train_y, usual.train_y)
+    assert np.array_equal(held.test_x, more.train_x[60:]) and np.array_equal(held.test_y, more.train_y[60:])
+    assert not np.array_equal(held.test_x, usual.test_x)
+
+
+@pytest.mark.parametrize("train_samples", [None, 59_990])
+def test_holding_out_more_than_is_left_is_refused_in_a_sentence(train_samples):
+    with pytest.raises(InvalidValue, match="must leave 100 of 60,000 training samples of mnist to be held out, got"):
+        load_dataset("mnist", train_samples=train_samples, test_samples=100, judge_on="held-out")
+    with pytest.raises(InvalidValue, match=r"Scenario\.data\.judge_on must be test with a dataset of your own"):
+        Experiment.of(Scenario().with_("data.judge_on", "held-out"), dataset=((np.eye(4), range(4)),) * 2)

@@ -89,6 +89,8 @@ def test_no_name_has_a_server_error(fuzzed, name, number):
     for path, parameters in (
         ("/runs", {"run": name}),
         ("/reproduction", {"folder": name}),
+        ("/league", {"folder": name}),
+        ("/api/league/file", {"folder": name, "file": name}),
         ("/api/runs/curves", {"run": ["run", name]}),
         ("/api/runs/devices", {"run": "run", "global_round": number, "edge_round": number}),
         ("/api/reproduction/file", {"folder": "paper", "file": name}),

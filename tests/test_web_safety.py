@@ -20,7 +20,7 @@ from support.processes import airprune, start_airprune
 pytest_plugins = ["support.browser"]
 
 FLEET = "device,edge,snr_db\na,x,40\n"
-PAGES = ["/", "/runs", "/reproduction"]
+PAGES = ["/", "/runs", "/league", "/reproduction"]
 
 
 def refused(answer, status):

@@ -16,6 +16,7 @@ from airprune.cli.compare import compare
 from airprune.cli.console import say
 from airprune.cli.data import data
 from airprune.cli.doctor import doctor
+from airprune.cli.league import league
 from airprune.cli.methods import methods
 from airprune.cli.plan import plan
 from airprune.cli.profile import profile
@@ -40,6 +41,7 @@ app.command()(advise)
 app.command()(run)
 app.command()(compare)
 app.command()(sweep)
+app.command()(league)
 app.command()(reproduce)
 app.command()(report)
 app.command()(web)

@@ -70,7 +70,7 @@ def sweep(
     folder = SweepFolder(chosen, out)
     target = chosen.runs[0].scenario.rounds.target_accuracy if target is None else target
     with folder.locked():
-        failures = _run_missing(folder, out)
+        failures = run_missing(folder, out)
         table = folder.write_table([failure.run for failure in failures], target)
         say(f"Runs: {table}".replace(str(folder.path), str(out)))
         rows = folder.rows(target)
@@ -80,10 +80,10 @@ def sweep(
         if as_json:
             print_json(_json(out, rows, failures))
         else:
-            _print(_table(chosen, rows))
+            print_wide(_table(chosen, rows))
             if target is not None:
                 stdout_console().print()
-                _print(_target_table(chosen, rows, target))
+                print_wide(_target_table(chosen, rows, target))
             for sentence in crossover.sentences if crossover else ():
                 stdout_console().print(sentence, markup=False)
             _report(rows, out, target)
@@ -102,7 +102,7 @@ def _sweep(scenario: str, settings: Sequence[str], **options: Any) -> Sweep:
     return dataclasses.replace(chosen, engine=scenario_from(scenario, about_engine, **options).engine)
 
 
-def _run_missing(folder: SweepFolder, out: Path) -> list[Outcome]:
+def run_missing(folder: SweepFolder, out: Path) -> list[Outcome]:
     """Runs everything that is not finished; the runs that failed."""
     runs = folder.sweep.runs
     missing = [run for run in runs if not folder.is_finished(run)]
@@ -198,7 +198,7 @@ def _draw(crossover: Crossover, target: float, out: Path) -> None:
     say(f"Crossover: {out / 'crossover.png'}")
 
 
-def _print(table: Table) -> None:
+def print_wide(table: Table) -> None:
     """As wide as the terminal; in a file or a pipe, as wide as it takes."""
     console = stdout_console()
     if not console.is_terminal:

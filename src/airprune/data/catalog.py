@@ -25,6 +25,7 @@ def load_dataset(
     data_dir: Path | str | None = None,
     train_samples: int | None = None,
     test_samples: int | None = None,
+    judge_on: str = "test",
     seed: int = 0,
 ) -> Dataset:
     """Reads, fetches or draws a dataset.
@@ -32,10 +33,14 @@ def load_dataset(
     Args:
       data_dir: where to look first, and to keep what is fetched.
       train_samples, test_samples: fewer than there are: the first of a shuffle by `seed`.
+      judge_on: "test", or "held-out": the training samples that come after those that are trained on stand in for the
+        test samples, which are not looked at. For choices that must not see the test set.
       seed: of the subset; for glyphs, of the drawing.
     """
     entry = dataset_named(name)
     whole_number("load_dataset.seed", seed)
+    if judge_on == "held-out":
+        return _held_out(entry, data_dir, train_samples, test_samples or entry.num_test, seed)
     for field, wanted, available in (
         ("train_samples", train_samples, entry.max_train),
         ("test_samples", test_samples, entry.max_test),
@@ -48,6 +53,27 @@ def load_dataset(
         return entry.load(options)
     except MemoryError as error:
         raise WorkFailed(f"Dataset {name!r} does not fit into memory; ask for fewer train_samples.") from error
+
+
+def _held_out(
+    entry: DatasetEntry, data_dir: Path | str | None, train_samples: int | None, num_held_out: int, seed: int
+) -> Dataset:
+    """A smaller subset is part of a larger one, so the first samples are those that are trained on without this."""
+    if train_samples is None or train_samples + num_held_out > entry.max_train:
+        got = "all of them" if train_samples is None else f"{train_samples:,}"
+        rule = f"must leave {num_held_out:,} of {entry.max_train:,} training samples of {entry.name} to be held out"
+        raise InvalidValue("load_dataset.train_samples", rule, got, "Train on fewer, or set fewer test_samples")
+    both = load_dataset(
+        entry.name, data_dir=data_dir, train_samples=train_samples + num_held_out, test_samples=1, seed=seed
+    )
+    return Dataset(
+        name=both.name,
+        train_x=both.train_x[:train_samples],
+        train_y=both.train_y[:train_samples],
+        test_x=both.train_x[train_samples:],
+        test_y=both.train_y[train_samples:],
+        num_classes=both.num_classes,
+    )
 
 
 def fetch_dataset(name: str, *, data_dir: Path | str | None = None) -> tuple[Path | None, str]:

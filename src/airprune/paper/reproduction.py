@@ -17,8 +17,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from airprune.data import dataset_named
 from airprune.figures import save_figure
+from airprune.model_shapes import shape_of
 from airprune.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, frozen, table1, table2, to_target
 from airprune.paper.claims import CLAIMS
 from airprune.paper.judging import Claim, Tables
@@ -139,20 +139,8 @@ def _bound_rows(reproduction: Reproduction) -> Rows:
         RunFolder(run_path(reproduction.runs, scenario)).records(),
         learning_rate=scenario.train.learning_rate,
         local_steps=batches * scenario.train.local_epochs,
-        num_weights=_num_weights(scenario),
+        num_weights=shape_of(scenario).num_weights,
     )
-
-
-def _num_weights(scenario: Scenario) -> int:
-    """W, of the model that the scenario trains; biases do not count."""
-    from airprune.models import FlatModel, build_model  # needs torch, which reading a reproduction does not
-
-    data, settings = dataset_named(scenario.data.name), scenario.model
-    module = build_model(
-        settings.name, input_shape=data.feature_shape, num_classes=data.num_classes, seed=scenario.seed
-    )
-    model = FlatModel(module, prunable=settings.prunable)
-    return model.fixed_weights + model.prunable_weights
 
 
 def _table2_rows(reproduction: Reproduction) -> Rows:

@@ -75,7 +75,7 @@ def sooner(table: str, series: str) -> Judge:
             "ratio": ratio.text,
         }
         sentence = f"to {target}: {series} {numbers[series]}; no pruning {numbers[REFERENCE]}; ratio {ratio.text}"
-        return Judgement(verdict=_verdict(ratio), reason=f"{sentence}.", numbers=numbers)
+        return Judgement(verdict=verdict_on(ratio), reason=f"{sentence}.", numbers=numbers)
 
     return judge
 
@@ -85,8 +85,10 @@ def _words(costs: Costs) -> str:
     return f"{costs.text(TIME)}{'' if costs.median is None else ' s'}, by {costs.reached_text} seeds"
 
 
-def _verdict(ratio: Ratio) -> Verdict:
-    """Decided by the interval; by the noise with a single seed; by the median where a seed is no pair.
+def verdict_on(ratio: Ratio) -> Verdict:
+    """Whether a cost is lower than another one.
+
+    Decided by the interval; by the noise with a single seed; by the median where a seed is no pair.
 
     A seed on which only the reference got there leaves it at holding in part.
     """

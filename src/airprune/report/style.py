@@ -51,6 +51,16 @@ td.number { white-space: nowrap; }
 .claims td:nth-child(2), .claims td:nth-child(5) { min-width: 15rem; }
 .claims table { font-size: .85rem; }
 .claims .scroll { margin: .4rem 0 0; }
+.league { font-size: .85rem; }
+.standings th:nth-child(2), .standings td:nth-child(2), .conduct th:first-child, .conduct td:first-child {
+  position: sticky; left: 0; background: var(--ground); font-weight: 600;
+}
+.league thead th:nth-child(n) { background: var(--box); min-width: 4.6rem; }
+.standings thead th:first-child { min-width: 0; }
+.origin {
+  display: block; max-width: 11rem; color: var(--quiet); font-size: .75rem; font-weight: 400; line-height: 1.25;
+}
+.notes { max-width: 80ch; padding-left: 1.2rem; color: var(--quiet); font-size: .875rem; }
 details { margin: .6rem 0; }
 td details { margin: .3rem 0 0; }
 summary { cursor: pointer; color: var(--link); font-size: .9rem; }

@@ -180,8 +180,12 @@ class Scenario(Section):
             del (values[section] if section else values)[key]
         values["engine"] = {"on_device_failure": self.engine.on_device_failure}
         del values["data"]["data_dir"]
+        if self.data.judge_on == "test":
+            del values["data"]["judge_on"]
         if self.clock.compute == "paper":
             del values["clock"]
+        if not self.model.personal:
+            del values["model"]["personal"]
         if self.train.local_steps is None:
             del values["train"]["local_steps"]
         if self.backhaul == sections.BackhaulSection():

@@ -154,6 +154,10 @@ class DataSection(Section):
     test_samples: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
         default=10_000, description="to test on; none: all"
     )
+    judge_on: Literal["test", "held-out"] = Field(
+        default="test",
+        description="held-out: test_samples of the training samples that train_samples leaves out, for tuning",
+    )
     partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid"] = Field(
         default="iid", description="how samples are dealt to devices"
     )

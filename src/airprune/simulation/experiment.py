@@ -532,12 +532,16 @@ def _check_steps(scenario: Scenario, method: Method) -> None:
 def _dataset(scenario: Scenario, given: Any) -> Dataset:
     data = scenario.data
     if given is not None:
+        if data.judge_on == "held-out":
+            rule, way_out = "must be test with a dataset of your own", "Give held-out samples as its test samples"
+            raise InvalidValue("Scenario.data.judge_on", rule, data.judge_on, way_out)
         return as_dataset(given, seed=scenario.seed)
     dataset = load_dataset(
         data.name,
         data_dir=data.data_dir,
         train_samples=data.train_samples,
         test_samples=data.test_samples,
+        judge_on=data.judge_on,
         seed=scenario.seed,
     )
     return standardized(dataset) if data.standardize else dataset

@@ -19,7 +19,7 @@ from airprune.sweep.values import MAX_RUNS, values_by_key
 
 _LONGEST_NAME = 120
 # Each run is one process's work, whatever engine runs the sweep.
-_WITHIN = {"engine.name": "serial", "engine.workers": None, "engine.scheduler": None, "engine.tls": None}
+WITHIN = {"engine.name": "serial", "engine.workers": None, "engine.scheduler": None, "engine.tls": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Sweep:
             known = flat(scenario.to_dict())
             values = {key: known.get(key, given[key]) for key in keys}  # a whole section is not a key
             engine = scenario.engine
-            runs.append(SweptRun(values=values, scenario=scenario.with_values(_WITHIN)))
+            runs.append(SweptRun(values=values, scenario=scenario.with_values(WITHIN)))
         _refuse_twins(runs)
         for scenario in {run.scenario.data.name: run.scenario for run in runs}.values():
             scenario.check_names()

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 import airprune
 from airprune.web import pages
 from airprune.web.answers import answer_errors
+from airprune.web.league import routes as league
 from airprune.web.planner import routes as planner
 from airprune.web.planner.fleets import FleetMemory
 from airprune.web.reproduction import routes as reproduction
@@ -20,7 +21,7 @@ from airprune.web.starting import routes as starting
 # Newer frameworks can report to collectors named in the environment; this server reports to nobody.
 _SILENT: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 
-ROUTERS = (pages.router, planner.router, runs.router, reproduction.router, starting.router)
+ROUTERS = (pages.router, planner.router, runs.router, league.router, reproduction.router, starting.router)
 
 
 def create_app(site: Site) -> FastAPI:

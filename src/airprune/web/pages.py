@@ -37,6 +37,7 @@ class Page:
 PAGES = (
     Page("planner", "/", "Planner"),
     Page("runs", "/runs", "Runs"),
+    Page("league", "/league", "League"),
     Page("reproduction", "/reproduction", "Reproduction"),
 )
 

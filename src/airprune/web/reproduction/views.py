@@ -46,7 +46,7 @@ def start_page(root: Path, asked: str | None) -> dict[str, Any]:
 
 def folder_of(root: Path, name: str) -> Path:
     path = folder_named(root, name)
-    if not _is_readable(path / "claims.json"):
+    if not is_readable(path / "claims.json"):
         raise HTTPException(404, f"There is no reproduction {shown(name)} in the runs folder.")
     return path
 
@@ -71,41 +71,49 @@ def _claim(claim: dict[str, Any]) -> dict[str, Any]:
     verdict = verdict_of(claim)
     numbers = claim.get("numbers")
     return {
-        **{key: _text(claim.get(key)) for key in ("where", "text", "preset", "reason")},
-        "verdict": {"sign": "?", "word": _text(claim.get("verdict")), "kind": "open"}
-        if verdict is None
-        else _verdict(verdict, 1),
-        "numbers": [[_text(key), _text(value)] for key, value in numbers.items()] if isinstance(numbers, dict) else [],
+        **{key: shown_text(claim.get(key)) for key in ("where", "text", "preset", "reason")},
+        "verdict": verdict_shown(verdict, claim),
+        "numbers": [[shown_text(key), shown_text(value)] for key, value in numbers.items()]
+        if isinstance(numbers, dict)
+        else [],
     }
+
+
+def verdict_shown(verdict: Verdict | None, claim: dict[str, Any]) -> dict[str, Any]:
+    """A claim's verdict, also one that nobody knows."""
+    if verdict is None:
+        return {"sign": "?", "word": shown_text(claim.get("verdict")), "kind": "open"}
+    return _verdict(verdict, 1)
 
 
 def _verdict(verdict: Verdict, count: int) -> dict[str, Any]:
     return {"sign": SIGNS[verdict], "word": verdict.value, "kind": KINDS[verdict], "count": count}
 
 
-def _text(value: Any) -> str:
+def shown_text(value: Any) -> str:
+    """A value of a file, of any kind, as a text that fits on a page."""
     text = readable(value)
     return "" if text is None else str(text)[:_MAX_TEXT]
 
 
 def _pictures(folder: Path) -> list[Picture]:
     """Those of the paper's tables and figures: nothing else of the folder is served."""
-    return [picture for picture in pictures_in(folder) if picture.artefact and _is_readable(picture.png)]
+    return [picture for picture in pictures_in(folder) if picture.artefact and is_readable(picture.png)]
 
 
 def _picture(picture: Picture) -> dict[str, Any]:
-    width, height = _size(picture.png)
+    width, height = png_size(picture.png)
     return {
         "file": picture.png.name,
         "width": width,
         "height": height,
         "caption": picture.caption,
         "alt": picture.alt,
-        "files": [path.name for path in picture.files if path.suffix in TYPES and _is_readable(path)],
+        "files": [path.name for path in picture.files if path.suffix in TYPES and is_readable(path)],
     }
 
 
-def _size(png: Path) -> tuple[int, int] | tuple[None, None]:
+def png_size(png: Path) -> tuple[int, int] | tuple[None, None]:
     """Width and height, so that the page keeps the place free while the picture loads."""
     try:
         with png.open("rb") as file:
@@ -117,15 +125,15 @@ def _size(png: Path) -> tuple[int, int] | tuple[None, None]:
 
 def _table(folder: Path, name: str) -> dict[str, Any] | None:
     path = folder / f"{name}.csv"
-    rows = rows_of(path) if _is_readable(path) else None
+    rows = rows_of(path) if is_readable(path) else None
     if not rows:
         return None
     header, cells, words = shown_table(name, rows[:_MAX_ROWS])
     return {
         "file": path.name,
         "title": SHOWN_TABLES[name],
-        "header": [_text(key) for key in header],
-        "rows": [[_text(cell) for cell in row] for row in cells],
+        "header": [shown_text(key) for key in header],
+        "rows": [[shown_text(cell) for cell in row] for row in cells],
         "words": [i for i, key in enumerate(header) if key in words],
     }
 
@@ -136,12 +144,12 @@ def file_of(root: Path, name: str, wanted: str) -> Path:
     known = {path.name: path for picture in _pictures(folder) for path in picture.files}
     known |= {f"{table}.csv": folder / f"{table}.csv" for table in SHOWN_TABLES}
     path = known.get(wanted)
-    if path is None or path.suffix not in TYPES or not _is_readable(path):
+    if path is None or path.suffix not in TYPES or not is_readable(path):
         raise HTTPException(404, f"{shown(wanted)} is not a picture or table of the reproduction {shown(name)}.")
     return path
 
 
-def _is_readable(path: Path) -> bool:
+def is_readable(path: Path) -> bool:
     try:
         return is_plain_file(path) and path.stat().st_size <= MAX_FILE_BYTES
     except OSError:

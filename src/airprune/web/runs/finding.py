@@ -1,4 +1,4 @@
-"""Which folders under the runs folder hold a run, and which a reproduction. Links are not followed."""
+"""Which folders under the runs folder hold a run, which a reproduction, which a league. Links are not followed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ MAX_FOLDERS = 5_000
 MAX_RUNS = 500
 
 _SCENARIO, _RECORDS, _CLAIMS, _FINAL = "scenario.toml", "records.jsonl", "claims.json", "final.safetensors"
+_LEAGUE = "league.json"
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,21 @@ class Findings:
       runs: last written first, at most `MAX_RUNS`.
       num_left_out: runs beyond those.
       reproductions: names of the folders with claims, last written first.
+      leagues: names of the folders with a league, last written first.
       is_complete: whether every folder was looked at.
     """
 
     runs: list[Found]
     num_left_out: int
     reproductions: list[str]
+    leagues: list[str]
     is_complete: bool
 
 
 def find(root: Path) -> Findings:
     runs: list[Found] = []
     claims: list[tuple[float, str]] = []
+    leagues: list[tuple[float, str]] = []
     waiting = [(HERE, root, 0)]
     looked_at = 0
     while waiting and looked_at < MAX_FOLDERS:
@@ -58,6 +62,8 @@ def find(root: Path) -> Findings:
         files, folders = _contents(path)
         if _CLAIMS in files:
             claims.append((-files[_CLAIMS].st_mtime, name))
+        if _LEAGUE in files:
+            leagues.append((-files[_LEAGUE].st_mtime, name))
         if _SCENARIO in files or _RECORDS in files:
             runs.append(_found(name, path, files))
         elif depth < MAX_DEPTH:
@@ -68,6 +74,7 @@ def find(root: Path) -> Findings:
         runs=runs[:MAX_RUNS],
         num_left_out=max(0, len(runs) - MAX_RUNS),
         reproductions=[name for _, name in sorted(claims)],
+        leagues=[name for _, name in sorted(leagues)],
         is_complete=not waiting,
     )
 
@@ -81,7 +88,7 @@ def _contents(path: Path) -> tuple[dict[str, os.stat_result], list[str]]:
                 if entry.is_dir(follow_symlinks=False):
                     if is_part(entry.name):
                         folders.append(entry.name)
-                elif entry.name in (_SCENARIO, _RECORDS, _CLAIMS, _FINAL):
+                elif entry.name in (_SCENARIO, _RECORDS, _CLAIMS, _LEAGUE, _FINAL):
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
                         files[entry.name] = status

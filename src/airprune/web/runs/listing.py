@@ -36,7 +36,7 @@ class Listing:
         self._at = -FRESH_S
 
     def latest(self, *, fresh_s: float = FRESH_S) -> dict[str, Any]:
-        """{runs: one row each, last written first; num_left_out, is_complete, reproductions, styles}."""
+        """{runs: one row each, last written first; num_left_out, is_complete, reproductions, leagues, styles}."""
         with self._lock:
             if not self._latest or time.monotonic() - self._at > fresh_s:
                 started = time.monotonic()
@@ -58,6 +58,7 @@ class Listing:
             "num_left_out": findings.num_left_out,
             "is_complete": findings.is_complete,
             "reproductions": findings.reproductions,
+            "leagues": findings.leagues,
             "styles": drawn_styles(row["scheme"] for row in rows if row["scheme"]),
         }
 

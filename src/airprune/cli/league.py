@@ -1,0 +1,178 @@
+"""`airprune league`: all methods against each other, in divisions, with intervals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from airprune.cli.compare import parse_seeds
+from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.options import AsJson, Scheduler, Tls
+from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.sweep import print_wide, run_missing
+from airprune.errors import UsageError
+
+if TYPE_CHECKING:
+    from airprune.league.folder import League
+    from airprune.league.playing import Match
+
+
+def league(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Changes that apply to all, e.g. `data.name=mnist`."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Minutes: one seed, nobody tuned.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Table I's rounds and samples, ten seeds.")] = False,
+    division: Annotated[
+        str, typer.Option(help="Divisions, e.g. `A,C` or `all`; docs/league.md tells what each is about.")
+    ] = "A",
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Methods (`airprune methods`, your own with --import), by commas; by default all."),
+    ] = None,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="Also judge what the methods' sources claim; more runs.")
+    ] = False,
+    scenario: Annotated[
+        str | None,
+        typer.Option(help="A preset or TOML file to play on, with its own rounds; by default the schedule's."),
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, e.g. `0-4`; by default the schedule's.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; by default runs/league-SCHEDULE.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Where whole runs go: serial, processes or dask; the result is the same.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")] = None,
+    scheduler: Scheduler = None,
+    tls: Tls = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play all methods against each other on one network, clock and set of seeds; tables, a picture and a page.
+
+    Everybody is tuned alike on held-out training images. The same command continues: finished runs are not repeated.
+
+    Example: `airprune league --quick --methods fp32,mem-sgd,mine --import my_methods.py`
+    """
+    chosen = _league(
+        overrides or [],
+        quick=quick,
+        full=full,
+        division=division,
+        methods=methods,
+        scenario=scenario,
+        seeds=seeds,
+        out=out,
+        options={"engine": engine, "workers": workers, "scheduler": scheduler, "tls": tls},
+    )
+    document, failures = _play(chosen, with_claims=claims)
+    if as_json:
+        print_json(document)
+    else:
+        _print(document)
+    say(f"Page: {chosen.out / 'league.html'}")
+    for label, trouble in failures.items():
+        say(f"failed: {label}: {trouble}")
+    if failures:
+        raise typer.Exit(1)
+
+
+def _league(
+    overrides: Sequence[str],
+    *,
+    quick: bool,
+    full: bool,
+    division: str,
+    methods: str | None,
+    scenario: str | None,
+    seeds: str | None,
+    out: Path | None,
+    options: Mapping[str, Any],
+) -> League:
+    from airprune.league.divisions import divisions_named
+    from airprune.league.folder import League
+    from airprune.league.schedule import BASE, SCHEDULES
+
+    if quick and full:
+        raise UsageError("--quick and --full exclude each other; give one or neither.")
+    schedule = SCHEDULES["quick" if quick else "full" if full else "default"]
+    note = schedule.note
+    if scenario is None:
+        own = [f"{key}={value}" for key, value in schedule.changes.items()]
+        base = scenario_from(BASE, [*own, *overrides], **options)
+    else:
+        base = scenario_from(scenario, overrides, **options)
+        note = f"its own schedule, {'tuned' if schedule.is_tuned else 'nobody tuned'}"
+    names = None if methods is None else tuple(name.strip() for name in methods.split(",") if name.strip())
+    if names == ():
+        raise UsageError(f"--methods must name at least one method, got {methods!r}.")
+    chosen = League(
+        base=base,
+        note=", ".join([note, *overrides]),
+        divisions=tuple(divisions_named(division)),
+        methods=names,
+        seeds=tuple(parse_seeds(seeds)) if seeds else schedule.seeds,
+        is_tuned=schedule.is_tuned,
+        out=out or Path("runs") / f"league-{schedule.name}",
+        engine=base.engine,
+    )
+    chosen.check()
+    return chosen
+
+
+def _play(chosen: League, *, with_claims: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    """Trials, then the runs that count, then what the claims need; the document, and what failed by label."""
+    from airprune.league import claims
+    from airprune.runs.lock import locked
+
+    failures: dict[str, str] = {}
+    with locked(chosen.out):
+        started = time.monotonic()
+        troubles = _run(chosen, "trials", chosen.trials(), failures)
+        troubles |= _run(chosen, "matches", chosen.matches(), failures)
+        verdicts: list[dict[str, Any]] = []
+        if with_claims:
+            judged = claims.applicable(chosen.base)
+            troubles |= _run(chosen, "runs for claims", claims.matches(judged, chosen.base, chosen.seeds), failures)
+            verdicts = claims.verdicts(judged, chosen.base, chosen.seeds, chosen.pitch)
+        document = chosen.write(chosen.standings(troubles), verdicts)
+        say(f"League: {chosen.out / 'league.csv'}, {time.monotonic() - started:,.0f} s.")
+    return document, failures
+
+
+def _run(chosen: League, what: str, runs: Sequence[Match], failures: dict[str, str]) -> dict[str, str]:
+    """Runs what is missing; troubles by folder."""
+    if not runs:
+        return {}
+    sweep = chosen.pitch.sweep_of(runs)
+    sweep.path.mkdir(parents=True, exist_ok=True)
+    say(f"{len(sweep.sweep.runs):,} {what}")
+    ended = run_missing(sweep, chosen.out)
+    failures |= {outcome.run.label: outcome.trouble or "" for outcome in ended}
+    return {outcome.run.folder_name: outcome.trouble or "" for outcome in ended}
+
+
+def _print(document: Mapping[str, Any]) -> None:
+    for division in document["divisions"]:
+        standings = division["tables"][0]
+        table = Table(
+            title=f"Division {division['name']}, {division['title']}: {document['note']}",
+            title_justify="left",
+            header_style="bold",
+            box=None,
+            pad_edge=False,
+        )
+        for name in standings["header"]:
+            table.add_column(name, justify="left" if name in standings["words"] else "right")
+        for row in standings["rows"]:
+            table.add_row(*map(escape, row))
+        print_wide(table)
+        stdout_console().print()
+    for claim in document["claims"]:
+        stdout_console().print(f"{claim['verdict']}: {claim['text']} {claim['reason']}", markup=False)

@@ -1,0 +1,549 @@
+"""What the methods' sources claim, judged by runs of this league's scenario. Directions count, never published numbers.
+
+A claim names the recipes it needs, and is left out where one of them is not registered: a new method brings its claims
+to life by its name alone. To add one, add its line to `CLAIMS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from airprune.errors import AirpruneError
+from airprune.estimates import Estimate
+from airprune.league.divisions import FLAT_DEADLINE, deadline_s
+from airprune.league.measured import Played
+from airprune.league.playing import Match, Pitch, match
+from airprune.league.standings import TARGET_SHARE
+from airprune.measures import MEASURES
+from airprune.methods import METHODS
+from airprune.paper.judging import NOISE, Judgement, Verdict, combined, is_significant, judge_better, judge_trend
+from airprune.paper.to_target import verdict_on
+from airprune.reaching import Costs, Ratio, target_text
+from airprune.scenario import Scenario
+
+Settings = Mapping[str, Any]
+Arms = Mapping[str, Mapping[int, Played]]
+"""The runs of each arm by seed, the same seeds in all of them."""
+Judge = Callable[[Arms], Judgement]
+
+_NOISE = NOISE["test_accuracy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One statement of a method's source, in our words.
+
+    Attributes:
+      where: whose it is.
+      needs: recipes without which it cannot be judged.
+      arms: what is compared, by name: settings on the league's scenario.
+      judge: from the runs of all arms.
+    """
+
+    name: str
+    where: str
+    text: str
+    needs: tuple[str, ...]
+    arms: Callable[[Scenario], Mapping[str, Settings]]
+    judge: Judge
+
+    def scenarios(self, base: Scenario) -> dict[str, Scenario]:
+        return {name: base.with_values(settings) for name, settings in self.arms(base).items()}
+
+
+def applicable(base: Scenario, found: Sequence[Claim] | None = None) -> list[Claim]:
+    """Those whose recipes are registered and whose arms this scenario can be."""
+    return [claim for claim in found or CLAIMS if all(name in METHODS for name in claim.needs) and _fits(claim, base)]
+
+
+def _fits(claim: Claim, base: Scenario) -> bool:
+    try:
+        claim.scenarios(base)
+    except AirpruneError:
+        return False
+    return True
+
+
+def matches(found: Sequence[Claim], base: Scenario, seeds: Sequence[int]) -> list[Match]:
+    """All runs that the claims rest on."""
+    return [run for claim in found for runs in _by_arm(claim, base, seeds).values() for run in runs]
+
+
+def _by_arm(claim: Claim, base: Scenario, seeds: Sequence[int]) -> dict[str, list[Match]]:
+    return {
+        name: [match(scenario, seed, claim=claim.name, arm=f"({name})") for seed in seeds]
+        for name, scenario in claim.scenarios(base).items()
+    }
+
+
+def verdicts(found: Sequence[Claim], base: Scenario, seeds: Sequence[int], pitch: Pitch) -> list[dict[str, Any]]:
+    """Each claim with what was found, as plain data."""
+    return [_verdict(claim, _by_arm(claim, base, seeds), pitch) for claim in found]
+
+
+def _verdict(claim: Claim, runs: Mapping[str, Sequence[Match]], pitch: Pitch) -> dict[str, Any]:
+    played = {name: {run.scenario.seed: pitch.played(run) for run in mine} for name, mine in runs.items()}
+    judgement = judged(claim, played)
+    return {
+        "name": claim.name,
+        "where": claim.where,
+        "text": claim.text,
+        "verdict": judgement.verdict.value,
+        "reason": judgement.reason,
+        "numbers": judgement.numbers,
+    }
+
+
+def judged(claim: Claim, played: Mapping[str, Mapping[int, Played | None]]) -> Judgement:
+    """On the seeds that every arm has finished."""
+    shared = [seed for seed in next(iter(played.values())) if all(mine.get(seed) for mine in played.values())]
+    arms = {name: {seed: run for seed in shared if (run := mine[seed]) is not None} for name, mine in played.items()}
+    if not shared or any(math.isnan(run.accuracy) for mine in arms.values() for run in mine.values()):
+        return Judgement(verdict=Verdict.UNDECIDED, reason="Not all of its runs have finished with a tested model.")
+    return claim.judge(arms)
+
+
+# How arms are judged --------------------------------------------------------------------------------------------------
+
+
+def _accuracies(runs: Mapping[int, Played]) -> np.ndarray:
+    return np.array([run.accuracy for run in runs.values()])
+
+
+def better(first: str, second: str) -> Judge:
+    """Whether one arm's accuracy exceeds another's."""
+
+    def judge(arms: Arms) -> Judgement:
+        mine, other = _accuracies(arms[first]), _accuracies(arms[second])
+        return judge_better(mine, other, noise=_NOISE, what="test accuracy", names=(first, second))
+
+    return judge
+
+
+def no_worse(first: str, second: str) -> Judge:
+    """Whether one arm loses less accuracy to another than the noise of a seed."""
+
+    def judge(arms: Arms) -> Judgement:
+        mine, other = _accuracies(arms[first]), _accuracies(arms[second])
+        difference = Estimate.of(list(mine - other))
+        spread = 0.0 if math.isnan(difference.half_width) else difference.half_width
+        numbers = {
+            first: Estimate.of(list(mine)).text(".4f"),
+            second: Estimate.of(list(other)).text(".4f"),
+            "difference": difference.text(".4f"),
+        }
+        sentence = f"test accuracy: {first} {numbers[first]}, {second} {numbers[second]}"
+        if difference.mean - spread > -_NOISE:
+            return Judgement(verdict=Verdict.HOLDS, reason=f"{sentence}.", numbers=numbers)
+        if difference.mean + spread < -_NOISE:
+            return Judgement(
+                verdict=Verdict.FAILS, reason=f"{sentence}: more than {_NOISE:g} is lost.", numbers=numbers
+            )
+        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: the interval does not tell.", numbers=numbers)
+
+    return judge
+
+
+def trend(*levels: str, rising: bool) -> Judge:
+    """Whether accuracy rises, or falls, along the arms."""
+
+    def judge(arms: Arms) -> Judgement:
+        found = [_accuracies(arms[level]) for level in levels]
+        return judge_trend(levels, found, rising=rising, noise=_NOISE, what="test accuracy")
+
+    return judge
+
+
+def cheaper(first: str, second: str, measure: str = "time_to_target_s") -> Judge:
+    """Whether one arm needs less of something to 95 % of the accuracy that the other ends with."""
+
+    def judge(arms: Arms) -> Judgement:
+        target = TARGET_SHARE * float(_accuracies(arms[second]).mean())
+        mine, other = (
+            Costs.of({seed: run.tests for seed, run in arms[name].items()}, target, measure) for name in (first, second)
+        )
+        ratio, heading = Ratio.of(mine, other), MEASURES[measure].heading
+        numbers = {first: mine.text(measure), second: other.text(measure), "ratio": ratio.text}
+        told = "; ".join(f"{name} {numbers[name]}" for name in (first, second))
+        reason = f"{heading}, {target_text(round(target, 3))}: {told}; ratio {ratio.text}."
+        return Judgement(verdict=verdict_on(ratio), reason=reason, numbers=numbers)
+
+    return judge
+
+
+def spends_less(first: str, second: str, measure: str) -> Judge:
+    """Whether one arm's whole run takes less of something."""
+
+    def judge(arms: Arms) -> Judgement:
+        about = MEASURES[measure]
+        mine, other = (
+            np.array([getattr(run.tests[-1], measure) or math.nan for run in arms[name].values()])
+            for name in (first, second)
+        )
+        saved = Estimate.of(list(1.0 - mine / other))
+        numbers = {name: about.with_unit(float(v.mean())) for name, v in ((first, mine), (second, other))}
+        numbers["saved"] = saved.text(".1f", scale=100.0) + " %"
+        reason = f"{about.label}: {first} {numbers[first]}, {second} {numbers[second]}, saved {numbers['saved']}."
+        if is_significant(saved, 0.01):
+            return Judgement(verdict=Verdict.HOLDS if saved.mean > 0 else Verdict.FAILS, reason=reason, numbers=numbers)
+        return Judgement(verdict=Verdict.UNDECIDED, reason=reason, numbers=numbers)
+
+    return judge
+
+
+def faster_early(first: str, second: str) -> Judge:
+    """Whether one arm is more accurate after a third of the rounds."""
+
+    def judge(arms: Arms) -> Judgement:
+        mine, other = (
+            np.array([run.tests[len(run.tests) // 3].test_accuracy for run in arms[name].values()])
+            for name in (first, second)
+        )
+        return judge_better(
+            mine, other, noise=_NOISE, what="accuracy after a third of the rounds", names=(first, second)
+        )
+
+    return judge
+
+
+def every(*judges: Judge) -> Judge:
+    """Several statements in one."""
+    return lambda arms: combined([judge(arms) for judge in judges])
+
+
+# The claims -----------------------------------------------------------------------------------------------------------
+
+
+def _methods(first: str, second: str, **settings: Any) -> Callable[[Scenario], Mapping[str, Settings]]:
+    """Two recipes with the same settings otherwise."""
+    changes = {key.replace("__", "."): value for key, value in settings.items()}
+    return lambda base: {name: {**changes, "method": name} for name in (first, second)}
+
+
+def _two(name: str, where: str, text: str, pair: tuple[str, str], judge: Judge, **settings: Any) -> Claim:
+    """One recipe against another one."""
+    return Claim(name=name, where=where, text=text, needs=pair, arms=_methods(*pair, **settings), judge=judge)
+
+
+def _local_work(base: Scenario) -> Mapping[str, Settings]:
+    return {
+        f"{epochs} local epoch{'s' if epochs > 1 else ''}": {
+            "method": "fedavg",
+            "train.local_epochs": epochs,
+            "plan.local_iterations": epochs,
+        }
+        for epochs in (5, 1)
+    }
+
+
+def _fixed_product(base: Scenario) -> Mapping[str, Settings]:
+    return {
+        f"{local} × {edge}": {
+            "method": "hierfavg",
+            "data.partition": "edge-iid",
+            "train.local_epochs": local,
+            "plan.local_iterations": local,
+            "rounds.edge_rounds": edge,
+        }
+        for local, edge in ((1, 4), (4, 1))
+    }
+
+
+def _between_periods(base: Scenario) -> Mapping[str, Settings]:
+    """The same gradient steps: averaged by all after every edge round, by groups in between, or after all of them."""
+    edge_rounds, epochs = max(base.edge_rounds_of), base.train.local_epochs
+    shared = {"data.partition": "shards", "data.classes_per_device": 2}
+    return {
+        "short period": {
+            **shared,
+            "method": "hierfavg",
+            "rounds.edge_rounds": 1,
+            "rounds.global_rounds": base.rounds.global_rounds * edge_rounds,
+        },
+        "H-SGD": {**shared, "method": "h-sgd"},
+        "long period": {
+            **shared,
+            "method": "hierfavg",
+            "rounds.edge_rounds": 1,
+            "train.local_epochs": epochs * edge_rounds,
+            "plan.local_iterations": base.plan.local_iterations * edge_rounds,
+        },
+    }
+
+
+def _moving(update: str, partition: str) -> Callable[[Scenario], Mapping[str, Settings]]:
+    return lambda base: {
+        f"p = {probability:g}": {
+            "method": "mobility",
+            "data.partition": partition,
+            "association.handover.update": update,
+            "association.handover.probability": probability,
+        }
+        for probability in (0.0, 0.2, 0.5)
+    }
+
+
+def _selecting(base: Scenario) -> Mapping[str, Settings]:
+    tight = {
+        "method": "adaptive-pruning",
+        "network.cpu_hz": 5e8,
+        "network.cpu_hz_max": 3e9,
+        "plan.cycles_per_weight": 100.0,
+        "plan.deadline_s": deadline_s(base) * 25.0 / 30.0,
+    }
+    return {"selecting": {**tight, "selection.name": "ratio-cap"}, "pruning everybody": tight}
+
+
+def _hierarchy(base: Scenario) -> Mapping[str, Settings]:
+    return {
+        "hierarchical": {"method": "adaptive-pruning"},
+        "liu2022": {"method": "liu2022", "plan.deadline_s": deadline_s(base) * FLAT_DEADLINE},
+    }
+
+
+def _sparse_uploads(base: Scenario) -> Mapping[str, Settings]:
+    return {name: {"method": name, "compression.top-k.share": 0.01} for name in ("mem-sgd", "topk")}
+
+
+def _ranked(base: Scenario) -> Mapping[str, Settings]:
+    """The paper's masks at one fixed ratio, with a deadline that binds nobody."""
+    fixed = {"plan.deadline_s": 1.0, "plan.min_pruning_ratio": 0.7, "plan.max_pruning_ratio": 0.7}
+    return {
+        name: {**fixed, "method": "adaptive-pruning", "masking.probe.importance": name}
+        for name in ("taylor", "magnitude")
+    }
+
+
+def _unpruned(method: str) -> Callable[[Scenario], Mapping[str, Settings]]:
+    return lambda base: {
+        method: {"method": method},
+        "no pruning": {"method": "adaptive-pruning", "plan.scheme": "no-pruning"},
+    }
+
+
+_UNLIKE = {"data__partition": "shards", "data__classes_per_device": 2}
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        name="local-work-saves-rounds",
+        where="McMahan et al.",
+        text="More local work needs fewer rounds to a target.",
+        needs=("fedavg",),
+        arms=_local_work,
+        judge=cheaper("5 local epochs", "1 local epoch", "rounds_to_target"),
+    ),
+    Claim(
+        name="fewer-local-steps-save-time",
+        where="Liu, Zhang, Song, Letaief",
+        text="For a fixed product of local steps and edge rounds, fewer local steps reach the target in less time.",
+        needs=("hierfavg",),
+        arms=_fixed_product,
+        judge=cheaper("1 × 4", "4 × 1"),
+    ),
+    Claim(
+        name="h-sgd-lies-between",
+        where="Wang, Wang, Chen, Ji",
+        text="H-SGD is as accurate as something between local SGD with the short and with the long period.",
+        needs=("h-sgd", "hierfavg"),
+        arms=_between_periods,
+        judge=every(better("short period", "H-SGD"), better("H-SGD", "long period")),
+    ),
+    Claim(
+        name="lost-updates-of-moving-devices-hurt",
+        where="Feng et al.",
+        text="Accuracy falls as more devices move, if their updates are lost.",
+        needs=("mobility",),
+        arms=_moving("lost", "edge-non-iid"),
+        judge=trend("p = 0", "p = 0.2", "p = 0.5", rising=False),
+    ),
+    Claim(
+        name="moving-devices-mix-data",
+        where="Chen et al.",
+        text="Accuracy rises as more devices move between edges of unlike data, if they take their updates along.",
+        needs=("mobility",),
+        arms=_moving("carried", "edge-non-iid"),
+        judge=trend("p = 0", "p = 0.2", "p = 0.5", rising=True),
+    ),
+    Claim(
+        name="selection-beats-pruning-everybody",
+        where="Liu et al. 2022",
+        text="Leaving out devices beats pruning everybody under a tight deadline with unequal CPUs.",
+        needs=("liu2022",),
+        arms=_selecting,
+        judge=better("selecting", "pruning everybody"),
+    ),
+    Claim(
+        name="hierarchy-beats-liu2022",
+        where="the paper",
+        text="Hierarchical pruning is more accurate than joint pruning and selection without edges.",
+        needs=("liu2022",),
+        arms=_hierarchy,
+        judge=better("hierarchical", "liu2022"),
+    ),
+    Claim(
+        name="taylor-beats-magnitude",
+        where="Molchanov et al.",
+        text="Masks ranked by Taylor scores are more accurate than by magnitude, at ρ = 0.7.",
+        needs=("adaptive-pruning",),
+        arms=_ranked,
+        judge=better("taylor", "magnitude"),
+    ),
+    _two(
+        "frozen-beats-zeroed",
+        "partial training",
+        "Weights that do not fit had better keep their value than become zero.",
+        ("frozen-pruning", "adaptive-pruning"),
+        better("frozen-pruning", "adaptive-pruning"),
+    ),
+    Claim(
+        name="memory-rescues-top-k",
+        where="Stich, Cordonnier, Jaggi",
+        text="With memory, one entry in a hundred converges where it stalls without.",
+        needs=("mem-sgd", "topk"),
+        arms=_sparse_uploads,
+        judge=better("mem-sgd", "topk"),
+    ),
+    _two(
+        "sign-is-comparable",
+        "Karimireddy et al.",
+        "One bit per weight is about as accurate as full precision, and sooner at the target.",
+        ("sign", "fp32"),
+        every(no_worse("sign", "fp32"), cheaper("sign", "fp32")),
+    ),
+    _two(
+        "fedadam-is-faster-early",
+        "Reddi et al.",
+        "Adam at the cloud is more accurate in the first rounds, on unlike data.",
+        ("fedadam", "hierfavg"),
+        faster_early("fedadam", "hierfavg"),
+        **_UNLIKE,
+    ),
+    _two(
+        "fedprox-helps-on-unlike-data",
+        "Li et al.",
+        "A pull to the received model is more accurate on unlike data.",
+        ("fedprox", "hierfavg"),
+        better("fedprox", "hierfavg"),
+        **_UNLIKE,
+    ),
+    _two(
+        "least-variance-beats-least-pruning",
+        "Xie et al.; our question",
+        "Shares of least variance, which starve nobody, beat shares of least pruning.",
+        ("variance", "adaptive-pruning"),
+        better("variance", "adaptive-pruning"),
+    ),
+    Claim(
+        name="adaptive-is-as-accurate-and-sooner",
+        where="own",
+        text="Shares, bits and deadline chosen together: as accurate as no pruning, and sooner.",
+        needs=("adaptive",),
+        arms=_unpruned("adaptive"),
+        judge=every(no_worse("adaptive", "no pruning"), cheaper("adaptive", "no pruning")),
+    ),
+    _two(
+        "scaffold-beats-fedavg-per-round",
+        "Karimireddy et al.",
+        "Control variates are more accurate after equally many rounds, on unlike data.",
+        ("scaffold", "hierfavg"),
+        better("scaffold", "hierfavg"),
+        **_UNLIKE,
+    ),
+    _two(
+        "prunefl-is-sooner",
+        "Jiang et al.",
+        "Adaptive pruning of one model reaches the accuracy of FedAvg in less time.",
+        ("prunefl", "hierfavg"),
+        cheaper("prunefl", "hierfavg"),
+    ),
+    _two(
+        "channel-aware-dropout-beats-uniform",
+        "Wen, Jeon, Huang",
+        "Dropout rates by device beat one rate for all.",
+        ("feddrop", "feddrop-uniform"),
+        better("feddrop", "feddrop-uniform"),
+    ),
+    _two(
+        "ordered-dropout-beats-random",
+        "Horváth et al.",
+        "Ordered sub-models beat random ones of the same size.",
+        ("fjord", "feddrop"),
+        better("fjord", "feddrop"),
+    ),
+    _two(
+        "distillation-helps-ordered-dropout",
+        "Horváth et al.",
+        "Distillation makes ordered sub-models more accurate.",
+        ("fjord-kd", "fjord"),
+        better("fjord-kd", "fjord"),
+    ),
+    _two(
+        "adaptive-dropout-beats-random",
+        "Bouacida, Hou, Zang, Liu",
+        "Sub-models by scores beat random ones of the same size.",
+        ("afd", "feddrop"),
+        better("afd", "feddrop"),
+    ),
+    _two(
+        "ensembles-beat-dropout",
+        "Cheng et al.",
+        "An ensemble of small models is at least as accurate as federated dropout.",
+        ("small-ensemble", "feddrop"),
+        no_worse("small-ensemble", "feddrop"),
+    ),
+    _two(
+        "hier-sign-is-comparable",
+        "Kazemi et al.",
+        "Votes of signs at the edges are about as accurate as full precision.",
+        ("hier-sign", "fp32"),
+        no_worse("hier-sign", "fp32"),
+    ),
+    _two(
+        "least-energy-saves-energy",
+        "Al-Abiad, Hassan, Hossain",
+        "Clock and power for the deadline save much energy against full ones.",
+        ("conflict-graph", "hierfavg"),
+        spends_less("conflict-graph", "hierfavg", "energy_j"),
+    ),
+    _two(
+        "phfl-saves-energy",
+        "Pervej, Jin, Dai",
+        "Pruning, clock and power together save energy at a small loss of accuracy.",
+        ("phfl", "hierfavg"),
+        every(spends_less("phfl", "hierfavg", "energy_j"), no_worse("phfl", "hierfavg")),
+    ),
+    _two(
+        "hfel-saves-energy",
+        "Luo et al.",
+        "Association and allocation by cost spend less energy than FL without edges.",
+        ("hfel", "fedavg"),
+        spends_less("hfel", "fedavg", "energy_j"),
+    ),
+    _two(
+        "fog-saves-time",
+        "Saha, Misra, Deb",
+        "A fog node in place of the cloud takes less time than FL without edges.",
+        ("fogfl", "fedavg"),
+        spends_less("fogfl", "fedavg", "time_s"),
+    ),
+    _two(
+        "in-network-aggregation-saves-time",
+        "Dinh et al.",
+        "Aggregation on the way takes much less time than a star.",
+        ("ina", "fedavg"),
+        spends_less("ina", "fedavg", "time_s"),
+    ),
+    _two(
+        "slack-factors-shorten-rounds",
+        "Wu, He, Lin, Mao",
+        "Quotas with slack factors take less time and energy when three devices in ten are lost.",
+        ("hybridfl", "hierfavg"),
+        every(spends_less("hybridfl", "hierfavg", "time_s"), spends_less("hybridfl", "hierfavg", "energy_j")),
+        events__dropout_probability=0.3,
+    ),
+)

@@ -1,0 +1,102 @@
+"""What is read of a finished run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from airprune.reaching import FIELDS, Evaluation, evaluations
+from airprune.records import EdgeRecord, Record, record_in
+from airprune.runs.layout import RunFolder
+
+_CONDUCT = frozenset({"pruning_ratio", "fate", "deadline_s", "coverage"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conduct:
+    """How a run behaved; NaN where nothing was recorded.
+
+    Attributes:
+      mean_ratio, max_ratio: ρ of the devices that took part.
+      late_share: of edge rounds that took longer than the deadline.
+      min_count: Γ*, the fewest devices that kept a weight which somebody kept, in any round.
+      uncovered: weights kept by nobody, mean over edge rounds.
+    """
+
+    mean_ratio: float
+    max_ratio: float
+    late_share: float
+    min_count: float
+    uncovered: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """One finished run: every test of its cloud models, and how it behaved."""
+
+    tests: tuple[Evaluation, ...]
+    conduct: Conduct
+
+    @property
+    def accuracy(self) -> float:
+        """Of the last cloud model; NaN if none was tested."""
+        return self.tests[-1].test_accuracy if self.tests else math.nan
+
+    def accuracy_by(self, time_s: float) -> float:
+        """Of the last cloud model that was there by then, without interpolation; NaN if there was none."""
+        there = [test for test in self.tests if test.time_s is not None and test.time_s <= time_s * (1.0 + 1e-9)]
+        return there[-1].test_accuracy if there else math.nan
+
+    def has_room_by(self, time_s: float) -> bool:
+        """Whether another global round, as long as the others, would have ended by then."""
+        last = self.tests[-1].time_s if self.tests else None
+        return last is not None and last * (1.0 + 1.0 / len(self.tests)) <= time_s * (1.0 + 1e-9)
+
+
+def played(folder: RunFolder, *, deadline_s: float) -> Played:
+    """Damaged lines are left out. `deadline_s` is the scenario's; a round that chose its own is judged by that."""
+    lines = (record_in(line, only=FIELDS | _CONDUCT) for line in folder.record_lines() if line.strip())
+    records = [record for record in lines if record is not None]
+    tests = tuple(test for test in evaluations(records) if test.edge_round is None)
+    return Played(tests=tests, conduct=conduct(records, deadline_s=deadline_s))
+
+
+def conduct(records: Iterable[Record], *, deadline_s: float) -> Conduct:
+    ratios: list[float] = []
+    late: list[bool] = []
+    counts: list[float] = []
+    uncovered: list[float] = []
+    for record in records:
+        if not isinstance(record, EdgeRecord):
+            continue
+        pairs = zip(record.pruning_ratio, record.fate, strict=False)
+        ratios += [ratio for ratio, fate in pairs if fate == "ok" and ratio is not None]
+        limit_s = (record.deadline_s or deadline_s) * (1.0 + 1e-9)
+        late += [latency_s > limit_s for latency_s in record.edge_latency_s if latency_s is not None]
+        counts += [edge.min_count for edge in record.coverage]
+        uncovered += [edge.num_uncovered for edge in record.coverage]
+    return Conduct(
+        mean_ratio=_mean(ratios),
+        max_ratio=max(ratios, default=math.nan),
+        late_share=_mean(late),
+        min_count=min(counts, default=math.nan),
+        uncovered=_mean(uncovered),
+    )
+
+
+def over_seeds(found: Sequence[Conduct]) -> Conduct:
+    """Means; of Γ* the least, of the largest ratio the largest."""
+    return Conduct(
+        mean_ratio=_mean([one.mean_ratio for one in found]),
+        max_ratio=max((one.max_ratio for one in found), default=math.nan),
+        late_share=_mean([one.late_share for one in found]),
+        min_count=min((one.min_count for one in found), default=math.nan),
+        uncovered=_mean([one.uncovered for one in found]),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else math.nan

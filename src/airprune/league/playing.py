@@ -1,0 +1,86 @@
+"""The runs of a league, by the machinery of sweeps: side by side on cores or a cluster, each once, resumable.
+
+A run's folder is named by the hash of its scenario, so divisions, trials and claims share what they have in common, and
+a league that grows repeats nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from airprune.league import tuning
+from airprune.league.divisions import Division
+from airprune.league.lineup import Entrant
+from airprune.league.measured import Played, played
+from airprune.league.tuning import Trial
+from airprune.runs.layout import RunFolder
+from airprune.scenario import Scenario
+from airprune.sweep import Sweep, SweepFolder, SweptRun
+from airprune.sweep.runs import WITHIN
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match(SweptRun):
+    """One run; `values` are words for people: division, method, what was tried."""
+
+    @property
+    def label(self) -> str:
+        return f"{' '.join(map(str, self.values.values()))}, seed {self.scenario.seed}"
+
+    @cached_property
+    def folder_name(self) -> str:
+        return self.scenario.hash[:16]
+
+
+def match(scenario: Scenario, seed: int, **words: str) -> Match:
+    """A run of this scenario by one process, for this seed."""
+    return Match(values=words, scenario=scenario.with_values({**WITHIN, "seed": seed}))
+
+
+def trial_matches(division: Division, entrant: Entrant) -> list[tuple[Trial, list[Match]]]:
+    """Every trial of an entrant, over the seeds that are for trials only."""
+    found = []
+    for trial in tuning.trials(entrant.scenario):
+        words = {"division": division.name, "method": entrant.name, "trial": f"trial {trial.words}"}
+        scenario = trial.scenario(entrant.scenario)
+        found.append((trial, [match(scenario, seed, **words) for seed in tuning.SEEDS]))
+    return found
+
+
+def matches(division: Division, entrant: Entrant, trial: Trial | None, seeds: Sequence[int]) -> list[Match]:
+    """The runs that count, with the knobs of a trial, or untuned."""
+    scenario = entrant.scenario if trial is None else entrant.scenario.with_values(trial.knobs)
+    return [match(scenario, seed, division=division.name, method=entrant.name) for seed in seeds]
+
+
+class Pitch:
+    """The folder of all runs."""
+
+    def __init__(self, path: Path, engine: Any) -> None:
+        self.path = path.absolute()
+        self.engine = engine
+
+    def sweep_of(self, runs: Iterable[Match]) -> SweepFolder:
+        """Those runs as a sweep; each once, however many tables need it."""
+        once = {run.folder_name: run for run in runs}
+        return SweepFolder(Sweep(keys=(), runs=tuple(once.values()), engine=self.engine), self.path)
+
+    def played(self, run: Match) -> Played | None:
+        """What is there of a run; None unless it is finished."""
+        folder = RunFolder(self.path / run.folder_name)
+        if not folder.has_finished(run.scenario):
+            return None
+        deadline_s = run.scenario.plan.deadline_s
+        return played(folder, deadline_s=float("inf") if isinstance(deadline_s, str) else deadline_s)
+
+    def choice(self, division: Division, entrant: Entrant) -> Trial | None:
+        """The best trial of those that have been run; None if there is none."""
+        found = []
+        for trial, runs in trial_matches(division, entrant):
+            ended = [self.played(run) for run in runs]
+            found.append((trial, [None if one is None else one.accuracy for one in ended]))
+        return tuning.chosen(found)

@@ -1,0 +1,86 @@
+"""Leagues without training: runs of made-up accuracies, and what is written of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from airprune.league.divisions import DIVISIONS
+from airprune.league.folder import League
+from airprune.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
+from airprune.league.measured import Conduct, Played
+from airprune.league.schedule import SCHEDULES
+from airprune.league.standings import Result, Standings, standings
+from airprune.reaching import Evaluation
+
+BASE = SCHEDULES["default"].scenario()
+ABOUT: dict[str, Any] = {"note": "made up", "scenario": "none", "seeds": (0, 1, 2), "is_tuned": False}
+CLAIM = {
+    "name": "frozen-beats-zeroed",
+    "where": "partial training",
+    "text": "Frozen beats zeroed.",
+    "verdict": "holds",
+    "reason": "0.75 against 0.70.",
+    "numbers": {"difference": "0.05"},
+}
+
+_QUIET = Conduct(mean_ratio=0.5, max_ratio=0.9, late_share=0.0, min_count=1.0, uncovered=0.0)
+
+
+def run_of(*accuracies: float, round_s: float = 1.0) -> Played:
+    """A run whose cloud models have these accuracies, one after every `round_s`."""
+    tests = tuple(
+        Evaluation(
+            global_round=i,
+            edge_round=None,
+            test_accuracy=accuracy,
+            time_s=round_s * i,
+            uploaded_bits=1e6 * i,
+            energy_j=0.1 * i,
+        )
+        for i, accuracy in enumerate(accuracies, start=1)
+    )
+    return Played(tests=tests, conduct=_QUIET)
+
+
+def made_up() -> Standings:
+    """Two rounds of 1 s, compared after 2 s. The codes take half a second per round, no pruning one and a half."""
+    names = ["mem-sgd", "frozen-pruning"]
+    entrants = {entrant.name: entrant for entrant in lineup(BASE, DIVISIONS["A"], names).entrants}
+
+    def result(name: str, *accuracies: float, round_s: float = 1.0) -> Result:
+        runs = {seed: run_of(accuracies[0], accuracies[1] + 0.001 * seed, round_s=round_s) for seed in range(3)}
+        return Result(entrant=entrants[name], runs=runs)
+
+    results = [
+        result(SEED, 0.5, 0.70),
+        result(FP32, 0.6, 0.78),
+        result("variance", 0.5, 0.70),
+        result("frozen-pruning", 0.5, 0.75),
+        result("mem-sgd", 0.3, 0.60, round_s=0.5),
+        result(WHOLE, 0.6, 0.80, round_s=1.5),
+        Result(entrant=entrants[ALONE], runs={seed: run_of(0.4, 0.4) for seed in range(3)}),
+        Result(entrant=entrants[CENTRAL], runs={}, trouble="It was stopped."),
+    ]
+    return standings(DIVISIONS["A"], results, seeds=(0, 1, 2), horizon_s=2.0)
+
+
+def tiny_league(out: Path) -> League:
+    """Of fp32 and the references; nothing has been run."""
+    return League(
+        base=BASE,
+        note="made up",
+        divisions=(DIVISIONS["A"],),
+        methods=("fp32",),
+        seeds=(0, 1, 2),
+        is_tuned=False,
+        out=out,
+        engine=BASE.engine,
+    )
+
+
+def make_league(folder: Path) -> Path:
+    """A folder as `airprune league` leaves it, but for the runs."""
+    folder.mkdir(parents=True)
+    tiny_league(folder).write([made_up()], [CLAIM])
+    return folder
