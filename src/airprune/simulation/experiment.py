@@ -248,7 +248,7 @@ class Experiment:
         )
 
     def combined(self, state: RunState, level: int) -> Array:
-        """The combined models of all parents of a level's nodes, as the links brought them.  [num_parents, num_state]"""
+        """The combined models of all parents of a level's nodes, as links brought them.  [num_parents, num_state]"""
         return combine_level(
             self.method.cloud.at_rate(self.learning_rate(state)),
             self.tree,
