@@ -361,6 +361,8 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "topology.tree.rounds": [2],
     "topology.tree.rate_bps": [1e9, 1e9],
     "topology.hierarchical.backhaul_bps": 1e9,
+    "association.ina.exact_up_to": 9,
+    "association.replicator.rewards": [1.0, 2.0],
     "aggregation.momentum.beta": 0.5,
     "compression.top-k.count": 7,
     "compression.quantised.levels": 7,
