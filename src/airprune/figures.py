@@ -18,8 +18,12 @@ from airprune.styles import styles_for
 
 # Of a line that something is measured against.
 TARGET_COLOUR = "#B03A00"
+<<<<<<< HEAD
 _MUCH_LONGER = 5.0
 _DPI = 150
+=======
+MUCH_LONGER = 5.0
+>>>>>>> w-league
 
 
 def new_figure(columns: int, *, rows: int = 1, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list[Axes]]:
@@ -58,7 +62,7 @@ def draw_curves(
         )
         if len(runs) > 1:
             ax.fill_between(x, y.min(0), y.max(0), color=style.colour, alpha=0.15, linewidth=0)
-    if against != "global_round" and ends and min(starts) > 0 and max(ends) > _MUCH_LONGER * min(ends):
+    if against != "global_round" and ends and min(starts) > 0 and max(ends) > MUCH_LONGER * min(ends):
         ax.set_xscale("log")
     else:
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=against == "global_round"))

@@ -32,6 +32,7 @@ Arms = Mapping[str, Mapping[int, Played]]
 Judge = Callable[[Arms], Judgement]
 
 _NOISE = NOISE["test_accuracy"]
+_ACCURACY = MEASURES["test_accuracy"].label
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +121,7 @@ def better(first: str, second: str) -> Judge:
 
     def judge(arms: Arms) -> Judgement:
         mine, other = _accuracies(arms[first]), _accuracies(arms[second])
-        return judge_better(mine, other, noise=_NOISE, what="test accuracy", names=(first, second))
+        return judge_better(mine, other, noise=_NOISE, what=_ACCURACY, names=(first, second))
 
     return judge
 
@@ -137,7 +138,7 @@ def no_worse(first: str, second: str) -> Judge:
             second: Estimate.of(list(other)).text(".4f"),
             "difference": difference.text(".4f"),
         }
-        sentence = f"test accuracy: {first} {numbers[first]}, {second} {numbers[second]}"
+        sentence = f"{_ACCURACY}: {first} {numbers[first]}, {second} {numbers[second]}"
         if difference.mean - spread > -_NOISE:
             return Judgement(verdict=Verdict.HOLDS, reason=f"{sentence}.", numbers=numbers)
         if difference.mean + spread < -_NOISE:
@@ -154,7 +155,7 @@ def trend(*levels: str, rising: bool) -> Judge:
 
     def judge(arms: Arms) -> Judgement:
         found = [_accuracies(arms[level]) for level in levels]
-        return judge_trend(levels, found, rising=rising, noise=_NOISE, what="test accuracy")
+        return judge_trend(levels, found, rising=rising, noise=_NOISE, what=_ACCURACY)
 
     return judge
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from airprune.figures import TARGET_COLOUR, draw_target, new_figure, note
+from airprune.figures import MUCH_LONGER, TARGET_COLOUR, draw_target, new_figure, note
 from airprune.league.lineup import FP32, SEED, WHOLE
 from airprune.league.standings import Row, Standings
 from airprune.league.statistics import pareto_front
@@ -88,7 +88,9 @@ def _draw(
         for name, cost, accuracy in zip(names, x, y, strict=True):
             style = styles[name]
             ax.plot(cost, accuracy, marker=style.marker, color=style.colour, markersize=7, mec="white", zorder=4)
-    ax.set_xscale("log")
+    costs = [cost for points in curves.values() for cost, _ in points if cost > 0.0]
+    if costs and max(costs) > MUCH_LONGER * min(costs):
+        ax.set_xscale("log")
     ax.set_xlabel(MEASURES[against].axis_label)
 
 

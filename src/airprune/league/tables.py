@@ -86,7 +86,7 @@ def _standings(found: Standings) -> Shown:
     header = (
         "rank",
         "method",
-        f"accuracy at {number(found.horizon_s, '.3g')} s (%)",
+        f"accuracy at {number(found.horizon_s, '.3g')}\u00a0s (%)",
         "after all rounds (%)",
         f"− {SEED}",
         f"− {FP32}",

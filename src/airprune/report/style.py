@@ -53,8 +53,9 @@ td.number { white-space: nowrap; }
 .claims .scroll { margin: .4rem 0 0; }
 .league { font-size: .85rem; }
 .standings th:nth-child(2), .standings td:nth-child(2), .conduct th:first-child, .conduct td:first-child {
-  position: sticky; left: 0; background: var(--ground); font-weight: 600;
+  position: sticky; left: 0; background: var(--ground); font-weight: 600; min-width: 5.5rem;
 }
+@media (min-width: 701px) { .standings td:nth-child(2), .conduct td:first-child { min-width: 9.5rem; } }
 .league thead th:nth-child(n) { background: var(--box); min-width: 4.6rem; }
 .standings thead th:first-child { min-width: 0; }
 .origin {
