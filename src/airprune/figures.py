@@ -18,12 +18,8 @@ from airprune.styles import styles_for
 
 # Of a line that something is measured against.
 TARGET_COLOUR = "#B03A00"
-<<<<<<< HEAD
-_MUCH_LONGER = 5.0
-_DPI = 150
-=======
 MUCH_LONGER = 5.0
->>>>>>> w-league
+_DPI = 150
 
 
 def new_figure(columns: int, *, rows: int = 1, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list[Axes]]:
