@@ -363,7 +363,8 @@ def test_the_form_offers_own_components_and_their_options(folder):
     before = {field["key"] for section in form()["sections"] for field in section["fields"]}
     import_file(folder / "own_methods.py")
     fields = {field["key"]: field for section in form()["sections"] for field in section["fields"]}
-    assert set(fields) - before == {"masking.fading.decay", "masking.fading.label", "compression.shrunk.factor"}
+    shrunk = {"compression.shrunk.factor", "backhaul.shrunk.factor"}
+    assert set(fields) - before == {"masking.fading.decay", "masking.fading.label", *shrunk}
     assert fields["masking.fading.decay"]["about"] == "of the remembered scores, per round"
     for key, name in (
         ("method", "own-recipe"),

@@ -4,8 +4,8 @@
     NumberedStreams(seed, "device", round_index)[n]   one stream for each of very many devices, quickly
 
 Streams in use: placement, cpu (network); line-of-sight, shadowing, fading (channel); initial-weights (models); subset,
-hold-out, partition-size, partition-classes, partition-share, glyphs-train, glyphs-test (data); device, layers, events
-(rounds).
+hold-out, partition-size, partition-classes, partition-share, glyphs-train, glyphs-test (data); device, layers, events,
+backhaul (rounds).
 """
 
 from __future__ import annotations
