@@ -24,6 +24,7 @@ from airprune.runs.layout import RunFolder
 from airprune.scenario import presets
 from airprune.scenario.scenario import flat
 from airprune.settings.toml_text import word
+from support import related_table
 from support.scenario_table import up_to_date
 from support.tiny import blobs, tiny_scenario
 
@@ -118,6 +119,12 @@ def test_every_key_of_a_scenario_is_explained_with_its_default():
     shown = dict(re.findall(r"^\| `([a-z_0-9.-]+)` \| `([^`]+)` \|", page, re.MULTILINE))
     for key, default in flat(ap.Scenario().to_dict()).items():
         assert word(shown[key]) == ("none" if default is None else default), key
+
+
+def test_every_method_is_on_the_page_of_related_systems_with_its_honest_name():
+    page = related_table.PAGE.read_text()
+    assert page == related_table.up_to_date(page), "run: .venv/bin/python tests/support/related_table.py"
+    assert all(f"| `{name}` | *{recipe.label}*:" in page for name, recipe in ap.METHODS.items())
 
 
 def test_every_preset_and_every_engine_is_on_the_scenarios_page():

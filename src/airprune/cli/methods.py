@@ -127,6 +127,7 @@ def _recipe_facts(recipe: Any) -> dict[str, Any]:
         "settings": dict(recipe.settings),
         "components": recipe.components,
         "state": [_slot_facts(slot) for slot in recipe.slots(_paper_shape())],
+        "extra_cost": recipe.extra_cost(_paper_shape()),
     }
 
 
@@ -212,4 +213,5 @@ _TOLD: dict[str, Callable[[Any], str]] = {
     "components": _components_told,
     "options": _options_told,
     "state": _state_told,
+    "extra_cost": "\n".join,
 }

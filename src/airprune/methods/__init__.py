@@ -1,6 +1,7 @@
 """Named bundles of components: `method = "fedprox"` sets what the method is made of; every part can be changed.
 
 base         what a recipe is
+costs        what a method costs beside the weights that are kept
 pruning      the paper's method and its relatives
 averaging    FedAvg, HierFAVG and their server steps, objectives, trees
 dropping     sub-models of whole units

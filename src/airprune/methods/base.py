@@ -38,6 +38,12 @@ class Recipe:
         """The memory it keeps, for a model of this shape."""
         return _method_of(self).slots(shape)
 
+    def extra_cost(self, shape: ModelShape, value_bits: float = 64.0) -> list[str]:
+        """What it costs beside the weights that are kept, in words."""
+        from airprune.methods.costs import extra_cost  # which knows the components, which know recipes
+
+        return extra_cost(_method_of(self), shape, value_bits)
+
 
 def _method_of(recipe: Recipe) -> Any:
     from airprune.federation.method import Method  # which reads scenarios, which read recipes
