@@ -218,7 +218,7 @@ def small_scenario(scenario: Scenario, experiment: Experiment, seed: int) -> Sce
 
 def reference_scenario(lossless: Scenario, experiment: Experiment) -> tuple[Scenario, float]:
     """(the scenario itself with fewer devices asked per round, which share of them)."""
-    trained = float(experiment.data_sizes.sum()) * lossless.train.local_epochs
+    trained = float(np.sum(lossless.train.samples_seen(experiment.data_sizes)))
     share = min(1.0, REFERENCE_SAMPLES / trained) if lossless.selection.name == "everyone" else 1.0
     changes = {**_WITHIN, **_MEASURED, "data.test_samples": min(REFERENCE_TEST, experiment.dataset.num_test)}
     if share < 1.0:

@@ -59,7 +59,7 @@ def profile(
 
 def _edge_round_s(experiment: Experiment, found: Profile) -> tuple[float, float]:
     """(here, by Eq. (9)): compute of the device with most samples, or of the slowest, in one edge round."""
-    passes = int(experiment.data_sizes.max()) * experiment.scenario.train.local_epochs
+    passes = int(experiment.scenario.train.samples_seen(experiment.data_sizes.max()))
     device = np.arange(experiment.network.num_devices)
     weights = np.full(len(device), float(experiment.shape.num_weights))
     papers_s = experiment.compute.training_s(weights, device, experiment.network.cpu_hz)
@@ -95,7 +95,7 @@ def _table(experiment: Experiment, found: Profile, here_s: float, papers_s: floa
     else:
         told = f"at {found.at_hz / 1e9:.4g} GHz, as the system tells it"
         table.add_row("FLOP per cycle", f"{found.flops_per_cycle:.4g}", told)
-    passes = int(experiment.data_sizes.max()) * experiment.scenario.train.local_epochs
+    passes = int(experiment.scenario.train.samples_seen(experiment.data_sizes.max()))
     table.add_row("one edge round", f"{here_s:.4g} s", f"compute for {passes:,} sample passes on this machine")
     table.add_row("by the paper's clock", f"{papers_s:.4g} s", f"Eq. (9); {here_s / papers_s:,.0f} times less")
     return table
