@@ -18,7 +18,8 @@ MODULES = {
 # Pure functions of numbers: no torch, no files, no printing, no global randomness.
 NUMERIC = (
     "planning", "schemes", "pruning", "masking", "objectives", "compression", "aggregation", "selection",
-    "association", "topology", "federation.edge", "federation.cloud", "federation.messages", "federation.method",
+    "association", "topology", "federation.edge", "federation.terms", "federation.opened", "federation.relayed",
+    "federation.cloud", "federation.messages", "federation.method", "federation.backhaul", "federation.personal",
     "simulation.clock", "channel", "latency", "network", "convergence", "units", "components", "registry",
     "compute.boards", "compute.work", "compute.times",
 )  # fmt: skip

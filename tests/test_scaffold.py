@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 import airprune as ap
-from airprune.conformance import Experiment, _watched, points
+from airprune.engines.serial import SerialEngine
 from airprune.errors import InvalidValue
 from airprune.objectives import OBJECTIVES
 from airprune.objectives.base import LocalRun
 from airprune.objectives.scaffold import COMMON, MOVED, OWN
+from airprune.runs.driver import InProcess, opened_store
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.rounds import run_rounds
 from support.tiny import blobs, tiny_scenario
 
 SCAFFOLD = OBJECTIVES["scaffold"]
@@ -23,7 +26,7 @@ def device(received, target, memory, *, rate=0.5, steps=2):
         gradient = weights - target
         SCAFFOLD.adjust(OPTIONS, gradient, weights, received, memory)
         weights -= rate * gradient
-    run = LocalRun(received=received, trained=weights, learning_rate=rate, num_steps=steps)
+    run = LocalRun(received=received, trained=weights, learning_rate=rate, num_steps=steps, loss=0.0, num_samples=steps)
     return weights, memory | SCAFFOLD.finish(OPTIONS, run, memory)
 
 
@@ -53,6 +56,8 @@ def test_what_cannot_move_keeps_its_control_variate():
         trained=np.array([0.0, 1.5]),
         learning_rate=0.5,
         num_steps=1,
+        loss=0.0,
+        num_samples=1,
         moves=np.array([False, True]),
     )
     new = SCAFFOLD.finish(OPTIONS, run, {OWN: own, COMMON: np.array([1.0, 1.0])})[OWN]
@@ -61,7 +66,11 @@ def test_what_cannot_move_keeps_its_control_variate():
 
 def test_the_clouds_variate_is_the_mean_of_the_devices_after_every_global_round(tmp_path):
     scenario = tiny_scenario(method="scaffold", data__partition="shards")
-    state = _watched(scenario, lambda timed, results: None, folder=tmp_path)
+    experiment = Experiment.of(scenario, dataset=blobs())
+    state = experiment.initial_state()
+    state.store = opened_store(experiment, tmp_path)
+    with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
+        list(run_rounds(experiment, engine, state))
     own = state.store.take(range(6))[OWN]
     assert np.abs(own).max() > 1e-3
     np.testing.assert_allclose(state.values[COMMON], own.astype(np.float64).mean(axis=0), rtol=1e-12, atol=1e-15)
@@ -71,7 +80,7 @@ def test_the_clouds_variate_is_the_mean_of_the_devices_after_every_global_round(
 def test_uploads_are_twice_as_large_for_planner_clock_and_links():
     changes = {"topology__name": "tree", "topology__tree__nodes": [1], "topology__tree__rate_bps": [1e8, 1e8]}
     plain, twice = (
-        Experiment.of(tiny_scenario(method=name, **changes), dataset=points()) for name in ("hierfavg", "scaffold")
+        Experiment.of(tiny_scenario(method=name, **changes), dataset=blobs()) for name in ("hierfavg", "scaffold")
     )
     assert twice.backhaul.bits == 2 * plain.backhaul.bits == 2 * 64 * plain.shape.num_weights
     keep = np.array([plain.shape.prunable_weights])

@@ -17,6 +17,9 @@ import difflib
 import traceback
 from collections.abc import Iterable
 
+# Of a list of known names.
+_MOST_TOLD = 30
+
 
 class AirpruneError(Exception):
     """Base of all deliberate errors; `exit_status` is what the command line returns."""
@@ -36,17 +39,25 @@ class InvalidValue(UsageError, ValueError):
 
 
 class UnknownName(UsageError, KeyError):
-    """A name that is not in its list."""
+    """A name that is not in its list, which is told in whole, or in part if it is long."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, more: str = "") -> None:
         known = list(known)
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        self.message = f"{kind} {name!r} is unknown; {hint}known: {', '.join([*known, *filter(None, [more])])}."
+        told = ", ".join([*_first(known), *filter(None, [more])])
+        self.message = f"{kind} {name!r} is unknown; {hint}known: {told}."
         super().__init__(self.message)
 
     def __str__(self) -> str:  # KeyError would show the quoted repr
         return self.message
+
+
+def _first(names: list[str]) -> list[str]:
+    """The names, or of a long list the first and how many more there are."""
+    if len(names) <= _MOST_TOLD:
+        return names
+    return [*names[:_MOST_TOLD], f"{len(names) - _MOST_TOLD} more"]
 
 
 class BadTable(UsageError):

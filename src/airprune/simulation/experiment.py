@@ -30,9 +30,10 @@ from airprune.errors import InvalidValue
 from airprune.federation.backhaul import Backhaul
 from airprune.federation.cloud import combine_level, combined_up_to
 from airprune.federation.device import LocalSettings
-from airprune.federation.edge import Positions, Terms, device_limits, has_limits, plan_as_set, plan_problem
 from airprune.federation.method import Method
 from airprune.federation.personal import samples_like
+from airprune.federation.relayed import Positions
+from airprune.federation.terms import Terms, device_limits, has_limits, plan_as_set, plan_problem
 from airprune.kernels import kernel_for
 from airprune.learning.optimisers import learning_rate_at
 from airprune.learning.worker import Job

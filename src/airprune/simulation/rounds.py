@@ -16,8 +16,9 @@ import numpy as np
 from airprune.components import Owner
 from airprune.engines.base import MAX_TRIES, Engine
 from airprune.errors import WorkFailed
-from airprune.federation.edge import OpenRound, close_round, open_round, prepared_round
+from airprune.federation.edge import close_round, open_round, prepared_round
 from airprune.federation.messages import Broadcast
+from airprune.federation.opened import OpenRound
 from airprune.federation.personal import SLOTS
 from airprune.latency import global_round_latency_s
 from airprune.learning.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of, parts_averaged
