@@ -15,7 +15,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -98,8 +97,7 @@ def checkout(commit: str, folder: Path) -> None:
     """The files of a commit. An archive, because a registered worktree would outlive an interrupted comparison."""
     archive = folder.with_suffix(".tar")
     _git("archive", "--format=tar", f"--output={archive}", commit)
-    with tarfile.open(archive) as files:
-        files.extractall(folder, filter="data")
+    shutil.unpack_archive(archive, folder)
     archive.unlink()
 
 
