@@ -13,7 +13,7 @@ from scipy import stats
 import airprune as ap
 from airprune.cli import main
 from airprune.errors import UnknownName, UsageError
-from airprune.league import claims, tuning
+from airprune.league import claims, judges, tuning
 from airprune.league.divisions import DIVISIONS, divisions_named
 from airprune.league.document import document_of
 from airprune.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
@@ -286,11 +286,11 @@ def test_the_kinds_of_judgement_go_both_ways():
     turned = {"a": fast["b"], "b": fast["a"]}
     poor = {"a": {s: run_of(0.3, 0.5) for s in range(2)}, "b": fast["b"]}
     for judge, good, bad in (
-        (claims.cheaper("a", "b"), fast, turned),
-        (claims.spends_less("a", "b", "time_s"), fast, turned),
-        (claims.no_worse("a", "b"), fast, poor),
-        (claims.trend("b", "a", rising=False), poor, {"a": poor["b"], "b": poor["a"]}),
-        (claims.every(claims.cheaper("a", "b"), claims.no_worse("a", "b")), fast, poor),
+        (judges.cheaper("a", "b"), fast, turned),
+        (judges.spends_less("a", "b", "time_s"), fast, turned),
+        (judges.no_worse("a", "b"), fast, poor),
+        (judges.trend("b", "a", rising=False), poor, {"a": poor["b"], "b": poor["a"]}),
+        (judges.every(judges.cheaper("a", "b"), judges.no_worse("a", "b")), fast, poor),
     ):
         assert judge(good).verdict is Verdict.HOLDS and judge(bad).verdict is Verdict.FAILS
 

@@ -10,6 +10,7 @@ statistics   intervals, tests, ranks, the Pareto front: pure functions
 standings    a division's table
 tables       the same as CSV, LaTeX and text
 figure       accuracy against seconds, bits and joules, with the Pareto front
+judges       how the arms of a claim are judged
 claims       what the methods' sources claim, with verdicts
 page         one self-contained HTML page
 document     all of it as plain data

@@ -11,28 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from airprune.errors import AirpruneError
-from airprune.estimates import Estimate
 from airprune.league.divisions import FLAT_DEADLINE, deadline_s
+from airprune.league.judges import (
+    Judge,
+    alike,
+    better,
+    cheaper,
+    every,
+    faster_early,
+    no_worse,
+    spends_less,
+    trend,
+)
 from airprune.league.measured import Played
 from airprune.league.playing import Match, Pitch, match
-from airprune.league.standings import TARGET_SHARE
-from airprune.measures import MEASURES
 from airprune.methods import METHODS
-from airprune.paper.judging import NOISE, Judgement, Verdict, combined, is_significant, judge_better, judge_trend
-from airprune.paper.to_target import verdict_on
-from airprune.reaching import Costs, Ratio, target_text
+from airprune.paper.judging import Judgement, Verdict
 from airprune.scenario import Scenario
 
 Settings = Mapping[str, Any]
-Arms = Mapping[str, Mapping[int, Played]]
-"""The runs of each arm by seed, the same seeds in all of them."""
-Judge = Callable[[Arms], Judgement]
-
-_NOISE = NOISE["test_accuracy"]
-_ACCURACY = MEASURES["test_accuracy"].label
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,114 +105,6 @@ def judged(claim: Claim, played: Mapping[str, Mapping[int, Played | None]]) -> J
     if not shared or any(math.isnan(run.accuracy) for mine in arms.values() for run in mine.values()):
         return Judgement(verdict=Verdict.UNDECIDED, reason="Not all of its runs have finished with a tested model.")
     return claim.judge(arms)
-
-
-# How arms are judged --------------------------------------------------------------------------------------------------
-
-
-def _accuracies(runs: Mapping[int, Played]) -> np.ndarray:
-    return np.array([run.accuracy for run in runs.values()])
-
-
-def better(first: str, second: str) -> Judge:
-    """Whether one arm's accuracy exceeds another's."""
-
-    def judge(arms: Arms) -> Judgement:
-        mine, other = _accuracies(arms[first]), _accuracies(arms[second])
-        return judge_better(mine, other, noise=_NOISE, what=_ACCURACY, names=(first, second))
-
-    return judge
-
-
-def no_worse(first: str, second: str) -> Judge:
-    """Whether one arm loses less accuracy to another than the noise of a seed."""
-
-    def judge(arms: Arms) -> Judgement:
-        mine, other = _accuracies(arms[first]), _accuracies(arms[second])
-        difference = Estimate.of(list(mine - other))
-        spread = 0.0 if math.isnan(difference.half_width) else difference.half_width
-        numbers = {
-            first: Estimate.of(list(mine)).text(".4f"),
-            second: Estimate.of(list(other)).text(".4f"),
-            "difference": difference.text(".4f"),
-        }
-        sentence = f"{_ACCURACY}: {first} {numbers[first]}, {second} {numbers[second]}"
-        if difference.mean - spread > -_NOISE:
-            return Judgement(verdict=Verdict.HOLDS, reason=f"{sentence}.", numbers=numbers)
-        if difference.mean + spread < -_NOISE:
-            return Judgement(
-                verdict=Verdict.FAILS, reason=f"{sentence}: more than {_NOISE:g} is lost.", numbers=numbers
-            )
-        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: the interval does not tell.", numbers=numbers)
-
-    return judge
-
-
-def trend(*levels: str, rising: bool) -> Judge:
-    """Whether accuracy rises, or falls, along the arms."""
-
-    def judge(arms: Arms) -> Judgement:
-        found = [_accuracies(arms[level]) for level in levels]
-        return judge_trend(levels, found, rising=rising, noise=_NOISE, what=_ACCURACY)
-
-    return judge
-
-
-def cheaper(first: str, second: str, measure: str = "time_to_target_s") -> Judge:
-    """Whether one arm needs less of something to 95 % of the accuracy that the other ends with."""
-
-    def judge(arms: Arms) -> Judgement:
-        target = TARGET_SHARE * float(_accuracies(arms[second]).mean())
-        mine, other = (
-            Costs.of({seed: run.tests for seed, run in arms[name].items()}, target, measure) for name in (first, second)
-        )
-        ratio, heading = Ratio.of(mine, other), MEASURES[measure].heading
-        numbers = {first: mine.text(measure), second: other.text(measure), "ratio": ratio.text}
-        told = "; ".join(f"{name} {numbers[name]}" for name in (first, second))
-        reason = f"{heading}, {target_text(round(target, 3))}: {told}; ratio {ratio.text}."
-        return Judgement(verdict=verdict_on(ratio), reason=reason, numbers=numbers)
-
-    return judge
-
-
-def spends_less(first: str, second: str, measure: str) -> Judge:
-    """Whether one arm's whole run takes less of something."""
-
-    def judge(arms: Arms) -> Judgement:
-        about = MEASURES[measure]
-        mine, other = (
-            np.array([getattr(run.tests[-1], measure) or math.nan for run in arms[name].values()])
-            for name in (first, second)
-        )
-        saved = Estimate.of(list(1.0 - mine / other))
-        numbers = {name: about.with_unit(float(v.mean())) for name, v in ((first, mine), (second, other))}
-        numbers["saved"] = saved.text(".1f", scale=100.0) + " %"
-        reason = f"{about.label}: {first} {numbers[first]}, {second} {numbers[second]}, saved {numbers['saved']}."
-        if is_significant(saved, 0.01):
-            return Judgement(verdict=Verdict.HOLDS if saved.mean > 0 else Verdict.FAILS, reason=reason, numbers=numbers)
-        return Judgement(verdict=Verdict.UNDECIDED, reason=reason, numbers=numbers)
-
-    return judge
-
-
-def faster_early(first: str, second: str) -> Judge:
-    """Whether one arm is more accurate after a third of the rounds."""
-
-    def judge(arms: Arms) -> Judgement:
-        mine, other = (
-            np.array([run.tests[len(run.tests) // 3].test_accuracy for run in arms[name].values()])
-            for name in (first, second)
-        )
-        return judge_better(
-            mine, other, noise=_NOISE, what="accuracy after a third of the rounds", names=(first, second)
-        )
-
-    return judge
-
-
-def every(*judges: Judge) -> Judge:
-    """Several statements in one."""
-    return lambda arms: combined([judge(arms) for judge in judges])
 
 
 # The claims -----------------------------------------------------------------------------------------------------------
@@ -318,6 +208,24 @@ def _ranked(base: Scenario) -> Mapping[str, Settings]:
         name: {**fixed, "method": "adaptive-pruning", "masking.probe.importance": name}
         for name in ("taylor", "magnitude")
     }
+
+
+def _reassigned(base: Scenario) -> Mapping[str, Settings]:
+    """Everybody moves to another edge before every round, or nobody does."""
+    moving = {"association.name": "handover", "association.handover.probability": 1.0}
+    return {"as placed": {"method": "hier-qsgd"}, "reassigned": {"method": "hier-qsgd", **moving}}
+
+
+def _gradually(base: Scenario) -> Mapping[str, Settings]:
+    return {
+        "gradually": {"method": "iterative"},
+        "at once": {"method": "iterative", "masking.iterative.late": False},
+    }
+
+
+def _feedback(base: Scenario) -> Mapping[str, Settings]:
+    """Masks that may come back, against the largest weights chosen once; both as the deadline asks."""
+    return {"dpf": {"method": "dpf"}, "fixed mask": {"method": "iterative", "masking.iterative.late": False}}
 
 
 def _unpruned(method: str) -> Callable[[Scenario], Mapping[str, Settings]]:
@@ -446,6 +354,65 @@ CLAIMS: tuple[Claim, ...] = (
         needs=("adaptive",),
         arms=_unpruned("adaptive"),
         judge=every(no_worse("adaptive", "no pruning"), cheaper("adaptive", "no pruning")),
+    ),
+    Claim(
+        name="where-devices-sit-does-not-matter",
+        where="Liu, Zhang, Song, Letaief",
+        text="With quantised updates it does not matter which device sits at which edge, on like data.",
+        needs=("hier-qsgd",),
+        arms=_reassigned,
+        judge=alike("as placed", "reassigned"),
+    ),
+    Claim(
+        name="gradual-pruning-loses-less",
+        where="PruneFL's repository; Shen et al.",
+        text="Pruning gradually loses less accuracy than pruning at once to the same density.",
+        needs=("iterative",),
+        arms=_gradually,
+        judge=better("gradually", "at once"),
+    ),
+    Claim(
+        name="feedback-beats-a-fixed-mask",
+        where="Lin et al.",
+        text="Masks that may come back are more accurate than the largest weights chosen once.",
+        needs=("dpf", "iterative"),
+        arms=_feedback,
+        judge=better("dpf", "fixed mask"),
+    ),
+    _two(
+        "mixed-widths-beat-the-smallest",
+        "Diao, Ding, Tarokh",
+        "Mixed widths beat everybody at the width that all can carry.",
+        ("heterofl", "small-model"),
+        better("heterofl", "small-model"),
+    ),
+    _two(
+        "partial-layers-match-widths",
+        "Dabaja, El-Azouzi",
+        "Sub-layers of whole models are at least as accurate as narrow models.",
+        ("fedplt", "heterofl"),
+        no_worse("fedplt", "heterofl"),
+    ),
+    _two(
+        "groups-of-devices-save-uploads",
+        "Zhang, Liu, Liu, Argyriou, Han",
+        "Masters that upload for near devices save uploads at the same accuracy.",
+        ("d2d-fedavg", "hierfavg"),
+        every(spends_less("d2d-fedavg", "hierfavg", "uploaded_bits"), no_worse("d2d-fedavg", "hierfavg")),
+    ),
+    _two(
+        "lans-save-time",
+        "Yuan et al.",
+        "Averaging in local networks takes less time than FL over the wide one alone.",
+        ("lanfl", "fedavg"),
+        cheaper("lanfl", "fedavg"),
+    ),
+    _two(
+        "tiers-save-uploads",
+        "Zhang, Deng, Mahmoodi",
+        "Slow devices that deliver more rarely save uploads to the same accuracy.",
+        ("tt-prune", "hierfavg"),
+        cheaper("tt-prune", "hierfavg", "bits_to_target"),
     ),
     _two(
         "scaffold-beats-fedavg-per-round",
