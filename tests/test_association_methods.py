@@ -101,7 +101,7 @@ def test_the_best_channel_for_everybody_is_optimal_where_only_the_sum_of_uploads
 def view_of(**changes):
     """What an association sees on six devices and two edges that stand close together."""
     near = {"network__edge_distance_m": 100.0, "network__inner_m": 40.0, "network__outer_m": 160.0}
-    return Experiment.of(tiny_scenario(**{**near, **changes}), dataset=blobs()).association_view(0)
+    return Experiment.of(tiny_scenario(**{**near, **changes}), dataset=blobs()).stations.view(0)
 
 
 def test_edges_cost_what_their_plans_cost():
@@ -214,7 +214,7 @@ def test_associations_decide_whose_samples_an_edge_stands_for():
     scenario = tiny_scenario(association__name="ina", network__devices_per_edge=(5, 1), network__edge_distance_m=50.0)
     experiment = Experiment.of(scenario, dataset=blobs())
     state = experiment.initial_state()
-    edge = experiment.served(state).edge
+    edge = experiment.stations.serving(state.values)
     assert edge.tolist() != experiment.network.edge.tolist()
     expected = np.bincount(edge, experiment.data_sizes, minlength=2)
     np.testing.assert_array_equal(experiment.station_samples(state), expected)

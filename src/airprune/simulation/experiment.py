@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cloudpickle
 import numpy as np
 
-from airprune.association.base import AssociationView, Served
-from airprune.channel import (
-    Radio,
-    block_gains,
-    full_band_rate_bps,
-    full_band_rates,
-    gains_to_stations,
-    large_scale_gain,
-    small_scale_gain,
-    snr,
-)
+from airprune.channel import Radio, full_band_rates
 from airprune.components import ModelShape, Owner, Slot
 from airprune.compression.base import Wire
 from airprune.compute.flops import count_work
@@ -33,35 +23,35 @@ from airprune.federation.device import LocalSettings
 from airprune.federation.method import Method
 from airprune.federation.personal import samples_like
 from airprune.federation.relayed import Positions
-from airprune.federation.terms import Terms, device_limits, has_limits, plan_as_set, plan_problem
+from airprune.federation.terms import Terms
 from airprune.kernels import kernel_for
 from airprune.learning.optimisers import learning_rate_at
 from airprune.learning.worker import Job
 from airprune.models import FlatModel, build_model
 from airprune.network import Network
 from airprune.own_models import pickled_module
-from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, measured_kappa
 from airprune.randomness import rng_for
 from airprune.registration import luggage
 from airprune.scenario import Scenario
 from airprune.selection.base import Candidates
 from airprune.simulation.state import RunState
+from airprune.simulation.stations import Stations
 from airprune.topology import Tree
 from airprune.topology.root import RootRound, RootView
 
 Array = np.ndarray
 
-# Reserved names among a run's values: who serves whom, where that changes.
-_SERVED_EDGE, _SERVED_GAIN = "served/edge", "served/gain"
-# … whose data the edges heard from since the last global round, if the cloud weighs them by it.
+# Reserved names among a run's values: whose data the edges heard from since the last global round, if the cloud weighs
+# them by it,
 _HEARD = "heard/samples"
-# … and what deadlines that tune themselves have learnt.
+# … what deadlines that tune themselves have learnt,
 _KAPPA = "deadline/kappa"
-# Fewest test samples of a device that has a model of its own.
-_OWN_TEST = 100
 # … and what each edge has received in this global round, for topologies with a round of their own at the root.
 _RECEIVED_BITS = "root/received-bits"
+
+# Fewest test samples of a device that has a model of its own.
+_OWN_TEST = 100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -216,8 +206,7 @@ class Experiment:
             self.shape,
             tracks_held=self.method.cloud_step.name != "replace",
         )
-        if self.method.association.component.when != "run":
-            state.values |= {_SERVED_EDGE: self.network.edge.copy(), _SERVED_GAIN: self._own_gain.copy()}
+        state.values |= self.stations.initial_values
         if self.method.cloud.component.counts == "heard":
             state.values[_HEARD] = np.zeros(self.network.num_edges)
         if self.scenario.plan.deadline_s == "auto":
@@ -311,16 +300,11 @@ class Experiment:
         """D_n, the number of training samples of each device.  [num_devices]"""
         return np.array([len(indices) for indices in self.samples])
 
-    def serving(self, state: RunState) -> Array:
-        """Who serves each device in the edge round at hand.  [num_devices]"""
-        always = self.method.association.component.when == "run"
-        return self._served_always.edge if always else state.values[_SERVED_EDGE]
-
     def station_samples(self, state: RunState) -> Array:
         """Samples that each edge stands for: of the devices it serves, or has heard from.  [num_edges]"""
         if _HEARD in state.values:
             return state.values[_HEARD]
-        return np.bincount(self.serving(state), self.data_sizes, minlength=self.network.num_edges)
+        return np.bincount(self.stations.serving(state.values), self.data_sizes, minlength=self.network.num_edges)
 
     def note_heard(self, state: RunState, edges: Array, device: Array) -> None:
         """Counts the samples of these devices, whose uploads the edges have averaged."""
@@ -346,7 +330,7 @@ class Experiment:
         view = RootView(
             network=self.network,
             radio=self.radio,
-            edge=state.values.get(_SERVED_EDGE, self.network.edge),
+            edge=self.stations.serving(state.values),
             received_bits=state.values[_RECEIVED_BITS],
             model_bits=self.backhaul.bits,
             num_weights=self.shape.num_weights,
@@ -370,96 +354,24 @@ class Experiment:
         )
 
     @cached_property
-    def _own_gain(self) -> Array:
-        return large_scale_gain(self.network, self.radio, seed=self.scenario.seed)
-
-    @cached_property
-    def _gains(self) -> Array:
-        return gains_to_stations(self.network, self.radio, seed=self.scenario.seed)
-
-    @cached_property
-    def _served_always(self) -> Served:
-        served, _ = self._decide({}, 0)
-        return served
-
-    def _decide(self, values: dict[str, Array], round_index: int) -> tuple[Served, dict[str, Array]]:
-        decided: tuple[Served, dict[str, Array]] = self.method.association(
-            "decide", self.association_view(round_index), values
-        )
-        return decided
-
-    def association_view(self, round_index: int) -> AssociationView:
-        return AssociationView(
+    def stations(self) -> Stations:
+        """Who serves whom, over which channel."""
+        return Stations(
             network=self.network,
-            own_gain=self._own_gain,
-            gains=lambda: self._gains,
-            problem=partial(self._problem_on_links, round_index),
-            plan=self._plan_on_links,
-            rounds=self.tree.levels[-1].rounds,
-            link_s=self.backhaul.bits / self.tree.levels[-1].rate_bps,
-            round_index=round_index,
-            rng=rng_for(self.scenario.seed, "association", round_index),
+            radio=self.radio,
+            terms=self.terms,
+            level=self.tree.levels[-1],
+            model_bits=self.backhaul.bits,
+            data_sizes=self.data_sizes,
+            seed=self.scenario.seed,
         )
-
-    def _problem_on_links(self, round_index: int, device: Array, station: Array, band: Array) -> PlanProblem:
-        """What `AssociationView.problem` says."""
-        gain = self._gains[device, station] * self.radio.num_antennas
-        cpu_hz = self.network.cpu_hz[device]
-        candidates = Candidates(
-            device=device,
-            edge=band,
-            full_band_rate_bps=full_band_rate_bps(snr(gain, self.radio), self.radio.bandwidth_hz),
-            num_samples=self.data_sizes[device],
-            round_index=round_index,
-            rng=rng_for(self.scenario.seed, "association", round_index),
-        )
-        problem = plan_problem(self.terms, candidates, cpu_hz, self.terms.charges(round_index))
-        return replace(problem, limits=device_limits(self.terms, cpu_hz))
-
-    def _plan_on_links(self, problem: PlanProblem) -> Plan:
-        """As a round would be planned: limits are shown to the scheme only where the scenario has them."""
-        if has_limits(self.terms):
-            return plan_as_set(self.terms, problem)
-        return replace(plan_as_set(self.terms, replace(problem, limits=None)), problem=problem)
-
-    def served(self, state: RunState) -> Served:
-        """Who serves whom in the edge round to come; decided, and kept in the state, where that changes."""
-        when = self.method.association.component.when
-        if when == "run":
-            return self._served_always
-        if when == "global" and any(state.counters):
-            return Served(edge=state.values[_SERVED_EDGE], gain=state.values[_SERVED_GAIN])
-        served, state.values = self._decide(state.values, self.round_index(state))
-        state.values |= {_SERVED_EDGE: served.edge, _SERVED_GAIN: served.gain}
-        return served
 
     def candidates(self, state: RunState, edges: Array) -> tuple[Candidates, Array | None]:
         """(the devices of these edges as known before planning, who of the network loses this round's upload)."""
-        served, round_index = self.served(state), self.round_index(state)
-        device = np.flatnonzero(np.isin(served.edge, edges))
-        fading = small_scale_gain(
-            self.network.num_devices, self.radio, seed=self.scenario.seed, round_index=round_index
-        )
-        rates = full_band_rate_bps(snr(served.gain * fading, self.radio), self.radio.bandwidth_hz)
-        found = Candidates(
-            device=device,
-            edge=served.edge[device],
-            full_band_rate_bps=rates[device],
-            num_samples=self.data_sizes[device],
-            round_index=round_index,
-            rng=rng_for(self.scenario.seed, "selection", round_index),
-            memory={slot.name: state.values[slot.name] for slot in self.method.selection("slots", self.shape)},
-            block_rates_bps=partial(self._block_rates_bps, served.gain, round_index),
-        )
-        return found, served.interrupted
-
-    def _block_rates_bps(self, gain: Array, round_index: int, device: Array, num_blocks: int) -> Array:
-        """What `Candidates.block_rates_bps` says."""
-        fading = block_gains(
-            self.network.num_devices, num_blocks, self.radio, seed=self.scenario.seed, round_index=round_index
-        )
-        ratio = snr(gain[device, np.newaxis] * fading[device], self.radio)
-        return full_band_rate_bps(ratio, self.radio.bandwidth_hz)
+        round_index = self.round_index(state)
+        served, state.values = self.stations.served(state.values, round_index, starts=not any(state.counters))
+        memory = {slot.name: state.values[slot.name] for slot in self.method.selection("slots", self.shape)}
+        return self.stations.candidates(served, edges, round_index, memory), served.interrupted
 
     @cached_property
     def own_tests(self) -> tuple[Array, ...]:

@@ -216,7 +216,7 @@ def _group(
 
 def _served_weight(experiment: Experiment, state: RunState, edge: int) -> float:
     """Σ c_n of all devices of an edge, asked or not."""
-    samples = experiment.data_sizes[experiment.serving(state) == edge]
+    samples = experiment.data_sizes[experiment.stations.serving(state.values) == edge]
     return float(experiment.method.edge("weights", samples).sum())
 
 

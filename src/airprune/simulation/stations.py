@@ -1,0 +1,157 @@
+"""Who is served by which station, and over which channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from airprune.association.base import AssociationView, Served
+from airprune.channel import (
+    Radio,
+    block_gains,
+    full_band_rate_bps,
+    gains_to_stations,
+    large_scale_gain,
+    small_scale_gain,
+    snr,
+)
+from airprune.federation.terms import Terms, device_limits, has_limits, plan_as_set, plan_problem
+from airprune.network import Network
+from airprune.planning import Plan, PlanProblem
+from airprune.randomness import rng_for
+from airprune.selection.base import Candidates
+from airprune.topology import Level
+
+Array = np.ndarray
+Values = dict[str, Array]
+
+# Reserved names among a run's values: who serves whom, where that changes.
+_EDGE, _GAIN = "served/edge", "served/gain"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stations:
+    """The stations of a run and the devices around them; what changes of it is among the run's values.
+
+    Attributes:
+      level: of the stations in the tree.
+      model_bits: of a whole model on their links up.
+      data_sizes: D_n.  [num_devices]
+    """
+
+    network: Network
+    radio: Radio
+    terms: Terms
+    level: Level
+    model_bits: float
+    data_sizes: Array
+    seed: int
+
+    @property
+    def initial_values(self) -> Values:
+        """What a run starts with, where who serves whom changes."""
+        if self._decided_once:
+            return {}
+        return {_EDGE: self.network.edge.copy(), _GAIN: self._own_gain.copy()}
+
+    def serving(self, values: Values) -> Array:
+        """Who serves each device in the edge round at hand.  [num_devices]"""
+        return self._always.edge if self._decided_once else values[_EDGE]
+
+    def served(self, values: Values, round_index: int, *, starts: bool) -> tuple[Served, Values]:
+        """(who serves whom in the edge round to come, the run's values): decided anew where that changes.
+
+        Args:
+          starts: whether a global round begins.
+        """
+        if self._decided_once:
+            return self._always, values
+        if self.terms.method.association.component.when == "global" and not starts:
+            return Served(edge=values[_EDGE], gain=values[_GAIN]), values
+        served, values = self._decide(values, round_index)
+        return served, values | {_EDGE: served.edge, _GAIN: served.gain}
+
+    def candidates(self, served: Served, edges: Array, round_index: int, memory: Mapping[str, Array]) -> Candidates:
+        """The devices of these edges as known before planning.
+
+        Args:
+          memory: the selection's slots.
+        """
+        device = np.flatnonzero(np.isin(served.edge, edges))
+        fading = small_scale_gain(self.network.num_devices, self.radio, seed=self.seed, round_index=round_index)
+        rates = full_band_rate_bps(snr(served.gain * fading, self.radio), self.radio.bandwidth_hz)
+        return Candidates(
+            device=device,
+            edge=served.edge[device],
+            full_band_rate_bps=rates[device],
+            num_samples=self.data_sizes[device],
+            round_index=round_index,
+            rng=rng_for(self.seed, "selection", round_index),
+            memory=memory,
+            block_rates_bps=partial(self._block_rates_bps, served.gain, round_index),
+        )
+
+    def view(self, round_index: int) -> AssociationView:
+        """What an association sees."""
+        return AssociationView(
+            network=self.network,
+            own_gain=self._own_gain,
+            gains=lambda: self._gains,
+            problem=partial(self._problem_on_links, round_index),
+            plan=self._plan_on_links,
+            rounds=self.level.rounds,
+            link_s=self.model_bits / self.level.rate_bps,
+            round_index=round_index,
+            rng=rng_for(self.seed, "association", round_index),
+        )
+
+    @property
+    def _decided_once(self) -> bool:
+        return self.terms.method.association.component.when == "run"
+
+    @cached_property
+    def _always(self) -> Served:
+        served, _ = self._decide({}, 0)
+        return served
+
+    def _decide(self, values: Values, round_index: int) -> tuple[Served, Values]:
+        decided: tuple[Served, Values] = self.terms.method.association("decide", self.view(round_index), values)
+        return decided
+
+    @cached_property
+    def _own_gain(self) -> Array:
+        return large_scale_gain(self.network, self.radio, seed=self.seed)
+
+    @cached_property
+    def _gains(self) -> Array:
+        return gains_to_stations(self.network, self.radio, seed=self.seed)
+
+    def _problem_on_links(self, round_index: int, device: Array, station: Array, band: Array) -> PlanProblem:
+        """What `AssociationView.problem` says."""
+        gain = self._gains[device, station] * self.radio.num_antennas
+        cpu_hz = self.network.cpu_hz[device]
+        candidates = Candidates(
+            device=device,
+            edge=band,
+            full_band_rate_bps=full_band_rate_bps(snr(gain, self.radio), self.radio.bandwidth_hz),
+            num_samples=self.data_sizes[device],
+            round_index=round_index,
+            rng=rng_for(self.seed, "association", round_index),
+        )
+        problem = plan_problem(self.terms, candidates, cpu_hz, self.terms.charges(round_index))
+        return replace(problem, limits=device_limits(self.terms, cpu_hz))
+
+    def _plan_on_links(self, problem: PlanProblem) -> Plan:
+        """As a round would be planned: limits are shown to the scheme only where the scenario has them."""
+        if has_limits(self.terms):
+            return plan_as_set(self.terms, problem)
+        return replace(plan_as_set(self.terms, replace(problem, limits=None)), problem=problem)
+
+    def _block_rates_bps(self, gain: Array, round_index: int, device: Array, num_blocks: int) -> Array:
+        """What `Candidates.block_rates_bps` says."""
+        fading = block_gains(self.network.num_devices, num_blocks, self.radio, seed=self.seed, round_index=round_index)
+        ratio = snr(gain[device, np.newaxis] * fading[device], self.radio)
+        return full_band_rate_bps(ratio, self.radio.bandwidth_hz)
