@@ -74,7 +74,7 @@ def _rule(schema: Mapping[str, Any], broken: str) -> str:
         each = schema.get("items", {})
         if each.get("type") not in ("integer", "number"):
             return "a list of texts" if each.get("type") == "string" else "a list"
-        return f"a list with {_rule(each, broken)} for each edge"
+        return f"a list, each entry {_rule(each, broken)}"
     if kind not in ("integer", "number"):
         return "a table" if kind == "object" else "valid"
     bounds = _bounds(schema, with_maximum=kind == "number" or broken == "less_than_equal")
