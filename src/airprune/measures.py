@@ -154,6 +154,16 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="left_out", label="left-out device rounds", better=Better.LOWER, **_COUNT),
         Measure(name="asked", label="asked devices", **_COUNT),
         Measure(name="deadline_s", label="deadline", recorded_unit="s", unit="ms", scale=1e3),
+        Measure(
+            name="device_accuracy",
+            label="accuracy on the median device",
+            recorded_unit="0 … 1",
+            unit="%",
+            scale=100.0,
+            form=".2f",
+            better=Better.HIGHER,
+            brief="median device %",
+        ),
         Measure(name="gradient_sq", label="squared gradient"),
         # until the target accuracy was reached, see `reaching`
         Measure(

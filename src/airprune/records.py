@@ -141,6 +141,10 @@ class GlobalRecord(JsonRecord):
     ] = None
     test_accuracy: Annotated[float | None, About(Per.MODEL, "of the same")] = None
     gradient_sq: Annotated[float | None, About(Per.MODEL, "‖∇F‖² on the test set, with `diagnostics.gradients`")] = None
+    device_accuracy: Annotated[
+        float | None,
+        About(Per.MODEL, "of what the median device holds of it, with `diagnostics.sub_models`"),
+    ] = None
     downlink_bits: Annotated[float | None, About(Per.SINCE_START, _DOWNLINK)] = None
     asked: Annotated[int | None, About(Per.THIS_ROUND, _ASKED)] = None
     d2d_bits: Annotated[float | None, About(Per.SINCE_START, _D2D)] = None

@@ -110,11 +110,29 @@ class Device:
         return Device(model, *arrays, self.settings, self.method, self.wire)
 
 
+def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Array:
+    """What a device would hold of a model, before it trains: zero where it holds nothing.  [num_state]"""
+    received = _with_own_layers(device, received, orders)
+    device.model.load(received.model)
+    order = streams.batches.at(orders.device).permutation(samples)
+    view = _view(device, received, orders, order[: device.settings.batch_size], streams)
+    sub_model: SubModel = device.method.masking("choose", view)
+    if sub_model.start is not None:
+        device.model.state_array[device.model.prunable] = sub_model.start
+    _hold(device.model, sub_model.held)
+    return device.model.state_array.copy()
+
+
+def _with_own_layers(device: Device, received: Broadcast, orders: Orders) -> Broadcast:
+    if not device.shape.num_personal:
+        return received
+    return replace(received, model=personal.put_in(received.model, orders.memory, device.shape))
+
+
 def device_round(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Upload:
     """One edge round of one device on its samples."""
     model, settings, common = device.model, device.settings, received.model
-    if device.shape.num_personal:
-        received = replace(received, model=personal.put_in(common, orders.memory, device.shape))
+    received = _with_own_layers(device, received, orders)
     model.load(received.model)
     if not model.module.training:
         model.module.train()

@@ -18,7 +18,7 @@ from airprune.data import Dataset
 from airprune.data.shared import SharedDataset
 from airprune.engines.base import MAX_TRIES, Workshop
 from airprune.errors import AirpruneError
-from airprune.federation.device import Device, LocalSettings, Streams, device_round
+from airprune.federation.device import Device, LocalSettings, Streams, device_round, held_model
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
@@ -72,6 +72,21 @@ class OwnTest:
 
     memory: Mapping[str, Array]
     samples: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeldTest:
+    """A device whose sub-model of a state is to be judged on the test samples from `start`.
+
+    Attributes:
+      told: what the masking told everybody.
+      place: of the randomness with which it chooses: global round, edge round.
+    """
+
+    orders: Orders
+    told: Array | None
+    place: tuple[int, int]
+    start: int
 
 
 class Worker:
@@ -182,6 +197,18 @@ class Worker:
         own = put_in(state, task.memory, self.device.shape)
         samples = torch.from_numpy(task.samples)
         return evaluate(self.model, own[np.newaxis], self.test_x[samples], self.test_y[samples])
+
+    def evaluate_held(self, state: Array, task: HeldTest) -> tuple[float, int]:
+        """(Σ loss, correct) of what a device holds of a state, on a part of the test samples."""
+        held = held_model(
+            self.device,
+            Broadcast(model=state, mask=task.told),
+            task.orders,
+            samples=self.job.samples[task.orders.device],
+            streams=Streams(self.job.seed, *task.place),
+        )
+        part = slice(task.start, task.start + TEST_PART)
+        return evaluate(self.model, held[np.newaxis], self.test_x[part], self.test_y[part])
 
     def test_gradient(self, state: Array, start: int) -> Array:
         """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""

@@ -184,6 +184,8 @@ class Scenario(Section):
             del values["data"]["judge_on"]
         if self.clock.compute == "paper":
             del values["clock"]
+        if not self.diagnostics.sub_models:
+            del values["diagnostics"]["sub_models"]
         if not self.model.personal:
             del values["model"]["personal"]
         if self.train.local_steps is None:

@@ -433,6 +433,7 @@ class DiagnosticsSection(Section):
     owner: ClassVar[str] = "Scenario.diagnostics"
 
     gradients: bool = Field(default=False, description="gradient norms, and estimates of Theorem 1's constants")
+    sub_models: bool = Field(default=False, description="accuracy of the sub-model that the median device holds")
 
 
 class EngineSection(Section):

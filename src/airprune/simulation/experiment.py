@@ -20,13 +20,14 @@ from airprune.errors import InvalidValue
 from airprune.federation.backhaul import Backhaul
 from airprune.federation.cloud import combine_level, combined_up_to
 from airprune.federation.device import LocalSettings
+from airprune.federation.messages import Orders
 from airprune.federation.method import Method
 from airprune.federation.personal import samples_like
 from airprune.federation.relayed import Positions
 from airprune.federation.terms import Terms
 from airprune.kernels import kernel_for
 from airprune.learning.optimisers import learning_rate_at
-from airprune.learning.worker import Job
+from airprune.learning.worker import TEST_PART, HeldTest, Job
 from airprune.models import FlatModel, build_model
 from airprune.network import Network
 from airprune.own_models import pickled_module
@@ -35,6 +36,7 @@ from airprune.randomness import rng_for
 from airprune.registration import luggage
 from airprune.scenario import Scenario
 from airprune.selection.base import Candidates
+from airprune.simulation.clock import TimedRound
 from airprune.simulation.state import RunState
 from airprune.simulation.stations import Stations
 from airprune.topology import Tree
@@ -49,6 +51,9 @@ _HEARD = "heard/samples"
 _KAPPA = "deadline/kappa"
 # … and what each edge has received in this global round, for topologies with a round of their own at the root.
 _RECEIVED_BITS = "root/received-bits"
+
+# … and the device whose sub-model is judged, what it may keep, the place of its randomness, and what it was told.
+_MEDIAN, _TOLD = "judged/device", "judged/told"
 
 # Fewest test samples of a device that has a model of its own.
 _OWN_TEST = 100
@@ -213,7 +218,39 @@ class Experiment:
             state.values[_KAPPA] = np.array([FIRST_KAPPA])
         if self.method.topology.has("root"):
             state.values[_RECEIVED_BITS] = np.zeros(self.network.num_edges)
+        if self.scenario.diagnostics.sub_models:
+            state.values |= {_MEDIAN: np.array([], dtype=np.int64), _TOLD: np.array([])}
         return state
+
+    def note_median(self, state: RunState, timed: TimedRound) -> None:
+        """Keeps in mind who of the round's devices had the median sub-model, if it is to be judged."""
+        here = np.flatnonzero(timed.takes_part)
+        if _MEDIAN not in state.values or not len(here):
+            return
+        opened = timed.opened
+        median = here[np.argsort(opened.keep[here], kind="stable")[(len(here) - 1) // 2]]
+        place = (state.global_round, self.step_index(state), self.round_index(state))
+        state.values[_MEDIAN] = np.array([opened.device[median], opened.keep[median], *place])
+        state.values[_TOLD] = np.array([]) if opened.mask is None else opened.mask
+
+    def held_tests(self, state: RunState) -> list[HeldTest]:
+        """Parts of the test of what the median device of the last edge round holds; none if there was none."""
+        if not len(state.values.get(_MEDIAN, ())):
+            return []
+        device, keep, global_round, step, round_index = state.values[_MEDIAN].tolist()
+        told = state.values[_TOLD]
+        memory = {} if state.store is None else {n: rows[0] for n, rows in state.store.take([device]).items()}
+        orders = Orders(
+            device=device,
+            keep=keep,
+            learning_rate=self.learning_rate(state),
+            round_index=round_index,
+            memory=memory,
+        )
+        return [
+            HeldTest(orders=orders, told=told if len(told) else None, place=(global_round, step), start=start)
+            for start in range(0, len(self.dataset.test_y), TEST_PART)
+        ]
 
     def kappa(self, state: RunState) -> float:
         """How much fewer bits slow learning down, as learnt so far."""

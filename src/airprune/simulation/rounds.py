@@ -103,6 +103,7 @@ def _edge_round(
     _learn_from_codes(experiment, state, opened, results)
     timed = _without_failed(_as_sent(experiment, timed, results), results, reported)
     _tell_selection(experiment, state, candidates, timed, results)
+    experiment.note_median(state, timed)
     if watch is not None:
         watch(timed, results)
 
@@ -403,6 +404,9 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> di
     state.totals.time_s += latency_s
     if experiment.scenario.rounds.evaluate_every != "never":
         metrics |= accuracy_of(experiment, engine, state, experiment.judged(state))
+    if tests := experiment.held_tests(state):
+        parts = engine.map("evaluate_held", experiment.judged(state)[0], tests)
+        metrics["device_accuracy"] = sum(correct for _, correct in parts) / len(experiment.dataset.test_y)
     if experiment.scenario.diagnostics.gradients:
         metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
     record = global_record(state, latency_s, metrics)
