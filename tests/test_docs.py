@@ -138,6 +138,7 @@ def test_every_preset_and_every_engine_is_on_the_scenarios_page():
 def test_every_field_of_a_record_is_explained_and_no_other():
     everything = {
         "diagnostics__gradients": True,
+        "diagnostics__sub_models": True,
         "rounds__evaluate_every": "edge",
         "rounds__global_rounds": 1,
         "topology__name": "tree",

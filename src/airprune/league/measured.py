@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from airprune.reaching import FIELDS, Evaluation, evaluations
-from airprune.records import EdgeRecord, Record, record_in
+from airprune.records import EdgeRecord, GlobalRecord, Record, record_in
 from airprune.runs.layout import RunFolder
 
-_CONDUCT = frozenset({"pruning_ratio", "fate", "deadline_s", "coverage"})
+_CONDUCT = frozenset({"pruning_ratio", "fate", "deadline_s", "coverage", "device_accuracy"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,7 @@ class Conduct:
       late_share: of edge rounds that took longer than the deadline.
       min_count: Γ*, the fewest devices that kept a weight which somebody kept, in any round.
       uncovered: weights kept by nobody, mean over edge rounds.
+      device_accuracy: of what the median device holds of the last cloud model.
     """
 
     mean_ratio: float
@@ -31,6 +32,7 @@ class Conduct:
     late_share: float
     min_count: float
     uncovered: float
+    device_accuracy: float = math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,10 @@ def conduct(records: Iterable[Record], *, deadline_s: float) -> Conduct:
     late: list[bool] = []
     counts: list[float] = []
     uncovered: list[float] = []
+    of_devices = math.nan
     for record in records:
+        if isinstance(record, GlobalRecord) and record.device_accuracy is not None:
+            of_devices = record.device_accuracy
         if not isinstance(record, EdgeRecord):
             continue
         pairs = zip(record.pruning_ratio, record.fate, strict=False)
@@ -84,6 +89,7 @@ def conduct(records: Iterable[Record], *, deadline_s: float) -> Conduct:
         late_share=_mean(late),
         min_count=min(counts, default=math.nan),
         uncovered=_mean(uncovered),
+        device_accuracy=of_devices,
     )
 
 
@@ -95,6 +101,7 @@ def over_seeds(found: Sequence[Conduct]) -> Conduct:
         late_share=_mean([one.late_share for one in found]),
         min_count=min((one.min_count for one in found), default=math.nan),
         uncovered=_mean([one.uncovered for one in found]),
+        device_accuracy=_mean([one.device_accuracy for one in found]),
     )
 
 

@@ -53,7 +53,8 @@ def trial_matches(division: Division, entrant: Entrant) -> list[tuple[Trial, lis
 
 def matches(division: Division, entrant: Entrant, trial: Trial | None, seeds: Sequence[int]) -> list[Match]:
     """The runs that count, with the knobs of a trial, or untuned."""
-    scenario = entrant.scenario if trial is None else entrant.scenario.with_values(trial.knobs)
+    knobs = {} if trial is None else trial.knobs
+    scenario = entrant.scenario.with_values({**knobs, "diagnostics.sub_models": True})
     return [match(scenario, seed, division=division.name, method=entrant.name) for seed in seeds]
 
 

@@ -12,7 +12,7 @@ from airprune.estimates import Estimate, estimate_text
 from airprune.league.lineup import FP32, SEED
 from airprune.league.standings import By, Row, Standings
 from airprune.league.statistics import Gap
-from airprune.measures import TO_TARGET
+from airprune.measures import MEASURES, TO_TARGET
 from airprune.paper.tidy import write_rows
 from airprune.reaching import NOT_REACHED, Costs, target_text
 from airprune.tables import write_text_atomic
@@ -114,6 +114,7 @@ def _standings(found: Standings) -> Shown:
 def _conduct(found: Standings) -> Shown:
     header = (
         "method",
+        MEASURES["device_accuracy"].brief,
         "mean ρ",
         "max ρ",
         "late rounds (%)",
@@ -128,6 +129,7 @@ def _conduct(found: Standings) -> Shown:
     rows = tuple(
         (
             name_of(row),
+            number(row.conduct.device_accuracy, ".2f", scale=100.0),
             number(row.conduct.mean_ratio, ".3f"),
             number(row.conduct.max_ratio, ".3f"),
             number(row.conduct.late_share, ".0f", scale=100.0),
@@ -201,6 +203,7 @@ def _csv_row(found: Standings, row: Row) -> dict[str, Any]:
     for measure in TO_TARGET:
         cells |= _cost_cells(measure, costs[measure])
     return cells | {
+        "device_accuracy": _known(row.conduct.device_accuracy),
         "mean_ratio": _known(row.conduct.mean_ratio),
         "max_ratio": _known(row.conduct.max_ratio),
         "late_share": _known(row.conduct.late_share),
