@@ -737,6 +737,7 @@ def test_a_choice_comes_with_its_defaults_and_the_former_one_leaves_with_its_opt
         ({"masking.probes.x": 3}, "Scenario.masking.probes is unknown; did you mean 'probe'?"),
         ({"masking.name": 3}, 'Scenario.masking.name must be a name, got 3. Example: name = "probe"'),
         ({"association.fixed.x": 1}, "Scenario.association.fixed.x is unknown; known: ."),
+        ({"backhaul.name": "top-k", "backhaul.top-k.share": 2.0}, "Scenario.backhaul.top-k.share must be > 0 and ≤ 1"),
         ({"method": "fedprxo"}, "Scenario.method 'fedprxo' is unknown; did you mean 'fedprox'?"),
     ],
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
-from weakref import WeakSet
 
 from pydantic import ConfigDict, model_validator
 
@@ -19,9 +18,6 @@ from airprune.registry import Registry
 from airprune.settings.problems import unknown_key
 from airprune.settings.section import Section
 from airprune.wording import shown
-
-# Options that do not say whose they are.
-_ADOPTED: WeakSet[type[Section]] = WeakSet()
 
 
 class ChoiceSection(Section):
@@ -87,9 +83,7 @@ class ChoiceSection(Section):
             return table
         if not isinstance(table, Mapping):
             raise InvalidValue(owner, "must be a table of keys", shown(table))
-        if "owner" not in vars(component.Options) or component.Options in _ADOPTED:
-            _ADOPTED.add(component.Options)  # two components may share their options
-            component.Options.owner = owner
+        component.Options.owner = owner  # components, and sections, may share options
         options: Section = component.Options(**table)
         return options
 
