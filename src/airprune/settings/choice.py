@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
+from weakref import WeakSet
 
 from pydantic import ConfigDict, model_validator
 
@@ -18,6 +19,9 @@ from airprune.registry import Registry
 from airprune.settings.problems import unknown_key
 from airprune.settings.section import Section
 from airprune.wording import shown
+
+# Options that do not say whose they are.
+_ADOPTED: WeakSet[type[Section]] = WeakSet()
 
 
 class ChoiceSection(Section):
@@ -83,9 +87,16 @@ class ChoiceSection(Section):
             return table
         if not isinstance(table, Mapping):
             raise InvalidValue(owner, "must be a table of keys", shown(table))
-        component.Options.owner = owner  # components, and sections, may share options
-        options: Section = component.Options(**table)
-        return options
+        kind: type[Section] = component.Options
+        declared = None if kind in _ADOPTED else vars(kind).get("owner")
+        if declared is None:
+            _ADOPTED.add(kind)  # two components may share their options
+        kind.owner = owner
+        try:
+            return kind(**table)
+        finally:
+            if declared is not None:  # two sections may share a component
+                kind.owner = declared
 
     def options_of(self, field: str) -> Any:
         """The options of the component that `field` names."""
