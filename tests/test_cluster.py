@@ -1,5 +1,6 @@
 """The engine `dask` with a real scheduler and real workers: the same bytes, and nothing lost when they break."""
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -62,24 +63,30 @@ def test_two_workers_of_a_cluster_end_in_the_bytes_of_the_serial_engine(tmp_path
     assert final_bytes(tmp_path / "moody-dask") == expected
 
 
-def test_without_a_scheduler_the_engine_makes_its_own_cluster_and_leaves_nothing_behind(tmp_path):
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+def test_without_a_scheduler_the_engine_makes_its_own_cluster_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRPRUNE_TEST", str(tmp_path))  # other tests have clusters of their own at the same time
     scenario, flag = tiny_scenario(**PRUNED), tmp_path / "flag"
     expected = serial(tmp_path / "serial", scenario, model=Plain())
     flag.touch()
     own = scenario.with_values({"engine.name": "dask", "engine.workers": 2})
-    before = set(Path("/proc").glob("[0-9]*")) if Path("/proc").exists() else set()
-    list(ap.run(own, out=tmp_path / "dask", dataset=blobs(), model=DiesOnce(flag)))
+    records = ap.run(own, out=tmp_path / "dask", dataset=blobs(), model=DiesOnce(flag))
+    next(records)
+    assert _local_workers(tmp_path) != []
+    list(records)
     assert not flag.exists()  # a worker died of it, was replaced, and its devices were redone
     assert final_bytes(tmp_path / "dask") == expected
-    left = [p for p in set(Path("/proc").glob("[0-9]*")) - before if b"local_worker" in _command(p)]
-    assert left == []
+    assert _local_workers(tmp_path) == []
 
 
-def _command(process: Path) -> bytes:
-    try:
-        return (process / "cmdline").read_bytes()
-    except OSError:
-        return b""
+def _local_workers(mark: Path) -> list[Path]:
+    """Processes of own clusters that were started with this mark in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if b"local_worker" in (process / "cmdline").read_bytes():
+                found += [process] if str(mark).encode() in (process / "environ").read_bytes() else []
+    return found
 
 
 def test_a_worker_killed_in_the_midst_of_a_round_costs_a_retry(tmp_path, cluster):
