@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from airprune.errors import AirpruneError, UsageError
 from airprune.wording import shown
 
 _KNOWN = {
-    404: "There is nothing at {path}. The pages are /, /runs and /reproduction.",
+    404: "There is nothing at {path}. The pages are /, /runs, /league and /reproduction.",
     405: "{path} does not take {method}. See /openapi.json for what it takes.",
     400: "request.body must be JSON in UTF-8, got something else. See /openapi.json.",
 }
@@ -35,6 +36,16 @@ def json_answer(value: Any, status: int = 200) -> Response:
 
 def refusal(status: int, sentence: str) -> Response:
     return json_answer({"error": sentence}, status)
+
+
+def file_answer(path: Path, types: Mapping[str, str]) -> Response:
+    """A file's content: pictures to be shown, the rest to be saved; `types` by suffix."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise HTTPException(404, f"{path.name} cannot be read.") from None
+    place = "inline" if path.suffix == ".png" else f'attachment; filename="{path.name}"'
+    return Response(content, media_type=types[path.suffix], headers={"Content-Disposition": place})
 
 
 def numbers(values: np.ndarray) -> list[Any]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from airprune.web.answers import json_answer
+from airprune.web.answers import file_answer, json_answer
 from airprune.web.pages import page_answer
 from airprune.web.runs.names import MAX_NAME_LENGTH
 from airprune.web.site import site_of
@@ -39,11 +38,4 @@ def file(request: Request, folder: Folder, file: Annotated[str, Query(max_length
     """A picture (PNG, PDF) or table (CSV) of one reproduction folder."""
     from airprune.web.reproduction import views
 
-    path = views.file_of(site_of(request).runs_dir, folder, file)
-    try:
-        content = path.read_bytes()
-    except OSError:
-        raise HTTPException(404, f"{path.name} cannot be read.") from None
-    kind = views.TYPES[path.suffix]
-    place = "inline" if path.suffix == ".png" else f'attachment; filename="{path.name}"'
-    return Response(content, media_type=kind, headers={"Content-Disposition": place})
+    return file_answer(views.file_of(site_of(request).runs_dir, folder, file), views.TYPES)
