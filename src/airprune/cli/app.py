@@ -15,6 +15,7 @@ from airprune.cli.cluster import cluster
 from airprune.cli.compare import compare
 from airprune.cli.console import say
 from airprune.cli.data import data
+from airprune.cli.deploy import deploy
 from airprune.cli.doctor import doctor
 from airprune.cli.league import league
 from airprune.cli.methods import methods
@@ -52,6 +53,7 @@ app.command()(profile)
 app.command()(doctor)
 app.add_typer(data, name="data")
 app.add_typer(cluster, name="cluster")
+app.add_typer(deploy, name="deploy")
 
 
 def _show_version(wanted: bool) -> None:

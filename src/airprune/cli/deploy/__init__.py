@@ -1,0 +1,21 @@
+"""`airprune deploy`: a scenario on real machines."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import typer
+
+from airprune.errors import UsageError
+
+deploy = typer.Typer(
+    help="Run a scenario on real machines: a cloud, edges and devices, each a process of its own.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@deploy.callback()
+def _needs_the_extra() -> None:
+    if any(importlib.util.find_spec(name) is None for name in ("grpc", "google.protobuf", "cryptography")):
+        raise UsageError("airprune deploy needs the extra `deploy`: pip install 'airprune[deploy]'")

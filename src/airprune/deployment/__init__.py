@@ -1,0 +1,15 @@
+"""A scenario on real machines: the simulator's steps with a wall clock, real links and strangers.
+
+identity       who is who: an authority, a kit of certificate and key for each node, roles, a deny list
+protocol       what travels: airprune.proto, and the Python that is generated from it
+transport      one stream between a child and its parent: heartbeats, payloads in chunks, limits before memory
+uploads        a device's update as bytes, and how many bytes that will be
+round_machine  an edge round as a pure state machine: events in, actions out
+pacing         sending at a planned rate; what a link does to an upload
+estimates      rates and compute times as measured, smoothed
+shaping        the gateway's commands that hold devices to their shares
+cloud, edge, device  the three processes
+remote         the cloud's rounds with edges that are somewhere else
+measured       what really happened, beside the records
+demo           all of it on loopback
+"""

@@ -1,0 +1,1 @@
+"""The contract between nodes; `airprune.proto` is the source, `scripts/protocol` generates the rest."""

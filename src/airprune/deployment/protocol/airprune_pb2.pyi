@@ -1,0 +1,329 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Frame(_message.Message):
+    __slots__ = ("payload", "beat", "chunk", "hello", "welcome", "refusal", "measured", "edge_round", "edge_report", "orders", "upload", "receipt", "presence", "redial", "denied", "goodbye")
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    BEAT_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
+    EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
+    EDGE_REPORT_FIELD_NUMBER: _ClassVar[int]
+    ORDERS_FIELD_NUMBER: _ClassVar[int]
+    UPLOAD_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    PRESENCE_FIELD_NUMBER: _ClassVar[int]
+    REDIAL_FIELD_NUMBER: _ClassVar[int]
+    DENIED_FIELD_NUMBER: _ClassVar[int]
+    GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    payload: Payload
+    beat: Beat
+    chunk: Chunk
+    hello: Hello
+    welcome: Welcome
+    refusal: Refusal
+    measured: Measured
+    edge_round: EdgeRound
+    edge_report: EdgeReport
+    orders: Orders
+    upload: Upload
+    receipt: Receipt
+    presence: Presence
+    redial: Redial
+    denied: Denied
+    goodbye: Goodbye
+    def __init__(self, payload: _Optional[_Union[Payload, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., edge_round: _Optional[_Union[EdgeRound, _Mapping]] = ..., edge_report: _Optional[_Union[EdgeReport, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., upload: _Optional[_Union[Upload, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., presence: _Optional[_Union[Presence, _Mapping]] = ..., redial: _Optional[_Union[Redial, _Mapping]] = ..., denied: _Optional[_Union[Denied, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+
+class Payload(_message.Message):
+    __slots__ = ("size", "digest")
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    size: int
+    digest: bytes
+    def __init__(self, size: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
+class Beat(_message.Message):
+    __slots__ = ("number", "is_answer")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    IS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    is_answer: bool
+    def __init__(self, number: _Optional[int] = ..., is_answer: _Optional[bool] = ...) -> None: ...
+
+class Chunk(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("protocol", "version", "num_samples", "kernel", "machine", "model_digest")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NUM_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    version: str
+    num_samples: int
+    kernel: str
+    machine: str
+    model_digest: str
+    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ..., model_digest: _Optional[str] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("run", "scenario", "index", "input_shape", "num_classes", "max_payload_bytes", "beat_s", "dead_after_s", "devices", "denied", "samples", "edges")
+    class DevicesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    SCENARIO_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    INPUT_SHAPE_FIELD_NUMBER: _ClassVar[int]
+    NUM_CLASSES_FIELD_NUMBER: _ClassVar[int]
+    MAX_PAYLOAD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BEAT_S_FIELD_NUMBER: _ClassVar[int]
+    DEAD_AFTER_S_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    DENIED_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    EDGES_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    scenario: str
+    index: int
+    input_shape: _containers.RepeatedScalarFieldContainer[int]
+    num_classes: int
+    max_payload_bytes: int
+    beat_s: float
+    dead_after_s: float
+    devices: _containers.ScalarMap[str, int]
+    denied: _containers.RepeatedScalarFieldContainer[str]
+    samples: _containers.RepeatedScalarFieldContainer[int]
+    edges: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, run: _Optional[str] = ..., scenario: _Optional[str] = ..., index: _Optional[int] = ..., input_shape: _Optional[_Iterable[int]] = ..., num_classes: _Optional[int] = ..., max_payload_bytes: _Optional[int] = ..., beat_s: _Optional[float] = ..., dead_after_s: _Optional[float] = ..., devices: _Optional[_Mapping[str, int]] = ..., denied: _Optional[_Iterable[str]] = ..., samples: _Optional[_Iterable[int]] = ..., edges: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("reason", "is_final")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    IS_FINAL_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    is_final: bool
+    def __init__(self, reason: _Optional[str] = ..., is_final: _Optional[bool] = ...) -> None: ...
+
+class Measured(_message.Message):
+    __slots__ = ("seconds_per_sample", "uplink_bps", "rtt_s")
+    SECONDS_PER_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    UPLINK_BPS_FIELD_NUMBER: _ClassVar[int]
+    RTT_S_FIELD_NUMBER: _ClassVar[int]
+    seconds_per_sample: float
+    uplink_bps: float
+    rtt_s: float
+    def __init__(self, seconds_per_sample: _Optional[float] = ..., uplink_bps: _Optional[float] = ..., rtt_s: _Optional[float] = ...) -> None: ...
+
+class DeviceOrders(_message.Message):
+    __slots__ = ("device", "keep", "weight", "code", "rate_bps", "max_bytes", "last_counted", "planned_compute_s", "planned_uplink_s")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    RATE_BPS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAST_COUNTED_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_UPLINK_S_FIELD_NUMBER: _ClassVar[int]
+    device: int
+    keep: int
+    weight: float
+    code: int
+    rate_bps: float
+    max_bytes: int
+    last_counted: int
+    planned_compute_s: float
+    planned_uplink_s: float
+    def __init__(self, device: _Optional[int] = ..., keep: _Optional[int] = ..., weight: _Optional[float] = ..., code: _Optional[int] = ..., rate_bps: _Optional[float] = ..., max_bytes: _Optional[int] = ..., last_counted: _Optional[int] = ..., planned_compute_s: _Optional[float] = ..., planned_uplink_s: _Optional[float] = ...) -> None: ...
+
+class EdgeRound(_message.Message):
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "learning_rate", "deadline_s", "model_digest", "sends_model", "served_weight", "orders", "chunk_sizes")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
+    EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
+    ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LEARNING_RATE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_S_FIELD_NUMBER: _ClassVar[int]
+    MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SENDS_MODEL_FIELD_NUMBER: _ClassVar[int]
+    SERVED_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    ORDERS_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_SIZES_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    global_round: int
+    edge_round: int
+    round_index: int
+    learning_rate: float
+    deadline_s: float
+    model_digest: str
+    sends_model: bool
+    served_weight: float
+    orders: _containers.RepeatedCompositeFieldContainer[DeviceOrders]
+    chunk_sizes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., learning_rate: _Optional[float] = ..., deadline_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., sends_model: _Optional[bool] = ..., served_weight: _Optional[float] = ..., orders: _Optional[_Iterable[_Union[DeviceOrders, _Mapping]]] = ..., chunk_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Outcome(_message.Message):
+    __slots__ = ("device", "fate", "reason", "arrived_s", "compute_s", "uplink_s", "bytes", "rtt_s", "digest")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    FATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ARRIVED_S_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    UPLINK_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    RTT_S_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    device: int
+    fate: str
+    reason: str
+    arrived_s: float
+    compute_s: float
+    uplink_s: float
+    bytes: int
+    rtt_s: float
+    digest: str
+    def __init__(self, device: _Optional[int] = ..., fate: _Optional[str] = ..., reason: _Optional[str] = ..., arrived_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., uplink_s: _Optional[float] = ..., bytes: _Optional[int] = ..., rtt_s: _Optional[float] = ..., digest: _Optional[str] = ...) -> None: ...
+
+class EdgeReport(_message.Message):
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "model_digest", "outcomes", "took_s")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
+    EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
+    ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
+    MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    TOOK_S_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    global_round: int
+    edge_round: int
+    round_index: int
+    model_digest: str
+    outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
+    took_s: float
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., model_digest: _Optional[str] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., took_s: _Optional[float] = ...) -> None: ...
+
+class Orders(_message.Message):
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "keep", "code", "learning_rate", "rate_bps", "time_left_s", "model_digest", "last_counted", "max_bytes")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
+    EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
+    ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    LEARNING_RATE_FIELD_NUMBER: _ClassVar[int]
+    RATE_BPS_FIELD_NUMBER: _ClassVar[int]
+    TIME_LEFT_S_FIELD_NUMBER: _ClassVar[int]
+    MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    LAST_COUNTED_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    global_round: int
+    edge_round: int
+    round_index: int
+    keep: int
+    code: int
+    learning_rate: float
+    rate_bps: float
+    time_left_s: float
+    model_digest: str
+    last_counted: int
+    max_bytes: int
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., keep: _Optional[int] = ..., code: _Optional[int] = ..., learning_rate: _Optional[float] = ..., rate_bps: _Optional[float] = ..., time_left_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., last_counted: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class Upload(_message.Message):
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "model_digest", "compute_s", "failure")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
+    EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
+    ROUND_INDEX_FIELD_NUMBER: _ClassVar[int]
+    MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    global_round: int
+    edge_round: int
+    round_index: int
+    model_digest: str
+    compute_s: float
+    failure: str
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., model_digest: _Optional[str] = ..., compute_s: _Optional[float] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class Receipt(_message.Message):
+    __slots__ = ("run", "global_round", "edge_round", "verdict", "reason")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
+    EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    global_round: int
+    edge_round: int
+    verdict: str
+    reason: str
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., verdict: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Presence(_message.Message):
+    __slots__ = ("devices", "late", "refused")
+    class Device(_message.Message):
+        __slots__ = ("device", "seconds_per_sample", "uplink_bps", "rtt_s", "num_samples", "kernel", "machine")
+        DEVICE_FIELD_NUMBER: _ClassVar[int]
+        SECONDS_PER_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+        UPLINK_BPS_FIELD_NUMBER: _ClassVar[int]
+        RTT_S_FIELD_NUMBER: _ClassVar[int]
+        NUM_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+        KERNEL_FIELD_NUMBER: _ClassVar[int]
+        MACHINE_FIELD_NUMBER: _ClassVar[int]
+        device: int
+        seconds_per_sample: float
+        uplink_bps: float
+        rtt_s: float
+        num_samples: int
+        kernel: str
+        machine: str
+        def __init__(self, device: _Optional[int] = ..., seconds_per_sample: _Optional[float] = ..., uplink_bps: _Optional[float] = ..., rtt_s: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ...) -> None: ...
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    devices: _containers.RepeatedCompositeFieldContainer[Presence.Device]
+    late: int
+    refused: int
+    def __init__(self, devices: _Optional[_Iterable[_Union[Presence.Device, _Mapping]]] = ..., late: _Optional[int] = ..., refused: _Optional[int] = ...) -> None: ...
+
+class Redial(_message.Message):
+    __slots__ = ("device", "address")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    device: str
+    address: str
+    def __init__(self, device: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class Denied(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Goodbye(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
