@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy import ndarray as Array
@@ -28,6 +29,9 @@ from numpy import ndarray as Array
 from airprune.deployment.round_machine import RoundKey
 from airprune.errors import WorkFailed
 from airprune.runs import checkpoint
+
+# Of a result, what is plain JSON.
+_FACTS = ("round_index", "last_counted", "asked", "compute_s")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,15 +58,9 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeviceLedger:
-    """The results of one device in one run, oldest first.
-
-    Attributes:
-      max_results: how many are kept, at least the last that counted and the one that may. With one for each edge round
-        of a global round and one more, a global round that is asked again from its start is answered to the bit.
-    """
+    """The results of one device in one run, oldest first."""
 
     run: str
-    max_results: int = 2
     results: tuple[Result, ...] = ()
 
     def answer_to(self, key: RoundKey, *, last_counted: int, asked: str) -> Result | None:
@@ -76,26 +74,47 @@ class DeviceLedger:
             return {}
         return next((r.memory for r in self.results if r.round_index == last_counted), None)
 
-    def with_result(self, result: Result) -> DeviceLedger:
-        """What came after the result that it builds on did not count, and is dropped."""
-        base = [r for r in self.results if r.round_index <= result.last_counted]
-        return replace(self, results=(*base, result)[-self.max_results :])
+    def with_result(self, result: Result, *, max_results: int = 2) -> DeviceLedger:
+        """What came after the result that it builds on did not count, and is dropped.
 
-    def to_plain(self) -> tuple[dict[str, Array], dict[str, object]]:
+        Args:
+          max_results: how many are kept: at least the last that counted and the one that may. With one for each edge
+            round of a global round and one more, a global round that is asked again from its start is answered with
+            the same bytes.
+        """
+        base = [r for r in self.results if r.round_index <= result.last_counted]
+        return replace(self, results=(*base, result)[-max_results:])
+
+    def to_plain(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and facts, as a checkpoint holds them."""
         arrays: dict[str, Array] = {}
-        facts = []
         for place, result in enumerate(self.results):
             arrays[f"{place}/upload"] = np.frombuffer(result.upload, np.uint8)
             arrays |= {f"{place}/memory/{name}": array for name, array in result.memory.items()}
-            facts.append(
-                {
-                    "global_round": result.key.global_round,
-                    "edge_round": result.key.edge_round,
-                    "round_index": result.round_index,
-                    "last_counted": result.last_counted,
-                    "asked": result.asked,
-                    "compute_s": result.compute_s,
-                }
-            )
-        return arrays, {"run": self.run, "max_results": self.max_results, "results": facts}
+        rows = [{name: getattr(result, name) for name in _FACTS} for result in self.results]
+        keys = [[result.key.global_round, result.key.edge_round] for result in self.results]
+        return arrays, {"run": self.run, "rounds": keys, "results": rows}
+
+    @staticmethod
+    def from_plain(arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> DeviceLedger:
+        results = []
+        for place, (rounds, row) in enumerate(zip(facts["rounds"], facts["results"], strict=True)):
+            prefix = f"{place}/memory/"
+            memory = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+            upload = arrays[f"{place}/upload"].tobytes()
+            results.append(Result(key=RoundKey(facts["run"], *rounds), upload=upload, memory=memory, **row))
+        return DeviceLedger(run=facts["run"], results=tuple(results))
+
+    def save(self, path: Path) -> None:
+        """In one step: a process that is killed here leaves the file as it was or as it is to be."""
+        checkpoint.write(path, *self.to_plain())
+
+    @staticmethod
+    def load(path: Path, *, run: str) -> DeviceLedger:
+        """An empty one if there is no file."""
+        if not path.exists():
+            return DeviceLedger(run=run)
+        ledger = DeviceLedger.from_plain(*checkpoint.read(path))
+        if ledger.run != run:
+            raise WorkFailed(f"{path} is of run {ledger.run!r}, not of {run!r}; give each run a file of its own.")
+        return ledger
