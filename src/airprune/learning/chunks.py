@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from airprune.components import ModelShape
 from airprune.engines.base import MAX_TRIES, Died, Group, Task
 from airprune.errors import WorkFailed
-from airprune.federation.messages import Broadcast
+from airprune.federation.messages import Broadcast, Upload
 from airprune.federation.method import Chosen
+from airprune.federation.summing import add_child
 from airprune.pruning.coverage import Coverage, coverage_of
 
 if TYPE_CHECKING:
@@ -159,6 +161,62 @@ class ChunkSum:
         """With sums of its own, that can be used up."""
         total = None if self.total is None else self.total.copy()
         return replace(self, total=total, reports={name: array.copy() for name, array in self.reports.items()})
+
+
+def chunk_sum(
+    aggregation: Chosen, shape: ModelShape, received: Array, task: TrainTask, uploads: Iterable[Upload | Failure]
+) -> ChunkSum:
+    """A chunk's part of the sums of Eq. (12), from the uploads of its devices in their order.
+
+    Args:
+      received: the model that they started from.  [num_state]
+    """
+    total = aggregation.component.Sum.zeros(shape.num_state, shape.prunable)
+    rows: list[tuple[Any, ...]] = []
+    failures, reports = [], dict[str, Array]()
+    memory: dict[str, list[Array]] = {name: [] for name in task.memory}
+    for number, upload in enumerate(uploads):
+        if isinstance(upload, Failure):
+            failures.append(upload)
+            continue
+        add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received)
+        for name, array in {**upload.report, **_sent_by_group(task, number, upload, shape)}.items():
+            reports[name] = reports[name] + array if name in reports else array
+        for name, kept in memory.items():
+            kept.append(upload.memory[name])
+        rows.append(_row(task.devices[number], upload, shape))
+    return ChunkSum(
+        total=total,
+        statistics=DeviceStatistics.of(rows),
+        failures=tuple(failures),
+        reports=reports,
+        memory={name: np.stack(kept) for name, kept in memory.items() if kept},
+    )
+
+
+def _sent_by_group(task: TrainTask, number: int, upload: Upload, shape: ModelShape) -> dict[str, Array]:
+    """Which prunable weights a device has sent, where another uploads them; sums of booleans are unions."""
+    if task.group is None:
+        return {}
+    sent = np.ones(shape.prunable_weights, dtype=bool) if upload.mask is None else upload.mask
+    return {UNION + str(task.group[number]): np.asarray(sent, dtype=bool)}
+
+
+def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
+    """In the order of the fields of `DeviceStatistics`."""
+    sent = shape.prunable_weights if upload.mask is None else int(np.count_nonzero(upload.mask))
+    return (
+        device,
+        shape.fixed_weights + sent,
+        upload.sent_bits,
+        upload.code_error,
+        upload.loss,
+        upload.num_samples,
+        upload.gradient_sq_max,
+        upload.gradient_noise_sq,
+        upload.smoothness,
+        upload.pruning_error_sq,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -22,9 +22,8 @@ from airprune.federation.device import Device, LocalSettings, Streams, device_ro
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
-from airprune.federation.summing import add_child
 from airprune.kernels.autograd import tensor_of
-from airprune.learning.chunks import UNION, ChunkSum, DeviceFailed, DeviceStatistics, Failure, TrainTask
+from airprune.learning.chunks import ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
 from airprune.learning.evaluate import evaluate
 from airprune.models import FlatModel
 from airprune.randomness import rng_for
@@ -104,53 +103,8 @@ class Worker:
 
     def train(self, received: Broadcast, task: TrainTask) -> ChunkSum:
         """Steps 5–9 of Algorithm 1 for the chunk's devices, and their part of the sums of Eq. (12)."""
-        shape = self.device.shape
-        total = self.job.method.aggregation.component.Sum.zeros(shape.num_state, shape.prunable)
-        rows: list[tuple[Any, ...]] = []
-        failures, reports = [], dict[str, Array]()
-        memory: dict[str, list[Array]] = {name: [] for name in task.memory}
-        for number, upload in enumerate(self._uploads(received, task)):
-            if isinstance(upload, Failure):
-                failures.append(upload)
-                continue
-            weight = task.weights[number]
-            add_child(self.job.method.aggregation, total, upload.state, upload.mask, weight, received.model)
-            for name, array in {**upload.report, **self._sent_by_group(task, number, upload)}.items():
-                reports[name] = reports[name] + array if name in reports else array
-            for name, kept in memory.items():
-                kept.append(upload.memory[name])
-            rows.append(self._row(task.devices[number], upload))
-        return ChunkSum(
-            total=total,
-            statistics=DeviceStatistics.of(rows),
-            failures=tuple(failures),
-            reports=reports,
-            memory={name: np.stack(kept) for name, kept in memory.items() if kept},
-        )
-
-    def _sent_by_group(self, task: TrainTask, number: int, upload: Upload) -> dict[str, Array]:
-        """Which prunable weights a device has sent, where another uploads them; sums of booleans are unions."""
-        if task.group is None:
-            return {}
-        sent = np.ones(self.device.shape.prunable_weights, dtype=bool) if upload.mask is None else upload.mask
-        return {UNION + str(task.group[number]): np.asarray(sent, dtype=bool)}
-
-    def _row(self, device: int, upload: Upload) -> tuple[Any, ...]:
-        """In the order of the fields of `DeviceStatistics`."""
-        shape = self.device.shape
-        sent = shape.prunable_weights if upload.mask is None else int(np.count_nonzero(upload.mask))
-        return (
-            device,
-            shape.fixed_weights + sent,
-            upload.sent_bits,
-            upload.code_error,
-            upload.loss,
-            upload.num_samples,
-            upload.gradient_sq_max,
-            upload.gradient_noise_sq,
-            upload.smoothness,
-            upload.pruning_error_sq,
-        )
+        uploads = self._uploads(received, task)
+        return chunk_sum(self.job.method.aggregation, self.device.shape, received.model, task, uploads)
 
     def _uploads(self, received: Broadcast, task: TrainTask) -> Iterator[Upload | Failure]:
         """Each device as if it were the first of its process: its own random streams, no trace of those before it.
