@@ -1,0 +1,56 @@
+"""Certificates that are refused before they expire. By serial number, so that a renewed kit is let in again.
+
+    # denied.toml: serial number = whose it was
+    [denied]
+    1f0c…9a = "d0"
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from airprune.deployment.identity.tables import read_table
+from airprune.errors import InvalidValue
+from airprune.files import replacing
+from airprune.settings import toml_text
+from airprune.wording import shown
+
+FILE = "denied.toml"
+_SERIAL = re.compile(r"[0-9a-f]{1,40}")
+
+
+@dataclass(frozen=True)
+class Denied:
+    """A deny list; an edge makes one of the serial numbers that the cloud sends."""
+
+    serials: frozenset[str] = frozenset()
+
+    @classmethod
+    def load(cls, path: Path) -> Denied:
+        """Nobody, if there is no such file."""
+        return cls(frozenset(_names_by_serial(path)))
+
+    def holds(self, serial: str) -> bool:
+        return serial in self.serials
+
+
+def deny(path: Path, serial: str, name: str) -> None:
+    """Adds to the list, which at no time is half-written."""
+    names = _names_by_serial(path)
+    if serial not in names:
+        with replacing(path) as file:
+            file.write(toml_text.written({"denied": {**names, serial: name}}).encode())
+
+
+def _names_by_serial(path: Path) -> dict[str, str]:
+    if not path.exists():
+        return {}
+    entries = read_table(path).get("denied", {})
+    if not isinstance(entries, dict):
+        raise InvalidValue(f"{path}: denied", "must be a table of serial numbers", shown(entries))
+    for serial in entries:
+        if not _SERIAL.fullmatch(serial):
+            raise InvalidValue(f"{path}: denied", "must have serial numbers in hex for keys", shown(serial))
+    return entries

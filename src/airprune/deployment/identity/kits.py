@@ -1,0 +1,258 @@
+"""Making a federation, renewing and revoking its nodes.
+
+    FOLDER/authority/ca.pem, ca-key.pem   signs kits; the key is needed nowhere else
+    FOLDER/authority/issued/NAME.pem      each node's newest certificate
+    FOLDER/authority/denied.toml          certificates that were revoked or renewed
+    FOLDER/NAME/                          a node's kit, see `node`; the cloud's also has members.toml and denied.toml
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from airprune.authority import Certified, new_authority
+from airprune.checks import whole_number
+from airprune.deployment.identity import denied, members, node
+from airprune.deployment.identity.members import CLOUD, Members
+from airprune.deployment.identity.peers import LABEL, Peer, Role, peer_of, serial_of
+from airprune.deployment.identity.tables import MAX_PORT, address_of, is_host, is_ip
+from airprune.errors import InvalidValue, UnknownName, UsageError
+from airprune.files import replacing
+from airprune.settings import toml_text
+from airprune.wording import shown
+
+LOOPBACK = "127.0.0.1"
+MAX_DAYS = 36_500
+MAX_NODES = 10_000
+_AUTHORITY_DAYS = 3_650  # longer than its first kits, so that it can renew them
+
+
+def make_federation(
+    folder: Path,
+    *,
+    num_edges: int,
+    devices_per_edge: int | Sequence[int],
+    hosts: Mapping[str, str] | None = None,
+    first_port: int = 8700,
+    days: int = 365,
+    standby_edges: int = 0,
+    federation: str | None = None,
+) -> list[Path]:
+    """Writes an authority and a kit for each node into a new folder; nothing is left there if that fails.
+
+    Args:
+      devices_per_edge: one number for all edges, or one per edge.
+      hosts: by name of the cloud and edges; without one, a node listens on loopback.
+      first_port: the cloud's; edges have those that follow.
+      federation: its name; random if not given.
+
+    Returns:
+      The kits: the cloud's, those of the edges, those of the devices.
+    """
+    folder = folder.resolve()
+    _check_free(folder)
+    days = whole_number("days", days, at_least=1, at_most=MAX_DAYS)
+    found = plan_members(
+        federation=secrets.token_hex(4) if federation is None else federation,
+        num_edges=num_edges,
+        devices_per_edge=devices_per_edge,
+        hosts=hosts or {},
+        first_port=first_port,
+        standby_edges=standby_edges,
+    )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    arriving = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", suffix=".partial", dir=folder.parent))
+    try:
+        made = _write_federation(arriving, found, days)
+        arriving.rename(folder)
+    except BaseException:
+        shutil.rmtree(arriving, ignore_errors=True)
+        raise
+    return [folder / name for name in made]
+
+
+def plan_members(
+    *,
+    federation: str,
+    num_edges: int,
+    devices_per_edge: int | Sequence[int],
+    hosts: Mapping[str, str],
+    first_port: int,
+    standby_edges: int,
+) -> Members:
+    """Edges e0, e1, … of which the last wait, and devices d0, d1, … in the order of their edges."""
+    if not re.fullmatch(LABEL, federation):
+        rule = "must be at most 32 lower-case letters, digits and inner hyphens"
+        raise InvalidValue("federation", rule, shown(federation), "Example: lab-2")
+    most = {"at_most": MAX_NODES}
+    num_edges = whole_number("num_edges", num_edges, at_least=1, **most)
+    per_edge = [devices_per_edge] * num_edges if isinstance(devices_per_edge, int) else devices_per_edge
+    sizes = [whole_number("devices_per_edge", size, at_least=1, **most) for size in per_edge]
+    if len(sizes) != num_edges:
+        raise InvalidValue("devices_per_edge", f"must have one entry for each of {num_edges} edges", sizes)
+    sizes += [0] * whole_number("standby_edges", standby_edges, **most)
+    if (total := 1 + len(sizes) + sum(sizes)) > MAX_NODES:
+        raise InvalidValue("A federation", f"must have at most {MAX_NODES:,} nodes", f"{total:,}")
+    whole_number("first_port", first_port, at_least=1, at_most=MAX_PORT - len(sizes), way_out="Each edge takes one more")
+    listening = [CLOUD, *(f"e{number}" for number in range(len(sizes)))]
+    for name, host in hosts.items():
+        if name not in listening:
+            raise UnknownName("host: node", name, listening, more="devices dial, and have no address")
+        if not is_host(host):
+            raise InvalidValue(f"host of {name}", "must be an IP address or a name", repr(host), "Ports: first_port")
+    device = iter(range(total))
+    return Members(
+        federation=federation,
+        addresses={
+            name: address_of(hosts.get(name, LOOPBACK), port) for port, name in enumerate(listening, start=first_port)
+        },
+        devices={
+            edge: [f"d{next(device)}" for _ in range(size)] for edge, size in zip(listening[1:], sizes, strict=True)
+        },
+    )
+
+
+def revoke(folder: Path, name: str) -> str:
+    """Puts a node's newest certificate on the deny lists of authority and cloud; returns its serial number."""
+    if name == CLOUD:
+        raise UsageError("The cloud cannot be revoked, since it is the one that refuses; make another federation.")
+    with _locked(folder) as authority:
+        serial = serial_of(_issued(authority, name).read_bytes())
+        _deny(folder, serial, name)
+        return serial
+
+
+def renew(folder: Path, name: str, *, days: int = 365) -> Path:
+    """Gives a node's kit a new key and certificate, and puts the old one on the deny lists; returns the kit.
+
+    What fails while files are prepared changes nothing. From the first change on the old certificate is refused, so
+    whoever is interrupted then has only to renew once more.
+    """
+    days = whole_number("days", days, at_least=1, at_most=MAX_DAYS)
+    kit = folder / name
+    with _locked(folder) as authority:
+        issued = _issued(authority, name)
+        old = issued.read_bytes()
+        if not kit.is_dir():
+            raise UsageError(f"{kit} is missing; bring the kit back there, so that it can be renewed.")
+        new = _certified(_signer(authority), peer_of(old), days)
+        with (
+            replacing(kit / node.CERTIFICATE) as certificate,
+            replacing(kit / node.KEY) as key,
+            replacing(issued) as copy,
+        ):
+            os.fchmod(key.fileno(), 0o600)
+            for file, content in ((key, new.key_pem), (certificate, new.certificate_pem), (copy, new.certificate_pem)):
+                file.write(content)
+                file.flush()
+            _deny(folder, serial_of(old), name)
+    return kit
+
+
+def _check_free(folder: Path) -> None:
+    if (folder / "authority").exists():
+        raise UsageError(f"{folder} already holds a federation; remove it first, or choose another folder.")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} already exists and is not an empty folder; choose another one.")
+    if folder == Path.cwd():
+        raise UsageError(f"{folder} is where you are, and cannot be made whole at once; choose a folder in it.")
+
+
+def _write_federation(folder: Path, found: Members, days: int) -> list[str]:
+    authority = new_authority(f"airprune federation {found.federation}", days=days + _AUTHORITY_DAYS)
+    place = folder / "authority"
+    (place / "issued").mkdir(mode=0o700, parents=True)
+    place.chmod(0o700)
+    authority.write(place, "ca")
+    made = []
+    for role, names in found.names.items():
+        for index, name in enumerate(names):
+            kit = folder / name
+            kit.mkdir(mode=0o700)
+            own = _certified(authority, Peer(found.federation, role, name), days)
+            own.write(kit, "node")
+            (kit / node.AUTHORITY).write_bytes(authority.certificate_pem)
+            (kit / node.FILE).write_text(_node_text(found, role, name, index))
+            (place / "issued" / f"{name}.pem").write_bytes(own.certificate_pem)
+            made.append(name)
+    (folder / CLOUD / members.FILE).write_text(toml_text.written(found.model_dump()))
+    return made
+
+
+def _node_text(found: Members, role: Role, name: str, index: int) -> str:
+    values: dict[str, object] = {"federation": found.federation, "role": str(role), "name": name, "index": index}
+    if role.listens:
+        host, _, port = found.addresses[name].rpartition(":")
+        # A name may stand for another address inside the machine than outside.
+        values["listen"] = f"{host if is_ip(host.strip('[]')) else '0.0.0.0'}:{port}"
+    if parents := found.dialled_by(name):
+        values["parents"] = {parent: found.addresses[parent] for parent in parents}
+    return toml_text.written(values)
+
+
+def _certified(authority: Certified, peer: Peer, days: int) -> Certified:
+    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(peer.uri)]
+    usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if peer.role.listens:
+        names.append(x509.DNSName(peer.server_name))
+        usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
+    extensions = (x509.SubjectAlternativeName(names), x509.ExtendedKeyUsage(usages))
+    return authority.certify(f"airprune {peer.role} {peer.name}", days=days, extensions=extensions)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[Path]:
+    """The authority's folder; nobody else changes the federation meanwhile."""
+    authority = folder / "authority"
+    if not (authority / "ca.pem").is_file():
+        raise UsageError(f"{folder} holds no federation: authority/ca.pem is missing; see `airprune deploy init`.")
+    descriptor = os.open(authority, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield authority
+    finally:
+        os.close(descriptor)
+
+
+def _issued(authority: Path, name: str) -> Path:
+    known = sorted((path.stem for path in (authority / "issued").glob("*.pem")), key=lambda name: (len(name), name))
+    if name not in known:
+        raise UnknownName("node", name, known)
+    return authority / "issued" / f"{name}.pem"
+
+
+def _signer(authority: Path) -> Certified:
+    path = authority / "ca-key.pem"
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        certificate = x509.load_pem_x509_certificate((authority / "ca.pem").read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"{path} is missing; bring it back there, since only it can sign.") from None
+    except (ValueError, TypeError):
+        raise UsageError(f"{authority} holds a broken ca.pem or ca-key.pem; restore them from a copy.") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+        raise UsageError(f"{path} is not the key of ca.pem beside it; restore both from one copy.")
+    if certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
+        raise UsageError(f"{authority} expired on {certificate.not_valid_after_utc:%Y-%m-%d}; make a new federation.")
+    return Certified(certificate, key)
+
+
+def _deny(folder: Path, serial: str, name: str) -> None:
+    """On the authority's list, and on the cloud's if its kit is still here."""
+    for place in (folder / "authority", folder / CLOUD):
+        if place.is_dir():
+            denied.deny(place / denied.FILE, serial, name)
