@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from airprune.conformance import Subject
+from airprune.conformance import Subject, _watched, points
 from airprune.deployment.uploads import (
     Expected,
     digest_of,
     told_mask,
     upload_from_bytes,
-    upload_size,
     upload_to_bytes,
 )
 from airprune.federation.device import device_round
 from airprune.federation.wire import Codec
 from airprune.learning import worker
 from airprune.methods import METHODS
+from airprune.simulation.experiment import Experiment
 
 NUMBERS = ("sent_bits", "code_error", "loss", "num_samples", "pruning_error_sq")
 NUMBERS += ("gradient_sq_max", "gradient_noise_sq", "smoothness")
@@ -45,9 +47,10 @@ def same_upload(here, there, codec) -> None:
         assert array.tobytes() == there.report[name].tobytes()
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_an_edge_decodes_the_very_upload_of_every_method(method, monkeypatch):
-    seen = []
+@pytest.fixture
+def bytes_between(monkeypatch):
+    """Lets every upload of a run travel as bytes; (round, device) → its bytes without reports."""
+    sizes = {}
 
     def over_the_wire(device, received, orders, **rest):
         upload = device_round(device, received, orders, **rest)
@@ -60,13 +63,33 @@ def test_an_edge_decodes_the_very_upload_of_every_method(method, monkeypatch):
         )
         there = upload_from_bytes(data, received.model, codec, expected=expected, told=told)
         same_upload(upload, there, codec)
-        has_mask = upload.mask is not None and not upload.mask.all() and told is None
-        size = upload_size(codec, sent, code=orders.code, has_mask=has_mask)
-        assert len(data) == size if not upload.report else len(data) > size
-        seen.append(len(data))
-        return upload
+        plain = upload_to_bytes(replace(upload, report={}), codec, model_digest=digest, told=told, code=orders.code)
+        sizes[orders.round_index, orders.device] = len(plain)
+        return replace(there, memory=upload.memory)
 
     monkeypatch.setattr(worker, "device_round", over_the_wire)
-    subject = Subject.named(method, "methods")
-    assert len(subject.watched.rounds) > 0
-    assert seen
+    return sizes
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_sends_the_bytes_it_is_charged_and_arrives_bit_for_bit(method, bytes_between):
+    scenario = Subject.named(method, "methods").scenario({"plan.framing": True})
+    frame_bits = 8 * Experiment.of(scenario, dataset=points()).terms.codec.frame_bytes
+    rounds = _watched(scenario).rounds
+    charged = {
+        (number, device): bits - timed.opened.charges.beside_bits + frame_bits
+        for number, (timed, _) in enumerate(rounds)
+        for device, bits in zip(timed.opened.device.tolist(), timed.opened.bits.tolist(), strict=True)
+    }
+    assert bytes_between
+    assert {place: 8 * size for place, size in bytes_between.items()} == {
+        place: charged[place] for place in bytes_between
+    }
+
+
+@pytest.mark.parametrize("method", ["adaptive-pruning", "adaptive", "sign-sgd", "scaffold", "feddst"])
+def test_a_run_over_bytes_ends_in_the_very_model_of_a_run_without(method, request):
+    scenario = Subject.named(method, "methods").scenario()
+    plain = _watched(scenario).final
+    assert request.getfixturevalue("bytes_between") == {}
+    assert _watched(scenario).final == plain

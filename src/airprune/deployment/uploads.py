@@ -332,7 +332,7 @@ def _entries(sections: _Sections, tag: int, dtype: np.dtype, size: int) -> Array
         packed = np.frombuffer(sections.take(num_bytes(size)), np.uint8)
         return np.unpackbits(packed, count=size).astype(dtype)
     part = sections.take(size * dtype.itemsize)
-    if dtype == bool and np.frombuffer(part, np.uint8).max(initial=0) > 1:
+    if dtype.kind == "b" and np.frombuffer(part, np.uint8).max(initial=0) > 1:
         raise BadUpload("report", "must have truth values of 0 or 1", "others")
     entries = np.frombuffer(part, dtype).copy()
     if not np.isfinite(entries).all():

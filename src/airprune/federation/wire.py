@@ -48,7 +48,7 @@ class Codec:
 
     def coded(self, code: int | None) -> Wire:
         """The wire with the planner's code, if it has chosen one."""
-        return self.wire if code is None else replace(self.wire, code=code)
+        return self.wire if code in (None, self.wire.code) else replace(self.wire, code=code)
 
     def sends_values(self, code: int | None) -> bool:
         """Whether the weights travel as they are, and not as an encoder's message."""
@@ -62,6 +62,13 @@ class Codec:
     def value_dtype(self) -> np.dtype:
         """Of weights that travel as they are: the shortest format with the bits charged that loses nothing."""
         return np.dtype("<f8" if self.float64 or self.wire.value_bits > 32 else "<f4")
+
+    @cached_property
+    def stored(self) -> Wire:
+        """The wire with what an exact value takes when it travels."""
+        exact = self.sends_values(self.wire.code)
+        bits = 8.0 * self.value_dtype.itemsize if exact else 64.0 if self.wire.value_bits > 32 else 32.0
+        return replace(self.wire, value_bits=bits)
 
     @cached_property
     def rest_index(self) -> Array:
@@ -96,7 +103,7 @@ class Codec:
         """Of an update of so many counted weights; encoders write their exact values in 32 or 64 bits."""
         if self.sends_values(code):
             return num_sent * self.value_dtype.itemsize
-        stored = replace(self.coded(code), value_bits=64.0 if self.wire.value_bits > 32 else 32.0)
+        stored = self.stored if code is None else replace(self.stored, code=code)
         return math.ceil(self.compression("bits", stored, num_sent) / 8)
 
 
