@@ -158,10 +158,13 @@ def prepared_round(terms: Terms, opened: OpenRound, view: RoundView, values: Val
     masking, told = terms.method.masking, None
     if masking.has("prepare"):
         told, values = masking("prepare", view, values)
-        opened = replace(opened, mask=told)
+        charges = terms.once_told(opened.charges, told, view.round_index)
+        opened = replace(opened, mask=told, charges=charges)
+    keep = opened.keep
     if masking.has("counts"):
-        keep = opened.keep.copy()
+        keep = keep.copy()
         keep[opened.planned] = masking("counts", view, told)
+    if masking.has("counts") or terms.plan.framing:
         opened = replace(opened, keep=keep, bits=terms.upload_bits(keep, opened.charges, opened.code))
     return opened, values
 

@@ -13,6 +13,7 @@ from airprune.components import ModelShape
 from airprune.compression.base import Wire
 from airprune.compute.times import ComputeTimes
 from airprune.federation.method import Method
+from airprune.federation.wire import Codec, told_mask
 from airprune.masking.base import Charges
 from airprune.planning import Codes, Ladder, Plan, PlanProblem
 from airprune.planning.limits import DeviceLimits
@@ -25,13 +26,18 @@ if TYPE_CHECKING:
 Array = np.ndarray
 Values = dict[str, Array]
 
+# At the most, to fill the last byte of an update.
+PADDING_BITS = 7.0
 # Stands in a problem until its deadline is found.
 _ANY_DEADLINE_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Terms:
-    """What opening and closing a round needs of the scenario; never changes during a run."""
+    """What opening and closing a round needs of the scenario; never changes during a run.
+
+    With `plan.framing`, uploads are charged byte for byte as they travel: `8 * upload_size` beside what is reported.
+    """
 
     plan: PlanSection
     radio: Radio
@@ -41,6 +47,19 @@ class Terms:
     compute: ComputeTimes
     max_pruning_ratio: float
     min_pruning_ratio: float
+    float64: bool = False
+
+    @cached_property
+    def codec(self) -> Codec:
+        """What devices and their edges agree on."""
+        return Codec(
+            compression=self.method.compression, wire=self.wire, shape=self.shape, float64=self.float64
+        )
+
+    @property
+    def unframed(self) -> Terms:
+        """With uploads charged by what their encoder counts."""
+        return replace(self, plan=self.plan.model_copy(update={"framing": False}))
 
     def bounded(self, values: Values) -> Terms:
         """With pruning ratios between those of the smallest and of the largest sub-model that the masking has now."""
@@ -52,10 +71,22 @@ class Terms:
         return replace(self, min_pruning_ratio=lowest, max_pruning_ratio=max(lowest, highest))
 
     def charges(self, round_index: int) -> Charges:
-        """What a device pays beside its weights: for its mask, the objective, and what the selection wants to know."""
+        """What a device pays beside its weights: for its mask, the objective, and what the selection wants to know.
+
+        With framing, for all that frames an update too; and a mask, until it is known that everybody was told one.
+        """
         charged: Charges = self.method.masking("charges", round_index, self.shape, self.wire.value_bits)
         beside = self.objective_bits + self.method.selection.component.report_bits
+        if self.plan.framing:
+            beside += 8.0 * self.codec.frame_bytes
+            charged = replace(charged, uplink_bits=8.0 * self.codec.mask_bytes)
         return replace(charged, always_bits=charged.always_bits + beside) if beside else charged
+
+    def once_told(self, charges: Charges, told: Array | None, round_index: int) -> Charges:
+        """The charges of a round in which everybody is told this; with framing, nobody pays to repeat a mask."""
+        if not self.plan.framing or told_mask(self.method.masking, told, round_index, self.codec) is None:
+            return charges
+        return replace(charges, uplink_bits=0.0)
 
     @cached_property
     def objective_bits(self) -> float:
@@ -66,7 +97,7 @@ class Terms:
         )
 
     def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
-        """What devices send that keep so many prunable weights: exactly what the encoder will count."""
+        """What devices send that keep so many prunable weights: exactly what the encoder will count, or will send."""
         if code is not None:
             bits = np.zeros(len(keep))
             for rung in np.unique(code).tolist():
@@ -75,9 +106,24 @@ class Terms:
             return bits
         counts, place = np.unique(keep, return_inverse=True)
         sent = self.shape.fixed_weights + counts
-        bits = np.array([self.method.compression("bits", self.wire, int(n)) for n in sent.tolist()], dtype=np.float64)
+        bits = np.array([self.update_bits(self.wire.code, n) for n in sent.tolist()], dtype=np.float64)
         bits = bits + charges.beside_bits + np.where(counts < self.shape.prunable_weights, charges.uplink_bits, 0.0)
         return bits[place]
+
+    def update_bits(self, code: int | None, num_sent: int) -> float:
+        """Of the update alone."""
+        if self.plan.framing:
+            return 8.0 * self.codec.update_bytes(num_sent, code)
+        return float(self.method.compression("bits", self.codec.coded(code), num_sent))
+
+    @cached_property
+    def line(self) -> tuple[float, float]:
+        """(bits per sent weight, fixed bits) of the update alone, never below `update_bits`."""
+        if not self.plan.framing:
+            per_weight_bits, fixed_bits = self.method.compression("line", self.wire)
+            return per_weight_bits, fixed_bits
+        per_weight_bits, fixed_bits = self.method.compression("line", self.codec.stored)
+        return per_weight_bits, fixed_bits + PADDING_BITS
 
     @cached_property
     def ladder(self) -> Ladder | None:
@@ -85,7 +131,7 @@ class Terms:
         compression = self.method.compression
         if not compression.has("ladder"):
             return None
-        codes = compression("ladder", self.wire)
+        codes = compression("ladder", self.codec.stored if self.plan.framing else self.wire)
         return Ladder([code.bits_per_weight for code in codes], [code.error for code in codes])
 
     @cached_property
@@ -96,7 +142,7 @@ class Terms:
             return None
         return Codes(
             numbers=compression("codes", self.wire),
-            bits=lambda code, weights: compression("bits", replace(self.wire, code=code), weights),
+            bits=self.update_bits,
         )
 
 
@@ -110,7 +156,7 @@ def asked_only(candidates: Candidates, asked: Array) -> Candidates:
 def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
     """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
     plan, shape = terms.plan, terms.shape
-    per_weight_bits, fixed_bits = terms.method.compression("line", terms.wire)
+    per_weight_bits, fixed_bits = terms.line
     scheme = terms.method.scheme.component
     ladder = terms.ladder if scheme.chooses_codes else None
     codes = terms.codes if scheme.fits_codes else None

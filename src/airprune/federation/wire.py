@@ -1,14 +1,17 @@
-"""Messages as bytes, for when edge and device are not in one process.
+"""What both ends of a link agree on: how many bytes an update takes, and an edge's broadcast as bytes.
 
-An upload travels as its encoder made it: the payload of the counted weights, everything else (biases, buffers) as it
-is, one bit per prunable weight for the mask. Whoever receives it decodes to the very state that the sender keeps.
+An upload is a header, a few statistics, what is not counted (biases, buffers), a bit per prunable weight if only some
+are sent, and the update as its encoder made it. `airprune.deployment.uploads` writes and reads them; how long one will
+be is known before anybody trains, so planner and clock can charge just that.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,32 +19,63 @@ import safetensors
 import safetensors.numpy
 
 from airprune.components import ModelShape
-from airprune.compression.base import Message, Wire
+from airprune.compression.base import Wire
+from airprune.compression.packing import num_bytes
 from airprune.errors import WorkFailed
-from airprune.federation.messages import Broadcast, Orders, Upload
+from airprune.federation.messages import Broadcast
 from airprune.federation.method import Chosen
 
 Array = np.ndarray
 
-_NUMBERS = (
-    "code_error",
-    "loss",
-    "num_samples",
-    "gradient_sq_max",
-    "gradient_noise_sq",
-    "smoothness",
-    "pruning_error_sq",
-)
-_MEMORY, _REPORT, _VALUES = "memory/", "report/", "values/"
+HEADER_BYTES = 48
+STATISTICS_BYTES = 56
+
+_VALUES = "values/"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Codec:
-    """What both ends of a link must agree on."""
+    """What both ends of a link must agree on.
+
+    Attributes:
+      float64: whether the model's state is in double precision.
+    """
 
     compression: Chosen
     wire: Wire
     shape: ModelShape
+    float64: bool = False
+
+    def coded(self, code: int | None) -> Wire:
+        """The wire with the planner's code, if it has chosen one."""
+        return self.wire if code in (None, self.wire.code) else replace(self.wire, code=code)
+
+    def sends_values(self, code: int | None) -> bool:
+        """Whether the weights travel as they are, and not as an encoder's message."""
+        return bool(self.compression("exact", self.coded(code)))
+
+    @cached_property
+    def state_dtype(self) -> np.dtype:
+        return np.dtype("<f8" if self.float64 else "<f4")
+
+    @cached_property
+    def value_dtype(self) -> np.dtype:
+        """Of weights that travel as they are: the shortest format with the bits charged that loses nothing."""
+        return np.dtype("<f8" if self.float64 or self.wire.value_bits > 32 else "<f4")
+
+    @cached_property
+    def stored(self) -> Wire:
+        """The wire with what an exact value takes when it travels."""
+        exact = self.sends_values(self.wire.code)
+        bits = 8.0 * self.value_dtype.itemsize if exact else 64.0 if self.wire.value_bits > 32 else 32.0
+        return replace(self.wire, value_bits=bits)
+
+    @cached_property
+    def rest_index(self) -> Array:
+        """Where biases and buffers lie in the state; layers that stay on their devices do not travel."""
+        rest = ~self.shape.is_weight
+        rest[self.shape.personal] = False
+        return np.flatnonzero(rest)
 
     def sent_index(self, mask: Array | None) -> Array:
         """Where the counted weights that are sent lie in the state."""
@@ -56,6 +90,35 @@ class Codec:
         stops = [tensor.stop for tensor in self.shape.tensors if tensor.counted]
         return np.concatenate([[0], np.searchsorted(index, stops)])
 
+    @property
+    def frame_bytes(self) -> int:
+        """What every upload has, whatever it says of the weights."""
+        return HEADER_BYTES + STATISTICS_BYTES + self.rest_index.size * self.state_dtype.itemsize
+
+    @property
+    def mask_bytes(self) -> int:
+        return num_bytes(self.shape.prunable_weights)
+
+    def update_bytes(self, num_sent: int, code: int | None) -> int:
+        """Of an update of so many counted weights; encoders write their exact values in 32 or 64 bits."""
+        if self.sends_values(code):
+            return num_sent * self.value_dtype.itemsize
+        stored = self.stored if code is None else replace(self.stored, code=code)
+        return math.ceil(self.compression("bits", stored, num_sent) / 8)
+
+
+def upload_size(codec: Codec, num_sent: int, *, code: int | None, has_mask: bool) -> int:
+    """Bytes of an upload of so many counted weights, without reports: of planner, clock, encoder and checks alike."""
+    return codec.frame_bytes + codec.update_bytes(num_sent, code) + (codec.mask_bytes if has_mask else 0)
+
+
+def told_mask(masking: Chosen, told: Array | None, round_index: int, codec: Codec) -> Array | None:
+    """The mask that uploads need not repeat: everybody was told it, and no device is charged for one of its own."""
+    if told is None or told.dtype != bool or told.shape != (codec.shape.prunable_weights,):
+        return None
+    charges = masking("charges", round_index, codec.shape, codec.wire.value_bits)
+    return None if charges.uplink_bits else told
+
 
 def broadcast_to_bytes(broadcast: Broadcast) -> bytes:
     arrays = {"model": broadcast.model, **{_VALUES + name: array for name, array in broadcast.values.items()}}
@@ -69,69 +132,11 @@ def broadcast_to_bytes(broadcast: Broadcast) -> bytes:
 
 def broadcast_from_bytes(data: bytes) -> Broadcast:
     arrays, about = _unpacked(data)
-    mask = arrays["told"] if "told" in arrays else _mask(arrays, about)
-    return Broadcast(model=arrays["model"], mask=mask, values=_under(_VALUES, arrays))
-
-
-def orders_to_bytes(orders: Orders) -> bytes:
-    plain = {field.name: getattr(orders, field.name) for field in fields(orders) if field.name != "memory"}
-    return _packed({_MEMORY + name: array for name, array in orders.memory.items()}, plain)
-
-
-def orders_from_bytes(data: bytes) -> Orders:
-    arrays, about = _unpacked(data)
-    return Orders(**about, memory=_under(_MEMORY, arrays))
-
-
-def upload_to_bytes(upload: Upload, codec: Codec) -> bytes:
-    """Without the memory, which stays on the device."""
-    index = codec.sent_index(upload.mask)
-    rest = np.flatnonzero(~codec.shape.is_weight)
-    arrays = {"rest": upload.state[rest], **{_REPORT + name: array for name, array in upload.report.items()}}
-    if upload.message is None:
-        arrays["values"] = upload.state[index]
-    else:
-        arrays["payload"] = np.frombuffer(upload.message.payload, np.uint8)
-    if upload.mask is not None:
-        arrays["mask"] = np.packbits(upload.mask)
-    about: dict[str, Any] = {name: getattr(upload, name) for name in _NUMBERS}
-    about |= {"bits": upload.sent_bits, "mask_size": None if upload.mask is None else upload.mask.size}
-    return _packed(arrays, about)
-
-
-def upload_from_bytes(data: bytes, received: Array, codec: Codec) -> Upload:
-    """What the edge that had sent `received` makes of it: the sender's own state, to the bit."""
-    arrays, about = _unpacked(data)
-    mask = _mask(arrays, about)
-    index = codec.sent_index(mask)
-    state = np.zeros_like(received)
-    state[~codec.shape.is_weight] = arrays["rest"]
-    if "values" in arrays:
-        state[index] = arrays["values"]
-        message = None
-    else:
-        message = Message(arrays["payload"].tobytes(), about["bits"], len(index))
-        decoded = codec.compression("decode", codec.wire, message, codec.starts(index))
-        state[index] = (received[index].astype(np.float64) + decoded).astype(state.dtype)
-    return Upload(
-        state=state,
-        mask=mask,
-        sent_bits=about["bits"],
-        message=message,
-        report=_under(_REPORT, arrays),
-        memory={},
-        **{name: about[name] for name in _NUMBERS},
-    )
-
-
-def _mask(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Array | None:
-    if about["mask_size"] is None:
-        return None
-    return np.unpackbits(arrays["mask"], count=about["mask_size"]).astype(bool)
-
-
-def _under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    mask = arrays.get("told")
+    if about["mask_size"] is not None:
+        mask = np.unpackbits(arrays["mask"], count=about["mask_size"]).astype(bool)
+    values = {name.removeprefix(_VALUES): array for name, array in arrays.items() if name.startswith(_VALUES)}
+    return Broadcast(model=arrays["model"], mask=mask, values=values)
 
 
 def _packed(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:

@@ -190,6 +190,8 @@ class Scenario(Section):
             del values["model"]["personal"]
         if self.train.local_steps is None:
             del values["train"]["local_steps"]
+        if not self.plan.framing:
+            del values["plan"]["framing"]
         if self.backhaul == sections.BackhaulSection():
             del values["backhaul"]
         if self.network.table is not None:

@@ -191,6 +191,10 @@ class PlanSection(ChoiceSection):
         default=1.0, description="of auto: rounds lost per round that a code's error waits in the devices' memory"
     )
     bits_per_weight: Positive = Field(default=64.0, description="q-hat, bits sent per kept weight")
+    framing: bool = Field(
+        default=False,
+        description="charge uploads as they travel in a deployment: header, statistics, biases, mask, whole bytes",
+    )
     cycles_per_weight: NonNegative = Field(default=20.0, description="C_n, CPU cycles per weight and iteration")
     local_iterations: Count = Field(
         default=2, description="T of Eq. (9), for the simulated clock; training goes by train.local_epochs"

@@ -188,6 +188,7 @@ class Experiment:
             compute=self.compute,
             max_pruning_ratio=self.max_pruning_ratio,
             min_pruning_ratio=self.scenario.plan.min_pruning_ratio,
+            float64=self.scenario.model.float64,
         )
 
     @cached_property

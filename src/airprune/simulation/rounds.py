@@ -23,7 +23,7 @@ from airprune.federation.personal import SLOTS
 from airprune.latency import global_round_latency_s
 from airprune.learning.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
 from airprune.learning.worker import TEST_PART, OwnTest
-from airprune.masking.base import RoundView
+from airprune.masking.base import FREE, RoundView
 from airprune.randomness import rng_for
 from airprune.registration import is_own
 from airprune.selection.base import Candidates, Outcome
@@ -269,10 +269,12 @@ def _tell_selection(
 
 def _check_bits(experiment: Experiment, timed: TimedRound, results: list[EdgeResult]) -> None:
     """A device that sends more than it was planned and timed for would make every number of the round a lie."""
-    opened = timed.opened
+    opened, counted = timed.opened, timed.opened.bits - timed.opened.charges.beside_bits
+    if experiment.scenario.plan.framing:
+        counted = experiment.terms.unframed.upload_bits(opened.keep, FREE, opened.code)
     for result in results:
         place = np.searchsorted(opened.device, result.statistics.device)
-        charged = opened.bits[place] - opened.charges.beside_bits
+        charged = counted[place]
         over = result.statistics.sent_bits > charged * (1.0 + 1e-12)
         if over.any():
             n = int(np.argmax(over))

@@ -1,0 +1,343 @@
+"""A device's update as bytes: what was charged for, a header of 48 bytes, and nothing that must be trusted.
+
+    header      magic, version, bits of a value, flags, number of reports, weights sent, code,
+                digest of the model that was trained, BLAKE2b-128 of all other bytes
+    statistics  seven numbers
+    rest        what is not counted (biases, buffers), in the model's own precision
+    mask        one bit per prunable weight; absent if all are sent, or those that everybody was told
+    update      as the compression made it; values as they are where it is exact
+    reports     arrays that are summed over devices, if the method has any
+
+All numbers are little-endian. Whoever reads an upload knows what it has asked for and compares everything with it
+before taking memory; whatever the bytes are, the answer is the sender's own state, bit for bit, or a `BadUpload`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from airprune.compression.base import Message
+from airprune.compression.packing import num_bytes
+from airprune.errors import InvalidValue, WorkFailed
+from airprune.federation.messages import Upload
+from airprune.federation.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, told_mask, upload_size
+
+Array = np.ndarray
+Bytes = bytes | bytearray | memoryview
+ReportKind = tuple[str, tuple[int, ...]]
+"""dtype and shape of an array that devices report."""
+
+MAGIC, VERSION = b"APUP", 1
+DIGEST_BYTES = 16
+
+_HEADER = struct.Struct("<4sBBBBIi16s16s")
+_SIGNED = HEADER_BYTES - DIGEST_BYTES
+_STATISTICS = struct.Struct("<Q6d")
+_REPORT = struct.Struct("<BBB")
+assert (_HEADER.size, _STATISTICS.size) == (HEADER_BYTES, STATISTICS_BYTES)
+
+# What the flags say about the mask.
+_NO_MASK, _SENT_MASK, _TOLD_MASK, _FULL_MASK = range(4)
+
+# How a report travels; the last are whole numbers that are all 0 or 1, a bit each.
+_REPORTED = ("<f8", "<f4", "<i8", "<i4", "|b1")
+_BITS = len(_REPORTED)
+_MOST_DIMENSIONS, _MOST_NAME_BYTES = 4, 64
+_MOST_ENTRIES_PER_STATE = 8
+
+
+class BadUpload(WorkFailed):
+    """Bytes that are not the update that was asked for; the sentence says in what."""
+
+    def __init__(self, field: str, rule: str, got: object) -> None:
+        super().__init__(f"Upload.{field} {rule}, got {got}.")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Expected:
+    """What an edge has asked a device for.
+
+    Attributes:
+      keep: prunable weights that it may send at the most.
+      code: with which code, if the planner has chosen.
+      model_digest: of the model that it was to train.
+      max_bytes: of the whole upload.
+      reports: kinds of the arrays that it may report, by name; None: any, as long as they are small.
+    """
+
+    keep: int
+    code: int | None
+    model_digest: bytes
+    max_bytes: int
+    reports: Mapping[str, ReportKind] | None = None
+
+
+def digest_of(data: Bytes, *more: Bytes) -> bytes:
+    """BLAKE2b-128 of the parts, one after the other."""
+    digest = hashlib.blake2b(data, digest_size=DIGEST_BYTES)
+    for part in more:
+        digest.update(part)
+    return digest.digest()
+
+
+def upload_to_bytes(
+    upload: Upload, codec: Codec, *, model_digest: bytes, told: Array | None, code: int | None = None
+) -> bytes:
+    """Without the memory, which stays on the device.
+
+    Args:
+      model_digest: of the model as it was received.
+      told: the mask that need not be sent, see `told_mask`.
+      code: of the orders.
+    """
+    kind, index = _mask_kind(upload.mask, told), codec.sent_index(upload.mask)
+    sends_values = codec.sends_values(code)
+    sections = [
+        _STATISTICS.pack(upload.num_samples, *_numbers(upload)),
+        upload.state[codec.rest_index].astype(codec.state_dtype).tobytes(),
+    ]
+    if kind == _SENT_MASK:
+        assert upload.mask is not None
+        sections.append(np.packbits(upload.mask).tobytes())
+    if sends_values:
+        sections.append(upload.state[index].astype(codec.value_dtype).tobytes())
+    else:
+        assert upload.message is not None, "only exact codes make no message"
+        sections.append(upload.message.payload)
+    size = upload_size(codec, index.size, code=code, has_mask=kind == _SENT_MASK)
+    if HEADER_BYTES + sum(map(len, sections)) != size:
+        rule = f"must make as many bytes of {index.size:,} weights as it counts, {codec.update_bytes(index.size, code)}"
+        raise InvalidValue(f"Compression {codec.compression.name}", rule, len(sections[-1]))
+    sections += [_report_to_bytes(name, array) for name, array in upload.report.items()]
+    head = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        8 * codec.value_dtype.itemsize if sends_values else 0,
+        kind,
+        len(upload.report),
+        index.size,
+        -1 if code is None else code,
+        model_digest,
+        b"",
+    )[:_SIGNED]
+    return b"".join([head, digest_of(head, *sections), *sections])
+
+
+def upload_from_bytes(
+    data: Bytes, received: Array, codec: Codec, *, expected: Expected, told: Array | None = None
+) -> Upload:
+    """What the edge that had sent `received` makes of it: the sender's own state, to the bit. Raises BadUpload alone.
+
+    Memory is taken for a state and what decoding it needs, whatever the bytes say.
+    """
+    view = memoryview(data).cast("B")
+    head = _header(view, codec, expected)
+    num_prunable = head.num_sent - codec.shape.fixed_weights
+    size = upload_size(codec, head.num_sent, code=expected.code, has_mask=head.mask_kind == _SENT_MASK)
+    if len(view) < size or (len(view) > size and not head.num_reports):
+        raise BadUpload("length", f"must be {size:,} bytes for {head.num_sent:,} weights", f"{len(view):,}")
+    sections = _Sections(view, HEADER_BYTES)
+    num_samples, *numbers = _STATISTICS.unpack(sections.take(STATISTICS_BYTES))
+    _check_statistics(num_samples, numbers)
+    rest = np.frombuffer(sections.take(codec.rest_index.size * codec.state_dtype.itemsize), codec.state_dtype)
+    packed = sections.take(codec.mask_bytes) if head.mask_kind == _SENT_MASK else None
+    mask = _mask(head.mask_kind, packed, num_prunable, codec, told)
+    index = codec.sent_index(mask)
+
+    state = np.zeros_like(received)
+    state[codec.shape.personal] = received[codec.shape.personal]
+    state[codec.rest_index] = rest
+    update = sections.take(codec.update_bytes(head.num_sent, expected.code))
+    message = None
+    with np.errstate(all="ignore"):  # what is not finite is refused below
+        if codec.sends_values(expected.code):
+            state[index] = np.frombuffer(update, codec.value_dtype)
+        else:
+            message = Message(bytes(update), _bits(codec, head), head.num_sent)
+            state[index] = (received[index].astype(np.float64) + _decoded(codec, head, message, index)).astype(
+                state.dtype
+            )
+    if not np.isfinite(state).all():
+        raise BadUpload("values", "must be finite", f"{np.count_nonzero(~np.isfinite(state)):,} that are not")
+    return Upload(
+        state=state,
+        mask=mask,
+        sent_bits=_bits(codec, head),
+        message=message,
+        report=_reports(sections, head.num_reports, codec, expected),
+        memory={},
+        num_samples=num_samples,
+        **dict(zip(_NUMBERS, numbers, strict=True)),
+    )
+
+
+_NUMBERS = ("code_error", "loss", "gradient_sq_max", "gradient_noise_sq", "smoothness", "pruning_error_sq")
+_ONLY_DIAGNOSED = ("gradient_sq_max", "gradient_noise_sq", "smoothness")
+
+
+def _numbers(upload: Upload) -> Iterator[float]:
+    return (float(getattr(upload, name)) for name in _NUMBERS)
+
+
+class _Header(NamedTuple):
+    mask_kind: int
+    num_reports: int
+    num_sent: int
+    code: int | None
+
+
+class _Sections:
+    """The parts of an upload one after the other; never beyond its end."""
+
+    def __init__(self, view: memoryview, start: int) -> None:
+        self.view, self.start = view, start
+
+    @property
+    def left(self) -> int:
+        return len(self.view) - self.start
+
+    def take(self, size: int) -> memoryview:
+        if size > self.left:
+            raise BadUpload("length", f"must leave {size:,} bytes for what its reports announce", f"{self.left:,}")
+        part = self.view[self.start : self.start + size]
+        self.start += size
+        return part
+
+
+def _header(view: memoryview, codec: Codec, expected: Expected) -> _Header:
+    """As it was asked for; anything else is refused before anything is read."""
+    if not HEADER_BYTES <= len(view) <= expected.max_bytes:
+        rule = f"must be between {HEADER_BYTES} and {expected.max_bytes:,} bytes"
+        raise BadUpload("length", rule, f"{len(view):,}")
+    magic, version, bits, kind, num_reports, num_sent, code, model, digest = _HEADER.unpack_from(view)
+    if magic != MAGIC:
+        raise BadUpload("magic", f"must be {MAGIC.decode()}", magic.hex())
+    if version != VERSION:
+        raise BadUpload("version", f"must be {VERSION}", version)
+    if digest != digest_of(view[:_SIGNED], view[HEADER_BYTES:]):
+        raise BadUpload("digest", "must be that of its bytes", digest.hex())
+    if model != expected.model_digest:
+        raise BadUpload("model", f"must be the one that was sent, {expected.model_digest.hex()}", model.hex())
+    asked = -1 if expected.code is None else expected.code
+    if code != asked:
+        raise BadUpload("code", f"must be {asked}, as ordered", code)
+    value_bits = 8 * codec.value_dtype.itemsize if codec.sends_values(expected.code) else 0
+    if bits != value_bits:
+        raise BadUpload("bits", f"of a value must be {value_bits}", bits)
+    if kind > _FULL_MASK:
+        raise BadUpload("flags", f"must be at most {_FULL_MASK}", kind)
+    fixed = codec.shape.fixed_weights
+    if not fixed <= num_sent <= fixed + expected.keep:
+        rule = f"must be between {fixed:,} and {fixed + expected.keep:,}"
+        raise BadUpload("weights", rule, f"{num_sent:,}")
+    return _Header(kind, num_reports, num_sent, expected.code)
+
+
+def _check_statistics(num_samples: int, numbers: list[float]) -> None:
+    if not 1 <= num_samples < 2**53:
+        raise BadUpload("num_samples", "must be at least 1 and below 2^53", num_samples)
+    for name, value in zip(_NUMBERS, numbers, strict=True):
+        if math.isnan(value) and name in _ONLY_DIAGNOSED:
+            continue
+        if not math.isfinite(value) or (value < 0.0 and name != "loss"):
+            raise BadUpload(name, "must be finite" + ("" if name == "loss" else " and not negative"), value)
+
+
+def _mask_kind(mask: Array | None, told: Array | None) -> int:
+    if mask is None:
+        return _NO_MASK
+    if mask.all():
+        return _FULL_MASK
+    return _TOLD_MASK if told is not None and np.array_equal(mask, told) else _SENT_MASK
+
+
+def _mask(kind: int, packed: memoryview | None, num_prunable: int, codec: Codec, told: Array | None) -> Array | None:
+    size = codec.shape.prunable_weights
+    mask = None
+    if kind == _TOLD_MASK:
+        if told is None:
+            raise BadUpload("mask", "must be sent along, because nobody was told one", "none")
+        mask = told
+    elif kind == _FULL_MASK:
+        mask = np.ones(size, dtype=bool)
+    elif packed is not None:
+        bits = np.unpackbits(np.frombuffer(packed, np.uint8))
+        if bits[size:].any():
+            raise BadUpload("mask", f"must have {size:,} bits and then zeros", "others")
+        mask = bits[:size].view(bool)
+    count = size if mask is None else int(np.count_nonzero(mask))
+    if count != num_prunable:
+        raise BadUpload("mask", f"must hold the {num_prunable:,} prunable weights of the header", f"{count:,}")
+    return mask
+
+
+def _bits(codec: Codec, head: _Header) -> float:
+    return float(codec.compression("bits", codec.coded(head.code), head.num_sent))
+
+
+def _decoded(codec: Codec, head: _Header, message: Message, index: Array) -> Array:
+    try:
+        decoded: Array = codec.compression("decode", codec.coded(head.code), message, codec.starts(index))
+    except InvalidValue as error:
+        raise BadUpload("update", f"must be one by {codec.compression.name} ({error})", "another") from None
+    return decoded
+
+
+def _report_to_bytes(name: str, array: Array) -> bytes:
+    """Name, how it travels, shape, entries."""
+    label = name.encode()
+    plain = array.dtype.newbyteorder("<").str
+    if plain not in _REPORTED or array.ndim > _MOST_DIMENSIONS or len(label) > _MOST_NAME_BYTES:
+        rule = f"must be an array of {', '.join(_REPORTED)} with a name of at most {_MOST_NAME_BYTES} bytes"
+        raise InvalidValue(f"Upload.report {name!r}", rule, f"{array.dtype} of shape {array.shape}")
+    if plain == "<i8" and np.all(array >> 1 == 0):
+        tag, entries = _BITS, np.packbits(array.astype(bool)).tobytes()
+    else:
+        tag, entries = _REPORTED.index(plain), array.astype(plain).tobytes()
+    head = _REPORT.pack(len(label), tag, array.ndim) + struct.pack(f"<{array.ndim}I", *array.shape)
+    return head + label + entries
+
+
+def _reports(sections: _Sections, count: int, codec: Codec, expected: Expected) -> dict[str, Array]:
+    most = entries_left = _MOST_ENTRIES_PER_STATE * codec.shape.num_state
+    found: dict[str, Array] = {}
+    for _ in range(count):
+        name_bytes, tag, num_dimensions = _REPORT.unpack(sections.take(_REPORT.size))
+        if tag > _BITS or num_dimensions > _MOST_DIMENSIONS or name_bytes > _MOST_NAME_BYTES:
+            raise BadUpload("report", "must be of a known kind", f"({name_bytes}, {tag}, {num_dimensions})")
+        shape = struct.unpack(f"<{num_dimensions}I", sections.take(4 * num_dimensions))
+        name = bytes(sections.take(name_bytes)).decode(errors="replace")
+        dtype = np.dtype("<i8" if tag == _BITS else _REPORTED[tag])
+        if expected.reports is not None and expected.reports.get(name) != (dtype.str, shape):
+            raise BadUpload("report", "must be one that was asked for", f"{name!r} of {dtype.str} {shape}")
+        entries_left -= (size := math.prod(shape))
+        if entries_left < 0 or name in found:
+            rule = f"must come once, with at most {most:,} entries in all"
+            raise BadUpload("report", rule, f"{name!r} of shape {shape}")
+        found[name] = _entries(sections, tag, dtype, size).reshape(shape)
+    if sections.left:
+        raise BadUpload("length", f"must end with its {count} reports", f"{sections.left:,} more bytes")
+    return found
+
+
+def _entries(sections: _Sections, tag: int, dtype: np.dtype, size: int) -> Array:
+    if tag == _BITS:
+        packed = np.frombuffer(sections.take(num_bytes(size)), np.uint8)
+        return np.unpackbits(packed, count=size).astype(dtype)
+    part = sections.take(size * dtype.itemsize)
+    if dtype.kind == "b" and np.frombuffer(part, np.uint8).max(initial=0) > 1:
+        raise BadUpload("report", "must have truth values of 0 or 1", "others")
+    entries = np.frombuffer(part, dtype).copy()
+    if not np.isfinite(entries).all():
+        raise BadUpload("report", "must be finite", f"{np.count_nonzero(~np.isfinite(entries)):,} entries that are not")
+    return entries
+
+
+__all__ = ["BadUpload", "Expected", "digest_of", "told_mask", "upload_from_bytes", "upload_size", "upload_to_bytes"]
