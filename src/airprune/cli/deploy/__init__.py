@@ -6,6 +6,7 @@ import importlib.util
 
 import typer
 
+from airprune.cli.deploy.shape import shape
 from airprune.errors import UsageError
 
 deploy = typer.Typer(
@@ -19,3 +20,6 @@ deploy = typer.Typer(
 def _needs_the_extra() -> None:
     if any(importlib.util.find_spec(name) is None for name in ("grpc", "google.protobuf", "cryptography")):
         raise UsageError("airprune deploy needs the extra `deploy`: pip install 'airprune[deploy]'")
+
+
+deploy.command()(shape)
