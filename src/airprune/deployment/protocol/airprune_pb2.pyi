@@ -81,7 +81,7 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ..., model_digest: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("run", "scenario", "index", "input_shape", "num_classes", "max_payload_bytes", "beat_s", "dead_after_s", "devices", "denied", "samples", "edges")
+    __slots__ = ("run", "scenario", "index", "input_shape", "num_classes", "max_payload_bytes", "beat_s", "dead_after_s", "num_devices", "num_edges", "devices", "denied")
     class DevicesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -97,10 +97,10 @@ class Welcome(_message.Message):
     MAX_PAYLOAD_BYTES_FIELD_NUMBER: _ClassVar[int]
     BEAT_S_FIELD_NUMBER: _ClassVar[int]
     DEAD_AFTER_S_FIELD_NUMBER: _ClassVar[int]
+    NUM_DEVICES_FIELD_NUMBER: _ClassVar[int]
+    NUM_EDGES_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     DENIED_FIELD_NUMBER: _ClassVar[int]
-    SAMPLES_FIELD_NUMBER: _ClassVar[int]
-    EDGES_FIELD_NUMBER: _ClassVar[int]
     run: str
     scenario: str
     index: int
@@ -109,11 +109,11 @@ class Welcome(_message.Message):
     max_payload_bytes: int
     beat_s: float
     dead_after_s: float
+    num_devices: int
+    num_edges: int
     devices: _containers.ScalarMap[str, int]
     denied: _containers.RepeatedScalarFieldContainer[str]
-    samples: _containers.RepeatedScalarFieldContainer[int]
-    edges: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, run: _Optional[str] = ..., scenario: _Optional[str] = ..., index: _Optional[int] = ..., input_shape: _Optional[_Iterable[int]] = ..., num_classes: _Optional[int] = ..., max_payload_bytes: _Optional[int] = ..., beat_s: _Optional[float] = ..., dead_after_s: _Optional[float] = ..., devices: _Optional[_Mapping[str, int]] = ..., denied: _Optional[_Iterable[str]] = ..., samples: _Optional[_Iterable[int]] = ..., edges: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., scenario: _Optional[str] = ..., index: _Optional[int] = ..., input_shape: _Optional[_Iterable[int]] = ..., num_classes: _Optional[int] = ..., max_payload_bytes: _Optional[int] = ..., beat_s: _Optional[float] = ..., dead_after_s: _Optional[float] = ..., num_devices: _Optional[int] = ..., num_edges: _Optional[int] = ..., devices: _Optional[_Mapping[str, int]] = ..., denied: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("reason", "is_final")
@@ -156,7 +156,7 @@ class DeviceOrders(_message.Message):
     def __init__(self, device: _Optional[int] = ..., keep: _Optional[int] = ..., weight: _Optional[float] = ..., code: _Optional[int] = ..., rate_bps: _Optional[float] = ..., max_bytes: _Optional[int] = ..., last_counted: _Optional[int] = ..., planned_compute_s: _Optional[float] = ..., planned_uplink_s: _Optional[float] = ...) -> None: ...
 
 class EdgeRound(_message.Message):
-    __slots__ = ("run", "global_round", "edge_round", "round_index", "learning_rate", "deadline_s", "model_digest", "sends_model", "served_weight", "orders", "chunk_sizes")
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "learning_rate", "deadline_s", "model_digest", "sends_model", "served_weight", "orders", "chunk_sizes", "grace_s")
     RUN_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
     EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -168,6 +168,7 @@ class EdgeRound(_message.Message):
     SERVED_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     ORDERS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_SIZES_FIELD_NUMBER: _ClassVar[int]
+    GRACE_S_FIELD_NUMBER: _ClassVar[int]
     run: str
     global_round: int
     edge_round: int
@@ -179,7 +180,8 @@ class EdgeRound(_message.Message):
     served_weight: float
     orders: _containers.RepeatedCompositeFieldContainer[DeviceOrders]
     chunk_sizes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., learning_rate: _Optional[float] = ..., deadline_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., sends_model: _Optional[bool] = ..., served_weight: _Optional[float] = ..., orders: _Optional[_Iterable[_Union[DeviceOrders, _Mapping]]] = ..., chunk_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
+    grace_s: float
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., learning_rate: _Optional[float] = ..., deadline_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., sends_model: _Optional[bool] = ..., served_weight: _Optional[float] = ..., orders: _Optional[_Iterable[_Union[DeviceOrders, _Mapping]]] = ..., chunk_sizes: _Optional[_Iterable[int]] = ..., grace_s: _Optional[float] = ...) -> None: ...
 
 class Outcome(_message.Message):
     __slots__ = ("device", "fate", "reason", "arrived_s", "compute_s", "uplink_s", "bytes", "rtt_s", "digest")
@@ -204,7 +206,7 @@ class Outcome(_message.Message):
     def __init__(self, device: _Optional[int] = ..., fate: _Optional[str] = ..., reason: _Optional[str] = ..., arrived_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., uplink_s: _Optional[float] = ..., bytes: _Optional[int] = ..., rtt_s: _Optional[float] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class EdgeReport(_message.Message):
-    __slots__ = ("run", "global_round", "edge_round", "round_index", "model_digest", "outcomes", "took_s")
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "model_digest", "outcomes", "took_s", "trouble")
     RUN_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
     EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +214,7 @@ class EdgeReport(_message.Message):
     MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     TOOK_S_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
     run: str
     global_round: int
     edge_round: int
@@ -219,7 +222,8 @@ class EdgeReport(_message.Message):
     model_digest: str
     outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
     took_s: float
-    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., model_digest: _Optional[str] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., took_s: _Optional[float] = ...) -> None: ...
+    trouble: str
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., model_digest: _Optional[str] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., took_s: _Optional[float] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class Orders(_message.Message):
     __slots__ = ("run", "global_round", "edge_round", "round_index", "keep", "code", "learning_rate", "rate_bps", "time_left_s", "model_digest", "last_counted", "max_bytes")
@@ -312,15 +316,15 @@ class Redial(_message.Message):
     __slots__ = ("device", "address")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    device: str
+    device: int
     address: str
-    def __init__(self, device: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    def __init__(self, device: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Denied(_message.Message):
-    __slots__ = ("names",)
-    NAMES_FIELD_NUMBER: _ClassVar[int]
-    names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+    __slots__ = ("serials",)
+    SERIALS_FIELD_NUMBER: _ClassVar[int]
+    serials: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, serials: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Goodbye(_message.Message):
     __slots__ = ("reason",)

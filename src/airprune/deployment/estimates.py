@@ -1,0 +1,162 @@
+"""What devices can do, from what was measured: uplink rate and training speed, smoothed, with hysteresis.
+
+Plans follow bad news at once and good news slowly, because a device that is planned too fast is late and its update
+lost, while one that is planned too slow is only pruned more. Of each rate (bit/s, samples/s: less is worse):
+
+    observed < 0.9 · value         a drop: the value becomes the observation, so at most one round is late
+    within [0.9, 1 / 0.9] · value  noise: the value stays. Two observations within ±5 % of the truth differ by at most
+                                   1.05 / 0.95 < 1 / 0.9, so such noise never moves a plan
+    observed > value / 0.9         a rise: believed from the second in a row on; then the value becomes the mean, in
+                                   which every observation has weight 0.5 and the older ones the rest
+
+A value may thus be 1 / 0.9 times the truth, and a device planned with it would be late again and again. So plans take
+(1 − margin) · value, with a margin of 0.1: whoever is above the threshold of a drop is in time.
+
+**What a paced upload tells.** A device sends at its share b · r, not as fast as it can. An upload that kept the planned
+rate says r ≥ planned: no news. One that was slower says that the share of the band carried less: r = measured / b.
+(Where the uplink is the device's own, as a cable's, and not a share of a common band, it could not carry more with a
+larger share either: then b = 1.) So paced uploads can only lower an estimate, and to rise again takes a probe: 64 kB
+as fast as they go, at joining, after some rounds without news, and at once when a first rise is to be confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from airprune.checks import FloatArray
+from airprune.deployment.link_times import link_rate_bps
+from airprune.deployment.pacing import received_bps
+
+NEW_WEIGHT = 0.5
+BAND_RATIO = 0.1
+RISES_TO_BELIEVE = 2
+
+# A paced upload counts as having kept its rate down to this: pacing and clocks are good to 1–3 %.
+_KEPT_RATIO = 0.95
+
+PROBE_BYTES = 65_536
+PROBE_EVERY_ROUNDS = 10
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Smoothed:
+    """A rate of every device; NaN where it was never observed.  All [num_devices], float64.
+
+    Attributes:
+      value: what plans are made with.
+      mean: of the observations, the last one with weight NEW_WEIGHT.
+      rises: observations in a row that were above the band.
+      age: updates since the last observation.
+    """
+
+    value: FloatArray
+    mean: FloatArray
+    rises: FloatArray
+    age: FloatArray
+
+    @classmethod
+    def unknown(cls, num_devices: int) -> Smoothed:
+        nothing, never = np.full(num_devices, np.nan), np.full(num_devices, np.inf)
+        return cls(value=nothing, mean=nothing, rises=np.zeros(num_devices), age=never)
+
+    def updated(self, observed: ArrayLike) -> Smoothed:
+        """After one observation of each device; NaN says nothing about it."""
+        observed = np.asarray(observed, dtype=np.float64)
+        is_news = ~np.isnan(observed)
+        starts_anew = is_news & ~(observed >= (1 - BAND_RATIO) * self.value)  # a drop, or the first of all
+        rises = np.where(observed > self.value / (1 - BAND_RATIO), self.rises + 1, 0.0)
+        mean = np.where(starts_anew, observed, (1 - NEW_WEIGHT) * self.mean + NEW_WEIGHT * observed)
+        value = np.where(starts_anew | (rises >= RISES_TO_BELIEVE), mean, self.value)
+        return Smoothed(
+            value=np.where(is_news, value, self.value),
+            mean=np.where(is_news, mean, self.mean),
+            rises=np.where(is_news, rises, self.rises),
+            age=np.where(is_news, 0.0, self.age + 1),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimates:
+    """Uplink rates and training speeds of all devices, as far as they are known.
+
+    Attributes:
+      uplink: r_n in bit/s, of the whole band.
+      speed: samples trained per second.
+    """
+
+    uplink: Smoothed
+    speed: Smoothed
+
+    @classmethod
+    def unknown(cls, num_devices: int) -> Estimates:
+        return cls(uplink=Smoothed.unknown(num_devices), speed=Smoothed.unknown(num_devices))
+
+    def updated(self, *, uplink_bps: ArrayLike, seconds_per_sample: ArrayLike) -> Estimates:
+        """After a round; NaN for a device of which there is no news.  [num_devices]"""
+        speed = 1 / np.asarray(seconds_per_sample, dtype=np.float64)
+        return Estimates(uplink=self.uplink.updated(uplink_bps), speed=self.speed.updated(speed))
+
+    def uplink_bps(self, margin_ratio: float = BAND_RATIO) -> FloatArray:
+        """To plan with; NaN where unknown.  [num_devices]"""
+        return (1 - margin_ratio) * self.uplink.value
+
+    def seconds_per_sample(self, margin_ratio: float = BAND_RATIO) -> FloatArray:
+        """To plan with; NaN where unknown.  [num_devices]"""
+        return 1 / ((1 - margin_ratio) * self.speed.value)
+
+    def probe_due(self, every: int = PROBE_EVERY_ROUNDS) -> np.ndarray:
+        """Whose uplink is to be probed: unknown, without news for `every` rounds, or to be confirmed.  [num_devices]"""
+        return (self.uplink.age >= every) | (self.uplink.rises == 1)
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """All there is to keep, by name."""
+        parts = {"uplink": self.uplink, "speed": self.speed}
+        return {
+            f"{part}.{field.name}": getattr(parts[part], field.name) for part in parts for field in fields(Smoothed)
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Estimates:
+        """What `arrays` was made of."""
+        uplink, speed = (
+            Smoothed(**{field.name: arrays[f"{part}.{field.name}"] for field in fields(Smoothed)})
+            for part in ("uplink", "speed")
+        )
+        return cls(uplink=uplink, speed=speed)
+
+
+def paced_uplink_bps(measured_bps: ArrayLike, *, planned_bps: ArrayLike, share: ArrayLike) -> FloatArray:
+    """What paced uploads say about full-band rates: NaN (no news) if the planned rate was kept, else measured / share.
+
+    Args:
+      measured_bps, planned_bps: of the link, headers included; NaN for a device that sent nothing.
+      share: b_n; 1 where the uplink is the device's own.
+    """
+    measured, planned = np.asarray(measured_bps, dtype=np.float64), np.asarray(planned_bps, dtype=np.float64)
+    return np.where(measured < _KEPT_RATIO * planned, measured / np.asarray(share, dtype=np.float64), np.nan)
+
+
+def probed_uplink_bps(num_bytes: int, first_s: float, last_s: float) -> float:
+    """The link's rate from a probe, whose first chunk is left out; NaN if all of it came at once.
+
+    The first chunk is to be half of the probe: links let a burst pass that is faster than their rate.
+    """
+    rate_bps = link_rate_bps(received_bps(num_bytes, first_s, last_s))
+    return rate_bps if np.isfinite(rate_bps) else float("nan")
+
+
+__all__ = [
+    "BAND_RATIO",
+    "NEW_WEIGHT",
+    "PROBE_BYTES",
+    "PROBE_EVERY_ROUNDS",
+    "RISES_TO_BELIEVE",
+    "Estimates",
+    "Smoothed",
+    "paced_uplink_bps",
+    "probed_uplink_bps",
+]

@@ -1,0 +1,71 @@
+"""Sending at a planned rate, and the receiver's check that somebody did.
+
+Rates are those of the payload (`link_times.payload_rate_bps` of the link's share): neither side sees a header.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from airprune.deployment.link_times import link_rate_bps
+
+# Long enough to cost little CPU, short enough that an upload of 50 ms ends within 4 % of its time.
+_CHUNK_S = 0.002
+_SMALLEST_CHUNK_BYTES, LARGEST_CHUNK_BYTES = 1_448, 65_536
+
+# What a sender in good faith may be above its rate: clocks and rounding; and a queue on the way that holds back the
+# first chunk and lets the others catch up with it.
+TOLERANCE_RATIO = 0.1
+BURST_BYTES = LARGEST_CHUNK_BYTES
+
+
+def chunk_bytes(rate_bps: float) -> int:
+    """How much to send at once so that a paced upload is smooth."""
+    return round(min(max(_CHUNK_S * rate_bps / 8, _SMALLEST_CHUNK_BYTES), LARGEST_CHUNK_BYTES))
+
+
+class Pacer:
+    """When the chunks of one upload may go.
+
+    Each has its place in a schedule of absolute times, so that a sleep that takes too long is made up for by the next
+    and errors do not add up. A sender that was held up for longer than a chunk takes does not get that time back:
+    it would exceed its share. The first chunk goes at once, so the last one leaves a chunk's time early, never late.
+    """
+
+    def __init__(self, rate_bps: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate_bps = rate_bps
+        self._clock = clock
+        self._due_s = clock()
+
+    def delay_s(self, num_bytes: int) -> float:
+        """How long to wait before the next chunk, which has `num_bytes`, is sent."""
+        now_s, chunk_s = self._clock(), 8 * num_bytes / self._rate_bps
+        due_s = max(self._due_s, now_s - chunk_s)
+        self._due_s = due_s + chunk_s
+        return max(due_s - now_s, 0.0)
+
+
+def received_bps(num_bytes: int, first_s: float, last_s: float) -> float:
+    """Rate at which `num_bytes` came after the first chunk; infinite if all of them came with it.
+
+    The first chunk itself does not count: when it set out is not known to the receiver.
+
+    Args:
+      first_s, last_s: when the first and the last chunk had arrived.
+    """
+    return 8 * num_bytes / (last_s - first_s) if last_s > first_s else float("inf")
+
+
+def offender(num_bytes: int, first_s: float, last_s: float, rate_bps: float) -> str | None:
+    """What to report of a sender that took more than its share, None of one that kept it; see `received_bps`."""
+    allowed_bytes = BURST_BYTES + (1 + TOLERANCE_RATIO) * rate_bps * max(last_s - first_s, 0.0) / 8
+    if num_bytes <= allowed_bytes:
+        return None
+    got_mbps, planned_mbps = (
+        link_rate_bps(rate) / 1e6 for rate in (received_bps(num_bytes, first_s, last_s), rate_bps)
+    )
+    return f"sent at {got_mbps:.3g} Mbit/s where its share is {planned_mbps:.3g} Mbit/s"
+
+
+__all__ = ["BURST_BYTES", "LARGEST_CHUNK_BYTES", "TOLERANCE_RATIO", "Pacer", "chunk_bytes", "offender", "received_bps"]
