@@ -124,14 +124,14 @@ def broadcast_to_bytes(broadcast: Broadcast) -> bytes:
     arrays = {"model": broadcast.model, **{_VALUES + name: array for name, array in broadcast.values.items()}}
     mask = broadcast.mask
     if mask is not None and mask.dtype != bool:
-        return _packed({**arrays, "told": mask}, {"mask_size": None})
+        return packed({**arrays, "told": mask}, {"mask_size": None})
     if mask is not None:
         arrays["mask"] = np.packbits(mask)
-    return _packed(arrays, {"mask_size": None if mask is None else mask.size})
+    return packed(arrays, {"mask_size": None if mask is None else mask.size})
 
 
 def broadcast_from_bytes(data: bytes) -> Broadcast:
-    arrays, about = _unpacked(data)
+    arrays, about = unpacked(data)
     mask = arrays.get("told")
     if about["mask_size"] is not None:
         mask = np.unpackbits(arrays["mask"], count=about["mask_size"]).astype(bool)
@@ -139,12 +139,12 @@ def broadcast_from_bytes(data: bytes) -> Broadcast:
     return Broadcast(model=arrays["model"], mask=mask, values=values)
 
 
-def _packed(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
+def packed(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     return bytes(safetensors.numpy.save(contiguous, {"about": json.dumps(about)}))
 
 
-def _unpacked(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
+def unpacked(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
     try:
         head_size = int.from_bytes(data[:8], "little")
         about = json.loads(json.loads(data[8 : 8 + head_size])["__metadata__"]["about"])

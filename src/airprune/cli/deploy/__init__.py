@@ -6,11 +6,8 @@ import importlib.util
 
 import typer
 
-<<<<<<< HEAD
 from airprune.cli.deploy.kits import init, renew, revoke
-=======
 from airprune.cli.deploy.shape import shape
->>>>>>> w-links
 from airprune.errors import UsageError
 
 deploy = typer.Typer(
@@ -26,10 +23,7 @@ def _needs_the_extra() -> None:
         raise UsageError("airprune deploy needs the extra `deploy`: pip install 'airprune[deploy]'")
 
 
-<<<<<<< HEAD
 deploy.command()(init)
 deploy.command()(revoke)
 deploy.command()(renew)
-=======
 deploy.command()(shape)
->>>>>>> w-links

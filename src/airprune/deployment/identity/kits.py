@@ -1,9 +1,9 @@
 """Making a federation, renewing and revoking its nodes.
 
-    FOLDER/authority/ca.pem, ca-key.pem   signs kits; the key is needed nowhere else
-    FOLDER/authority/issued/NAME.pem      each node's newest certificate
-    FOLDER/authority/denied.toml          certificates that were revoked or renewed
-    FOLDER/NAME/                          a node's kit, see `node`; the cloud's also has members.toml and denied.toml
+FOLDER/authority/ca.pem, ca-key.pem   signs kits; the key is needed nowhere else
+FOLDER/authority/issued/NAME.pem      each node's newest certificate
+FOLDER/authority/denied.toml          certificates that were revoked or renewed
+FOLDER/NAME/                          a node's kit, see `node`; the cloud's also has members.toml and denied.toml
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ def plan_members(
     sizes += [0] * whole_number("standby_edges", standby_edges, **most)
     if (total := 1 + len(sizes) + sum(sizes)) > MAX_NODES:
         raise InvalidValue("A federation", f"must have at most {MAX_NODES:,} nodes", f"{total:,}")
-    whole_number("first_port", first_port, at_least=1, at_most=MAX_PORT - len(sizes), way_out="Each edge takes one more")
+    whole_number(
+        "first_port", first_port, at_least=1, at_most=MAX_PORT - len(sizes), way_out="Each edge takes one more"
+    )
     listening = [CLOUD, *(f"e{number}" for number in range(len(sizes)))]
     for name, host in hosts.items():
         if name not in listening:

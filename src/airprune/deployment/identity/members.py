@@ -1,14 +1,14 @@
 """The nodes of a federation: which names are allowed, who is at home where, and the addresses of those who listen.
 
-    # members.toml, in the cloud's kit
-    federation = "lab"
+# members.toml, in the cloud's kit
+federation = "lab"
 
-    [addresses]
-    cloud = "127.0.0.1:8700"
-    e0 = "192.168.1.10:8701"
+[addresses]
+cloud = "127.0.0.1:8700"
+e0 = "192.168.1.10:8701"
 
-    [devices]
-    e0 = ["d0", "d1"]   # at home there; none: a standby edge
+[devices]
+e0 = ["d0", "d1"]   # at home there; none: a standby edge
 """
 
 from __future__ import annotations

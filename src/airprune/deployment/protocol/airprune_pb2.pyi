@@ -65,20 +65,12 @@ class Chunk(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "version", "num_samples", "kernel", "machine", "model_digest")
+    __slots__ = ("protocol", "version")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    NUM_SAMPLES_FIELD_NUMBER: _ClassVar[int]
-    KERNEL_FIELD_NUMBER: _ClassVar[int]
-    MACHINE_FIELD_NUMBER: _ClassVar[int]
-    MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     version: str
-    num_samples: int
-    kernel: str
-    machine: str
-    model_digest: str
-    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ..., model_digest: _Optional[str] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("run", "scenario", "index", "input_shape", "num_classes", "max_payload_bytes", "beat_s", "dead_after_s", "num_devices", "num_edges", "devices", "denied")
@@ -124,14 +116,16 @@ class Refusal(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., is_final: _Optional[bool] = ...) -> None: ...
 
 class Measured(_message.Message):
-    __slots__ = ("seconds_per_sample", "uplink_bps", "rtt_s")
+    __slots__ = ("seconds_per_sample", "num_samples", "kernel", "machine")
     SECONDS_PER_SAMPLE_FIELD_NUMBER: _ClassVar[int]
-    UPLINK_BPS_FIELD_NUMBER: _ClassVar[int]
-    RTT_S_FIELD_NUMBER: _ClassVar[int]
+    NUM_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
     seconds_per_sample: float
-    uplink_bps: float
-    rtt_s: float
-    def __init__(self, seconds_per_sample: _Optional[float] = ..., uplink_bps: _Optional[float] = ..., rtt_s: _Optional[float] = ...) -> None: ...
+    num_samples: int
+    kernel: str
+    machine: str
+    def __init__(self, seconds_per_sample: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ...) -> None: ...
 
 class DeviceOrders(_message.Message):
     __slots__ = ("device", "keep", "weight", "code", "rate_bps", "max_bytes", "last_counted", "planned_compute_s", "planned_uplink_s")

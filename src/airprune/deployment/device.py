@@ -1,0 +1,244 @@
+"""The device process: dials its edge, trains what it is ordered to, sends its update at its share of the band.
+
+    device → edge   hello; measured (with a probe of the uplink); upload
+    edge → device   welcome; orders; receipts; another edge to dial; goodbye
+
+What it must not forget is in its ledger, saved before each upload; so a device that is killed anywhere and started
+again sends the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import platform
+import time
+import traceback
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from airprune import __version__
+from airprune.deployment.estimates import PROBE_BYTES
+from airprune.deployment.groundwork import PROTOCOL, Groundwork
+from airprune.deployment.identity import Node, Parent, channel_credentials
+from airprune.deployment.ledger import DeviceLedger, Result
+from airprune.deployment.own_data import samples_of
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.round_machine import RoundKey
+from airprune.deployment.training import Trainer
+from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused, dial
+from airprune.deployment.uploads import digest_of
+from airprune.errors import WorkFailed
+from airprune.federation.wire import broadcast_from_bytes
+from airprune.scenario import Scenario
+
+_log = logging.getLogger("airprune")
+# Between tries to reach an edge.
+_RETRY_S = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceSettings:
+    """How a device process behaves.
+
+    Attributes:
+      data: see `own_data.samples_of`.
+      patience_s: how long it waits for its home edge before it tries the others.
+      mobile: heartbeats for links that come and go: every 5 s, dead after 20 s.
+    """
+
+    data: str | None = None
+    patience_s: float = 60.0
+    mobile: bool = False
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(beat_s=5.0, dead_after_s=20.0) if self.mobile else Limits()
+
+
+async def run_device(node: Node, folder: Path, settings: DeviceSettings) -> str:
+    """Serves until the run has ended; returns the goodbye.
+
+    Args:
+      folder: for the ledger.
+    """
+    return await _Device(node, folder, settings).run()
+
+
+class _Device:
+    def __init__(self, node: Node, folder: Path, settings: DeviceSettings) -> None:
+        self.node, self.folder, self.settings = node, folder, settings
+        self.home: Parent = node.parents[0]
+        self.trainer: Trainer | None = None
+        self.ledger: DeviceLedger | None = None
+        self._welcomed: bytes = b""
+        self._measured: pb.Measured | None = None
+        self._away_since_s = time.monotonic()
+
+    async def run(self) -> str:
+        while True:
+            link = await self._reach_an_edge()
+            try:
+                return await self._serve(link)
+            except Refused as refusal:
+                if refusal.is_final:
+                    raise
+                _log.info("%s", refusal)
+                await asyncio.sleep(_RETRY_S)
+            except LinkLost as lost:
+                _log.info("%s", lost)
+                self._away_since_s = time.monotonic()
+            finally:
+                await link.close()
+
+    async def _reach_an_edge(self) -> Link:
+        """Home first; the others only when home has been away for long."""
+        credentials = channel_credentials(self.node)
+        last = ""
+        while True:
+            away_s = time.monotonic() - self._away_since_s
+            others = [parent for parent in self.node.parents if parent.name != self.home.name]
+            for parent in [self.home, *(others if away_s > self.settings.patience_s else [])]:
+                try:
+                    limits = self.settings.limits
+                    link = await dial(
+                        parent.address, credentials=credentials, server_name=parent.server_name, limits=limits
+                    )
+                    link.name = parent.name
+                    return link
+                except Refused as refusal:
+                    if refusal.is_final:
+                        raise
+                    last = _told_once(str(refusal), last)
+                except LinkLost as lost:
+                    last = _told_once(str(lost), last)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _serve(self, link: Link) -> str:
+        await link.send(pb.Hello(protocol=PROTOCOL, version=__version__))
+        welcome = (await link.receive()).message
+        if not isinstance(welcome, pb.Welcome):
+            raise WorkFailed(f"{link.name} must answer a hello with a welcome, got {type(welcome).__name__}.")
+        link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
+        trainer = await self._prepared(welcome)
+        await self._measure(link, trainer)
+        self._away_since_s = time.monotonic()
+        _log.info("Serves %s in run %s with %d samples.", link.name, welcome.run, trainer.num_samples)
+        while True:
+            packet = await link.receive()
+            match packet.message:
+                case pb.Orders():
+                    await self._follow(link, packet.message, packet)
+                case pb.Receipt():
+                    if packet.message.verdict != "counted":
+                        _log.info("Upload %s: %s", packet.message.verdict, packet.message.reason)
+                case pb.Redial():
+                    self._move_to(packet.message.address)
+                    raise LinkLost(f"Sent to {packet.message.address}.")
+                case pb.Goodbye():
+                    return packet.message.reason
+
+    def _move_to(self, address: str) -> None:
+        for parent in self.node.parents:
+            if parent.address == address:
+                self.home = parent
+                return
+        _log.warning("Sent to %s, which is not in node.toml; stays.", address)
+
+    async def _prepared(self, welcome: pb.Welcome) -> Trainer:
+        """The trainer of the run, made once; heartbeats go on meanwhile."""
+        told = welcome.SerializeToString(deterministic=True)
+        if self.trainer is None or told != self._welcomed:
+            self.trainer, self.ledger = await asyncio.to_thread(self._prepare, welcome)
+            self._welcomed, self._measured = told, None
+        return self.trainer
+
+    def _prepare(self, welcome: pb.Welcome) -> tuple[Trainer, DeviceLedger]:
+        work = Groundwork(
+            scenario=Scenario.from_text(welcome.scenario, source="the scenario of the cloud"),
+            input_shape=tuple(welcome.input_shape),
+            num_classes=welcome.num_classes,
+            num_devices=welcome.num_devices,
+            num_edges=welcome.num_edges,
+        )
+        trainer = Trainer(work, welcome.index, samples_of(self.settings.data, work, welcome.index))
+        return trainer, DeviceLedger.load(self._ledger_file(welcome.run), run=welcome.run)
+
+    def _ledger_file(self, run: str) -> Path:
+        return self.folder / f"ledger-{run}.safetensors"
+
+    async def _measure(self, link: Link, trainer: Trainer) -> None:
+        """Tells how fast it trains, with bytes enough to see how fast its uplink is."""
+        if self._measured is None:
+            seconds = await asyncio.to_thread(trainer.seconds_per_sample)
+            self._measured = pb.Measured(seconds_per_sample=seconds, num_samples=trainer.num_samples)
+            self._measured.kernel, self._measured.machine = trainer.kernel, platform.machine()
+        await link.send(self._measured, os.urandom(PROBE_BYTES))
+
+    async def _follow(self, link: Link, orders: pb.Orders, packet: Packet) -> None:
+        """Trains, unless these orders came before, and uploads."""
+        assert self.ledger is not None
+        key = RoundKey(orders.run, orders.global_round, orders.edge_round)
+        asked = _asked(orders)
+        result = self.ledger.answer_to(key, last_counted=orders.last_counted, asked=asked)
+        upload = pb.Upload(
+            run=orders.run,
+            global_round=orders.global_round,
+            edge_round=orders.edge_round,
+            round_index=orders.round_index,
+            model_digest=orders.model_digest,
+        )
+        if result is None:
+            try:
+                result = await asyncio.to_thread(self._train, key, asked, orders, bytes(packet.payload))
+            except Exception as error:
+                _log.exception("Training failed")
+                upload.failure = "".join(traceback.format_exception_only(error)).strip()[:2_000]
+                await link.send(upload)
+                return
+        upload.compute_s = result.compute_s
+        await link.send(upload, result.upload, rate_bps=orders.rate_bps or None)
+
+    def _train(self, key: RoundKey, asked: str, orders: pb.Orders, body: bytes) -> Result:
+        assert self.trainer is not None and self.ledger is not None
+        memory = self.ledger.memory_after(orders.last_counted)
+        if memory is None:
+            _log.warning("The memory after round %d is lost; starts from an empty one.", orders.last_counted)
+            memory = {}
+        start_s = time.perf_counter()
+        data, after = self.trainer.upload(orders, broadcast_from_bytes(body), memory)
+        result = Result(
+            key=key,
+            round_index=orders.round_index,
+            last_counted=orders.last_counted,
+            asked=asked,
+            upload=data,
+            compute_s=time.perf_counter() - start_s,
+            memory=after,
+        )
+        self.ledger = self.ledger.with_result(result)
+        self.ledger.save(self._ledger_file(key.run))
+        return result
+
+
+def _asked(orders: pb.Orders) -> str:
+    """Digest of what the result depends on."""
+    fixed = pb.Orders(keep=orders.keep, learning_rate=orders.learning_rate, model_digest=orders.model_digest)
+    if orders.HasField("code"):
+        fixed.code = orders.code
+    return digest_of(fixed.SerializeToString(deterministic=True)).hex()
+
+
+def _told_once(sentence: str, last: str) -> str:
+    if sentence != last:
+        _log.info("%s", sentence)
+    return sentence
+
+
+def serve_device(node: Node, folder: Path, settings: DeviceSettings) -> str:
+    """`run_device` until it ends or is interrupted."""
+    with contextlib.suppress(asyncio.CancelledError):
+        return asyncio.run(run_device(node, folder, settings))
+    return "stopped"

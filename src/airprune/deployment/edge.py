@@ -1,0 +1,562 @@
+"""The edge process: serves its devices, owns the deadline of its rounds, holds its model, reports to the cloud.
+
+After each round it saves its model and its report; so one that is killed anywhere and started again goes on where it
+was, and a cloud that asks again for a round that is over gets the same report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from airprune import __version__
+from airprune.components import Owner
+from airprune.deployment.edge_sums import Asked, closed_round
+from airprune.deployment.estimates import probed_uplink_bps
+from airprune.deployment.groundwork import PROTOCOL, Groundwork, check_versions, state_digest
+from airprune.deployment.identity import (
+    Denied,
+    Node,
+    Role,
+    Stranger,
+    admit,
+    channel_credentials,
+    serial_of,
+    server_credentials,
+)
+from airprune.deployment.packing import ReportArrays, RoundArrays, Station
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.round_machine import (
+    Action,
+    Arrived,
+    Close,
+    EdgeRound,
+    Event,
+    Failed,
+    Fate,
+    Joined,
+    Left,
+    Opened,
+    RoundKey,
+    SendOrders,
+    SendReceipt,
+    Tick,
+    step,
+)
+from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused, Server, dial
+from airprune.deployment.uploads import BadUpload, digest_of
+from airprune.errors import WorkFailed
+from airprune.federation.messages import Broadcast
+from airprune.federation.wire import broadcast_to_bytes
+from airprune.runs import checkpoint
+from airprune.scenario import Scenario
+
+_log = logging.getLogger("airprune")
+Array = np.ndarray
+_RETRY_S = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeSettings:
+    """How an edge process behaves.
+
+    Attributes:
+      gather_s: how long after its start it waits for the devices that it is to ask: they may still be dialling.
+      keep_uploads: whether uploads that counted are kept in its folder, for `airprune deploy verify`.
+      limits: of its links.
+    """
+
+    gather_s: float = 15.0
+    keep_uploads: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(kw_only=True, eq=False)
+class _Child:
+    """A device that is online."""
+
+    link: Link
+    name: str
+    serial: str
+    measured: pb.Presence.Device
+
+
+@dataclass(kw_only=True, eq=False)
+class _Round:
+    """The round that goes on."""
+
+    asked: Asked
+    body: bytes
+    machine: EdgeRound
+    uploads: dict[int, bytes] = field(default_factory=dict)
+    closed: asyncio.Future[Close] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Edge:
+    """One edge of a federation, in a running event loop."""
+
+    def __init__(self, node: Node, folder: Path, settings: EdgeSettings) -> None:
+        self.node, self.folder, self.settings = node, folder, settings
+        self.started_s = time.monotonic()
+        self.work: Groundwork | None = None
+        self.welcome: pb.Welcome | None = None
+        self.denied = Denied()
+        self.station: Station | None = None
+        self.counted: dict[RoundKey, dict[int, str]] = {}
+        self.report: tuple[pb.EdgeReport, bytes] | None = None
+        self.cloud: Link | None = None
+        self.children: dict[int, _Child] = {}
+        self.round: _Round | None = None
+        self.late = self.refused = 0
+        self._is_known = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self) -> str:
+        """Serves until the run has ended; returns the goodbye."""
+        assert self.node.listen is not None
+        credentials = server_credentials(self.node)
+        limits = self.settings.limits
+        async with Server(self.node.listen, credentials=credentials, on_link=self._serve_device, limits=limits):
+            telling = asyncio.create_task(self._tell_presence())
+            try:
+                reason = await self._follow_cloud()
+                for child in list(self.children.values()):
+                    with contextlib.suppress(LinkLost):
+                        await child.link.send(pb.Goodbye(reason=reason))
+                return reason
+            finally:
+                telling.cancel()
+                for task in list(self._tasks):
+                    task.cancel()
+
+    # The cloud
+
+    async def _follow_cloud(self) -> str:
+        parent, last = self.node.parents[0], ""
+        while True:
+            try:
+                link = await dial(
+                    parent.address,
+                    credentials=channel_credentials(self.node),
+                    server_name=parent.server_name,
+                    limits=self.settings.limits,
+                )
+                link.name = parent.name
+                try:
+                    return await self._obey(link)
+                finally:
+                    self.cloud = None
+                    await link.close()
+            except Refused as refusal:
+                if refusal.is_final:
+                    raise
+                last = self._tell(str(refusal), last)
+            except LinkLost as lost:
+                last = self._tell(str(lost), last)
+            await asyncio.sleep(_RETRY_S)
+
+    def _tell(self, sentence: str, last: str) -> str:
+        if sentence != last:
+            _log.info("%s", sentence)
+        return sentence
+
+    async def _obey(self, link: Link) -> str:
+        await link.send(pb.Hello(protocol=PROTOCOL, version=__version__))
+        welcome = (await link.receive()).message
+        if not isinstance(welcome, pb.Welcome):
+            raise WorkFailed(f"{link.name} must answer a hello with a welcome, got {type(welcome).__name__}.")
+        link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
+        await asyncio.to_thread(self._take_welcome, welcome)
+        self.cloud = link
+        self._is_known.set()
+        self._changed.set()
+        _log.info("Serves %s in run %s.", link.name, welcome.run)
+        while True:
+            packet = await link.receive()
+            match packet.message:
+                case pb.EdgeRound():
+                    await self._take_round(packet.message, bytes(packet.payload))
+                case pb.Denied():
+                    await self._deny(packet.message.serials)
+                case pb.Redial():
+                    await self._send_away(packet.message)
+                case pb.Goodbye():
+                    return packet.message.reason
+
+    def _take_welcome(self, welcome: pb.Welcome) -> None:
+        self.denied = Denied(frozenset(welcome.denied))
+        if self.welcome is not None and self.welcome.run == welcome.run:
+            self.welcome = welcome
+            return
+        work = Groundwork(
+            scenario=Scenario.from_text(welcome.scenario, source="the scenario of the cloud"),
+            input_shape=tuple(welcome.input_shape),
+            num_classes=welcome.num_classes,
+            num_devices=welcome.num_devices,
+            num_edges=welcome.num_edges,
+        )
+        assert work.shape  # built here, not in the first round
+        self.work, self.welcome = work, welcome
+        self.station, self.counted, self.report = None, {}, None
+        self._load()
+
+    async def _deny(self, serials: Any) -> None:
+        self.denied = Denied(frozenset(serials))
+        for child in list(self.children.values()):
+            if self.denied.holds(child.serial):
+                self.refused += 1
+                await child.link.refuse(f"The certificate {child.serial} of {child.name} was revoked.", is_final=True)
+
+    async def _send_away(self, message: pb.Redial) -> None:
+        child = self.children.get(message.device)
+        if child is not None:
+            with contextlib.suppress(LinkLost):
+                await child.link.send(message)
+
+    async def _tell_presence(self) -> None:
+        """Whenever something has changed, and the cloud is there to be told."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self.cloud is not None:
+                presence = pb.Presence(late=self.late, refused=self.refused)
+                presence.devices.extend(child.measured for _, child in sorted(self.children.items()))
+                with contextlib.suppress(LinkLost):
+                    await self.cloud.send(presence)
+            await asyncio.sleep(0.02)
+
+    # Devices
+
+    async def _serve_device(self, link: Link) -> None:
+        await self._is_known.wait()
+        hello = (await link.receive()).message
+        welcome = self.welcome
+        assert welcome is not None and self.work is not None
+        try:
+            peer = admit(
+                link.peer.certificate_pem,
+                federation=self.node.peer.federation,
+                role=Role.DEVICE,
+                names=welcome.devices,
+                denied=self.denied,
+            )
+        except Stranger as stranger:
+            return await self._refuse(link, str(stranger), is_final=True)
+        link.name = peer.name
+        if not isinstance(hello, pb.Hello):
+            return await self._refuse(link, f"The first message must be a hello, got {type(hello).__name__}.")
+        if trouble := check_versions(hello.protocol, hello.version):
+            return await self._refuse(link, trouble, is_final=True)
+        index = welcome.devices[peer.name]
+        if index in self.children:
+            return await self._refuse(link, f"{peer.name} is connected already; each identity has one connection.")
+        child = _Child(
+            link=link,
+            name=peer.name,
+            serial=serial_of(link.peer.certificate_pem),
+            measured=pb.Presence.Device(device=index),
+        )
+        self.children[index] = child
+        try:
+            own = pb.Welcome()
+            own.CopyFrom(welcome)
+            own.index = index
+            own.ClearField("devices")
+            own.ClearField("denied")
+            await link.send(own)
+            link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
+            await self._listen(child, index)
+        finally:
+            del self.children[index]
+            self._changed.set()
+            why = str(await link.wait_lost()) if link.is_lost else "The link was closed."
+            self._feed(Left(index, time.monotonic(), why))
+        return None
+
+    async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
+        self.refused += 1
+        self._changed.set()
+        _log.info("Refused %s: %s", link.name, reason)
+        await link.refuse(reason, is_final=is_final)
+
+    async def _listen(self, child: _Child, index: int) -> None:
+        while True:
+            packet = await child.link.receive()
+            match packet.message:
+                case pb.Measured():
+                    self._take_measured(child, packet)
+                    self._changed.set()
+                    self._feed(Joined(index, time.monotonic()))
+                case pb.Upload():
+                    self._take_upload(child, index, packet.message, packet)
+                case other:
+                    reason = f"A device sends measured and upload, got {type(other).__name__}."
+                    return await self._refuse(child.link, reason)
+
+    def _take_measured(self, child: _Child, packet: Packet) -> None:
+        message = packet.message
+        rate_bps = probed_uplink_bps(packet.num_bytes, packet.first_s, packet.last_s)
+        child.measured = pb.Presence.Device(
+            device=child.measured.device,
+            seconds_per_sample=message.seconds_per_sample,
+            uplink_bps=rate_bps,
+            rtt_s=child.link.rtt_s,
+            num_samples=message.num_samples,
+            kernel=message.kernel,
+            machine=message.machine,
+        )
+
+    def _take_upload(self, child: _Child, index: int, upload: pb.Upload, packet: Packet) -> None:
+        key = RoundKey(upload.run, upload.global_round, upload.edge_round)
+        if upload.failure:
+            return self._feed(Failed(index, key, upload.failure, packet.last_s))
+        data, trouble, current = bytes(packet.payload), "", self.round
+        digest = digest_of(data).hex()
+        if current is not None and key == current.machine.key and index in current.machine.waited_for:
+            try:
+                current.asked.decoded(index, data)
+                current.uploads.setdefault(index, data)
+            except BadUpload as bad:
+                trouble = str(bad)
+                self.refused += 1
+        self._feed(
+            Arrived(
+                device=index,
+                key=key,
+                model_digest=upload.model_digest,
+                digest=digest,
+                at_s=packet.last_s,
+                compute_s=upload.compute_s,
+                uplink_s=packet.last_s - packet.first_s,
+                num_bytes=packet.num_bytes,
+                trouble=trouble,
+            )
+        )
+        return None
+
+    # Rounds
+
+    async def _take_round(self, message: pb.EdgeRound, payload: bytes) -> None:
+        """Starts a round, unless it goes on already or is over."""
+        key = RoundKey(message.run, message.global_round, message.edge_round)
+        if self.round is not None and self.round.machine.key == key:
+            return
+        if self.report is not None and _key(self.report[0]) == key:
+            await self._send_report(sends_model=message.sends_model)
+            return
+        if self.round is not None:
+            _log.warning("Round %s is given up for %s.", self.round.machine.key, key)
+        arrays = RoundArrays.from_bytes(payload)
+        station = arrays.station or self.station
+        if station is None or state_digest(station.model, station.slots) != message.model_digest:
+            trouble = "It does not hold the model that the round starts from."
+            await self._send(
+                pb.EdgeReport(
+                    run=key.run,
+                    global_round=key.global_round,
+                    edge_round=key.edge_round,
+                    round_index=message.round_index,
+                    trouble=trouble,
+                ),
+                b"",
+            )
+            return
+        self.station = station
+        self._start(self._play(message, key, arrays, station))
+
+    async def _play(self, message: pb.EdgeRound, key: RoundKey, arrays: RoundArrays, station: Station) -> None:
+        assert self.work is not None
+        broadcast = Broadcast(model=station.model, mask=arrays.told, values=arrays.values)
+        body = broadcast_to_bytes(broadcast)
+        digest = digest_of(body).hex()
+        asked = Asked(work=self.work, round=message, broadcast=broadcast, model_digest=digest)
+        devices = tuple(orders.device for orders in message.orders)
+        await self._gather(devices)
+        machine = EdgeRound(
+            key=key,
+            model_digest=digest,
+            asked=devices,
+            deadline_s=message.deadline_s,
+            grace_s=message.grace_s,
+            counted=self.counted,
+            online=frozenset(self.children),
+        )
+        self.round = current = _Round(asked=asked, body=body, machine=machine)
+        self._feed(Opened(time.monotonic()))
+        close = await self._wait_closed(current)
+        outcomes = {outcome.device: outcome for outcome in close.outcomes}
+        counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is Fate.OK}
+        result, self.station = await asyncio.to_thread(closed_round, asked, counted, outcomes, station)
+        self.counted = current.machine.counted_so_far
+        self.late += sum(outcome.fate is Fate.LATE for outcome in close.outcomes)
+        report = pb.EdgeReport(
+            run=key.run,
+            global_round=key.global_round,
+            edge_round=key.edge_round,
+            round_index=message.round_index,
+            model_digest=state_digest(self.station.model, self.station.slots),
+            took_s=close.took_s,
+        )
+        for outcome in close.outcomes:
+            child = self.children.get(outcome.device)
+            report.outcomes.append(
+                pb.Outcome(
+                    device=outcome.device,
+                    fate=str(outcome.fate),
+                    reason=outcome.reason,
+                    arrived_s=outcome.arrived_s,
+                    compute_s=outcome.compute_s,
+                    uplink_s=outcome.uplink_s,
+                    bytes=outcome.num_bytes,
+                    rtt_s=0.0 if child is None else child.link.rtt_s,
+                    digest=outcome.digest,
+                )
+            )
+        self.report = report, ReportArrays.of(result, None).to_bytes()
+        await asyncio.to_thread(self._save, key, counted)
+        self.round = None
+        await self._send_report(sends_model=message.sends_model)
+
+    async def _gather(self, devices: tuple[int, ...]) -> None:
+        """An edge that has just started waits for its devices, which are still dialling."""
+        while time.monotonic() - self.started_s < self.settings.gather_s and not self.children.keys() >= {*devices}:
+            await asyncio.sleep(0.02)
+
+    async def _wait_closed(self, current: _Round) -> Close:
+        while not current.closed.done():
+            due_s = current.machine.next_tick_s
+            wait_s = None if due_s is None else max(0.0, due_s - time.monotonic())
+            await asyncio.wait([current.closed], timeout=min(wait_s or 0.0, 0.1) if wait_s is not None else 0.1)
+            if not current.closed.done() and due_s is not None and time.monotonic() >= due_s:
+                self._feed(Tick(time.monotonic()))
+        return current.closed.result()
+
+    def _feed(self, event: Event) -> None:
+        """To the round that goes on; one that is over is still asked about uploads."""
+        current = self.round
+        if current is None:
+            if isinstance(event, Arrived) and event.device in self.children:
+                self._start(self._answer_after(event))
+            return
+        current.machine, actions = step(current.machine, event)
+        for action in actions:
+            self._do(current, action)
+
+    async def _answer_after(self, event: Arrived) -> None:
+        """Between rounds: what was counted is a duplicate, all else is late."""
+        is_counted = self.counted.get(event.key, {}).get(event.device) == event.digest
+        self.late += not is_counted
+        await self._receipt(event.device, event.key, "duplicate" if is_counted else "late", "The round is over.")
+
+    def _do(self, current: _Round, action: Action) -> None:
+        match action:
+            case SendOrders(device, time_left_s):
+                self._start(self._order(current, device, time_left_s))
+            case SendReceipt(device, key, verdict, reason):
+                self._start(self._receipt(device, key, str(verdict), reason))
+            case Close():
+                current.closed.set_result(action)
+
+    async def _order(self, current: _Round, device: int, time_left_s: float) -> None:
+        message = current.asked.round
+        own = next(orders for orders in message.orders if orders.device == device)
+        orders = pb.Orders(
+            run=message.run,
+            global_round=message.global_round,
+            edge_round=message.edge_round,
+            round_index=message.round_index,
+            keep=own.keep,
+            learning_rate=message.learning_rate,
+            rate_bps=own.rate_bps,
+            time_left_s=time_left_s,
+            model_digest=current.asked.model_digest,
+            last_counted=own.last_counted,
+            max_bytes=own.max_bytes,
+        )
+        if own.HasField("code"):
+            orders.code = own.code
+        child = self.children.get(device)
+        if child is not None:
+            with contextlib.suppress(LinkLost):
+                await child.link.send(orders, current.body)
+
+    async def _receipt(self, device: int, key: RoundKey, verdict: str, reason: str) -> None:
+        child = self.children.get(device)
+        if child is not None:
+            receipt = pb.Receipt(
+                run=key.run, global_round=key.global_round, edge_round=key.edge_round, verdict=verdict, reason=reason
+            )
+            with contextlib.suppress(LinkLost):
+                await child.link.send(receipt)
+
+    async def _send_report(self, *, sends_model: bool) -> None:
+        assert self.report is not None and self.work is not None
+        report, payload = self.report
+        if sends_model:
+            arrays = ReportArrays.from_bytes(payload, self.work.shape)
+            payload = replace(arrays, station=self.station).to_bytes()
+        await self._send(report, payload)
+
+    async def _send(self, report: pb.EdgeReport, payload: bytes) -> None:
+        """If the cloud is away, it will ask again."""
+        if self.cloud is not None:
+            with contextlib.suppress(LinkLost):
+                await self.cloud.send(report, payload)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("A round could not go on", exc_info=task.exception())
+
+    # What survives a restart
+
+    def _file(self) -> Path:
+        assert self.welcome is not None
+        return self.folder / f"edge-{self.welcome.run}.safetensors"
+
+    def _save(self, key: RoundKey, uploads: dict[int, bytes]) -> None:
+        assert self.station is not None and self.report is not None
+        if self.settings.keep_uploads:
+            self._keep(key, uploads)
+        report, payload = self.report
+        arrays = {"model": self.station.model, "report": np.frombuffer(payload, np.uint8)}
+        arrays |= {f"slots/{name}": array for name, array in self.station.slots.items()}
+        counted = [[k.global_round, k.edge_round, {str(d): x for d, x in c.items()}] for k, c in self.counted.items()]
+        facts = {"report": report.SerializeToString().hex(), "counted": counted}
+        checkpoint.write(self._file(), arrays, facts)
+
+    def _keep(self, key: RoundKey, uploads: dict[int, bytes]) -> None:
+        place = self.folder / f"uploads-{key.run}" / f"{key.global_round}-{key.edge_round}"
+        place.mkdir(parents=True, exist_ok=True)
+        for device, data in uploads.items():
+            (place / f"{device}.upload").write_bytes(data)
+
+    def _load(self) -> None:
+        path, welcome = self._file(), self.welcome
+        if not path.exists() or welcome is None or self.work is None:
+            return
+        arrays, facts = checkpoint.read(path)
+        names = self.work.slots(Owner.EDGE)
+        self.station = Station(model=arrays["model"], slots={name: arrays[f"slots/{name}"] for name in names})
+        self.report = pb.EdgeReport.FromString(bytes.fromhex(facts["report"])), arrays["report"].tobytes()
+        self.counted = {
+            RoundKey(welcome.run, q, e): {int(device): digest for device, digest in counted.items()}
+            for q, e, counted in facts["counted"]
+        }
+
+
+def _key(report: pb.EdgeReport) -> RoundKey:
+    return RoundKey(report.run, report.global_round, report.edge_round)

@@ -1,0 +1,111 @@
+"""What an edge makes of the uploads that counted: Eq. (12) and its own step, in the simulator's order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import numpy as np
+
+from airprune.deployment.groundwork import Groundwork
+from airprune.deployment.packing import Station
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.round_machine import Fate, Outcome
+from airprune.deployment.uploads import Expected, upload_from_bytes
+from airprune.engines.base import Workshop
+from airprune.engines.serial import SerialEngine
+from airprune.federation.edge import close_round
+from airprune.federation.messages import Broadcast, Upload
+from airprune.federation.wire import told_mask
+from airprune.learning.chunks import ChunkSum, EdgeGroup, EdgeResult, Failure, TrainTask, chunk_sum
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Asked:
+    """One edge round as an edge was asked for it: who may send what, starting from which model."""
+
+    work: Groundwork
+    round: pb.EdgeRound
+    broadcast: Broadcast
+    model_digest: str
+
+    def expected(self, device: int) -> Expected:
+        orders = next(orders for orders in self.round.orders if orders.device == device)
+        return Expected(
+            keep=orders.keep,
+            code=orders.code if orders.HasField("code") else None,
+            model_digest=bytes.fromhex(self.model_digest),
+            max_bytes=orders.max_bytes,
+        )
+
+    def decoded(self, device: int, data: bytes) -> Upload:
+        """A device's upload; BadUpload if it is not what was asked for."""
+        work = self.work
+        told = told_mask(work.method.masking, self.broadcast.mask, self.round.round_index, work.codec)
+        received = self.broadcast.model
+        return upload_from_bytes(data, received, work.codec, expected=self.expected(device), told=told)
+
+    @property
+    def tasks(self) -> tuple[TrainTask, ...]:
+        """The devices in their order, in the chunks in which a simulation adds them up."""
+        orders, sizes = self.round.orders, self.round.chunk_sizes
+        parts = [orders[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
+        return tuple(
+            TrainTask(
+                devices=tuple(one.device for one in part),
+                keep=tuple(one.keep for one in part),
+                weights=tuple(one.weight for one in part),
+                learning_rate=self.round.learning_rate,
+                global_round=self.round.global_round,
+                edge_round=self.round.edge_round,
+                round_index=self.round.round_index,
+            )
+            for part in parts
+        )
+
+
+def closed_round(
+    asked: Asked, uploads: Mapping[int, bytes], outcomes: Mapping[int, Outcome], station: Station
+) -> tuple[EdgeResult, Station]:
+    """The result of the round and what the edge holds after it; `uploads` are those that counted."""
+    work, round_ = asked.work, asked.round
+    group = EdgeGroup(
+        shared=asked.broadcast,
+        tasks=asked.tasks,
+        aggregation=work.method.edge.at_rate(round_.learning_rate),
+        prunable=work.shape.prunable,
+        served_weight=round_.served_weight if round_.HasField("served_weight") else None,
+    )
+    with SerialEngine(_Arrived(asked, uploads, outcomes)) as engine:
+        (result,) = engine.reduce([group])
+    step = work.method.edge_step
+    model, slots = close_round(step, "edge_step", station.model, result.combined, result.held, dict(station.slots))
+    return result, Station(model=model, slots=slots)
+
+
+class _Arrived(Workshop):
+    """Stands where a simulation has its workers: gives the sums of uploads that have arrived."""
+
+    def __init__(self, asked: Asked, uploads: Mapping[int, bytes], outcomes: Mapping[int, Outcome]) -> None:
+        self.asked, self.uploads, self.outcomes = asked, uploads, outcomes
+
+    def open(self, folder: Path | None) -> _Arrived:
+        return self
+
+    def train(self, received: Broadcast, task: TrainTask) -> ChunkSum:
+        work = self.asked.work
+        aggregation = work.method.edge.at_rate(task.learning_rate)
+        return chunk_sum(aggregation, work.shape, received.model, task, self._uploads(task))
+
+    def _uploads(self, task: TrainTask) -> Iterator[Upload | Failure]:
+        for device in task.devices:
+            if device in self.uploads:
+                yield self.asked.decoded(device, self.uploads[device])
+            else:
+                outcome = self.outcomes[device]
+                fate = Fate.FAILED if outcome.fate is Fate.REFUSED else outcome.fate
+                yield Failure(device, outcome.reason, str(fate))

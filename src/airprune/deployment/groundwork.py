@@ -1,0 +1,109 @@
+"""What every node makes of the scenario that it is sent: the method, the model's shape, and how updates travel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from airprune import __version__
+from airprune.components import ModelShape, Owner, Slot
+from airprune.compression.base import Wire
+from airprune.deployment.uploads import digest_of
+from airprune.errors import UsageError
+from airprune.federation.method import Method
+from airprune.federation.wire import Codec
+from airprune.models import FlatModel, build_model
+from airprune.scenario import Scenario
+
+Array = np.ndarray
+PROTOCOL = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Groundwork:
+    """Of one run.
+
+    Attributes:
+      input_shape: of one sample.
+    """
+
+    scenario: Scenario
+    input_shape: tuple[int, ...]
+    num_classes: int
+    num_devices: int
+    num_edges: int
+
+    @cached_property
+    def method(self) -> Method:
+        return Method.of(self.scenario)
+
+    def built_model(self) -> FlatModel:
+        settings = self.scenario.model
+        module = build_model(
+            settings.name, input_shape=self.input_shape, num_classes=self.num_classes, seed=self.scenario.seed
+        )
+        return FlatModel(module, prunable=settings.prunable, personal=settings.personal, float64=settings.float64)
+
+    @cached_property
+    def shape(self) -> ModelShape:
+        return self.built_model().shape.on(num_devices=self.num_devices, num_edges=self.num_edges)
+
+    @cached_property
+    def codec(self) -> Codec:
+        shape = self.shape
+        wire = Wire(
+            value_bits=self.scenario.plan.bits_per_weight,
+            num_weights=shape.num_weights,
+            num_tensors=sum(tensor.counted for tensor in shape.tensors),
+        )
+        return Codec(compression=self.method.compression, wire=wire, shape=shape, float64=self.scenario.model.float64)
+
+    def slots(self, owner: Owner) -> dict[str, Slot]:
+        return {slot.name: slot for slot in self.method.slots(self.shape) if slot.owner == owner}
+
+    @cached_property
+    def model_bytes(self) -> int:
+        return self.shape.num_state * self.codec.state_dtype.itemsize
+
+    @cached_property
+    def report_bytes(self) -> int:
+        """What a device's reports may take at the most beside its update."""
+        method = self.method
+        has_reports = method.masking.has("report") or method.masking.has("observe") or method.objective.has("report")
+        return 64 * self.shape.num_state if has_reports else 0
+
+    @cached_property
+    def max_payload_bytes(self) -> int:
+        """Of any message of the run: a few models, with the slots of their edge, masks and reports."""
+        slots = sum(slot.num_bytes(self.shape) for slot in self.method.slots(self.shape) if slot.owner != Owner.RUN)
+        return 4 * self.model_bytes + 2 * slots + 80 * self.shape.num_state + 2**20
+
+
+def state_digest(model: Array, slots: Mapping[str, Array]) -> str:
+    """Of an edge's model and slots: whether it has what the cloud takes it to have."""
+    parts: Sequence[bytes] = [np.ascontiguousarray(slots[name]).tobytes() for name in sorted(slots)]
+    return digest_of(np.ascontiguousarray(model).tobytes(), *parts).hex()
+
+
+def check_versions(protocol: int, version: str) -> str:
+    """Why a node of another version cannot join; empty if it can."""
+    if (protocol, version) == (PROTOCOL, __version__):
+        return ""
+    return (
+        f"It speaks protocol {protocol} of airprune {version}; this is protocol {PROTOCOL} of airprune {__version__}. "
+        "Install the same version on both."
+    )
+
+
+def check_deployable(method: Method) -> None:
+    """Topologies in which devices talk to each other, or begin at different times, have no real counterpart here."""
+    topology = method.topology
+    if topology.has("relay") or topology.has("due"):
+        what = "whose devices send to each other" if topology.has("relay") else "whose devices begin at different times"
+        raise UsageError(
+            f"Topology {topology.name!r}, {what}, cannot be deployed; simulate it with `airprune run`, or choose "
+            'topology.name="hierarchical".'
+        )

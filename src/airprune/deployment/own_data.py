@@ -1,0 +1,79 @@
+"""The samples of one device: its part of the scenario's data set, or its own."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from airprune.deployment.groundwork import Groundwork
+from airprune.errors import UsageError
+
+Array = np.ndarray
+Samples = tuple[Array, Array]
+
+
+def samples_of(source: str | None, work: Groundwork, index: int) -> Samples:
+    """(x [num_samples, *input_shape] float32, y [num_samples] int64) of a device.
+
+    Args:
+      source: a folder with x.npy and y.npy, an .npz file with x and y, or `package:function`, which is called without
+        arguments and returns (x, y); None: the samples that the simulator deals to this device.
+    """
+    if source is None:
+        return _dealt(work, index)
+    if ":" in source and not Path(source).exists():
+        found = _called(source)
+    else:
+        found = _read(Path(source))
+    return _checked(source, found, work)
+
+
+def _dealt(work: Groundwork, index: int) -> Samples:
+    from airprune.simulation.experiment import Experiment
+
+    experiment = Experiment.of(work.scenario)
+    places = experiment.samples[index]
+    return experiment.dataset.train_x[places].copy(), experiment.dataset.train_y[places].copy()
+
+
+def _called(source: str) -> Any:
+    module, _, name = source.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"--data {source} cannot be imported: {error}. Is its package installed on this machine?"
+        ) from None
+    return function()
+
+
+def _read(path: Path) -> Any:
+    try:
+        if path.is_dir():
+            return tuple(np.load(path / name, mmap_mode="r", allow_pickle=False) for name in ("x.npy", "y.npy"))
+        with np.load(path, allow_pickle=False) as arrays:
+            return arrays["x"], arrays["y"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(
+            f"--data {path} cannot be read: {error}. Give a folder with x.npy and y.npy, an .npz file with x and y, or "
+            "package:function."
+        ) from None
+
+
+def _checked(source: str, found: Any, work: Groundwork) -> Samples:
+    try:
+        x, y = (np.asarray(array) for array in found)
+    except (TypeError, ValueError):
+        raise UsageError(f"--data {source} must give (x, y), got {type(found).__name__}.") from None
+    if x.shape[1:] != work.input_shape:
+        raise UsageError(f"--data {source}: x must have samples of shape {work.input_shape}, got {x.shape[1:]}.")
+    if y.shape != (len(x),) or not len(x):
+        raise UsageError(f"--data {source}: y must have one label for each of {len(x)} samples, got {y.shape}.")
+    if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= work.num_classes:
+        raise UsageError(
+            f"--data {source}: y must be whole numbers below {work.num_classes}, got {y.min()} … {y.max()}."
+        )
+    return np.asarray(x, dtype=np.float32), np.asarray(y, dtype=np.int64)

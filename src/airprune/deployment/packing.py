@@ -1,0 +1,133 @@
+"""Arrays that travel between cloud and edges: an edge round's orders, and what the edge reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from airprune.components import ModelShape
+from airprune.errors import WorkFailed
+from airprune.federation.wire import packed, unpacked
+from airprune.learning.chunks import DeviceStatistics, EdgeResult, Failure
+from airprune.pruning.coverage import coverage_of
+
+Array = np.ndarray
+_SLOTS, _VALUES, _REPORTS = "slots/", "values/", "reports/"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Station:
+    """What an edge holds between rounds.
+
+    Attributes:
+      model: w_k.  [num_state]
+      slots: the memory of its step.
+    """
+
+    model: Array
+    slots: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundArrays:
+    """Beside an `EdgeRound`: the station if the edge does not have it; what masking and objective tell everybody."""
+
+    station: Station | None
+    told: Array | None
+    values: Mapping[str, Array] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        told = {} if self.told is None else {"told": self.told}
+        return packed({**_of_station(self.station), **told, **_under(_VALUES, self.values)}, {})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RoundArrays:
+        arrays, _ = unpacked(data) if len(data) else ({}, {})
+        return cls(station=_station(arrays), told=arrays.get("told"), values=_below(_VALUES, arrays))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReportArrays:
+    """Beside an `EdgeReport`: what the uploads add up to, and the station if the cloud has asked for it."""
+
+    station: Station | None
+    held: Array
+    kept_by: Array
+    statistics: DeviceStatistics
+    reports: Mapping[str, Array]
+
+    @classmethod
+    def of(cls, result: EdgeResult, station: Station | None) -> ReportArrays:
+        return cls(
+            station=station,
+            held=result.held,
+            kept_by=result.kept_by,
+            statistics=result.statistics,
+            reports=result.reports,
+        )
+
+    def to_bytes(self) -> bytes:
+        columns = [np.asarray(getattr(self.statistics, f.name), dtype=np.float64) for f in fields(DeviceStatistics)]
+        arrays: dict[str, Array] = {
+            "held": np.packbits(self.held),
+            "kept_by": np.asarray(self.kept_by, dtype=np.int64),
+            "statistics": np.column_stack(columns),
+        }
+        return packed({**arrays, **_of_station(self.station), **_under(_REPORTS, self.reports)}, {})
+
+    @classmethod
+    def from_bytes(cls, data: bytes, shape: ModelShape) -> ReportArrays:
+        arrays, _ = unpacked(data)
+        try:
+            held = np.unpackbits(arrays["held"], count=shape.num_state).astype(bool)
+            kept_by, rows = arrays["kept_by"], arrays["statistics"]
+            _check(held.shape == (shape.num_state,) and kept_by.shape == (shape.prunable_weights,))
+            _check(rows.ndim == 2 and rows.shape[1] == len(fields(DeviceStatistics)))
+        except (KeyError, ValueError, TypeError) as error:
+            raise WorkFailed(f"An edge's report cannot be read ({type(error).__name__}).") from None
+        station = _station(arrays)
+        if station is not None:
+            _check(station.model.shape == (shape.num_state,))
+        return cls(
+            station=station,
+            held=held,
+            kept_by=kept_by,
+            statistics=DeviceStatistics.of([tuple(row) for row in rows.tolist()]),
+            reports=_below(_REPORTS, arrays),
+        )
+
+    def result(self, model: Array, failures: tuple[Failure, ...]) -> EdgeResult:
+        """As a simulated edge gives it; `model` is what the cloud knows of the edge's."""
+        return EdgeResult(
+            combined=model,
+            held=self.held,
+            kept_by=self.kept_by,
+            coverage=coverage_of(self.kept_by, len(self.statistics.device)),
+            statistics=self.statistics,
+            failures=failures,
+            reports=self.reports,
+        )
+
+
+def _check(fits: bool) -> None:
+    if not fits:
+        raise WorkFailed("An edge's report has arrays of another shape than this model's.")
+
+
+def _of_station(station: Station | None) -> dict[str, Array]:
+    return {} if station is None else {"model": station.model, **_under(_SLOTS, station.slots)}
+
+
+def _station(arrays: Mapping[str, Array]) -> Station | None:
+    return Station(model=arrays["model"], slots=_below(_SLOTS, arrays)) if "model" in arrays else None
+
+
+def _under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def _below(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

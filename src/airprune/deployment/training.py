@@ -1,0 +1,97 @@
+"""A device's round outside a simulation: its own samples, its own memory, the simulator's steps."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from airprune.components import Owner
+from airprune.deployment.groundwork import Groundwork
+from airprune.deployment.own_data import Samples
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.uploads import upload_to_bytes
+from airprune.federation.device import Device, LocalSettings, Streams, device_round
+from airprune.federation.messages import Broadcast, Orders
+from airprune.federation.wire import told_mask
+from airprune.kernels import kernel_for
+from airprune.randomness import rng_for
+
+Array = np.ndarray
+# Of one timing at joining.
+_TIMED_STEPS = 3
+
+
+class Trainer:
+    """Trains one device of a run."""
+
+    def __init__(self, work: Groundwork, index: int, samples: Samples) -> None:
+        self.work, self.index, (x, y) = work, index, samples
+        self.num_samples = len(y)
+        model, train = work.built_model(), work.scenario.train
+        self.kernel = kernel_for(train.kernel, model, x, y)
+        settings = LocalSettings(
+            batch_size=train.batch_size,
+            local_epochs=train.local_epochs,
+            local_steps=train.local_steps,
+            optimizer=train.optimizer,
+            momentum=train.momentum,
+            weight_decay=train.weight_decay,
+            diagnostics=work.scenario.diagnostics.gradients,
+            kernel=self.kernel,
+        )
+        self._device = Device(model, x, y, settings, work.method.local, work.codec.wire)
+        whole = [buffer for buffer in model.module.buffers() if not buffer.is_floating_point()]
+        self._counters = [(counter, counter.clone()) for counter in whole]
+
+    @cached_property
+    def first_memory(self) -> dict[str, Array]:
+        """The device's slots as they start."""
+        return {name: slot.row(self.work.shape) for name, slot in self.work.slots(Owner.DEVICE).items()}
+
+    def upload(
+        self, orders: pb.Orders, received: Broadcast, memory: Mapping[str, Array]
+    ) -> tuple[bytes, dict[str, Array]]:
+        """(what is sent, the device's memory after it); `memory` is empty before anything of it counted."""
+        code = orders.code if orders.HasField("code") else None
+        place = (orders.global_round, orders.edge_round)
+        self._start_afresh(place)
+        made = device_round(
+            self._device,
+            received,
+            Orders(
+                device=self.index,
+                keep=orders.keep,
+                learning_rate=orders.learning_rate,
+                round_index=orders.round_index,
+                code=code,
+                memory=memory or self.first_memory,
+            ),
+            samples=np.arange(self.num_samples),
+            streams=Streams(self.work.scenario.seed, *place),
+        )
+        told = told_mask(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
+        digest = bytes.fromhex(orders.model_digest)
+        data = upload_to_bytes(made, self.work.codec, model_digest=digest, told=told, code=code)
+        return data, {name: np.array(made.memory[name]) for name in self.first_memory}
+
+    def _start_afresh(self, place: tuple[int, int]) -> None:
+        """As simulated devices start: layers that draw have a stream of their own, counters are those of the model."""
+        for counter, start in self._counters:
+            counter.copy_(start)
+        if "torch" in sys.modules:
+            seeds = rng_for(self.work.scenario.seed, "layers", *place).integers(2**63, size=self.work.num_devices)
+            sys.modules["torch"].default_generator.manual_seed(int(seeds[self.index]))
+
+    def seconds_per_sample(self) -> float:
+        """Of one training step on a minibatch, the fastest of a few."""
+        batch = np.arange(min(self.work.scenario.train.batch_size, self.num_samples))
+        best_s = np.inf
+        for _ in range(_TIMED_STEPS):
+            start_s = time.perf_counter()
+            self._device.gradient(batch)
+            best_s = min(best_s, time.perf_counter() - start_s)
+        return best_s / len(batch)
