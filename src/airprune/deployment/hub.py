@@ -1,0 +1,234 @@
+"""The cloud's side of its edges: who is there, rounds sent out and reports taken in. Lives in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from airprune.deployment.groundwork import check_versions
+from airprune.deployment.identity import Denied, Members, Node, Role, Stranger, admit, serial_of, server_credentials
+from airprune.deployment.identity.denied import FILE as DENIED_FILE
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.transport import Limits, Link, LinkLost, Server
+
+_log = logging.getLogger("airprune")
+Order = tuple[pb.EdgeRound, bytes]
+Report = tuple[pb.EdgeReport, bytes]
+
+
+@dataclass(kw_only=True, eq=False)
+class Child:
+    """An edge that is online.
+
+    Attributes:
+      devices: that it serves, by number.
+    """
+
+    name: str
+    link: Link
+    serial: str
+    devices: dict[int, pb.Presence.Device] = field(default_factory=dict)
+    late: int = 0
+    refused: int = 0
+
+
+@dataclass(eq=False)
+class _Waiting:
+    order: Order
+    report: asyncio.Future[Report]
+
+
+class Hub:
+    """All edges of a run.
+
+    Attributes:
+      serving: which node is the edge with each number; a standby edge may take the place of one that stays away.
+      edges: those online, by name.
+    """
+
+    def __init__(self, node: Node, members: Members, welcome: pb.Welcome, limits: Limits) -> None:
+        self.node, self.members, self.welcome = node, members, welcome
+        self.limits = limits
+        self.serving = [edge for edge in members.edges if edge not in members.standby]
+        self.edges: dict[str, Child] = {}
+        self.seen_s: dict[str, float] = {}
+        self.refused = 0
+        self._waiting: dict[str, _Waiting] = {}
+        self._changed = asyncio.Event()
+        self.denied = Denied.load(self._denied_file)
+
+    @property
+    def _denied_file(self) -> Path:
+        return self.node.folder / DENIED_FILE
+
+    def server(self) -> Server:
+        assert self.node.listen is not None
+        return Server(
+            self.node.listen, credentials=server_credentials(self.node), on_link=self._serve, limits=self.limits
+        )
+
+    async def _serve(self, link: Link) -> None:
+        hello = (await link.receive()).message
+        try:
+            peer = admit(
+                link.peer.certificate_pem,
+                federation=self.node.peer.federation,
+                role=Role.EDGE,
+                names=self.members.edges,
+                denied=self.denied,
+            )
+        except Stranger as stranger:
+            return await self._refuse(link, str(stranger), is_final=True)
+        link.name = name = peer.name
+        if not isinstance(hello, pb.Hello):
+            return await self._refuse(link, f"The first message must be a hello, got {type(hello).__name__}.")
+        if trouble := check_versions(hello.protocol, hello.version):
+            return await self._refuse(link, trouble, is_final=True)
+        if name in self.edges:
+            return await self._refuse(link, f"{name} is connected already; each identity has one connection.")
+        child = Child(name=name, link=link, serial=serial_of(link.peer.certificate_pem))
+        self.edges[name] = child
+        try:
+            welcome = pb.Welcome()
+            welcome.CopyFrom(self.welcome)
+            welcome.index = self.members.edges.index(name)
+            welcome.devices.update({device: n for n, device in enumerate(self.members.all_devices)})
+            welcome.denied.extend(sorted(self.denied.serials))
+            await link.send(welcome)
+            link.limits = replace(link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
+            self._tell_change()
+            if name in self._waiting:
+                await link.send(*self._waiting[name].order)
+            await self._listen(child)
+        finally:
+            del self.edges[name]
+            self._tell_change()
+        return None
+
+    async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
+        self.refused += 1
+        _log.info("Refused %s: %s", link.name, reason)
+        await link.refuse(reason, is_final=is_final)
+
+    async def _listen(self, child: Child) -> None:
+        while True:
+            packet = await child.link.receive()
+            self.seen_s[child.name] = time.monotonic()
+            match packet.message:
+                case pb.Presence():
+                    child.devices = {device.device: device for device in packet.message.devices}
+                    child.late, child.refused = packet.message.late, packet.message.refused
+                    self._tell_change()
+                case pb.EdgeReport():
+                    self._take_report(child.name, (packet.message, bytes(packet.payload)))
+                case other:
+                    reason = f"An edge sends presence and reports, got {type(other).__name__}."
+                    return await self._refuse(child.link, reason)
+
+    def _take_report(self, name: str, report: Report) -> None:
+        waiting = self._waiting.get(name)
+        if waiting is None or waiting.report.done():
+            return
+        asked = waiting.order[0]
+        got = report[0]
+        if (got.run, got.global_round, got.edge_round) == (asked.run, asked.global_round, asked.edge_round):
+            waiting.report.set_result(report)
+
+    def _tell_change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def place_of(self, device: int) -> str | None:
+        """The name of the edge that a device is connected to; None if it is offline."""
+        return next((name for name, child in self.edges.items() if device in child.devices), None)
+
+    def present(self) -> dict[int, tuple[int, pb.Presence.Device]]:
+        """(number of its edge, what was measured) of every device that is served by an edge of the network."""
+        return {
+            device: (number, measured)
+            for number, name in enumerate(self.serving)
+            if name in self.edges
+            for device, measured in self.edges[name].devices.items()
+            if measured.num_samples  # has said what it can do
+        }
+
+    async def wait_for(self, devices: set[int], within_s: float) -> bool:
+        """Whether all these devices came within the time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while not devices <= self.present().keys():
+                    await self._changed.wait()
+        return devices <= self.present().keys()
+
+    async def play(self, orders: Mapping[int, Order], patience_s: float) -> dict[int, Report | None]:
+        """Sends each edge its round and waits for the reports; None of an edge that stays away for too long."""
+        numbers = list(orders)
+        reports = await asyncio.gather(*(self._play(self.serving[n], orders[n], patience_s) for n in numbers))
+        return dict(zip(numbers, reports, strict=True))
+
+    async def _play(self, name: str, order: Order, patience_s: float) -> Report | None:
+        waiting = _Waiting(order, asyncio.get_running_loop().create_future())
+        self._waiting[name] = waiting
+        try:
+            if name in self.edges:
+                with contextlib.suppress(LinkLost):
+                    await self.edges[name].link.send(*order)
+            away_since_s = None
+            while not waiting.report.done():
+                if name in self.edges:
+                    away_since_s = None
+                else:
+                    now_s = time.monotonic()
+                    away_since_s = now_s if away_since_s is None else away_since_s
+                    if now_s - away_since_s > patience_s:
+                        return None
+                await asyncio.wait([waiting.report], timeout=0.2)
+            return waiting.report.result()
+        finally:
+            del self._waiting[name]
+
+    async def move(self, device: int, edge: int, within_s: float) -> None:
+        """Hands a device over to the edge with this number, if both are there."""
+        place, wanted = self.place_of(device), self.serving[edge]
+        if place is None or place == wanted or wanted not in self.edges:
+            return
+        with contextlib.suppress(LinkLost):
+            await self.edges[place].link.send(pb.Redial(device=device, address=self.members.addresses[wanted]))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self.place_of(device) != wanted or device not in self.present():
+                    await self._changed.wait()
+
+    def take_standby(self) -> list[tuple[int, str, str]]:
+        """(number, gone, standby) of each edge that is away and whose place a standby edge takes."""
+        free = [name for name in self.members.standby if name in self.edges and name not in self.serving]
+        changes = []
+        for number, name in enumerate(self.serving):
+            if name not in self.edges and free:
+                self.serving[number] = free.pop(0)
+                changes.append((number, name, self.serving[number]))
+        return changes
+
+    async def refresh_denied(self) -> None:
+        """Reads the deny list again and tells the edges if it has changed."""
+        denied = Denied.load(self._denied_file)
+        if denied == self.denied:
+            return
+        self.denied = denied
+        for child in list(self.edges.values()):
+            with contextlib.suppress(LinkLost):
+                if denied.holds(child.serial):
+                    reason = f"The certificate {child.serial} of {child.name} was revoked."
+                    await self._refuse(child.link, reason, is_final=True)
+                else:
+                    await child.link.send(pb.Denied(serials=sorted(denied.serials)))
+
+    async def say_goodbye(self, reason: str) -> None:
+        for child in list(self.edges.values()):
+            with contextlib.suppress(LinkLost):
+                await child.link.send(pb.Goodbye(reason=reason))

@@ -1,0 +1,409 @@
+"""The cloud's rounds with edges that are somewhere else: `Deployed` is what a run meets in place of a simulated world.
+
+The cloud goes through the very lines of Algorithm 1 that a simulation does. What it sends an edge is the plan of its
+devices; the model stays at the edge between its rounds and travels up when the cloud combines, or earlier where the
+method looks at it. What a restarted cloud must know of its edges is kept with the state of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from airprune.components import Owner
+from airprune.deployment.estimates import Estimates, paced_uplink_bps
+from airprune.deployment.groundwork import Groundwork, state_digest
+from airprune.deployment.hub import Hub, Order, Report
+from airprune.deployment.link_times import WIRE_OVERHEAD
+from airprune.deployment.measured import MeasuredRow, PlannedInputs
+from airprune.deployment.packing import ReportArrays, RoundArrays, Station
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.engines.base import Engine
+from airprune.errors import WorkFailed
+from airprune.federation.wire import upload_size
+from airprune.learning.chunks import DeviceStatistics, EdgeGroup, EdgeResult, Failure
+from airprune.pruning.coverage import coverage_of
+from airprune.selection.base import Candidates
+from airprune.simulation.clock import Fate, TimedRound
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.state import RunState
+from airprune.simulation.world import Started, World
+
+Array = np.ndarray
+T = TypeVar("T")
+_log = logging.getLogger("airprune")
+
+# Names among a run's values. Of each edge: the digest of what it holds, whether the cloud has not got that, whether it
+# is out of the global round; of each device: the edge round of its last upload that counted.
+_DIGEST, _AWAY, _OUT, _COUNTED = "world/digest", "world/away", "world/out", "world/counted"
+_ESTIMATES = "world/estimates."
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudSettings:
+    """How the cloud process behaves.
+
+    Attributes:
+      measures: whether plans go by measured rates and speeds; else by the scenario's network and clock.
+      grace_s: how long after the deadline uploads are still taken.
+      patience_s: how long an edge may stay away before the round goes on without it.
+      wait_s: how long to wait for all devices before the first round.
+      handover_s: how long to wait for a device that is sent to another edge.
+    """
+
+    measures: bool = True
+    grace_s: float = 0.0
+    patience_s: float = 60.0
+    wait_s: float = 600.0
+    handover_s: float = 10.0
+
+
+class Deployed(World):
+    """Edges that are reached through a hub, from the thread that runs the rounds.
+
+    Args:
+      planned: the inputs of rounds that an earlier process has planned already, by number.
+      on_planned, on_measured: told what a round is planned with, before it goes out, and what became of it.
+    """
+
+    keeps_memory = False
+
+    def __init__(
+        self,
+        hub: Hub,
+        loop: asyncio.AbstractEventLoop,
+        work: Groundwork,
+        settings: CloudSettings,
+        *,
+        planned: dict[int, PlannedInputs],
+        on_planned: Callable[[PlannedInputs], None],
+        on_measured: Callable[[Sequence[MeasuredRow], float], None],
+    ) -> None:
+        self._hub, self._loop, self._work, self._settings = hub, loop, work, settings
+        self._planned, self._on_planned, self._on_measured = planned, on_planned, on_measured
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result()
+
+    def values(self, experiment: Experiment) -> dict[str, Array]:
+        num_edges, num_devices = experiment.network.num_edges, experiment.network.num_devices
+        estimates = Estimates.unknown(num_devices).arrays()
+        return {
+            _DIGEST: np.zeros((num_edges, 16), dtype=np.uint8),
+            _AWAY: np.zeros(num_edges, dtype=bool),
+            _OUT: np.zeros(num_edges, dtype=bool),
+            _COUNTED: np.full(num_devices, -1, dtype=np.int64),
+            **{_ESTIMATES + name: array for name, array in estimates.items()},
+        }
+
+    def out(self, state: RunState) -> Array | None:
+        return state.values[_OUT]
+
+    # Before a round
+
+    def candidates(
+        self, experiment: Experiment, state: RunState, candidates: Candidates, cpu_hz: Array
+    ) -> tuple[Candidates, Array]:
+        """Those who are there, at the edges where they are, with measured rates if plans go by them."""
+        if not any(state.counters):
+            state.values[_OUT] = np.zeros_like(state.values[_OUT])
+            self._call(self._hub.refresh_denied())
+            for _, gone, standby in self._hub.take_standby():
+                _log.warning("%s stays away; %s takes its place.", gone, standby)
+        round_index = experiment.round_index(state)
+        inputs = self._planned.get(round_index)
+        if inputs is None:
+            inputs = self._inputs(experiment, state, candidates, round_index)
+            self._on_planned(inputs)
+        return as_planned(inputs, experiment, candidates, cpu_hz)
+
+    def _inputs(
+        self, experiment: Experiment, state: RunState, candidates: Candidates, round_index: int
+    ) -> PlannedInputs:
+        wanted = dict(zip(candidates.device.tolist(), candidates.edge.tolist(), strict=True))
+        for device, edge in wanted.items():
+            self._call(self._hub.move(device, edge, self._settings.handover_s))
+        while not (present := {d: found for d, found in self._hub.present().items() if d in wanted}):
+            _log.warning("No device is online; waiting.")
+            self._call(asyncio.sleep(1.0))
+        device = np.array(sorted(present))
+        rates_bps = candidates.full_band_rate_bps[np.searchsorted(candidates.device, device)]
+        seconds = None
+        if self._settings.measures:
+            estimates = self._with_probes(state, present)
+            measured_bps, seconds_s = estimates.uplink_bps()[device], estimates.seconds_per_sample()[device]
+            rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps)
+            seconds = tuple(None if math.isnan(s) else s for s in seconds_s.tolist())
+        return PlannedInputs(
+            round=round_index,
+            global_round=state.global_round + 1,
+            edge_round=experiment.step_index(state) + 1,
+            device=tuple(device.tolist()),
+            edge=tuple(present[d][0] for d in device.tolist()),
+            full_band_rate_bps=tuple(rates_bps.tolist()),
+            seconds_per_sample=seconds,
+        )
+
+    def _with_probes(self, state: RunState, present: dict[int, tuple[int, pb.Presence.Device]]) -> Estimates:
+        """The estimates, with what devices have said at joining where nothing better is known."""
+        estimates = self._estimates(state)
+        size = len(estimates.uplink.value)
+        uplink_bps, seconds = np.full(size, np.nan), np.full(size, np.nan)
+        for device, (_, measured) in present.items():
+            if np.isnan(estimates.uplink.value[device]) and measured.uplink_bps > 0:
+                uplink_bps[device] = measured.uplink_bps
+            if np.isnan(estimates.speed.value[device]) and measured.seconds_per_sample > 0:
+                seconds[device] = measured.seconds_per_sample
+        if not (np.isnan(uplink_bps).all() and np.isnan(seconds).all()):
+            estimates = estimates.updated(uplink_bps=uplink_bps, seconds_per_sample=seconds)
+            self._keep(state, estimates)
+        return estimates
+
+    def _estimates(self, state: RunState) -> Estimates:
+        prefix = _ESTIMATES
+        named = {name.removeprefix(prefix): a for name, a in state.values.items() if name.startswith(prefix)}
+        return Estimates.from_arrays(named)
+
+    def _keep(self, state: RunState, estimates: Estimates) -> None:
+        state.values |= {_ESTIMATES + name: array for name, array in estimates.arrays().items()}
+
+    # A round
+
+    def edge_round(
+        self, experiment: Experiment, engine: Engine, state: RunState, timed: TimedRound, groups: Sequence[Started]
+    ) -> list[EdgeResult]:
+        orders = {edge: self._order(experiment, state, timed, edge, group) for edge, _, group in groups}
+        reports = self._call(self._hub.play(orders, self._settings.patience_s))
+        reports = self._with_models(experiment, state, orders, reports)
+        results, rows = [], list[MeasuredRow]()
+        for edge, _, group in groups:
+            report = reports[edge]
+            results.append(self._result(experiment, state, edge, group, report))
+            rows += self._rows(timed, edge, orders[edge][0], None if report is None else report[0])
+        self._learn(experiment, state, timed, rows)
+        took_s = max((report[0].took_s for report in reports.values() if report is not None), default=0.0)
+        self._on_measured(rows, took_s)
+        return results
+
+    def _order(self, experiment: Experiment, state: RunState, timed: TimedRound, edge: int, group: EdgeGroup) -> Order:
+        """What the edge is asked for; with its model only if it has another one than the cloud's."""
+        opened, values = timed.opened, state.values
+        station = None
+        if values[_AWAY][edge]:
+            digest = values[_DIGEST][edge].tobytes().hex()
+        else:
+            own = self._station(experiment, state, edge)
+            digest = state_digest(own.model, own.slots)
+            station = own if digest != values[_DIGEST][edge].tobytes().hex() else None
+        task = group.tasks[0]
+        message = pb.EdgeRound(
+            run=self._hub.welcome.run,
+            global_round=task.global_round,
+            edge_round=task.edge_round,
+            round_index=task.round_index,
+            learning_rate=task.learning_rate,
+            deadline_s=max(opened.deadline_s, float(np.nanmax(timed.edge_latency_s))),
+            grace_s=self._settings.grace_s,
+            model_digest=digest,
+            sends_model=self._sends_model(experiment, state, edge),
+            served_weight=group.served_weight,
+            chunk_sizes=[len(task.devices) for task in group.tasks],
+        )
+        for task in group.tasks:
+            for number, device in enumerate(task.devices):
+                place = int(np.searchsorted(opened.device, device))
+                message.orders.append(
+                    pb.DeviceOrders(
+                        device=device,
+                        keep=task.keep[number],
+                        weight=task.weights[number],
+                        code=None if task.code is None else task.code[number],
+                        rate_bps=float(opened.share[place] * opened.full_band_rate_bps[place]),
+                        max_bytes=self._max_bytes(task.keep[number], None if task.code is None else task.code[number]),
+                        last_counted=int(values[_COUNTED][device]),
+                        planned_compute_s=float(timed.compute_s[place]),
+                        planned_uplink_s=float(timed.uplink_s[place]),
+                    )
+                )
+        arrays = RoundArrays(station=station, told=group.shared.mask, values=group.shared.values)
+        return message, arrays.to_bytes()
+
+    def _max_bytes(self, keep: int, code: int | None) -> int:
+        work = self._work
+        num_sent = work.shape.fixed_weights + keep
+        return upload_size(work.codec, num_sent, code=code, has_mask=True) + work.report_bytes
+
+    def _station(self, experiment: Experiment, state: RunState, edge: int) -> Station:
+        slots = {name: state.values[name][edge] for name in experiment.slot_names(Owner.EDGE)}
+        return Station(model=state.edge_states[edge], slots=slots)
+
+    def _sends_model(self, experiment: Experiment, state: RunState, edge: int) -> bool:
+        """When the edge's parent combines after this round, or somebody looks at its model before."""
+        masking, diagnostics = experiment.method.masking, experiment.scenario.diagnostics
+        looks = experiment.scenario.rounds.evaluate_every == "edge" or diagnostics.gradients
+        looks |= any(masking.has(name) for name in ("prepare", "update", "stays", "judged"))
+        return looks or state.counters[-1] + 1 >= int(experiment.tree.levels[-1].rounds[edge])
+
+    def _with_models(
+        self,
+        experiment: Experiment,
+        state: RunState,
+        orders: dict[int, Order],
+        reports: dict[int, Report | None],
+    ) -> dict[int, Report | None]:
+        """Edges that say they have another model are sent the cloud's, if the cloud has it; else they are out."""
+        again: dict[int, Order] = {}
+        for edge, report in reports.items():
+            if report is not None and report[0].trouble:
+                _log.warning("%s: %s", self._hub.serving[edge], report[0].trouble)
+                reports[edge] = None
+                if not state.values[_AWAY][edge]:
+                    message, payload = orders[edge]
+                    arrays = replace(RoundArrays.from_bytes(payload), station=self._station(experiment, state, edge))
+                    again[edge] = message, arrays.to_bytes()
+        if again:
+            reports |= self._call(self._hub.play(again, self._settings.patience_s))
+        return reports
+
+    def _result(
+        self, experiment: Experiment, state: RunState, edge: int, group: EdgeGroup, report: Report | None
+    ) -> EdgeResult:
+        devices = [device for task in group.tasks for device in task.devices]
+        if report is None or report[0].trouble:
+            return self._lost_edge(experiment, state, edge, devices)
+        message, payload = report
+        arrays = ReportArrays.from_bytes(payload, experiment.shape)
+        outcomes = {outcome.device: outcome for outcome in message.outcomes}
+        counted = [device for device in devices if outcomes[device].fate == Fate.OK]
+        if arrays.statistics.device.tolist() != counted:
+            raise WorkFailed(f"{self._hub.serving[edge]} reports statistics of other devices than those that counted.")
+        state.values[_DIGEST][edge] = np.frombuffer(bytes.fromhex(message.model_digest), np.uint8)
+        state.values[_COUNTED][counted] = message.round_index
+        state.values[_AWAY][edge] = arrays.station is None
+        if arrays.station is not None:
+            if state_digest(arrays.station.model, arrays.station.slots) != message.model_digest:
+                raise WorkFailed(f"{self._hub.serving[edge]} sent another model than it says it has.")
+            state.edge_states[edge] = arrays.station.model
+            for name, array in arrays.station.slots.items():
+                state.values[name][edge] = array
+        failures = tuple(
+            Failure(device, outcomes[device].reason, _recorded(outcomes[device].fate))
+            for device in devices
+            if device not in counted
+        )
+        return arrays.result(state.edge_states[edge], failures)
+
+    def _lost_edge(self, experiment: Experiment, state: RunState, edge: int, devices: list[int]) -> EdgeResult:
+        """It is out of this global round; what it had goes back to the cloud's model."""
+        name = self._hub.serving[edge]
+        _log.warning("%s stays away; this global round goes on without it.", name)
+        state.values[_OUT][edge] = True
+        state.values[_AWAY][edge] = False
+        state.values[_DIGEST][edge] = 0
+        state.edge_states[edge] = state.global_state
+        kept_by = np.zeros(experiment.shape.prunable_weights, dtype=np.int64)
+        return EdgeResult(
+            combined=state.edge_states[edge],
+            held=np.zeros(experiment.shape.num_state, dtype=bool),
+            kept_by=kept_by,
+            coverage=coverage_of(kept_by, 0),
+            statistics=DeviceStatistics.of([]),
+            failures=tuple(Failure(device, f"{name} stayed away.", str(Fate.DROPPED)) for device in devices),
+            reports={},
+        )
+
+    # After a round
+
+    def _rows(
+        self, timed: TimedRound, edge: int, message: pb.EdgeRound, report: pb.EdgeReport | None
+    ) -> list[MeasuredRow]:
+        opened = timed.opened
+        outcomes = {} if report is None else {outcome.device: outcome for outcome in report.outcomes}
+        rows = []
+        for orders in message.orders:
+            place = int(np.searchsorted(opened.device, orders.device))
+            outcome = outcomes.get(orders.device, pb.Outcome(fate=str(Fate.DROPPED), reason="Its edge stayed away."))
+            came = outcome.bytes > 0
+            rows.append(
+                MeasuredRow(
+                    round=message.round_index,
+                    global_round=message.global_round + 1,
+                    edge_round=message.edge_round + 1,
+                    edge=edge,
+                    device=orders.device,
+                    name=self._hub.members.all_devices[orders.device],
+                    fate=outcome.fate,
+                    reason=outcome.reason or None,
+                    share=float(opened.share[place]),
+                    rate_bps=orders.rate_bps,
+                    full_band_rate_bps=float(opened.full_band_rate_bps[place]),
+                    planned_compute_s=orders.planned_compute_s,
+                    compute_s=outcome.compute_s if came else None,
+                    planned_uplink_s=orders.planned_uplink_s,
+                    uplink_s=outcome.uplink_s if came else None,
+                    planned_bytes=math.ceil(float(opened.bits[place]) / 8),
+                    bytes=outcome.bytes if came else None,
+                    rtt_s=outcome.rtt_s if came and math.isfinite(outcome.rtt_s) else None,
+                    arrived_s=outcome.arrived_s if came else None,
+                    deadline_s=message.deadline_s,
+                    num_samples=None,
+                    digest=outcome.digest or None,
+                )
+            )
+        return rows
+
+    def _learn(self, experiment: Experiment, state: RunState, timed: TimedRound, rows: Sequence[MeasuredRow]) -> None:
+        """What the round says about links and speeds."""
+        if not self._settings.measures:
+            return
+        size = experiment.network.num_devices
+        uplink_bps, seconds = np.full(size, np.nan), np.full(size, np.nan)
+        for row in rows:
+            if row.uplink_s and row.bytes and row.rate_bps and row.share:
+                measured_bps = 8.0 * row.bytes / row.uplink_s * WIRE_OVERHEAD
+                uplink_bps[row.device] = paced_uplink_bps(measured_bps, planned_bps=row.rate_bps, share=row.share)
+            if row.compute_s:
+                passes = experiment.scenario.train.samples_seen(experiment.data_sizes[[row.device]])[0]
+                seconds[row.device] = row.compute_s / float(passes)
+            elif row.fate == Fate.LATE:  # nothing came: it is slower than planned, by how much is not known
+                uplink_bps[row.device] = 0.5 * (row.full_band_rate_bps or np.nan)
+        self._keep(state, self._estimates(state).updated(uplink_bps=uplink_bps, seconds_per_sample=seconds))
+
+
+def as_planned(
+    inputs: PlannedInputs, experiment: Experiment, candidates: Candidates, cpu_hz: Array
+) -> tuple[Candidates, Array]:
+    """Candidates and clocks as a round was planned with them; a replay calls the same."""
+    device, place = np.array(inputs.device), np.searchsorted(candidates.device, inputs.device)
+    clocks = cpu_hz[place]
+    if inputs.seconds_per_sample is not None:
+        clocks = _clocks(experiment, device, clocks, np.array(inputs.seconds_per_sample, dtype=np.float64))
+    chosen = replace(
+        candidates,
+        device=device,
+        edge=np.array(inputs.edge),
+        full_band_rate_bps=np.array(inputs.full_band_rate_bps, dtype=np.float64),
+        num_samples=experiment.data_sizes[device],
+    )
+    return chosen, clocks
+
+
+def _clocks(experiment: Experiment, device: Array, cpu_hz: Array, seconds_per_sample: Array) -> Array:
+    """f_n at which the scenario's clock gives the measured seconds for the whole model."""
+    compute, shape = experiment.compute, experiment.shape
+    whole_s = compute.training_s(np.full(len(device), shape.num_weights), device, cpu_hz)
+    measured_s = seconds_per_sample * experiment.scenario.train.samples_seen(experiment.data_sizes[device])
+    return np.where(np.isnan(measured_s), cpu_hz, cpu_hz * whole_s / measured_s)
+
+
+def _recorded(fate: str) -> str:
+    """Records know no refused uploads: one that is no good is as one that failed."""
+    return str(Fate.FAILED) if fate == "refused" else fate
