@@ -7,6 +7,12 @@
     memory/                         what devices remember, in files that the checkpoint names
     final.safetensors               the trained model, when the run has ended
 
+Of a run on real machines also:
+
+    inputs.jsonl                    what each edge round was planned with
+    measured.jsonl                  what became of each device in it
+    status.json                     who is there now
+
 The checkpoint and the final model know which run they belong to and the SHA-256 of the records that came before them
 (`Provenance`), so an edited record or another run's file is found. Older folders without checksums can be read.
 """
@@ -96,6 +102,9 @@ class RunFolder:
         self.final_file = path / "final.safetensors"
         self.lock_file = path / LOCK
         self.scratch_folder = path / ".scratch"
+        self.inputs_file = path / "inputs.jsonl"
+        self.measured_file = path / "measured.jsonl"
+        self.status_file = path / "status.json"
 
     @property
     def has_run(self) -> bool:

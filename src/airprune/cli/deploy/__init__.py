@@ -6,6 +6,7 @@ import importlib.util
 
 import typer
 
+from airprune.cli.deploy.watching import calibrate, status
 from airprune.errors import UsageError
 
 deploy = typer.Typer(
@@ -19,3 +20,7 @@ deploy = typer.Typer(
 def _needs_the_extra() -> None:
     if any(importlib.util.find_spec(name) is None for name in ("grpc", "google.protobuf", "cryptography")):
         raise UsageError("airprune deploy needs the extra `deploy`: pip install 'airprune[deploy]'")
+
+
+deploy.command()(status)
+deploy.command()(calibrate)
