@@ -40,6 +40,7 @@ def combine_level(
     samples: Array,
     backhaul: Backhaul,
     round_index: int,
+    out: Array | None = None,
 ) -> Array:
     """The combined models of all parents of a level's nodes.  [num_parents, num_state]
 
@@ -48,15 +49,18 @@ def combine_level(
       samples: of the devices of each station, by the network.  [num_edges]
       backhaul: what the children's models travel through.
       round_index: edge rounds since the start of the run.
+      out: nodes of the level that do not count; a parent with no other keeps its model.  [num_nodes] bool
     """
     part = tree.levels[level]
     children, parents = models[tree.nodes(level)], models[tree.nodes(level - 1)]
     counts = tree.samples_below(level, samples)
     combined = []
     for p, parent in enumerate(parents):
-        nodes = np.flatnonzero(part.parent == p).tolist()
+        counts_here = part.parent == p if out is None else (part.parent == p) & ~out
+        nodes = np.flatnonzero(counts_here).tolist()
         arrived = (backhaul.received(children[node], parent, round_index, level, node) for node in nodes)
-        combined.append(combine_children(aggregation, arrived, counts[nodes], parent, backhaul.shape))
+        known = combine_children(aggregation, arrived, counts[nodes], parent, backhaul.shape) if nodes else parent
+        combined.append(known)
     return np.stack(combined)
 
 

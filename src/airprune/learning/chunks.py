@@ -86,10 +86,14 @@ class TrainTask(Task):
 
 @dataclass(frozen=True)
 class Failure:
-    """A device whose training failed every time, and the last traceback, or what became of the worker."""
+    """A device whose training failed every time, and the last traceback, or what became of the worker.
+
+    Where devices are real, `fate` may be another one than failed.
+    """
 
     device: int
     trouble: str
+    fate: str = "failed"
 
 
 class DeviceFailed(WorkFailed):

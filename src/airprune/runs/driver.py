@@ -24,6 +24,7 @@ from airprune.scenario import Scenario
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.rounds import run_rounds
 from airprune.simulation.state import RunState
+from airprune.simulation.world import World
 
 Records = Generator[dict[str, Any], None, None]
 
@@ -58,29 +59,34 @@ def run(
             f"{out} was trained with the native kernel, which cannot be used here: {native.trouble}; "
             "resume it where airprune doctor finds the kernel."
         )
-    return _records(Experiment.of(scenario, model=model, dataset=dataset, kernel=kernel), folder)
+    return records_of(Experiment.of(scenario, model=model, dataset=dataset, kernel=kernel), folder, World())
 
 
-def _records(experiment: Experiment, folder: RunFolder | None) -> Records:
+def records_of(experiment: Experiment, folder: RunFolder | None, world: World) -> Records:
+    """The records still to come of a run in a folder, in the world that it meets."""
     with contextlib.ExitStack() as stack:
         state, writer, memory = experiment.initial_state(), None, None
+        state.values |= world.values(experiment)
         if folder is not None:
             writer = RunWriter(folder, experiment, stack.enter_context(locked(folder.path)))
             saved = writer.load()
             if saved is not None:
                 state, memory = state.restored(saved.arrays, saved.facts), saved.memory
         if not _has_ended(experiment, state):
-            yield from _run(experiment, state, writer, memory)
+            yield from _run(experiment, state, world, writer, memory)
         if writer is not None:
             writer.finish(_trained(experiment, state))
 
 
-def _run(experiment: Experiment, state: RunState, writer: RunWriter | None, memory: dict[str, Any] | None) -> Records:
+def _run(
+    experiment: Experiment, state: RunState, world: World, writer: RunWriter | None, memory: dict[str, Any] | None
+) -> Records:
     settings = experiment.scenario.engine
     with contextlib.ExitStack() as stack:
         place = _place_of(writer, stack)
         # First, because it refuses what would not fit; it writes nothing before a device has something to remember.
-        state.store = opened_store(experiment, place if writer is None else writer.folder.path, memory)
+        if world.keeps_memory:
+            state.store = opened_store(experiment, place if writer is None else writer.folder.path, memory)
         in_process = settings.name == "serial"
         job = experiment.job(InProcess(experiment.dataset) if in_process else save_shared(experiment.dataset, place))
         engine_class = engine_named(settings.name)
@@ -88,7 +94,7 @@ def _run(experiment: Experiment, state: RunState, writer: RunWriter | None, memo
         engine = stack.enter_context(engine_class(job, workers=settings.workers, scheduler=settings.scheduler, tls=tls))
         if writer is not None:
             writer.begin()  # only now: a run that gets no engine leaves nothing behind
-        for record in map(finite, run_rounds(experiment, engine, state)):
+        for record in map(finite, run_rounds(experiment, engine, state, world=world)):
             if writer is not None:
                 writer.save(state, record, has_ended=_has_ended(experiment, state), store=state.store)
             yield record

@@ -275,8 +275,12 @@ class Experiment:
             step_factor=train.step_factor,
         )
 
-    def combined(self, state: RunState, level: int) -> Array:
-        """The combined models of all parents of a level's nodes, as links brought them.  [num_parents, num_state]"""
+    def combined(self, state: RunState, level: int, out: Array | None = None) -> Array:
+        """The combined models of all parents of a level's nodes, as links brought them.  [num_parents, num_state]
+
+        Args:
+          out: edges that do not count.  [num_edges] bool
+        """
         return combine_level(
             self.method.cloud.at_rate(self.learning_rate(state)),
             self.tree,
@@ -285,6 +289,7 @@ class Experiment:
             self.station_samples(state),
             self.backhaul,
             self.round_index(state),
+            out if level == self.tree.depth - 1 else None,
         )
 
     def combined_now(self, state: RunState, top: int = -1) -> Array:

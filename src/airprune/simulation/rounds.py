@@ -21,7 +21,7 @@ from airprune.federation.messages import Broadcast
 from airprune.federation.opened import OpenRound
 from airprune.federation.personal import SLOTS
 from airprune.latency import global_round_latency_s
-from airprune.learning.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of, parts_averaged
+from airprune.learning.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
 from airprune.learning.worker import TEST_PART, OwnTest
 from airprune.masking.base import RoundView
 from airprune.randomness import rng_for
@@ -39,6 +39,7 @@ from airprune.simulation.recording import (
     node_record,
 )
 from airprune.simulation.state import RunState
+from airprune.simulation.world import World
 from airprune.topology.base import HISTORY, Due
 
 Array = np.ndarray
@@ -49,7 +50,7 @@ Watch = Callable[[TimedRound, Sequence[EdgeResult]], None]
 
 
 def run_rounds(
-    experiment: Experiment, engine: Engine, state: RunState, *, watch: Watch | None = None
+    experiment: Experiment, engine: Engine, state: RunState, *, watch: Watch | None = None, world: World | None = None
 ) -> Iterator[dict[str, Any]]:
     """Runs Algorithm 1 from `state` to the end; yields one record per edge round and per global round.
 
@@ -57,28 +58,31 @@ def run_rounds(
 
     Args:
       watch: shown each edge round as planned and as it came out.
+      world: what the run meets; by default all is simulated.
     """
+    world = World() if world is None else world
     tree, rounds = state.tree, experiment.scenario.rounds
     reported: set[int] = set()  # devices whose failure the user has read
     while state.global_round < rounds.global_rounds:  # line 2
         if not any(state.counters):
             _send_down(state, experiment.method.topology.component.top)  # line 3: everybody starts from w_G
         while True:
-            yield from _middle_rounds(experiment, state)  # only in trees deeper than the paper's
+            yield from _middle_rounds(experiment, state, world)  # only in trees deeper than the paper's
             if state.counters[0] >= tree.max_rounds(0):  # line 4
                 break
-            yield _edge_round(experiment, engine, state, reported, watch)  # lines 5–15
-        yield _global_round(experiment, engine, state)  # line 17
+            yield _edge_round(experiment, engine, state, world, reported, watch)  # lines 5–15
+        yield _global_round(experiment, engine, state, world)  # line 17
 
 
 def _edge_round(
-    experiment: Experiment, engine: Engine, state: RunState, reported: set[int], watch: Watch | None
+    experiment: Experiment, engine: Engine, state: RunState, world: World, reported: set[int], watch: Watch | None
 ) -> dict[str, Any]:
     """Plans, trains and averages one edge round of the edges that are not done yet."""
     tree = state.tree
     edges = np.flatnonzero(tree.active(tree.depth - 1, state.counters))
     candidates, interrupted = experiment.candidates(state, edges)
     cpu_hz = experiment.network.cpu_hz[candidates.device]
+    candidates, cpu_hz = world.candidates(experiment, state, candidates, cpu_hz)
     opened = open_round(
         experiment.terms.bounded(state.values),
         candidates,
@@ -94,10 +98,11 @@ def _edge_round(
     opened = timed.opened
     starts = np.unique(np.column_stack((opened.edge, lag))[timed.takes_part], axis=0).tolist()  # edge, lag
     present = [int(edge) for edge in np.unique(opened.edge[timed.takes_part])]
-    parts = engine.reduce([_group(experiment, state, timed, lag, *start) for start in starts])  # lines 5–15, Eq. (12)
-    results = _by_edge(state, starts, parts)
-    for edge, result in zip(present, results, strict=True):
-        _move_edge(experiment, state, edge, result)
+    groups = [(edge, began, _group(experiment, state, timed, lag, edge, began)) for edge, began in starts]
+    results = world.edge_round(experiment, engine, state, timed, groups)  # lines 5–15, Eq. (12)
+    if state.held is not None:
+        for result in results:
+            state.held |= result.held
     _report_sums(experiment, state, view, results)
     _check_bits(experiment, timed, results)
     _learn_from_codes(experiment, state, opened, results)
@@ -221,28 +226,6 @@ def _served_weight(experiment: Experiment, state: RunState, edge: int) -> float:
     return float(experiment.method.edge("weights", samples).sum())
 
 
-def _by_edge(state: RunState, starts: Sequence[Sequence[int]], parts: list[EdgeResult]) -> list[EdgeResult]:
-    """One result of every edge that has any."""
-    found: dict[int, list[tuple[int, EdgeResult]]] = {}
-    for (edge, lag), part in zip(starts, parts, strict=True):
-        found.setdefault(edge, []).append((lag, part))
-    return [parts_averaged(of_edge, state.edge_states[edge]) for edge, of_edge in found.items()]
-
-
-def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeResult) -> None:
-    """The edge's own step to its average."""
-    names = experiment.slot_names(Owner.EDGE)
-    own = {name: state.values[name][edge] for name in names}
-    step = experiment.method.edge_step
-    state.edge_states[edge], own = close_round(
-        step, "edge_step", state.edge_states[edge], result.combined, result.held, own
-    )
-    for name, array in own.items():
-        state.values[name][edge] = array
-    if state.held is not None:
-        state.held |= result.held
-
-
 def _report_sums(experiment: Experiment, state: RunState, view: RoundView, results: list[EdgeResult]) -> None:
     """Hands what devices reported, summed in the order of the edges, to masking and objective.
 
@@ -325,17 +308,15 @@ def _as_sent(experiment: Experiment, timed: TimedRound, results: list[EdgeResult
 
 
 def _without_failed(timed: TimedRound, results: list[EdgeResult], reported: set[int]) -> TimedRound:
-    """The round as it came out: devices whose training failed for good are in no average."""
+    """The round as it came out: devices whose training failed for good, or that were lost, are in no average."""
     failures = [failure for result in results for failure in result.failures]
     if not failures:
         return timed
-    failed = np.isin(timed.opened.device, [failure.device for failure in failures])
-    _report_failures(failures, reported)
-    return dataclasses.replace(
-        timed,
-        fate=np.where(failed, Fate.FAILED.value, timed.fate),
-        uploaded_bits=np.where(failed, 0.0, timed.uploaded_bits),
-    )
+    fate = timed.fate.astype(object)
+    fate[np.searchsorted(timed.opened.device, [failure.device for failure in failures])] = [f.fate for f in failures]
+    _report_failures([failure for failure in failures if failure.fate == Fate.FAILED], reported)
+    arrived = fate == Fate.OK
+    return dataclasses.replace(timed, fate=fate.astype(str), uploaded_bits=np.where(arrived, timed.uploaded_bits, 0.0))
 
 
 def _report_failures(failures: list[Failure], reported: set[int]) -> None:
@@ -346,14 +327,14 @@ def _report_failures(failures: list[Failure], reported: set[int]) -> None:
             _log.error("Device %d failed %d times and is left out:\n%s", failure.device, MAX_TRIES, failure.trouble)
 
 
-def _middle_rounds(experiment: Experiment, state: RunState) -> Iterator[dict[str, Any]]:
+def _middle_rounds(experiment: Experiment, state: RunState, world: World) -> Iterator[dict[str, Any]]:
     """Nodes between edges and cloud whose children have run all their rounds combine them and send the result down."""
     tree = state.tree
     for level in range(tree.depth - 1, 0, -1):
         if state.counters[level] < tree.max_rounds(level):
             continue
         closing = tree.active(level - 1, state.counters[:level])
-        combined = experiment.combined(state, level)
+        combined = experiment.combined(state, level, world.out(state))
         state.models[tree.nodes(level - 1)][closing] = combined[closing]
         latency_s = _latency_s(experiment, state, level)
         state.latency_s[level - 1].append(np.where(closing, latency_s, np.nan).tolist())
@@ -384,9 +365,9 @@ def _send_down(state: RunState, level: int) -> None:
         state.models[state.tree.nodes(below)] = parents[state.tree.levels[below].parent]
 
 
-def _global_round(experiment: Experiment, engine: Engine, state: RunState) -> dict[str, Any]:
+def _global_round(experiment: Experiment, engine: Engine, state: RunState, world: World) -> dict[str, Any]:
     """Line 17: the cloud combines its children, Eq. (13), moves, and judges the result."""
-    combined = experiment.combined(state, 0)[0]
+    combined = experiment.combined(state, 0, world.out(state))[0]
     own = {name: state.values[name] for name in experiment.slot_names(Owner.CLOUD)}
     step = experiment.method.cloud_step
     state.models[0], own = close_round(step, "cloud_step", state.global_state, combined, state.held, own)

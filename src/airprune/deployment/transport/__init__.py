@@ -1,0 +1,15 @@
+"""One stream between a child and its parent: heartbeats, payloads in chunks, limits before memory.
+
+frames   what may arrive and in which order: a pure class, bytes in, packets or a refusal out
+links    a link as its owner sees it: send, receive, refuse, close
+pieces   when each piece of a payload leaves, at a planned rate
+dialing  the child's side
+serving  the parent's side
+"""
+
+from airprune.deployment.transport.dialing import dial
+from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet
+from airprune.deployment.transport.links import Link, LinkLost, Peer, Refused
+from airprune.deployment.transport.serving import Server
+
+__all__ = ["dial", "Server", "Link", "Peer", "Limits", "Packet", "LinkLost", "Refused", "Assembler", "BadFrame"]

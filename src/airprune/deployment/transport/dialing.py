@@ -1,0 +1,90 @@
+"""The child's side of a link."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import grpc
+
+from airprune.deployment.transport.frames import Limits
+from airprune.deployment.transport.links import FAREWELL_S, STREAM_ERRORS, Link, LinkLost, Peer
+from airprune.errors import InvalidValue
+
+METHOD = "/airprune.v1.Airprune/Link"
+_IDENTITY_ONLY = 1
+
+
+def options(limits: Limits) -> list[tuple[str, int | str]]:
+    """Of both sides."""
+    return [
+        ("grpc.max_receive_message_length", limits.max_frame_bytes),
+        ("grpc.max_send_message_length", limits.max_frame_bytes),
+        # A few compressed bytes could become any number.
+        ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ONLY),
+    ]
+
+
+def check_is_private(address: str, credentials: object) -> None:
+    """Without credentials nobody outside this machine may be spoken to."""
+    if credentials is None and address.rpartition(":")[0] != "127.0.0.1":
+        raise InvalidValue("credentials", "may be missing at 127.0.0.1 only", address, "Use the certificates of a kit.")
+
+
+class _Dialled:
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+        self._call = channel.stream_stream(METHOD)()
+
+    async def read(self) -> bytes | None:
+        data = await self._call.read()
+        return None if data is grpc.aio.EOF else data
+
+    async def write(self, data: bytes) -> None:
+        await self._call.write(data)
+
+    async def finish(self) -> None:
+        with contextlib.suppress(*STREAM_ERRORS):
+            await self._call.done_writing()
+            await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(self._call.code())), FAREWELL_S)
+
+    def cut(self) -> None:
+        self._call.cancel()
+
+    async def release(self) -> None:
+        await self._channel.close()
+
+
+async def dial(
+    address: str,
+    *,
+    credentials: grpc.ChannelCredentials | None,
+    server_name: str = "",
+    limits: Limits | None = None,
+) -> Link:
+    """A link to `address` ("host:port") whose peer has answered a heartbeat, within `limits.hello_within_s`.
+
+    `server_name` is the name that must stand in the parent's certificate, if that is not the host's.
+    Raises LinkLost: nobody there, not the right certificate, or Refused at once.
+    """
+    limits = limits or Limits()
+    check_is_private(address, credentials)
+    # Connections are not shared, nor is the waiting of one that has failed.
+    chosen = [*options(limits), ("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
+    if server_name:
+        chosen.append(("grpc.ssl_target_name_override", server_name))
+    if credentials is None:
+        channel = grpc.aio.insecure_channel(address, chosen)
+    else:
+        channel = grpc.aio.secure_channel(address, credentials, chosen)
+    link = Link(_Dialled(channel), Peer(address), limits, awaits_hello=False)
+    try:
+        async with asyncio.timeout(limits.hello_within_s):
+            await link.wait_rtt()
+    except TimeoutError:
+        await link.close()
+        raise LinkLost(f"{address} did not answer within {limits.hello_within_s:g} s.") from None
+    except BaseException:
+        await link.close()
+        raise
+    return link

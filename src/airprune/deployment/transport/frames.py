@@ -1,0 +1,175 @@
+"""What may arrive on a link and in which order: bytes in, packets or a refusal out; no I/O and no clock.
+
+Sizes are compared with the limits before memory is taken, and a payload is received into the one buffer that its owner
+will read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from google.protobuf.message import DecodeError, Message
+
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.errors import WorkFailed
+
+DIGEST_BYTES = 16
+# Names of all bodies that a frame may have.
+KINDS = tuple(body.name for body in pb.Frame.DESCRIPTOR.oneofs_by_name["body"].fields)
+_NEVER_WITH_PAYLOAD = ("beat", "chunk", "refusal")
+
+
+class BadFrame(WorkFailed):
+    """A peer broke the protocol; the sentence says how."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a peer may cost, in time and memory.
+
+    Attributes:
+      beat_s: time between heartbeats.
+      dead_after_s: a peer of whom nothing was received for so long is dead.
+      hello_within_s: time to connect, and then to say the first message.
+      max_payload_bytes: of the payloads that a link holds, unread or on their way; 0: none is taken.
+      chunk_bytes: of a payload per frame.
+      max_frame_bytes: of one frame, which holds all of a message but its payload.
+      max_unread: messages that wait for their owner; then the peer has to wait.
+      max_links: at one server.
+    """
+
+    beat_s: float = 1.0
+    dead_after_s: float = 3.0
+    hello_within_s: float = 5.0
+    max_payload_bytes: int = 0
+    chunk_bytes: int = 65_536
+    max_frame_bytes: int = 262_144
+    max_unread: int = 16
+    max_links: int = 10_000
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A whole message.
+
+    Attributes:
+      message: the body, e.g. an `Upload`.
+      payload: read-only; empty if there is none.
+      first_s, last_s: when the message and its last chunk arrived, on the receiver's monotonic clock: the payload took
+        `last_s - first_s`.
+    """
+
+    message: Message
+    payload: bytes | memoryview
+    first_s: float
+    last_s: float
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.payload)
+
+
+@dataclass
+class _Coming:
+    """A message whose payload is on its way; memory is taken with the first chunk."""
+
+    message: Message
+    first_s: float
+    size: int
+    digest: bytes
+    num_received: int = 0
+    buffer: bytearray = field(default_factory=bytearray)
+    hasher: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=DIGEST_BYTES))
+
+
+class Assembler:
+    """Puts messages together from the frames of one peer; its `limits` may be replaced while it works."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._coming: _Coming | None = None
+
+    @property
+    def announced_bytes(self) -> int:
+        """Of the payload on its way."""
+        return self._coming.size if self._coming else 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Memory taken for it."""
+        return len(self._coming.buffer) if self._coming else 0
+
+    def feed(self, data: bytes, now_s: float) -> Packet | None:
+        """The packet that this frame completes, if it does; heartbeats and refusals are packets too.
+
+        Raises BadFrame: the peer is to be refused, and nothing more of it to be fed.
+        """
+        if len(data) > self.limits.max_frame_bytes:
+            raise BadFrame(f"a frame may have {self.limits.max_frame_bytes:,} bytes, got {len(data):,}")
+        try:
+            frame = pb.Frame.FromString(data)
+        except DecodeError:
+            raise BadFrame("what came is not a frame of this protocol") from None
+        kind = frame.WhichOneof("body")
+        if kind is None:
+            raise BadFrame("a frame without a message that this version knows")
+        if kind in _NEVER_WITH_PAYLOAD and frame.HasField("payload"):
+            raise BadFrame(f"a {kind} cannot announce a payload")
+        if kind in ("beat", "refusal"):
+            return Packet(getattr(frame, kind), b"", now_s, now_s)
+        if kind == "chunk":
+            return self._add(frame.chunk.data, now_s)
+        if self._coming:
+            raise BadFrame(f"{kind} came before the payload of another message was whole")
+        message = getattr(frame, kind)
+        if not frame.HasField("payload"):
+            return Packet(message, b"", now_s, now_s)
+        self._announce(kind, message, frame.payload, now_s)
+        return None
+
+    def _announce(self, kind: str, message: Message, payload: pb.Payload, now_s: float) -> None:
+        if not 0 < payload.size <= self.limits.max_payload_bytes:
+            most = self.limits.max_payload_bytes
+            rule = f"between 1 and {most:,} bytes" if most else "no payload yet"
+            raise BadFrame(f"{kind} may have {rule}, got {payload.size:,} bytes")
+        if len(payload.digest) != DIGEST_BYTES:
+            raise BadFrame(f"the digest of a payload has {DIGEST_BYTES} bytes, got {len(payload.digest)}")
+        self._coming = _Coming(message, now_s, payload.size, payload.digest)
+
+    def _add(self, data: bytes, now_s: float) -> Packet | None:
+        coming = self._coming
+        if coming is None:
+            raise BadFrame("a chunk came that no message had announced")
+        if not data:
+            raise BadFrame("an empty chunk")
+        end = coming.num_received + len(data)
+        if end > coming.size:
+            raise BadFrame(f"a payload of {coming.size:,} bytes was announced, got {end:,}")
+        if not coming.buffer:
+            coming.buffer = bytearray(coming.size)
+        coming.buffer[coming.num_received : end] = data
+        coming.hasher.update(data)
+        coming.num_received = end
+        if end < coming.size:
+            return None
+        self._coming = None
+        if coming.hasher.digest() != coming.digest:
+            raise BadFrame("the payload is not the one whose digest was announced")
+        return Packet(coming.message, memoryview(coming.buffer).toreadonly(), coming.first_s, now_s)
+
+
+def digest_of(payload: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(payload, digest_size=DIGEST_BYTES).digest()
+
+
+def frame_of(message: Message, payload: bytes | memoryview = b"") -> pb.Frame:
+    """The frame that starts a message; the chunks of its payload are to follow."""
+    frame = pb.Frame()
+    getattr(frame, _KIND_OF[type(message)]).MergeFrom(message)
+    if len(payload):
+        frame.payload.MergeFrom(pb.Payload(size=len(payload), digest=digest_of(payload)))
+    return frame
+
+
+_KIND_OF = {type(getattr(pb.Frame(), kind)): kind for kind in KINDS}

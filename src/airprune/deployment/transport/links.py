@@ -1,0 +1,343 @@
+"""A link as its owner sees it: whole messages in order, until one side ends it or falls silent.
+
+A peer is alive while something of it is received; keep-alive of the layers below answers for a process that is stopped.
+Heartbeats therefore travel on the stream itself, between the chunks of payloads, and are read whatever the owner does.
+Silence is counted only while this side listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import grpc
+from google.protobuf.message import Message
+
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet, frame_of
+from airprune.deployment.transport.pieces import pieces
+from airprune.errors import WorkFailed
+
+# What gRPC raises when a stream has ended, differently at its two sides.
+STREAM_ERRORS = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
+# For last words to leave, and for the peer's to be read.
+FAREWELL_S = 1.0
+# The least of so many round trips is the link's; more would be slow to notice another route.
+_NUM_RTT = 16
+
+
+class LinkLost(WorkFailed):
+    """The link has ended; the sentence says why."""
+
+
+class Refused(LinkLost):
+    """The peer refused this side; `is_final`: trying again is of no use."""
+
+    def __init__(self, sentence: str, *, is_final: bool) -> None:
+        super().__init__(sentence)
+        self.is_final = is_final
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Who is at the other end, as far as the connection tells; `certificate_pem` is the child's, at its parent."""
+
+    address: str
+    certificate_pem: bytes = b""
+
+
+class Stream(Protocol):
+    """One side of a gRPC stream of bytes."""
+
+    async def read(self) -> bytes | None:
+        """The next frame; None: the peer has ended the stream."""
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def finish(self) -> None:
+        """Ends the stream after what was written; takes FAREWELL_S at most."""
+
+    def cut(self) -> None:
+        """Ends it now, if it has not ended yet."""
+
+    async def release(self) -> None:
+        """Gives back what it holds."""
+
+
+class Link:
+    """Made by `dial` and by a `Server`; within a running event loop.
+
+    Attributes:
+      peer: address and certificate.
+      name: of the peer in sentences; its owner may set it when it knows better.
+    """
+
+    def __init__(self, stream: Stream, peer: Peer, limits: Limits, *, awaits_hello: bool) -> None:
+        self.peer = peer
+        self.name = peer.address
+        self._stream = stream
+        self._assembler = Assembler(limits)
+        self._lost: LinkLost | None = None
+        self._ended = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+        self._unread: deque[Packet] = deque()
+        self._arrived, self._taken = asyncio.Event(), asyncio.Event()
+
+        self._sending = asyncio.Lock()
+        self._outbox: asyncio.Queue[tuple[bytes, asyncio.Future[None]]] = asyncio.Queue()
+        self._unwritten: set[asyncio.Future[None]] = set()
+
+        self._heard_s = time.monotonic()
+        self._is_listening = True
+        self._rtts_s: deque[float] = deque(maxlen=_NUM_RTT)
+        self._rtt_known = asyncio.Event()
+        self._beat_number = 0
+        self._beat_sent_s = 0.0
+        self._beat: asyncio.Future[None] | None = None
+        self._answer: asyncio.Future[None] | None = None
+
+        self._farewell: asyncio.Task[None] | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._reader = asyncio.create_task(self._read())
+        self._writer = asyncio.create_task(self._write())
+        self._send_beat()
+        self._watch(self._loop.time())
+        if awaits_hello:
+            self._call_at("hello", self._loop.time() + limits.hello_within_s, self._refuse_late_hello)
+
+    @property
+    def limits(self) -> Limits:
+        return self._assembler.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._assembler.limits = limits
+
+    @property
+    def rtt_s(self) -> float:
+        """The least of the last heartbeats, since one that waits behind a chunk takes longer; nan before the first."""
+        return min(self._rtts_s, default=math.nan)
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lost is not None
+
+    async def wait_lost(self) -> LinkLost:
+        """Why the link has ended, when it has."""
+        await self._ended.wait()
+        assert self._lost is not None
+        return self._lost
+
+    async def wait_rtt(self) -> float:
+        """The round-trip time, when the peer has answered a first heartbeat."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._rtt_known, self._ended)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self._raise_if_lost()
+        return self.rtt_s
+
+    async def send(
+        self, message: Message, payload: bytes | memoryview = b"", *, rate_bps: float | None = None
+    ) -> float:
+        """Sends one message and its payload, of which at most `rate_bps` on the link; seconds that it took.
+
+        One message at a time; who comes meanwhile waits. Giving up in the middle of a payload ends the link.
+        """
+        view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
+        start = frame_of(message, view).SerializeToString()
+        if len(start) > self.limits.max_frame_bytes:
+            kind, most = message.DESCRIPTOR.name, self.limits.max_frame_bytes
+            raise WorkFailed(f"{kind} must fit into Limits.max_frame_bytes = {most:,}, got {len(start):,} bytes.")
+        async with self._sending:
+            start_s = time.monotonic()
+            await self._post(start)
+            try:
+                for piece in pieces(len(view), chunk_bytes=self.limits.chunk_bytes, rate_bps=rate_bps):
+                    wait_s = start_s + piece.due_s - time.monotonic()
+                    if wait_s > 0:
+                        await asyncio.sleep(wait_s)
+                    chunk = pb.Frame(chunk=pb.Chunk(data=bytes(view[piece.start : piece.stop])))
+                    await self._post(chunk.SerializeToString())
+            except asyncio.CancelledError:
+                self.lose("a payload was given up half-way")
+                raise
+            return time.monotonic() - start_s
+
+    async def receive(self) -> Packet:
+        """The next whole message; raises LinkLost when there will be none."""
+        while not self._unread:
+            self._raise_if_lost()
+            self._arrived.clear()
+            await self._arrived.wait()
+        self._taken.set()
+        return self._unread.popleft()
+
+    async def refuse(self, reason: str, *, is_final: bool = False) -> None:
+        """Tells the peer a sentence and ends the link."""
+        await self._end(LinkLost(f"{self.name} was refused: {reason}"), pb.Refusal(reason=reason, is_final=is_final))
+
+    async def close(self) -> None:
+        """Ends the link after what was sent."""
+        await self._end(LinkLost(f"The link to {self.name} was closed here."))
+
+    async def _end(self, why: LinkLost, last_words: Message | None = None) -> None:
+        if self._lost is None:
+            with contextlib.suppress(TimeoutError, LinkLost):
+                async with asyncio.timeout(FAREWELL_S):
+                    if last_words is not None:
+                        await self._post(frame_of(last_words).SerializeToString())
+                    await self._stream.finish()
+            self._lose(why)
+        await self._stream.release()
+
+    def lose(self, why: str) -> None:
+        """Ends the link here, e.g. because the connection below has ended."""
+        self._lose(LinkLost(f"The link to {self.name} is lost: {why}."))
+
+    # Writing: one task owns the stream's writing side; at most a message, a heartbeat, an answer and a refusal wait.
+
+    def _put(self, data: bytes) -> asyncio.Future[None]:
+        written = self._loop.create_future()
+        self._unwritten.add(written)
+        written.add_done_callback(self._unwritten.discard)
+        self._outbox.put_nowait((data, written))
+        return written
+
+    async def _post(self, data: bytes) -> None:
+        """Waits until the stream has taken it, which is later if the peer does not read."""
+        self._raise_if_lost()
+        await self._put(data)
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                data, written = await self._outbox.get()
+                await self._stream.write(data)
+                if not written.done():
+                    written.set_result(None)
+        except STREAM_ERRORS:
+            # The peer's last words may say more than the failed write does.
+            await asyncio.wait([self._reader], timeout=FAREWELL_S)
+            self.lose("closed by the peer")
+
+    # Reading: goes on while the owner is busy, until too much is unread.
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                await self._wait_for_room()
+                data = await self._stream.read()
+                if data is None:
+                    return self.lose("closed by the peer")
+                self._heard_s = time.monotonic()
+                packet = self._assembler.feed(data, self._heard_s)
+                if packet is not None:
+                    self._take(packet)
+        except BadFrame as error:
+            await self.refuse(f"{error}.")
+        except STREAM_ERRORS as error:
+            self.lose(_words_of(error))
+
+    def _take(self, packet: Packet) -> None:
+        message = packet.message
+        if isinstance(message, pb.Beat):
+            return self._take_beat(message)
+        if isinstance(message, pb.Refusal):
+            return self._lose(Refused(f"Refused by {self.name}: {message.reason}", is_final=message.is_final))
+        self._cancel_timer("hello")
+        self._unread.append(packet)
+        self._arrived.set()
+        return None
+
+    def _is_full(self) -> bool:
+        unread_bytes, coming_bytes = sum(packet.num_bytes for packet in self._unread), self._assembler.announced_bytes
+        is_too_large = coming_bytes > 0 and unread_bytes + coming_bytes > self.limits.max_payload_bytes
+        return len(self._unread) >= self.limits.max_unread or (unread_bytes > 0 and is_too_large)
+
+    async def _wait_for_room(self) -> None:
+        while self._is_full():
+            self._is_listening = False
+            self._taken.clear()
+            await self._taken.wait()
+        if not self._is_listening:
+            self._is_listening, self._heard_s = True, time.monotonic()
+
+    # Heartbeats: none is sent while one waits to be written, so that a peer that does not read costs no memory.
+
+    def _send_beat(self) -> None:
+        self._call_at("beat", self._loop.time() + self.limits.beat_s, self._send_beat)
+        if self._beat is None or self._beat.done():
+            self._beat_number += 1
+            self._beat_sent_s = time.monotonic()
+            self._beat = self._put(pb.Frame(beat=pb.Beat(number=self._beat_number)).SerializeToString())
+
+    def _take_beat(self, beat: pb.Beat) -> None:
+        if not beat.is_answer:
+            if self._answer is None or self._answer.done():
+                answer = pb.Beat(number=beat.number, is_answer=True)
+                self._answer = self._put(pb.Frame(beat=answer).SerializeToString())
+        elif beat.number == self._beat_number:
+            self._rtts_s.append(self._heard_s - self._beat_sent_s)
+            self._rtt_known.set()
+
+    def _watch(self, due_s: float) -> None:
+        now_s = time.monotonic()
+        if not self._is_listening or self._loop.time() - due_s > self.limits.beat_s:
+            self._heard_s = now_s  # this very process was stopped or busy, and the peer may have spoken all the time
+        silent_s = now_s - self._heard_s
+        if silent_s >= self.limits.dead_after_s:
+            return self.lose(f"silent for {silent_s:.1f} s")
+        due_s = self._loop.time() + self.limits.dead_after_s - silent_s
+        return self._call_at("watch", due_s, lambda: self._watch(due_s))
+
+    def _refuse_late_hello(self) -> None:
+        reason = f"no hello within {self.limits.hello_within_s:g} s."
+        self._farewell = asyncio.create_task(self.refuse(reason))
+
+    def _call_at(self, name: str, due_s: float, call: Callable[[], None]) -> None:
+        self._timers[name] = self._loop.call_at(due_s, call)
+
+    def _cancel_timer(self, name: str) -> None:
+        if name in self._timers:
+            self._timers.pop(name).cancel()
+
+    # The end: the first reason stays.
+
+    def _raise_if_lost(self) -> None:
+        if self._lost is not None:
+            raise self._lost.with_traceback(None)
+
+    def _lose(self, why: LinkLost) -> None:
+        if self._lost is not None:
+            return
+        self._lost = why
+        for name in list(self._timers):
+            self._cancel_timer(name)
+        here = asyncio.current_task()
+        for task in (self._reader, self._writer):
+            if task is not here:
+                task.cancel()
+        for written in list(self._unwritten):
+            if not written.done():
+                written.set_exception(why)
+                written.exception()  # nobody waits for heartbeats
+        self._arrived.set()
+        self._ended.set()
+        self._stream.cut()
+
+
+def _words_of(error: BaseException) -> str:
+    """gRPC's reason without its traceback of C++; only the dialling side is told one."""
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name.lower().replace('_', ' ')}, {(error.details() or 'no details').rstrip('.')}"
+    return "closed by the peer"

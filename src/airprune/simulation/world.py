@@ -1,0 +1,95 @@
+"""What a run meets: who is there, what the edges make of their orders, what becomes of uploads.
+
+`World` is the simulated one. A deployment has another, with real edges; a replay, one that repeats what happened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from airprune.components import Owner
+from airprune.engines.base import Engine
+from airprune.federation.edge import close_round
+from airprune.learning.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, parts_averaged
+from airprune.selection.base import Candidates
+from airprune.simulation.clock import TimedRound
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.state import RunState
+
+Array = np.ndarray
+
+# A group of devices: its edge, how many rounds ago they began, their work.
+Started = tuple[int, int, EdgeGroup]
+
+
+class World:
+    """Everybody as the scenario's network has it; edges live in the run's state.
+
+    Attributes:
+      keeps_memory: whether the driver keeps the devices' memory; else they do so themselves.
+    """
+
+    keeps_memory = True
+
+    def values(self, experiment: Experiment) -> dict[str, Array]:
+        """What it needs to be kept with the state of the run, as it starts; reserved names begin with `world/`."""
+        return {}
+
+    def candidates(
+        self, experiment: Experiment, state: RunState, candidates: Candidates, cpu_hz: Array
+    ) -> tuple[Candidates, Array]:
+        """Who could take part in this edge round, with which rates and clocks, from what the network says."""
+        return candidates, cpu_hz
+
+    def lost(self, round_index: int) -> Mapping[int, str]:
+        """Devices whose uploads will not count although they were planned to, with the `Fate` of each."""
+        return {}
+
+    def edge_round(
+        self, experiment: Experiment, engine: Engine, state: RunState, timed: TimedRound, groups: Sequence[Started]
+    ) -> list[EdgeResult]:
+        """Lines 5–15 of Algorithm 1: devices train, Eq. (12), and their edges move; results in the order of edges."""
+        lost = self.lost(experiment.round_index(state))
+        parts = engine.reduce([without(group, lost) if lost else group for *_, group in groups])
+        found: dict[int, list[tuple[int, EdgeResult]]] = {}
+        for (edge, lag, _), part in zip(groups, parts, strict=True):
+            found.setdefault(edge, []).append((lag, part))
+        results = []
+        for edge, of_edge in found.items():
+            result = parts_averaged(of_edge, state.edge_states[edge])
+            _move_edge(experiment, state, edge, result)
+            left_out = [Failure(device, "", fate) for device, fate in lost.items() if device in _devices(groups, edge)]
+            results.append(dataclasses.replace(result, failures=(*result.failures, *left_out)))
+        return results
+
+    def out(self, state: RunState) -> Array | None:
+        """Edges whose models do not count in this global round; None if all count.  [num_edges] bool"""
+        return None
+
+
+def without(group: EdgeGroup, devices: Mapping[int, str]) -> EdgeGroup:
+    """A group without the work of some devices; the others stay in their chunks, so that sums keep their order."""
+    tasks: list[TrainTask] = []
+    for task in group.tasks:
+        gone = [part for part in task.parts() if part.devices[0] in devices]
+        tasks.append(task.without(gone) if gone else task)
+    return dataclasses.replace(group, tasks=tuple(tasks))
+
+
+def _devices(groups: Sequence[Started], edge: int) -> set[int]:
+    return {device for at, _, group in groups if at == edge for task in group.tasks for device in task.devices}
+
+
+def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeResult) -> None:
+    """The edge's own step to its average."""
+    names = experiment.slot_names(Owner.EDGE)
+    own = {name: state.values[name][edge] for name in names}
+    step = experiment.method.edge_step
+    state.edge_states[edge], own = close_round(
+        step, "edge_step", state.edge_states[edge], result.combined, result.held, own
+    )
+    for name, array in own.items():
+        state.values[name][edge] = array
