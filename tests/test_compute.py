@@ -198,7 +198,9 @@ def test_a_probe_is_one_minibatch_on_the_whole_model():
     times = times_of(FLOPS)
     np.testing.assert_allclose(times.probe_s(DEVICES, CPU_HZ), 128 * 22_730_208 / (8.0 * CPU_HZ), rtol=CLOSED)
     without, with_probe = times.line(DEVICES, CPU_HZ), times.line(DEVICES, CPU_HZ, probe=True)
-    np.testing.assert_allclose(with_probe[1] - without[1], times.probe_s(DEVICES, CPU_HZ), rtol=1e-9)  # a small difference
+    np.testing.assert_allclose(
+        with_probe[1] - without[1], times.probe_s(DEVICES, CPU_HZ), rtol=1e-9
+    )  # a small difference
 
 
 def test_where_fixed_weights_are_looked_up_extra_time_stays_positive():

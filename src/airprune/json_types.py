@@ -128,6 +128,10 @@ def flag(value: Any) -> bool:
     return value
 
 
+def maybe_flag(value: Any) -> bool | None:
+    return None if value is None else flag(value)
+
+
 def text(value: Any) -> str:
     if type(value) is not str:
         raise Unreadable
@@ -187,6 +191,7 @@ _READERS: dict[Any, Callable[[Any], Any]] = {
     float | None: maybe_number,
     float: number,
     bool: flag,
+    bool | None: maybe_flag,
     str: text,
     str | None: maybe_text,
     tuple[int, ...]: whole_list,

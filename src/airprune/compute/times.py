@@ -58,12 +58,16 @@ class ComputeTimes:
           whole_model_s: NaN for devices that nobody has measured.  [num_devices]
           cpu_hz: their clocks meanwhile.  [num_devices]
         """
-        counted = replace(self, slowdown=None)
-        counted_s = counted.training_s(np.array(float(self.num_weights)), np.arange(len(self.passes)), cpu_hz)
-        if np.any((counted_s == 0.0) & ~np.isnan(whole_model_s)):
+        clock_hz = self.clock_for(np.arange(len(self.passes)), whole_model_s)
+        return replace(self, slowdown=np.where(np.isnan(whole_model_s), 1.0, cpu_hz / clock_hz))
+
+    def clock_for(self, device: Array, whole_model_s: Array) -> Array:
+        """f_n at which these devices take so long to train the whole model for one edge round; NaN stays NaN."""
+        cycles = self.training_s(np.array(float(self.num_weights)), device, np.ones(len(device)))
+        if np.any((cycles == 0.0) & ~np.isnan(whole_model_s)):
             way_out = "A measured time is spread over weights as counted ones are"
             raise InvalidValue("Scenario.plan.cycles_per_weight", "must be > 0 with measured times", 0, way_out)
-        return replace(self, slowdown=np.where(np.isnan(whole_model_s), 1.0, whole_model_s / counted_s))
+        return cycles / whole_model_s
 
     def line(
         self, device: Array, cpu_hz: Array, *, probe: bool = False, dense_gradients: bool = False

@@ -76,6 +76,7 @@ class MeasuredRow(JsonRecord):
       compute_s, uplink_s, bytes: as measured, beside what was planned.
       arrived_s: since the orders were sent; `deadline_s` likewise.
       digest: of the upload, hex.
+      edge_out: True if its edge went away, so that its model does not count in this global round.
     """
 
     required: ClassVar[tuple[str, ...]] = ("round", "global_round", "edge_round", "edge", "device", "fate")
@@ -102,6 +103,7 @@ class MeasuredRow(JsonRecord):
     deadline_s: float | None
     num_samples: int | None
     digest: str | None
+    edge_out: bool | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -155,11 +155,20 @@ class RunFolder:
     @property
     def kernel(self) -> str | None:
         """What has computed the gradients so far, if there is more to compute."""
+        return self._kernel(even_if_ended=False)
+
+    @property
+    def kernel_used(self) -> str | None:
+        """What has computed the gradients so far."""
+        return self._kernel(even_if_ended=True)
+
+    def _kernel(self, *, even_if_ended: bool) -> str | None:
         try:
             run = self.saved_provenance()
         except WorkFailed:
             return None  # resuming the run will report it
-        return run.kernel if run and not run.has_ended and run.kernel in ("native", "torch") else None
+        known = run is not None and (even_if_ended or not run.has_ended) and run.kernel in ("native", "torch")
+        return run.kernel if run is not None and known else None
 
     def saved_provenance(self) -> Provenance | None:
         """Of the checkpoint; None if there is none."""
