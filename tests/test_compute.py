@@ -154,7 +154,7 @@ def test_the_papers_clock_is_eq_9_to_the_bit(changes):
     slope_s, probe_s = seconds_per_weight(**eq_9), 20.0 * 43_888 / CPU_HZ
     assert np.array_equal(per_weight_s, slope_s * (1.0 - dense))
     assert np.array_equal(extra_s, slope_s * (dense * 43_888) + probe_s)
-    assert np.array_equal(times.probe_s(CPU_HZ), probe_s)
+    assert np.array_equal(times.probe_s(DEVICES, CPU_HZ), probe_s)
 
 
 def direct_s(keep, *, fixed, prunable, samples, cpu_hz):
@@ -196,9 +196,11 @@ def test_sample_passes_go_by_samples_and_epochs_and_not_by_the_papers_t():
 
 def test_a_probe_is_one_minibatch_on_the_whole_model():
     times = times_of(FLOPS)
-    np.testing.assert_allclose(times.probe_s(CPU_HZ), 128 * 22_730_208 / (8.0 * CPU_HZ), rtol=CLOSED)
+    np.testing.assert_allclose(times.probe_s(DEVICES, CPU_HZ), 128 * 22_730_208 / (8.0 * CPU_HZ), rtol=CLOSED)
     without, with_probe = times.line(DEVICES, CPU_HZ), times.line(DEVICES, CPU_HZ, probe=True)
-    np.testing.assert_allclose(with_probe[1] - without[1], times.probe_s(CPU_HZ), rtol=1e-9)  # a small difference
+    np.testing.assert_allclose(
+        with_probe[1] - without[1], times.probe_s(DEVICES, CPU_HZ), rtol=1e-9
+    )  # a small difference
 
 
 def test_where_fixed_weights_are_looked_up_extra_time_stays_positive():

@@ -28,6 +28,9 @@ PAPER_BANDWIDTH_HZ = 20e6
 PAPER_TRANSMIT_POWER_W = dbm_to_watt(28.0)
 PAPER_NOISE_POWER_W = dbm_to_watt(-110.0)
 
+# Of a measured rate: more is no radio, and its SNR no float64 would hold.
+MAX_BITS_PER_HZ = 100.0
+
 _FADINGS = ("none", "rayleigh", "rician")
 
 
@@ -134,7 +137,17 @@ def large_scale_gain(network: Network, radio: Radio, *, seed: int) -> FloatArray
     Shadowing is drawn per device, independent of the distance: a network and its flat() see the same
     luck. Its linear mean is above 1, exp((std ln10/10)^2 / 2), as usual for log-normal shadowing. Where the network has
     measured SNRs, the gain is what makes them, SNR sigma^2 / p: a measurement has its path loss and shadowing in it.
+    Likewise of measured rates, SNR = (2^(r/B) - 1) / M: without fading, `full_band_rates` gives them back.
     """
+    if network.full_band_rate_bps is not None:
+        bits_per_hz = quantity(
+            "Network.full_band_rate_bps / Radio.bandwidth_hz",
+            network.full_band_rate_bps / radio.bandwidth_hz,
+            at_most=MAX_BITS_PER_HZ,
+            way_out="Set radio.bandwidth_hz to the band that the rates were measured on, or to any wider one",
+        )
+        ratio = np.expm1(bits_per_hz * np.log(2.0)) / radio.num_antennas
+        return ratio * (radio.band_noise_w / radio.transmit_power_w)
     if network.link_snr is not None:
         return network.link_snr * (radio.band_noise_w / radio.transmit_power_w)
     return _link_gain(network.link_distance_m, radio, seed=seed)
@@ -149,11 +162,11 @@ def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArra
     `large_scale_gain` after the move would draw the new link again. A flat network has the cloud's one column.
     """
     served = large_scale_gain(network, radio, seed=seed)
-    if network.link_snr is not None:
+    if network.has_measured_links:
         raise InvalidValue(
             "Network.link_snr",
             "tells of each device's own edge alone, so nobody can change it",
-            "a table with snr_db",
+            "a table with snr_db or full_band_rate_bps",
             'Give distance_m or places, or association.name = "fixed"',
         )
     if network.topology == "flat":

@@ -135,23 +135,26 @@ NETWORK_COLUMNS = (
     Column(name="edge", kind="label", required=True, explanation="the edge server that serves it"),
     Column(name="distance_m", minimum=0, explanation="metres to its edge; or give places"),
     Column(name="snr_db", minimum=-300, maximum=300, explanation="or the measured mean dB over the full band"),
+    Column(name="full_band_rate_bps", above=0, explanation="or the measured mean bit/s over the full band"),
     Column(name="x_m", explanation="metres east of the cloud"),
     Column(name="y_m", explanation="metres north of the cloud"),
     Column(name="edge_x_m", explanation="where its edge stands"),
     Column(name="edge_y_m", explanation="where its edge stands"),
     Column(name="cpu_hz", default=3e9, above=0, explanation="Hz"),
+    Column(name="seconds_per_sample", above=0, explanation="measured, of training the whole model"),
 )
 
 
 def read_network(source: Path | str | BinaryIO) -> Network:
     """Reads who is where from a CSV or JSON table: `distance_m`, or places of devices and of their edges.
 
-    In their place may stand the measured `snr_db` of every link, as fleets for `airprune plan` have it.
+    In their place may stand the measured `snr_db` of every link, as fleets for `airprune plan` have it, or its
+    `full_band_rate_bps`, as `airprune deploy calibrate` writes it with each device's `seconds_per_sample`.
     """
     table = read_table(source, NETWORK_COLUMNS, unique="device")
-    columns = {
-        name: table[name] for name in ("device", "distance_m", "snr_db", "x_m", "y_m", "cpu_hz") if name in table
-    }
+    edges = ("edge", "edge_x_m", "edge_y_m")
+    columns = {column.name: table[column.name] for column in NETWORK_COLUMNS if column.name in table}
+    columns = {name: array for name, array in columns.items() if name not in edges}
     columns["edge"] = table["edge"] if table["edge"].dtype != object else table["edge"].astype(str)
     if "edge_x_m" not in table or "edge_y_m" not in table:
         return network_from_columns(columns)

@@ -22,15 +22,15 @@ class JsonRecord:
 
     The order of the fields is that of the keys. A field without a default is always written, as null if it is None. One
     with a default is left out where it is None; a number that was measured but is none (NaN) is written as null. Keys
-    without a field are kept in `extra` and written last.
+    without a field are kept in `extra` and written last. Where a file has records of several kinds, `kind` tells which.
     """
 
-    kind: ClassVar[str]
+    kind: ClassVar[str] = ""
     required: ClassVar[tuple[str, ...]] = ()
     extra: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        written: dict[str, Any] = {"kind": self.kind}
+        written: dict[str, Any] = {"kind": self.kind} if self.kind else {}
         for name, (_, is_optional) in _fields_of(type(self)).items():
             value = getattr(self, name)
             if value is not None or not is_optional:
@@ -115,6 +115,33 @@ def maybe_number(value: Any) -> float | None:
     return whole(value)
 
 
+def number(value: Any) -> float:
+    found = maybe_number(value)
+    if found is None:
+        raise Unreadable
+    return found
+
+
+def flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise Unreadable
+    return value
+
+
+def maybe_flag(value: Any) -> bool | None:
+    return None if value is None else flag(value)
+
+
+def text(value: Any) -> str:
+    if type(value) is not str:
+        raise Unreadable
+    return value
+
+
+def maybe_text(value: Any) -> str | None:
+    return None if value is None else text(value)
+
+
 def whole_list(values: Any) -> tuple[int, ...]:
     _check_list(values, int)
     if values and not -_INT64 <= min(values) <= max(values) < _INT64:
@@ -162,6 +189,11 @@ _READERS: dict[Any, Callable[[Any], Any]] = {
     int: whole,
     int | None: maybe_whole,
     float | None: maybe_number,
+    float: number,
+    bool: flag,
+    bool | None: maybe_flag,
+    str: text,
+    str | None: maybe_text,
     tuple[int, ...]: whole_list,
     tuple[float | None, ...]: number_list,
     tuple[float | None, ...] | None: number_list,

@@ -90,6 +90,8 @@ class Network:
       cpu_hz: f_n.  [num_devices]
       link_snr: measured mean signal over noise to the serving station, a plain ratio; None: it follows from the
         distance. Places then tell nothing of the links.  [num_devices]
+      full_band_rate_bps: in its place the measured mean r_n to the serving station; None likewise.  [num_devices]
+      seconds_per_sample: measured, of training the whole model; NaN or None: as the clock says.  [num_devices]
       device_names, edge_names: for people; "0", "1", … unless given.
     """
 
@@ -100,6 +102,8 @@ class Network:
     edge: NDArray[np.int64]
     cpu_hz: FloatArray
     link_snr: FloatArray | None = None
+    full_band_rate_bps: FloatArray | None = None
+    seconds_per_sample: FloatArray | None = None
     device_names: tuple[str, ...] = ()
     edge_names: tuple[str, ...] = ()
 
@@ -119,6 +123,13 @@ class Network:
         self._freeze("cpu_hz", np.broadcast_to(cpu_hz, (count,)) if cpu_hz.ndim == 0 else cpu_hz, (count,))
         if self.link_snr is not None:
             self._freeze("link_snr", quantity("Network.link_snr", self.link_snr, at_least=0.0), (count,))
+        if self.full_band_rate_bps is not None:
+            rate = quantity("Network.full_band_rate_bps", self.full_band_rate_bps, above=0.0)
+            self._freeze("full_band_rate_bps", rate, (count,))
+        if self.seconds_per_sample is not None:
+            measured_s = np.asarray(self.seconds_per_sample, dtype=np.float64)
+            quantity("Network.seconds_per_sample", measured_s[~np.isnan(measured_s)], above=0.0)
+            self._freeze("seconds_per_sample", measured_s, (count,))
         edge = np.asarray(self.edge)
         if not np.issubdtype(edge.dtype, np.integer) or np.any((edge < 0) | (edge >= self.num_edges)):
             raise InvalidValue("Network.edge", f"must hold whole numbers in 0..{self.num_edges - 1}", edge.tolist())
@@ -149,6 +160,11 @@ class Network:
         return 1 if self.topology == "flat" else len(self.edge_position_m)
 
     @property
+    def has_measured_links(self) -> bool:
+        """Whether links are known by measurement, of each device to its own edge alone."""
+        return self.link_snr is not None or self.full_band_rate_bps is not None
+
+    @property
     def link_distance_m(self) -> FloatArray:
         """Each device to the station that serves it, on the ground.  [num_devices]"""
         flat = self.topology == "flat"
@@ -158,11 +174,11 @@ class Network:
 
     def flat(self) -> Network:
         """The same devices, all sharing the cloud's one band over the long link."""
-        if self.link_snr is not None:
+        if self.has_measured_links:
             raise InvalidValue(
                 "Network.link_snr",
                 "tells of links to edges, and a flat network has none",
-                "a table with snr_db",
+                "a table with snr_db or full_band_rate_bps",
                 "Give distance_m or places",
             )
         return Network(
@@ -172,6 +188,7 @@ class Network:
             device_position_m=self.device_position_m,
             edge=np.zeros(self.num_devices, dtype=np.int64),
             cpu_hz=self.cpu_hz,
+            seconds_per_sample=self.seconds_per_sample,
             device_names=self.device_names,
             edge_names=("cloud",),
         )
@@ -247,8 +264,8 @@ def network_from_columns(
     """A network from the columns of a table, one row per device, the cloud at (0, 0).
 
     Columns: `device`, `edge` (names or whole numbers; edges are numbered in sorted order; not read when
-    flat), then `x_m, y_m` or `distance_m` to the serving station, or in their place the link's measured `snr_db`,
-    and optionally `cpu_hz`. Others are left alone.
+    flat), then `x_m, y_m` or `distance_m` to the serving station, or in their place the link's measured `snr_db` or
+    `full_band_rate_bps`, and optionally `cpu_hz` and `seconds_per_sample`. Others are left alone.
 
     Distances alone make no map. Every edge then stands at (0, edge_distance_m) and its devices beside it,
     which keeps link_distance_m equal to distance_m to the last bit; only flat() sees where the edge is.
@@ -258,9 +275,11 @@ def network_from_columns(
       cpu_hz: for tables without that column.
     """
     flat = topology == "flat"
-    by_snr = "snr_db" in columns and not flat and not {"distance_m", "x_m"} & columns.keys()
+    measured = next((name for name in ("full_band_rate_bps", "snr_db") if name in columns), None)
+    if flat or {"distance_m", "x_m"} & columns.keys():
+        measured = None
     by_distance = "distance_m" in columns
-    where = [] if by_snr else ["distance_m"] if by_distance else ["x_m", "y_m"]
+    where = [] if measured else ["distance_m"] if by_distance else ["x_m", "y_m"]
     count = _check_columns(columns, ["device", *([] if flat else ["edge"]), *where])
     labels, edge = ([], np.zeros(count, dtype=np.int64)) if flat else _number_edges(columns["edge"])
     if edge_position_m is not None:
@@ -271,7 +290,7 @@ def network_from_columns(
                 f"none for {lost}",
             )
         edges = np.array([edge_position_m[label] for label in labels], dtype=np.float64).reshape(-1, 2)
-    elif by_snr or by_distance or flat:
+    elif measured or by_distance or flat:
         away = quantity("network_from_columns.edge_distance_m", edge_distance_m, at_least=0.0)
         edges = np.tile([0.0, float(away)], (len(labels), 1))
     else:
@@ -281,7 +300,7 @@ def network_from_columns(
             None,
             "Or give the column distance_m instead",
         )
-    if by_snr:
+    if measured:
         positions = edges[edge]
     elif by_distance:
         distance = quantity("columns.distance_m", columns["distance_m"], at_least=0.0)
@@ -296,10 +315,15 @@ def network_from_columns(
         device_position_m=positions,
         edge=edge,
         cpu_hz=quantity("columns.cpu_hz", columns.get("cpu_hz", cpu_hz), above=0.0),
-        link_snr=db_to_ratio(quantity("columns.snr_db", columns["snr_db"])) if by_snr else None,
+        link_snr=db_to_ratio(quantity("columns.snr_db", columns["snr_db"])) if measured == "snr_db" else None,
+        full_band_rate_bps=np.asarray(columns[measured]) if measured == "full_band_rate_bps" else None,
+        seconds_per_sample=np.asarray(columns["seconds_per_sample"]) if "seconds_per_sample" in columns else None,
         device_names=tuple(str(name) for name in columns["device"]),
         edge_names=("cloud",) if flat else tuple(str(label) for label in labels),
     )
+
+
+_OPTIONAL = ("cpu_hz", "snr_db", "full_band_rate_bps", "seconds_per_sample")
 
 
 def _check_columns(columns: Mapping[str, Sequence[Any] | NDArray[Any]], needed: list[str]) -> int:
@@ -309,9 +333,9 @@ def _check_columns(columns: Mapping[str, Sequence[Any] | NDArray[Any]], needed: 
             "network_from_columns.columns",
             f"must have {', '.join(needed)}",
             f"no {', '.join(missing)}",
-            "Positions are x_m, y_m or distance_m; a measured snr_db stands for one",
+            "Positions are x_m, y_m or distance_m; a measured snr_db or full_band_rate_bps stands for one",
         )
-    lengths = {name: len(columns[name]) for name in [*needed, "cpu_hz", "snr_db"] if name in columns}
+    lengths = {name: len(columns[name]) for name in [*needed, *_OPTIONAL] if name in columns}
     if len(set(lengths.values())) != 1:
         raise InvalidValue("network_from_columns.columns", "must all be equally long", lengths)
     return lengths["device"]

@@ -9,26 +9,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from airprune import files
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.options import Engine, ScenarioName, Scheduler, Tls, Workers
+from airprune.cli.options import Engine, Scheduler, Tls, Workers
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
+from airprune.errors import UsageError
 from airprune.measures import MEASURES, SUMMARY, TO_TARGET
 
 if TYPE_CHECKING:
     from airprune.reaching import Evaluation
+    from airprune.runs.layout import RunFolder
 
 # Where the value says the rest.
 _SHORT_LABELS = {"uploaded_weights": "uploaded", "mean_pruning_ratio": "mean pruning"}
 
 
 def run(
-    scenario: ScenarioName,
+    scenario: Annotated[
+        str | None, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file; of a replay, its own.")
+    ] = None,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes, e.g. `plan.deadline_s=0.04 seed=3`.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; by default runs/NAME-seedN.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; by default runs/NAME-seedN, or RUN-replay.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    replay: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Repeat a deployment: its rounds, plans and lost uploads, simulated."),
+    ] = None,
     engine: Engine = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -44,11 +53,13 @@ def run(
     from airprune.runs.evaluations import evaluations_in
     from airprune.runs.layout import RunFolder
 
-    chosen = scenario_from(scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
-    out = out or Path("runs") / f"{chosen.name}-seed{chosen.seed}"
+    name, changes = _named(scenario, overrides or [], replay)
+    chosen = scenario_from(name, changes, engine=engine, workers=workers, scheduler=scheduler, tls=tls)
+    if out is None:
+        out = Path("runs") / f"{chosen.name}-seed{chosen.seed}" if replay is None else Path(f"{replay}-replay")
     folder = RunFolder(out)
     try:
-        with contextlib.closing(run_scenario(chosen, out=out, resume=resume)) as records:
+        with contextlib.closing(run_scenario(chosen, out=out, resume=resume, replay=replay)) as records:
             for _ in watched(records, chosen, label=chosen.name, done=len(folder.records())):
                 pass
     except KeyboardInterrupt:
@@ -57,6 +68,8 @@ def run(
         else:
             say("Stopped before there was a run; nothing is kept.")
         raise typer.Exit(STOPPED) from None
+    if replay is not None:
+        say(_likeness(folder, RunFolder(replay)))
     last = next(record for record in reversed(folder.records()) if record["kind"] == "global")
     target = chosen.rounds.target_accuracy
     tests = [] if target is None else evaluations_in(folder)
@@ -67,6 +80,34 @@ def run(
     if target is not None:
         stdout_console().print(_to_target(tests, target), markup=False)
     say(f"Report: {write_report(out)}")
+
+
+def _named(scenario: str | None, overrides: list[str], replay: Path | None) -> tuple[str, list[str]]:
+    """(the scenario's name, its changes): a replay has a scenario of its own, so the first word may be a change."""
+    if replay is None:
+        if scenario is None:
+            raise UsageError(
+                "SCENARIO must be a preset's name or a TOML file, got nothing. Example: airprune run smoke"
+            )
+        return scenario, overrides
+    if scenario is not None and "=" not in scenario:
+        return scenario, overrides
+    return str(replay / "scenario.toml"), [*filter(None, [scenario]), *overrides]
+
+
+def _likeness(ours: RunFolder, theirs: RunFolder) -> str:
+    """Whether a replay ended as its deployment did."""
+    pairs = zip(ours.record_lines(), theirs.record_lines(), strict=False)
+    first = next((line for line, (own, other) in enumerate(pairs, start=1) if own != other), None)
+    if first is not None:
+        return f"The replay differs from {theirs.path} from line {first} of records.jsonl on."
+    if not _same_bytes(ours.final_file, theirs.final_file):
+        return f"The replay's records are those of {theirs.path} as far as both go; the final models differ."
+    return f"Bit for bit: records and final model are those of {theirs.path}."
+
+
+def _same_bytes(one: Path, other: Path) -> bool:
+    return files.is_regular(one) and files.is_regular(other) and files.read_bytes(one) == files.read_bytes(other)
 
 
 def _costs(tests: Sequence[Evaluation], target: float) -> dict[str, Any]:

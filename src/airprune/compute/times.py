@@ -6,7 +6,7 @@ Planner, simulated clock and energies all ask here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +38,7 @@ class ComputeTimes:
       probe_cycles: of one probe minibatch on the whole model.
       gradient_share: the share of c that a weight costs which is not kept but whose gradient is computed.
       probe_takes_energy: the paper's clock has never charged a probe's energy, and stays as it is.
+      slowdown: measured over counted seconds of every device of the network; None if nobody has measured.
     """
 
     passes: Array
@@ -48,6 +49,25 @@ class ComputeTimes:
     dense_share: float = 0.0
     gradient_share: float = 1 / 3
     probe_takes_energy: bool = True
+    slowdown: Array | None = None
+
+    def as_measured(self, whole_model_s: Array, cpu_hz: Array) -> ComputeTimes:
+        """With all times of a device scaled to what it takes to train the whole model for one edge round.
+
+        Args:
+          whole_model_s: NaN for devices that nobody has measured.  [num_devices]
+          cpu_hz: their clocks meanwhile.  [num_devices]
+        """
+        clock_hz = self.clock_for(np.arange(len(self.passes)), whole_model_s)
+        return replace(self, slowdown=np.where(np.isnan(whole_model_s), 1.0, cpu_hz / clock_hz))
+
+    def clock_for(self, device: Array, whole_model_s: Array) -> Array:
+        """f_n at which these devices take so long to train the whole model for one edge round; NaN stays NaN."""
+        cycles = self.training_s(np.array(float(self.num_weights)), device, np.ones(len(device)))
+        if np.any((cycles == 0.0) & ~np.isnan(whole_model_s)):
+            way_out = "A measured time is spread over weights as counted ones are"
+            raise InvalidValue("Scenario.plan.cycles_per_weight", "must be > 0 with measured times", 0, way_out)
+        return cycles / whole_model_s
 
     def line(
         self, device: Array, cpu_hz: Array, *, probe: bool = False, dense_gradients: bool = False
@@ -55,17 +75,17 @@ class ComputeTimes:
         """(a_n, x_n) of these devices at these clocks; a probe and gradients of all weights add to x_n."""
         dense = self._dense(dense_gradients)
         slope_s = seconds_per_weight(
-            local_iterations=self.passes[device], cycles_per_weight=self.cycles_per_weight, cpu_hz=cpu_hz
+            local_iterations=self._passes(device), cycles_per_weight=self.cycles_per_weight, cpu_hz=cpu_hz
         )
         extra_s = slope_s * (dense * self.num_weights) + self._fixed_s(device, cpu_hz)
-        return slope_s * (1.0 - dense), extra_s + self.probe_s(cpu_hz) if probe else extra_s
+        return slope_s * (1.0 - dense), extra_s + self.probe_s(device, cpu_hz) if probe else extra_s
 
     def training_s(self, weights: Array, device: Array, cpu_hz: Array, *, dense_gradients: bool = False) -> Array:
         """T_cmp without a probe."""
         trained = weights + self._dense(dense_gradients) * (self.num_weights - weights)
         moving_s = compute_time_s(
             trained,
-            local_iterations=self.passes[device],
+            local_iterations=self._passes(device),
             cycles_per_weight=self.cycles_per_weight,
             cpu_hz=cpu_hz,
         )
@@ -74,12 +94,16 @@ class ComputeTimes:
     def _dense(self, dense_gradients: bool) -> float:
         return max(self.dense_share, self.gradient_share) if dense_gradients else self.dense_share
 
-    def probe_s(self, cpu_hz: Array) -> Array:
+    def probe_s(self, device: Array, cpu_hz: Array) -> Array:
         """One minibatch on the whole model, which the paper leaves out."""
-        return self.probe_cycles / cpu_hz
+        probe_s = self.probe_cycles / cpu_hz
+        return probe_s if self.slowdown is None else probe_s * self.slowdown[device]
 
     def _fixed_s(self, device: Array, cpu_hz: Array) -> Array:
-        return self.passes[device] * self.fixed_cycles / cpu_hz
+        return self._passes(device) * self.fixed_cycles / cpu_hz
+
+    def _passes(self, device: Array) -> Array:
+        return self.passes[device] if self.slowdown is None else self.passes[device] * self.slowdown[device]
 
 
 def compute_times(
@@ -90,13 +114,30 @@ def compute_times(
     num_samples: Array,
     cpu_hz: Array,
     work: Callable[[], ModelWork],
+    seconds_per_sample: Array | None = None,
 ) -> ComputeTimes:
-    """As `scenario.clock` says.
+    """As `scenario.clock` says, scaled for devices that were measured themselves.
 
     Args:
       num_samples, cpu_hz: of all devices of the network.
       work: the model's FLOPs, counted only if they are asked for.
+      seconds_per_sample: of training the whole model, by device; NaN where it was not measured.
     """
+    times = _counted_times(scenario, masking, shape=shape, num_samples=num_samples, cpu_hz=cpu_hz, work=work)
+    if seconds_per_sample is None:
+        return times
+    return times.as_measured(seconds_per_sample * scenario.train.samples_seen(num_samples), cpu_hz)
+
+
+def _counted_times(
+    scenario: Scenario,
+    masking: Chosen,
+    *,
+    shape: ModelShape,
+    num_samples: Array,
+    cpu_hz: Array,
+    work: Callable[[], ModelWork],
+) -> ComputeTimes:
     clock = scenario.clock
     if clock.compute == "paper":
         return _papers(scenario, masking, shape, len(num_samples))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Container, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from airprune.deployment.link_times import WIRE_OVERHEAD
 from airprune.deployment.measured import MeasuredRow, PlannedInputs
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.replaying import met_candidates
 from airprune.engines.base import Engine
 from airprune.errors import WorkFailed
 from airprune.federation.wire import upload_size
@@ -122,8 +123,8 @@ class Deployed(World):
         inputs = self._planned.get(round_index)
         if inputs is None:
             inputs = self._inputs(experiment, state, candidates, round_index)
-            self._on_planned(inputs)
-        return as_planned(inputs, experiment, candidates, cpu_hz)
+        self._on_planned(inputs)
+        return met_candidates(experiment, candidates, inputs)
 
     def _inputs(
         self, experiment: Experiment, state: RunState, candidates: Candidates, round_index: int
@@ -131,7 +132,7 @@ class Deployed(World):
         wanted = dict(zip(candidates.device.tolist(), candidates.edge.tolist(), strict=True))
         for device, edge in wanted.items():
             self._call(self._hub.move(device, edge, self._settings.handover_s))
-        while not (present := {d: found for d, found in self._hub.present().items() if d in wanted}):
+        while not (present := self._present(state, wanted)):
             _log.warning("No device is online; waiting.")
             self._call(asyncio.sleep(1.0))
         device = np.array(sorted(present))
@@ -151,6 +152,11 @@ class Deployed(World):
             full_band_rate_bps=tuple(rates_bps.tolist()),
             seconds_per_sample=seconds,
         )
+
+    def _present(self, state: RunState, wanted: Container[int]) -> dict[int, tuple[int, pb.Presence.Device]]:
+        """Those of an edge that is out have to wait for the next global round."""
+        out = state.values[_OUT]
+        return {d: found for d, found in self._hub.present().items() if d in wanted and not out[found[0]]}
 
     def _with_probes(self, state: RunState, present: dict[int, tuple[int, pb.Presence.Device]]) -> Estimates:
         """The estimates, with what devices have said at joining where nothing better is known."""
@@ -187,7 +193,8 @@ class Deployed(World):
         for edge, _, group in groups:
             report = reports[edge]
             results.append(self._result(experiment, state, edge, group, report))
-            rows += self._rows(timed, edge, orders[edge][0], None if report is None else report[0])
+            is_out = bool(state.values[_OUT][edge])
+            rows += self._rows(timed, edge, orders[edge][0], None if is_out or report is None else report[0])
         self._learn(experiment, state, timed, rows)
         took_s = max((report[0].took_s for report in reports.values() if report is not None), default=0.0)
         self._on_measured(rows, took_s)
@@ -356,6 +363,7 @@ class Deployed(World):
                     deadline_s=message.deadline_s,
                     num_samples=None,
                     digest=outcome.digest or None,
+                    edge_out=report is None,
                 )
             )
         return rows
@@ -376,32 +384,6 @@ class Deployed(World):
             elif row.fate == Fate.LATE:  # nothing came: it is slower than planned, by how much is not known
                 uplink_bps[row.device] = 0.5 * (row.full_band_rate_bps or np.nan)
         self._keep(state, self._estimates(state).updated(uplink_bps=uplink_bps, seconds_per_sample=seconds))
-
-
-def as_planned(
-    inputs: PlannedInputs, experiment: Experiment, candidates: Candidates, cpu_hz: Array
-) -> tuple[Candidates, Array]:
-    """Candidates and clocks as a round was planned with them; a replay calls the same."""
-    device, place = np.array(inputs.device), np.searchsorted(candidates.device, inputs.device)
-    clocks = cpu_hz[place]
-    if inputs.seconds_per_sample is not None:
-        clocks = _clocks(experiment, device, clocks, np.array(inputs.seconds_per_sample, dtype=np.float64))
-    chosen = replace(
-        candidates,
-        device=device,
-        edge=np.array(inputs.edge),
-        full_band_rate_bps=np.array(inputs.full_band_rate_bps, dtype=np.float64),
-        num_samples=experiment.data_sizes[device],
-    )
-    return chosen, clocks
-
-
-def _clocks(experiment: Experiment, device: Array, cpu_hz: Array, seconds_per_sample: Array) -> Array:
-    """f_n at which the scenario's clock gives the measured seconds for the whole model."""
-    compute, shape = experiment.compute, experiment.shape
-    whole_s = compute.training_s(np.full(len(device), shape.num_weights), device, cpu_hz)
-    measured_s = seconds_per_sample * experiment.scenario.train.samples_seen(experiment.data_sizes[device])
-    return np.where(np.isnan(measured_s), cpu_hz, cpu_hz * whole_s / measured_s)
 
 
 def _recorded(fate: str) -> str:

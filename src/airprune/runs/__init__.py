@@ -3,6 +3,7 @@
     layout        what lies where in a run folder, and all reading of it; no torch
     lock          one writer per folder
     checkpoint    named arrays and facts in a file that knows whether it is whole
+    lines         a file that only grows by whole lines
     store         what devices remember, on disk
     writer        a run folder while its run goes on: what is written, in which order
     driver        `run`, which ties a run to its folder and its engine

@@ -36,6 +36,7 @@ def run(
     resume: bool = False,
     model: Any = None,
     dataset: Any = None,
+    replay: str | Path | None = None,
 ) -> Records:
     """Runs a scenario; yields one record per edge round and per global round as they happen.
 
@@ -48,18 +49,25 @@ def run(
       model: any torch module in place of the scenario's own; its Linear layers are prunable unless
         `scenario.model.prunable` names others.
       dataset: (x, y) arrays, ((x, y), (x_test, y_test)), or torch datasets in place of the scenario's own.
+      replay: a deployment's run folder: who is there, what is planned with and what becomes of uploads is as it was.
     """
     engine_named(scenario.engine.name)  # before anything is loaded or written
     folder = None if out is None else RunFolder(Path(out))
     if folder is not None and folder.has_run and not resume:
         raise UsageError(f"{out} already holds a run; resume it (--resume, resume=True) or choose another folder.")
     kernel = None if folder is None else folder.kernel
+    world = World()
+    if replay is not None:
+        from airprune.deployment.replaying import Replayed
+
+        replayed = RunFolder(Path(replay))
+        world, kernel = Replayed(replayed), kernel or replayed.kernel_used
     if kernel == "native" and native.trouble:
         raise UsageError(
-            f"{out} was trained with the native kernel, which cannot be used here: {native.trouble}; "
-            "resume it where airprune doctor finds the kernel."
+            f"{out if replay is None else replay} was trained with the native kernel, which cannot be used here: "
+            f"{native.trouble}; continue it where airprune doctor finds the kernel."
         )
-    return records_of(Experiment.of(scenario, model=model, dataset=dataset, kernel=kernel), folder, World())
+    return records_of(Experiment.of(scenario, model=model, dataset=dataset, kernel=kernel), folder, world)
 
 
 def records_of(experiment: Experiment, folder: RunFolder | None, world: World) -> Records:

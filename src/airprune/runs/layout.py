@@ -7,6 +7,12 @@
     memory/                         what devices remember, in files that the checkpoint names
     final.safetensors               the trained model, when the run has ended
 
+Of a run on real machines also:
+
+    inputs.jsonl                    what each edge round was planned with
+    measured.jsonl                  what became of each device in it
+    status.json                     who is there now
+
 The checkpoint and the final model know which run they belong to and the SHA-256 of the records that came before them
 (`Provenance`), so an edited record or another run's file is found. Older folders without checksums can be read.
 """
@@ -96,6 +102,9 @@ class RunFolder:
         self.final_file = path / "final.safetensors"
         self.lock_file = path / LOCK
         self.scratch_folder = path / ".scratch"
+        self.inputs_file = path / "inputs.jsonl"
+        self.measured_file = path / "measured.jsonl"
+        self.status_file = path / "status.json"
 
     @property
     def has_run(self) -> bool:
@@ -146,11 +155,20 @@ class RunFolder:
     @property
     def kernel(self) -> str | None:
         """What has computed the gradients so far, if there is more to compute."""
+        return self._kernel(even_if_ended=False)
+
+    @property
+    def kernel_used(self) -> str | None:
+        """What has computed the gradients so far."""
+        return self._kernel(even_if_ended=True)
+
+    def _kernel(self, *, even_if_ended: bool) -> str | None:
         try:
             run = self.saved_provenance()
         except WorkFailed:
             return None  # resuming the run will report it
-        return run.kernel if run and not run.has_ended and run.kernel in ("native", "torch") else None
+        known = run is not None and (even_if_ended or not run.has_ended) and run.kernel in ("native", "torch")
+        return run.kernel if run is not None and known else None
 
     def saved_provenance(self) -> Provenance | None:
         """Of the checkpoint; None if there is none."""

@@ -24,6 +24,7 @@ from airprune.registration import files_used_by, registered
 from airprune.runs import checkpoint
 from airprune.runs.environment import environment
 from airprune.runs.layout import Provenance, RunFolder, is_free, settings_digest, sha256_of
+from airprune.runs.lines import Lines
 from airprune.runs.lock import Lock
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class RunWriter:
         self._files = files_used_by(experiment.scenario)
         self._kernel = experiment.kernel
         self._settings = settings_digest(self._scenario.to_toml())
-        self._records_bytes = 0
+        self._records = Lines(folder.records_file)
         self._records_hash = hashlib.sha256()
         self._version = 0
         self._has_ended = False
@@ -115,7 +116,7 @@ class RunWriter:
             )
         with self._sentence_if_unwritable(), files.open_to_read(folder.records_file) as file:
             self._records_hash = sha256_of(file, run.records_bytes)
-        self._records_bytes, self._has_ended = run.records_bytes, run.has_ended
+        self._records.num_bytes, self._has_ended = run.records_bytes, run.has_ended
         self._version = int(facts["version"])
         self._files = run.files  # by the names they had
         return Saved(arrays=arrays, facts=facts["state"], memory=facts["memory"])
@@ -142,8 +143,7 @@ class RunWriter:
         with self._sentence_if_unwritable():
             self._lock.check()
             files.make_folder(folder.checkpoint_file.parent)
-            with files.open_to_append(folder.records_file) as file:
-                file.truncate(self._records_bytes)
+            self._records.cut()
             if not os.path.lexists(folder.checkpoint_file):
                 facts = environment() | {"kernel": self._kernel} | registered()
                 _write_text(folder.environment_file, json.dumps(facts, indent=2) + "\n")
@@ -156,7 +156,9 @@ class RunWriter:
         """Appends the record, commits the memory of devices, then replaces the checkpoint."""
         line = json.dumps(record, allow_nan=False, separators=(",", ":")).encode() + b"\n"
         with self._sentence_if_unwritable():
-            self._append(line)
+            self._lock.check()
+            self._records.append(line)
+            self._records_hash.update(line)
             self._version += 1
             memory = {} if store is None else store.commit(self._version)
             self._has_ended = has_ended
@@ -170,20 +172,6 @@ class RunWriter:
             checkpoint.write(self.folder.checkpoint_file, state.arrays(), facts, inside=self.folder.path)
             if store is not None:
                 store.forget_unnamed()
-
-    def _append(self, line: bytes) -> None:
-        self._lock.check()
-        with files.open_to_append(self.folder.records_file) as file:
-            if file.tell() != self._records_bytes:
-                raise WorkFailed(
-                    f"{self.folder.records_file} must have {self._records_bytes:,} bytes, as this run left it, got "
-                    f"{file.tell():,}: somebody else writes it; resume the run when nobody does."
-                )
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        self._records_bytes += len(line)
-        self._records_hash.update(line)
 
     def finish(self, arrays: Mapping[str, Array]) -> None:
         """Writes the trained model, unless it is there already; what else lies in its place is not of this run."""
@@ -212,7 +200,7 @@ class RunWriter:
             settings=self._settings,
             kernel=self._kernel,
             imports="\n".join(f"{digest} {name}" for name, digest in self._files.items()),
-            records_bytes=self._records_bytes,
+            records_bytes=self._records.num_bytes,
             records_sha256=self._records_hash.hexdigest(),
             has_ended=self._has_ended,
         )

@@ -57,7 +57,8 @@ class NetworkSection(Section):
     cpu_hz_max: Positive | None = Field(default=None, description="if given, f_n is uniform from cpu_hz to this")
     table: FilePath | None = Field(
         default=None,
-        description="CSV or JSON of device, edge and distance_m, places or snr_db; overrides counts and placement",
+        description="CSV or JSON of device, edge and distance_m, places, snr_db or full_band_rate_bps; "
+        "overrides counts and placement",
     )
 
     @model_validator(mode="after")

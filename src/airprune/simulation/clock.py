@@ -121,7 +121,7 @@ def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
     training_s = terms.compute.training_s(
         weights, opened.device, opened.cpu_hz, dense_gradients=opened.charges.dense_gradients
     )
-    compute_s = training_s + terms.compute.probe_s(opened.cpu_hz) if opened.charges.probe else training_s
+    compute_s = training_s + terms.compute.probe_s(opened.device, opened.cpu_hz) if opened.charges.probe else training_s
     powered_s = compute_s if terms.compute.probe_takes_energy else training_s
     rate_bps = uplink_rate_bps(np.where(planned, opened.share, 1.0), opened.full_band_rate_bps)
     uplink_s = uplink_time_s(opened.uplink_bits, rate_bps, bits_per_weight=1.0)

@@ -175,6 +175,7 @@ class Experiment:
             num_samples=self.data_sizes,
             cpu_hz=self.network.cpu_hz,
             work=lambda: self.work,
+            seconds_per_sample=self.network.seconds_per_sample,
         )
 
     @cached_property
@@ -361,7 +362,7 @@ class Experiment:
     def positions_m(self) -> Positions | None:
         """Where devices stand, for those that talk to each other; None if the network knows it of none."""
         places = self.network.device_position_m
-        return None if self.network.link_snr is not None else lambda device: places[device]
+        return None if self.network.has_measured_links else lambda device: places[device]
 
     def count_received(self, state: RunState, edge: Array, bits: Array) -> None:
         """Adds what devices have sent to their edges, if the round at the root asks for it."""

@@ -7,7 +7,9 @@ import importlib.util
 import typer
 
 from airprune.cli.deploy.kits import init, renew, revoke
+from airprune.cli.deploy.nodes import cloud, device, edge
 from airprune.cli.deploy.shape import shape
+from airprune.cli.deploy.watching import calibrate, status
 from airprune.errors import UsageError
 
 deploy = typer.Typer(
@@ -24,6 +26,11 @@ def _needs_the_extra() -> None:
 
 
 deploy.command()(init)
+deploy.command()(cloud)
+deploy.command()(edge)
+deploy.command()(device)
 deploy.command()(revoke)
 deploy.command()(renew)
 deploy.command()(shape)
+deploy.command()(status)
+deploy.command()(calibrate)

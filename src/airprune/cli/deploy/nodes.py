@@ -1,0 +1,147 @@
+"""`airprune deploy cloud | edge | device`: the three processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airprune.cli.console import print_json, say
+from airprune.cli.options import ScenarioName
+from airprune.cli.progress import STOPPED, watched
+from airprune.cli.scenario_argument import scenario_from
+
+Kit = Annotated[Path, typer.Argument(metavar="KIT", help="The node's kit, made by `airprune deploy init`.")]
+
+
+def cloud(
+    kit: Kit,
+    scenario: ScenarioName,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes, e.g. `plan.deadline_s=2 seed=3`.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; by default runs/NAME-deployed.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    plan_with: Annotated[
+        str, typer.Option(help="`measured` rates and speeds, or those of the scenario's `network`.")
+    ] = "measured",
+    grace: Annotated[float, typer.Option(min=0.0, help="Seconds after the deadline in which uploads count.")] = 0.0,
+    patience: Annotated[float, typer.Option(min=0.0, help="Seconds that an edge may stay away.")] = 60.0,
+    wait: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for all devices at first.")] = 600.0,
+    metrics: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve Prometheus' numbers on this port of 127.0.0.1.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the last global round as JSON.")] = False,
+) -> None:
+    """Run a scenario on the edges and devices of a federation; its folder is a run folder like any other.
+
+    Example: `airprune deploy cloud kits/cloud deployed --out runs/real`
+    """
+    from airprune.deployment.cloud import deployed_run
+    from airprune.deployment.identity import load_node
+    from airprune.deployment.remote import CloudSettings
+    from airprune.errors import UsageError
+    from airprune.runs.layout import RunFolder
+
+    if plan_with not in ("measured", "network"):
+        raise UsageError(f"--plan-with must be measured or network, got {plan_with}.")
+    chosen = scenario_from(scenario, overrides or [])
+    folder = RunFolder(out or Path("runs") / f"{chosen.name}-deployed")
+    settings = CloudSettings(measures=plan_with == "measured", grace_s=grace, patience_s=patience, wait_s=wait)
+    _log_to_stderr()
+    try:
+        with (
+            deployed_run(load_node(kit), chosen, folder, settings, resume=resume, metrics_port=metrics) as records,
+            contextlib.closing(records),
+        ):
+            for _ in watched(records, chosen, label=chosen.name, done=len(folder.records())):
+                pass
+    except KeyboardInterrupt:
+        say(f"Stopped; {folder.path} keeps what is done. Continue with the same command and --resume.")
+        raise typer.Exit(STOPPED) from None
+    last = next(record for record in reversed(folder.records()) if record["kind"] == "global")
+    if as_json:
+        print_json({"folder": str(folder.path), **last})
+    else:
+        say(f"Done: {folder.path}. See it with `airprune deploy status {folder.path}` and `airprune web`.")
+
+
+def edge(
+    kit: Kit,
+    folder: Annotated[Path | None, typer.Option(help="What it must not forget; by default in the kit.")] = None,
+    keep_uploads: Annotated[
+        bool, typer.Option("--keep-uploads", help="Keep uploads that counted, for `airprune deploy verify`.")
+    ] = False,
+) -> None:
+    """Serve the devices of an edge until the run has ended.
+
+    Example: `airprune deploy edge kits/e0`
+    """
+    from airprune.deployment.edge import Edge, EdgeSettings
+    from airprune.deployment.identity import Role
+
+    node = _node(kit, Role.EDGE)
+    state = _state_folder(folder, kit)
+    _log_to_stderr()
+
+    async def serve() -> str:
+        return await Edge(node, state, EdgeSettings(keep_uploads=keep_uploads)).run()
+
+    _until_the_end(serve)
+
+
+def device(
+    kit: Kit,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Its samples: a folder with x.npy and y.npy, an .npz file, or package:function."),
+    ] = None,
+    folder: Annotated[Path | None, typer.Option(help="What it must not forget; by default in the kit.")] = None,
+    patience: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for its own edge.")] = 60.0,
+    mobile: Annotated[bool, typer.Option("--mobile", help="Slower heartbeats, for links that come and go.")] = False,
+) -> None:
+    """Train on a device's own samples until the run has ended.
+
+    Example: `airprune deploy device kits/d0 --data samples.npz`
+    """
+    from airprune.deployment.device import DeviceSettings, run_device
+    from airprune.deployment.identity import Role
+
+    node = _node(kit, Role.DEVICE)
+    state = _state_folder(folder, kit)
+    settings = DeviceSettings(data=data, patience_s=patience, mobile=mobile)
+    _log_to_stderr()
+    _until_the_end(lambda: run_device(node, state, settings))
+
+
+def _node(kit: Path, role: str):  # type: ignore[no-untyped-def]
+    from airprune.deployment.identity import load_node
+    from airprune.errors import UsageError
+
+    node = load_node(kit)
+    if node.peer.role != role:
+        raise UsageError(f"{kit} is the kit of {node.peer.uri}; give one of a {role}.")
+    return node
+
+
+def _state_folder(folder: Path | None, kit: Path) -> Path:
+    state = folder or kit / "state"
+    state.mkdir(parents=True, exist_ok=True)
+    return state
+
+
+def _until_the_end(serve) -> None:  # type: ignore[no-untyped-def]
+    try:
+        say(asyncio.run(serve()))
+    except KeyboardInterrupt:
+        say("Stopped; start it again with the same command.")
+        raise typer.Exit(STOPPED) from None
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("airprune").setLevel(logging.INFO)

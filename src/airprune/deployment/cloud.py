@@ -1,0 +1,284 @@
+"""The cloud process: a run like any other, in a world of real edges. Its folder is an ordinary run folder.
+
+Beside the records of the run it has `inputs.jsonl` and `measured.jsonl` (see `measured`), `status.json` (see `status`)
+and `deployment.json`: the run's id, and how many samples each device has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import logging
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from airprune import files
+from airprune.deployment.groundwork import Groundwork, check_deployable
+from airprune.deployment.hub import Hub
+from airprune.deployment.identity import Node, load_members
+from airprune.deployment.measured import MeasuredLog, MeasuredRow, PlannedInputs, read_inputs
+from airprune.deployment.metrics import Metrics, serve_metrics
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.remote import CloudSettings, Deployed
+from airprune.deployment.status import NodeStatus, Status, write_status
+from airprune.deployment.transport import Limits
+from airprune.errors import UsageError, WorkFailed
+from airprune.runs.driver import Records, records_of
+from airprune.runs.layout import RunFolder
+from airprune.scenario import Scenario
+from airprune.simulation.experiment import Experiment
+
+_log = logging.getLogger("airprune")
+_STATUS_S = 1.0
+
+
+@contextlib.contextmanager
+def deployed_run(
+    node: Node,
+    scenario: Scenario,
+    folder: RunFolder,
+    settings: CloudSettings,
+    *,
+    resume: bool = False,
+    dataset: Any = None,
+    metrics_port: int | None = None,
+) -> Iterator[Records]:
+    """The records of a run on the edges and devices of a federation, as they happen.
+
+    Args:
+      node: the cloud's kit.
+      dataset: for the test of the global model; see `airprune.run`.
+      metrics_port: serve Prometheus' numbers there, on loopback.
+    """
+    if folder.has_run and not resume:
+        raise UsageError(f"{folder.path} already holds a run; resume it (--resume) or choose another folder.")
+    experiment = Experiment.of(scenario, dataset=dataset, kernel=folder.kernel)
+    check_deployable(experiment.method)
+    cloud = _Cloud(node, experiment, folder, settings)
+    with contextlib.ExitStack() as stack:
+        if metrics_port is not None:
+            port = stack.enter_context(serve_metrics(cloud.metrics, metrics_port))
+            _log.info("Metrics at http://127.0.0.1:%d/metrics", port)
+        yield stack.enter_context(cloud.running())
+
+
+class _Cloud:
+    def __init__(self, node: Node, experiment: Experiment, folder: RunFolder, settings: CloudSettings) -> None:
+        self.node, self.experiment, self.folder, self.settings = node, experiment, folder, settings
+        self.members = load_members(node.folder)
+        self._check_size()
+        self.metrics = Metrics()
+        self.about = _read_about(folder)
+        network, data = experiment.network, experiment.dataset
+        self.work = Groundwork(
+            scenario=experiment.scenario,
+            input_shape=tuple(int(n) for n in data.train_x.shape[1:]),
+            num_classes=data.num_classes,
+            num_devices=network.num_devices,
+            num_edges=network.num_edges,
+        )
+        self._log: MeasuredLog | None = None
+        self._late: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._last_fate: dict[str, str] = {}
+        self._place: tuple[int, int] | None = None
+        self._state = "waiting"
+
+    def _check_size(self) -> None:
+        """The federation must be that of the scenario's network."""
+        network, members = self.experiment.network, self.members
+        homes = [len(devices) for devices in members.devices.values() if devices]
+        wanted = np.bincount(network.edge, minlength=network.num_edges).tolist()
+        if homes != wanted:
+            raise UsageError(
+                f"The federation of {self.node.folder} has edges with {homes} devices, the scenario's network has "
+                f"{wanted}; make one that fits with `airprune deploy init`, or set network.num_edges and "
+                "network.devices_per_edge."
+            )
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Records]:
+        """Serves edges in a thread of its own while the records are taken."""
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="airprune-cloud", daemon=True)
+        thread.start()
+        hub: Hub | None = None
+        try:
+            hub = asyncio.run_coroutine_threadsafe(self._hub(), loop).result()
+            server = hub.server()
+            asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result()
+            status = asyncio.run_coroutine_threadsafe(self._tell_status(hub), loop)
+            try:
+                yield self._records(hub, loop)
+            finally:
+                status.cancel()
+                self._state = "ended" if self.folder.is_finished else "waiting"
+                with contextlib.suppress(WorkFailed):
+                    self._write_status(hub)
+                asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    async def _hub(self) -> Hub:
+        work = self.work
+        welcome = pb.Welcome(
+            run=self.about["run"],
+            scenario=work.scenario.to_toml(),
+            input_shape=work.input_shape,
+            num_classes=work.num_classes,
+            max_payload_bytes=work.max_payload_bytes,
+            num_devices=work.num_devices,
+            num_edges=work.num_edges,
+        )
+        limits = Limits()
+        welcome.beat_s, welcome.dead_after_s = limits.beat_s, limits.dead_after_s
+        return Hub(self.node, self.members, welcome, limits)
+
+    def _records(self, hub: Hub, loop: asyncio.AbstractEventLoop) -> Records:
+        everybody = set(range(self.work.num_devices))
+        is_new = not self.folder.has_run
+        within_s = self.settings.wait_s if is_new else self.settings.patience_s
+        _log.info("Waiting for %d devices on %d edges.", self.work.num_devices, self.work.num_edges)
+        if not asyncio.run_coroutine_threadsafe(hub.wait_for(everybody, within_s), loop).result():
+            there = hub.present()
+            if not there:
+                raise WorkFailed(f"No device came within {within_s:g} s; start the edges and devices, then try again.")
+            _log.warning("%d of %d devices are there; the run begins.", len(there), len(everybody))
+        experiment = self._with_sizes(hub)
+        world = Deployed(
+            hub,
+            loop,
+            self.work,
+            self.settings,
+            planned=read_inputs(self.folder),
+            on_planned=self._on_planned,
+            on_measured=self._on_measured,
+        )
+        self._state = "running"
+        for record in records_of(experiment, self.folder, world):
+            if record.get("test_accuracy") is not None:
+                self.metrics.accuracy(record["test_accuracy"])
+            yield record
+        asyncio.run_coroutine_threadsafe(hub.say_goodbye("The run has ended."), loop).result()
+        time.sleep(0.2)  # for edges to hand it on
+
+    def _with_sizes(self, hub: Hub) -> Experiment:
+        """With as many samples as the devices say they have; what was said first stays, for the run's sake."""
+        sizes: list[int] = self.about.get("num_samples") or self.experiment.data_sizes.tolist()
+        if "num_samples" not in self.about:
+            for device, (_, measured) in hub.present().items():
+                sizes[device] = measured.num_samples
+            self.about["num_samples"] = sizes
+        _write_about(self.folder, self.about)
+        if sizes == self.experiment.data_sizes.tolist():
+            return self.experiment
+        return dataclasses.replace(self.experiment, samples=tuple(np.arange(size) for size in sizes))
+
+    def _on_planned(self, inputs: PlannedInputs) -> None:
+        if self._log is None:
+            self._log = MeasuredLog(self.folder, next_round=inputs.round)
+        self._log.planned(inputs)
+        self._place = inputs.global_round, inputs.edge_round
+
+    def _on_measured(self, rows: Sequence[MeasuredRow], took_s: float) -> None:
+        assert self._log is not None
+        self._log.measured(rows)
+        self.metrics.edge_round(rows, took_s)
+        for row in rows:
+            if row.name is not None:
+                self._last_fate[row.name] = row.fate
+                self._late[row.name] += row.fate == "late"
+                self._refused[row.name] += row.fate == "refused"
+
+    async def _tell_status(self, hub: Hub) -> None:
+        while True:
+            with contextlib.suppress(WorkFailed):
+                self._write_status(hub)
+            await asyncio.sleep(_STATUS_S)
+
+    def _write_status(self, hub: Hub) -> None:
+        files.make_folder(self.folder.path)
+        nodes = [self._edge_status(hub, name) for name in self.members.edges]
+        for number, name in enumerate(self.members.all_devices):
+            nodes.append(self._device_status(hub, number, name))
+        for role in ("edge", "device"):
+            self.metrics.online(role, sum(node.online for node in nodes if node.role == role))
+        place = self._place or (None, None)
+        status = Status(
+            run=self.about["run"],
+            federation=self.members.federation,
+            state=self._state,
+            global_round=place[0],
+            edge_round=place[1],
+            num_rounds=self.experiment.scenario.rounds.global_rounds,
+            updated_s=time.time(),
+            nodes=tuple(nodes),
+        )
+        write_status(self.folder, status)
+
+    def _edge_status(self, hub: Hub, name: str) -> NodeStatus:
+        child, seen_s = hub.edges.get(name), hub.seen_s.get(name)
+        return NodeStatus(
+            name=name,
+            role="edge",
+            online=child is not None,
+            seen_s_ago=None if seen_s is None else time.monotonic() - seen_s,
+            rtt_s=None if child is None else _finite(child.link.rtt_s),
+            late=0 if child is None else child.late,
+            refused=0 if child is None else child.refused,
+        )
+
+    def _device_status(self, hub: Hub, number: int, name: str) -> NodeStatus:
+        place = hub.place_of(number)
+        measured = None if place is None else hub.edges[place].devices[number]
+        return NodeStatus(
+            name=name,
+            role="device",
+            edge=place,
+            online=place is not None,
+            rtt_s=None if measured is None else _finite(measured.rtt_s),
+            late=self._late[name],
+            refused=self._refused[name],
+            last_fate=self._last_fate.get(name),
+        )
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _about_file(folder: RunFolder) -> Path:
+    return folder.path / "deployment.json"
+
+
+def _read_about(folder: RunFolder) -> dict[str, Any]:
+    """What a restarted cloud must say again; made up for a new run."""
+    path = _about_file(folder)
+    if not (folder.has_run and path.exists()):
+        if folder.has_run:
+            raise UsageError(f"{folder.path} holds a simulation; choose another folder for a deployment.")
+        return {"run": secrets.token_hex(4)}
+    try:
+        found = json.loads(files.read_bytes(path))
+        if not isinstance(found["run"], str) or not all(type(n) is int and n > 0 for n in found["num_samples"]):
+            raise ValueError("of another kind")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise WorkFailed(f"{path} cannot be read ({error}); restore it or start over in another folder.") from None
+    return dict(found)
+
+
+def _write_about(folder: RunFolder, about: dict[str, Any]) -> None:
+    files.make_folder(folder.path)
+    with files.replacing(_about_file(folder), partial="deployment.partial") as file:
+        file.write(json.dumps(about).encode())

@@ -1,0 +1,207 @@
+"""What really happened, beside the records: what an edge round was planned with, and what became of each device.
+
+`inputs.jsonl` has a line per edge round, written before anybody is asked; `measured.jsonl` has one per device and edge
+round, written when the round is over. A resumed run writes its rounds anew, so their lines are cut off first. Readers
+leave out lines that are damaged or still being written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from airprune import files
+from airprune.errors import WorkFailed
+from airprune.json_types import JsonRecord, Unreadable
+from airprune.runs.layout import RunFolder
+from airprune.runs.lines import Lines
+
+Numbers = tuple[float | None, ...]
+FATES = ("ok", "late", "dropped", "failed", "refused")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedInputs(JsonRecord):
+    """What an edge round was planned with. Lists follow `device`.
+
+    Attributes:
+      round: edge rounds since the start of the run, from 0.
+      global_round, edge_round: as records count them, from 1.
+      device, edge: who was there, ascending, and served by whom.
+      full_band_rate_bps: r_n.
+      seconds_per_sample: of training the whole model; None: as the scenario's clock says.
+      num_samples: D_n; None: as the scenario deals them.
+    """
+
+    required: ClassVar[tuple[str, ...]] = (
+        "round",
+        "device",
+        "edge",
+        "full_band_rate_bps",
+        "global_round",
+        "edge_round",
+    )
+
+    round: int
+    global_round: int
+    edge_round: int
+    device: tuple[int, ...]
+    edge: tuple[int, ...]
+    full_band_rate_bps: Numbers
+    seconds_per_sample: Numbers | None = None
+    num_samples: Numbers | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, found: Any, *, only: frozenset[str] | None = None) -> PlannedInputs:
+        inputs = super().read(found, only=only)
+        lists = (inputs.edge, inputs.full_band_rate_bps, inputs.seconds_per_sample, inputs.num_samples)
+        if any(values is not None and len(values) != len(inputs.device) for values in lists):
+            raise Unreadable
+        return inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRow(JsonRecord):
+    """One device in one edge round; None where nobody knows.
+
+    Attributes:
+      round, global_round, edge_round: as in `PlannedInputs`.
+      fate: one of `FATES`; `reason` is a sentence where it is not ok.
+      share, rate_bps, full_band_rate_bps: b_n, the planned b_n r_n, and r_n.
+      compute_s, uplink_s, bytes: as measured, beside what was planned.
+      arrived_s: since the orders were sent; `deadline_s` likewise.
+      digest: of the upload, hex.
+      edge_out: True if its edge went away, so that its model does not count in this global round.
+    """
+
+    required: ClassVar[tuple[str, ...]] = ("round", "global_round", "edge_round", "edge", "device", "fate")
+
+    round: int
+    global_round: int
+    edge_round: int
+    edge: int
+    device: int
+    name: str | None
+    fate: str
+    reason: str | None
+    share: float | None
+    rate_bps: float | None
+    full_band_rate_bps: float | None
+    planned_compute_s: float | None
+    compute_s: float | None
+    planned_uplink_s: float | None
+    uplink_s: float | None
+    planned_bytes: int | None
+    bytes: int | None
+    rtt_s: float | None
+    arrived_s: float | None
+    deadline_s: float | None
+    num_samples: int | None
+    digest: str | None
+    edge_out: bool | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def compute_ratio(self) -> float | None:
+        """Measured over planned."""
+        return _ratio(self.compute_s, self.planned_compute_s)
+
+    @property
+    def uplink_ratio(self) -> float | None:
+        return _ratio(self.uplink_s, self.planned_uplink_s)
+
+
+def _ratio(measured: float | None, planned: float | None) -> float | None:
+    return None if measured is None or not planned or planned <= 0 or measured < 0 else measured / planned
+
+
+class MeasuredLog:
+    """Writes both files of a run folder, from the edge round with this number on; what there is of it is cut off."""
+
+    def __init__(self, folder: RunFolder, *, next_round: int) -> None:
+        self._inputs = Lines(folder.inputs_file, _length_before(folder.inputs_file, next_round))
+        self._measured = Lines(folder.measured_file, _length_before(folder.measured_file, next_round))
+        with _sentence_if_unwritable(folder.path):
+            self._inputs.cut()
+            self._measured.cut()
+        self._folder = folder.path
+
+    def planned(self, inputs: PlannedInputs) -> None:
+        """Before the orders go out: a round whose inputs are not on the disk cannot be replayed."""
+        with _sentence_if_unwritable(self._folder):
+            self._inputs.append(_line(inputs))
+
+    def measured(self, rows: Sequence[MeasuredRow]) -> None:
+        with _sentence_if_unwritable(self._folder):
+            self._measured.append(b"".join(map(_line, rows)))
+
+
+@contextlib.contextmanager
+def _sentence_if_unwritable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise WorkFailed(
+            f"{folder} was not written: {error.strerror or error}; make room or free the way, then resume."
+        ) from error
+
+
+def _line(record: JsonRecord) -> bytes:
+    return json.dumps(record.to_json(), allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _length_before(path: Path, next_round: int) -> int:
+    """How long the file is without the lines of this round and later ones, and without what is damaged."""
+    length = 0
+    for line in _lines(path):
+        number = _json(line).get("round")
+        if not line.endswith(b"\n") or type(number) is not int or number >= next_round:
+            break
+        length += len(line)
+    return length
+
+
+R = TypeVar("R", bound=JsonRecord)
+
+
+def read_measured(folder: RunFolder) -> list[MeasuredRow]:
+    return list(_read(MeasuredRow, _lines(folder.measured_file)))
+
+
+def read_inputs(folder: RunFolder) -> dict[int, PlannedInputs]:
+    """By the number of the edge round."""
+    return {inputs.round: inputs for inputs in _read(PlannedInputs, _lines(folder.inputs_file))}
+
+
+def row_in(line: bytes) -> MeasuredRow | None:
+    """Of one line of measured.jsonl; None for one still being written, or damaged."""
+    return next(_read(MeasuredRow, [line]), None)
+
+
+def _read(kind: type[R], lines: Iterable[bytes]) -> Iterator[R]:
+    for line in lines:
+        with contextlib.suppress(Unreadable):
+            yield kind.read(_json(line))
+
+
+def _json(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with files.open_to_read(path) as file:
+            yield from file
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise WorkFailed(f"{path} cannot be read: {error.strerror}.") from None

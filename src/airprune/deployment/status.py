@@ -1,0 +1,131 @@
+"""Who is there now: a small file that the cloud replaces about every second, for those who look."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from airprune import files
+from airprune.errors import WorkFailed
+from airprune.json_types import Unreadable, flag, maybe_number, maybe_text, maybe_whole, number, text, whole
+from airprune.runs.layout import RunFolder
+
+STATES = ("waiting", "running", "ended")
+ROLES = ("cloud", "edge", "device")
+# After so long without a word, the cloud is taken to be gone.
+STALE_AFTER_S = 10.0
+MAX_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeStatus:
+    """An edge or a device as the cloud knows it.
+
+    Attributes:
+      edge: name of the edge that serves a device.
+      seen_s_ago: since something was received of it; None if never.
+      late, refused: uploads so far; of an edge, refused peers too.
+      last_fate: of a device, in the last edge round it was asked in.
+    """
+
+    name: str
+    role: str
+    edge: str | None = None
+    online: bool
+    seen_s_ago: float | None = None
+    rtt_s: float | None = None
+    late: int = 0
+    refused: int = 0
+    last_fate: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """A deployment at one moment.
+
+    Attributes:
+      state: one of `STATES`.
+      global_round, edge_round: at work now, counted from 1; None before the first.
+      num_rounds: global rounds of the whole run.
+      updated_s: seconds since 1970.
+    """
+
+    run: str
+    federation: str
+    state: str
+    global_round: int | None
+    edge_round: int | None
+    num_rounds: int
+    updated_s: float
+    nodes: tuple[NodeStatus, ...] = ()
+
+    def age_s(self, now_s: float | None = None) -> float:
+        return (time.time() if now_s is None else now_s) - self.updated_s
+
+    def is_stale(self, now_s: float | None = None) -> bool:
+        """Whether the cloud should have written again; one that has ended need not."""
+        return self.state != "ended" and self.age_s(now_s) > STALE_AFTER_S
+
+    def online(self, role: str) -> int:
+        return sum(node.online for node in self.nodes if node.role == role)
+
+    def count(self, role: str) -> int:
+        return sum(node.role == role for node in self.nodes)
+
+
+def write_status(folder: RunFolder, status: Status) -> None:
+    """Replaces the file in one step."""
+    content = json.dumps(asdict(status), allow_nan=False, separators=(",", ":")).encode()
+    try:
+        with files.replacing(folder.status_file, partial="status.partial") as file:
+            file.write(content)
+    except OSError as error:
+        raise WorkFailed(f"{folder.status_file} was not written: {error.strerror or error}.") from error
+
+
+def read_status(folder: RunFolder) -> Status | None:
+    """None if there is none, or nothing that can be read as one."""
+    try:
+        with files.open_to_read(folder.status_file) as file:
+            return _status(json.loads(file.read(MAX_BYTES)))
+    except (OSError, ValueError, RecursionError, Unreadable):
+        return None
+
+
+_NODE = {
+    "name": text,
+    "role": text,
+    "edge": maybe_text,
+    "online": flag,
+    "seen_s_ago": maybe_number,
+    "rtt_s": maybe_number,
+    "late": whole,
+    "refused": whole,
+    "last_fate": maybe_text,
+}
+_STATUS = {
+    "run": text,
+    "federation": text,
+    "state": text,
+    "global_round": maybe_whole,
+    "edge_round": maybe_whole,
+    "num_rounds": whole,
+    "updated_s": number,
+}
+assert set(_NODE) == {entry.name for entry in fields(NodeStatus)}
+
+
+def _status(found: Any) -> Status:
+    nodes = found.get("nodes") if isinstance(found, Mapping) else None
+    if not isinstance(nodes, list):
+        raise Unreadable
+    return Status(**_values(found, _STATUS), nodes=tuple(NodeStatus(**_values(node, _NODE)) for node in nodes))
+
+
+def _values(found: Any, readers: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(found, Mapping):
+        raise Unreadable
+    return {name: read(found.get(name)) for name, read in readers.items()}
