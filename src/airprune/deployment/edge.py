@@ -292,7 +292,7 @@ class Edge:
             packet = await child.link.receive()
             match packet.message:
                 case pb.Measured():
-                    self._take_measured(child, packet)
+                    self._take_measured(child, packet.message, packet)
                     self._changed.set()
                     self._feed(Joined(index, time.monotonic()))
                 case pb.Upload():
@@ -301,8 +301,7 @@ class Edge:
                     reason = f"A device sends measured and upload, got {type(other).__name__}."
                     return await self._refuse(child.link, reason)
 
-    def _take_measured(self, child: _Child, packet: Packet) -> None:
-        message = packet.message
+    def _take_measured(self, child: _Child, message: pb.Measured, packet: Packet) -> None:
         rate_bps = probed_uplink_bps(packet.num_bytes, packet.first_s, packet.last_s)
         child.measured = pb.Presence.Device(
             device=child.measured.device,
@@ -394,7 +393,8 @@ class Edge:
         close = await self._wait_closed(current)
         outcomes = {outcome.device: outcome for outcome in close.outcomes}
         counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is Fate.OK}
-        result, self.station = await asyncio.to_thread(closed_round, asked, counted, outcomes, station)
+        result, station = await asyncio.to_thread(closed_round, asked, counted, outcomes, station)
+        self.station = station
         self.counted = current.machine.counted_so_far
         self.late += sum(outcome.fate is Fate.LATE for outcome in close.outcomes)
         report = pb.EdgeReport(
@@ -402,7 +402,7 @@ class Edge:
             global_round=key.global_round,
             edge_round=key.edge_round,
             round_index=message.round_index,
-            model_digest=state_digest(self.station.model, self.station.slots),
+            model_digest=state_digest(station.model, station.slots),
             took_s=close.took_s,
         )
         for outcome in close.outcomes:

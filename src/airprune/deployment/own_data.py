@@ -24,11 +24,8 @@ def samples_of(source: str | None, work: Groundwork, index: int) -> Samples:
     """
     if source is None:
         return _dealt(work, index)
-    if ":" in source and not Path(source).exists():
-        found = _called(source)
-    else:
-        found = _read(Path(source))
-    return _checked(source, found, work)
+    is_function = ":" in source and not Path(source).exists()
+    return _checked(source, _called(source) if is_function else _read(Path(source)), work)
 
 
 def _dealt(work: Groundwork, index: int) -> Samples:

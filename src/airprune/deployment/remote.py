@@ -1,5 +1,7 @@
 """The cloud's rounds with edges that are somewhere else: `Deployed` is what a run meets in place of a simulated world.
 
+Plans, shares and pacing are of payload: of a link that was measured, WIRE_OVERHEAD is taken off first.
+
 The cloud goes through the very lines of Algorithm 1 that a simulation does. What it sends an edge is the plan of its
 devices; the model stays at the edge between its rounds and travels up when the cloud combines, or earlier where the
 method looks at it. What a restarted cloud must know of its edges is kept with the state of the run.
@@ -45,6 +47,8 @@ _log = logging.getLogger("airprune")
 # is out of the global round; of each device: the edge round of its last upload that counted.
 _DIGEST, _AWAY, _OUT, _COUNTED = "world/digest", "world/away", "world/out", "world/counted"
 _ESTIMATES = "world/estimates."
+# What checking an upload that came in time may take.
+_CHECKING_S = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +145,7 @@ class Deployed(World):
         if self._settings.measures:
             estimates = self._with_probes(state, present)
             measured_bps, seconds_s = estimates.uplink_bps()[device], estimates.seconds_per_sample()[device]
-            rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps)
+            rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps / WIRE_OVERHEAD)
             seconds = tuple(None if math.isnan(s) else s for s in seconds_s.tolist())
         return PlannedInputs(
             round=round_index,
@@ -217,8 +221,8 @@ class Deployed(World):
             edge_round=task.edge_round,
             round_index=task.round_index,
             learning_rate=task.learning_rate,
-            deadline_s=max(opened.deadline_s, float(np.nanmax(timed.edge_latency_s))),
-            grace_s=self._settings.grace_s,
+            deadline_s=max(opened.deadline_s, float(np.nanmax(timed.edge_latency_s))) + self._settings.grace_s,
+            grace_s=_CHECKING_S,
             model_digest=digest,
             sends_model=self._sends_model(experiment, state, edge),
             served_weight=group.served_weight,
@@ -376,13 +380,16 @@ class Deployed(World):
         uplink_bps, seconds = np.full(size, np.nan), np.full(size, np.nan)
         for row in rows:
             if row.uplink_s and row.bytes and row.rate_bps and row.share:
-                measured_bps = 8.0 * row.bytes / row.uplink_s * WIRE_OVERHEAD
-                uplink_bps[row.device] = paced_uplink_bps(measured_bps, planned_bps=row.rate_bps, share=row.share)
+                uplink_bps[row.device] = paced_uplink_bps(
+                    WIRE_OVERHEAD * 8.0 * row.bytes / row.uplink_s,
+                    planned_bps=WIRE_OVERHEAD * row.rate_bps,
+                    share=row.share,
+                )
             if row.compute_s:
                 passes = experiment.scenario.train.samples_seen(experiment.data_sizes[[row.device]])[0]
                 seconds[row.device] = row.compute_s / float(passes)
             elif row.fate == Fate.LATE:  # nothing came: it is slower than planned, by how much is not known
-                uplink_bps[row.device] = 0.5 * (row.full_band_rate_bps or np.nan)
+                uplink_bps[row.device] = 0.5 * WIRE_OVERHEAD * (row.full_band_rate_bps or np.nan)
         self._keep(state, self._estimates(state).updated(uplink_bps=uplink_bps, seconds_per_sample=seconds))
 
 
