@@ -188,7 +188,7 @@ def test_a_save_that_is_killed_anywhere_leaves_the_old_ledger_or_the_new_one(tmp
 def test_a_device_that_is_killed_anywhere_sends_what_one_that_is_not_sends(tmp_path, monkeypatch):
     num_points = points_of_one_save(tmp_path / "probe", monkeypatch)
     num_kills = 0
-    for seed in range(40):
+    for seed in range(12):
         rng = random.Random(seed)
         path = tmp_path / f"{seed}.safetensors"
         memory, last_counted = {}, -1  # of a device that is never killed
@@ -208,7 +208,7 @@ def test_a_device_that_is_killed_anywhere_sends_what_one_that_is_not_sends(tmp_p
             assert result.upload == want.upload
             if rng.random() < 0.6:
                 memory, last_counted = want.memory, index
-    assert num_kills > 100
+    assert num_kills > 40
 
 
 WRITER = """
