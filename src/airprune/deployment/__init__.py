@@ -5,6 +5,7 @@ protocol       what travels: airprune.proto, and the Python that is generated fr
 transport      one stream between a child and its parent: heartbeats, payloads in chunks, limits before memory
 uploads        a device's update as bytes, and how many bytes that will be
 round_machine  an edge round as a pure state machine: events in, actions out
+ledger         what a device keeps on disk: its memory, and the uploads that it may have to send again
 pacing         sending at a planned rate; what a link does to an upload
 estimates      rates and compute times as measured, smoothed
 shaping        the gateway's commands that hold devices to their shares

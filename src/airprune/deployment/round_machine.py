@@ -174,7 +174,7 @@ class EdgeRound:
         again after a cut connection, but does not wait for a process to start anew.
       counted: digests of what counted in earlier rounds, by round and device; see `counted_so_far`.
       online: before the deadline, those who are; after it, those who were at that time.
-      left: the last leave of those who are not online.
+      left: the last leave of each device that has left, whether it came back or not.
     """
 
     key: RoundKey
@@ -245,10 +245,9 @@ def _handle(round_: EdgeRound, event: Event) -> tuple[EdgeRound, tuple[Action, .
             present = (device for device in round_.waited_for if device in round_.online)
             return round_, tuple(SendOrders(device, round_.deadline_s) for device in present)
         case Joined(device, at_s) if round_.time_left_s(at_s) > 0:
-            left = {other: leave for other, leave in round_.left.items() if other != device}
             is_due = round_.opened_s is not None and not round_.is_closed and device in round_.waited_for
             orders = (SendOrders(device, round_.time_left_s(at_s)),) if is_due else ()
-            return replace(round_, online=round_.online | {device}, left=left), orders
+            return replace(round_, online=round_.online | {device}), orders
         case Left(device, at_s) if device in round_.online and round_.time_left_s(at_s) > 0:
             return replace(round_, online=round_.online - {device}, left={**round_.left, device: event}), ()
         case Arrived(device=device, key=key):
