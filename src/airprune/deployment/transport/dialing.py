@@ -14,6 +14,16 @@ from airprune.errors import InvalidValue
 METHOD = "/airprune.v1.Airprune/Link"
 _IDENTITY_ONLY = 1
 
+# What gRPC says when a connection cannot be made, and what it means.
+_MEANINGS = {
+    "CERTIFICATE_VERIFY_FAILED": "{address} showed a certificate that has expired or is of another authority.",
+    "Hostname Verification Check failed": "{address} is another node: its certificate is not for {name}.",
+    "Connection refused": "Nobody listens at {address}.",
+    "Failed to connect to remote host": "{address} cannot be reached.",
+    "errors resolving": "{address} is not an address that this machine can find.",
+    "last error: UNAVAILABLE": "{address} hung up at once; it may not accept this node's certificate.",
+}
+
 
 def options(limits: Limits) -> list[tuple[str, int | str]]:
     """Of both sides."""
@@ -84,7 +94,13 @@ async def dial(
     except TimeoutError:
         await link.close()
         raise LinkLost(f"{address} did not answer within {limits.hello_within_s:g} s.") from None
-    except BaseException:
+    except LinkLost as lost:
+        await link.close()
+        for words, meaning in _MEANINGS.items():
+            if words in str(lost):
+                raise LinkLost(meaning.format(address=address, name=server_name or address)) from None
+        raise
+    except asyncio.CancelledError:
         await link.close()
         raise
     return link

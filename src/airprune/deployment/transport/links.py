@@ -337,7 +337,6 @@ class Link:
 
 
 def _words_of(error: BaseException) -> str:
-    """gRPC's reason without its traceback of C++; only the dialling side is told one."""
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name.lower().replace('_', ' ')}, {(error.details() or 'no details').rstrip('.')}"
-    return "closed by the peer"
+    """gRPC's reason, of which only the dialling side is told."""
+    details = error.details() if isinstance(error, grpc.aio.AioRpcError) else None
+    return (details or "closed by the peer").rstrip(".")

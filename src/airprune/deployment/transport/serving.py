@@ -88,8 +88,11 @@ class Server:
                 self.port = self._server.add_insecure_port(self._listen)
             else:
                 self.port = self._server.add_secure_port(self._listen, self._credentials)
-        except RuntimeError as error:
-            raise WorkFailed(f"Cannot listen at {self._listen}: {error}") from None
+        except RuntimeError:
+            raise WorkFailed(
+                f"Cannot listen at {self._listen}: another process does, or the host is not this machine's. "
+                "Example: 0.0.0.0:0 for any free port."
+            ) from None
         await self._server.start()
         return self
 
