@@ -8,7 +8,7 @@ import contextlib
 import grpc
 
 from airprune.deployment.transport.frames import Limits
-from airprune.deployment.transport.links import FAREWELL_S, STREAM_ERRORS, Link, LinkLost, Peer
+from airprune.deployment.transport.links import FAREWELL_S, STREAM_ERRORS, Link, LinkLost, Remote
 from airprune.errors import InvalidValue
 
 METHOD = "/airprune.v1.Airprune/Link"
@@ -16,7 +16,7 @@ _IDENTITY_ONLY = 1
 
 # What gRPC says when a connection cannot be made, and what it means.
 _MEANINGS = {
-    "CERTIFICATE_VERIFY_FAILED": "{address} showed a certificate that has expired or is of another authority.",
+    "CERTIFICATE_VERIFY_FAILED": "{address} showed a certificate of another authority, an expired one, or no server's.",
     "Hostname Verification Check failed": "{address} is another node: its certificate is not for {name}.",
     "Connection refused": "Nobody listens at {address}.",
     "Failed to connect to remote host": "{address} cannot be reached.",
@@ -87,7 +87,7 @@ async def dial(
         channel = grpc.aio.insecure_channel(address, chosen)
     else:
         channel = grpc.aio.secure_channel(address, credentials, chosen)
-    link = Link(_Dialled(channel), Peer(address), limits, awaits_hello=False)
+    link = Link(_Dialled(channel), Remote(address), limits, awaits_hello=False)
     try:
         async with asyncio.timeout(limits.hello_within_s):
             await link.wait_rtt()

@@ -45,7 +45,7 @@ class Refused(LinkLost):
 
 
 @dataclass(frozen=True)
-class Peer:
+class Remote:
     """Who is at the other end, as far as the connection tells; `certificate_pem` is the child's, at its parent."""
 
     address: str
@@ -78,7 +78,7 @@ class Link:
       name: of the peer in sentences; its owner may set it when it knows better.
     """
 
-    def __init__(self, stream: Stream, peer: Peer, limits: Limits, *, awaits_hello: bool) -> None:
+    def __init__(self, stream: Stream, peer: Remote, limits: Limits, *, awaits_hello: bool) -> None:
         self.peer = peer
         self.name = peer.address
         self._stream = stream

@@ -11,7 +11,7 @@ import grpc
 
 from airprune.deployment.transport.dialing import METHOD, check_is_private, options
 from airprune.deployment.transport.frames import Limits
-from airprune.deployment.transport.links import FAREWELL_S, Link, LinkLost, Peer
+from airprune.deployment.transport.links import FAREWELL_S, Link, LinkLost, Remote
 from airprune.errors import WorkFailed
 
 _log = logging.getLogger("airprune")
@@ -109,7 +109,7 @@ class Server:
         """Lasts as long as the stream; gRPC cancels it when the peer has gone, which the owner learns from its link."""
         stream = _Served(context)
         certificate = context.auth_context().get("x509_pem_cert", [b""])[0]
-        link = Link(stream, Peer(context.peer(), certificate), self._limits, awaits_hello=True)
+        link = Link(stream, Remote(context.peer(), certificate), self._limits, awaits_hello=True)
         if len(self._owners) >= self._limits.max_links:
             return await link.refuse(f"there are {self._limits.max_links:,} links already; try again later.")
         owner = asyncio.create_task(self._own(link))
