@@ -291,6 +291,23 @@ def test_a_refusal_reaches_the_peer_in_either_direction_even_in_the_middle_of_a_
     run(work())
 
 
+def test_giving_up_a_payload_half_way_ends_the_link_and_a_wrong_rate_does_not():
+    async def work():
+        async with linked() as (child, parent):
+            with pytest.raises(InvalidValue, match="rate_bps must be > 0, got 0"):
+                await child.send(pb.Upload(), PAYLOAD, rate_bps=0.0)
+            await child.send(pb.Hello())
+            assert (await parent.receive()).message == pb.Hello()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(child.send(pb.Upload(), PAYLOAD, rate_bps=1e6), 0.1)
+            with pytest.raises(LinkLost, match="given up half-way"):
+                await child.receive()
+            with pytest.raises(LinkLost, match="closed by the peer"):
+                await parent.receive()
+
+    run(work())
+
+
 def test_what_was_sent_before_closing_still_arrives():
     async def work():
         for child_closes in (True, False):

@@ -8,7 +8,7 @@ import contextlib
 import grpc
 
 from airprune.deployment.transport.frames import Limits
-from airprune.deployment.transport.links import FAREWELL_S, STREAM_ERRORS, Link, LinkLost, Remote
+from airprune.deployment.transport.links import STREAM_ERRORS, Link, LinkLost, Remote
 from airprune.errors import InvalidValue
 
 METHOD = "/airprune.v1.Airprune/Link"
@@ -56,7 +56,7 @@ class _Dialled:
     async def finish(self) -> None:
         with contextlib.suppress(*STREAM_ERRORS):
             await self._call.done_writing()
-            await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(self._call.code())), FAREWELL_S)
+            await self._call.code()
 
     def cut(self) -> None:
         self._call.cancel()

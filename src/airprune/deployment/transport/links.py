@@ -61,7 +61,7 @@ class Stream(Protocol):
     async def write(self, data: bytes) -> None: ...
 
     async def finish(self) -> None:
-        """Ends the stream after what was written; takes FAREWELL_S at most."""
+        """Ends the stream after what was written, and waits until the peer has read it where that is known."""
 
     def cut(self) -> None:
         """Ends it now, if it has not ended yet."""
@@ -158,11 +158,12 @@ class Link:
         if len(start) > self.limits.max_frame_bytes:
             kind, most = message.DESCRIPTOR.name, self.limits.max_frame_bytes
             raise WorkFailed(f"{kind} must fit into Limits.max_frame_bytes = {most:,}, got {len(start):,} bytes.")
+        plan = list(pieces(len(view), chunk_bytes=self.limits.chunk_bytes, rate_bps=rate_bps))
         async with self._sending:
             start_s = time.monotonic()
             await self._post(start)
             try:
-                for piece in pieces(len(view), chunk_bytes=self.limits.chunk_bytes, rate_bps=rate_bps):
+                for piece in plan:
                     wait_s = start_s + piece.due_s - time.monotonic()
                     if wait_s > 0:
                         await asyncio.sleep(wait_s)
@@ -191,14 +192,16 @@ class Link:
         await self._end(LinkLost(f"The link to {self.name} was closed here."))
 
     async def _end(self, why: LinkLost, last_words: Message | None = None) -> None:
-        if self._lost is None:
-            with contextlib.suppress(TimeoutError, LinkLost):
-                async with asyncio.timeout(FAREWELL_S):
-                    if last_words is not None:
-                        await self._post(frame_of(last_words).SerializeToString())
-                    await self._stream.finish()
+        try:
+            if self._lost is None:
+                with contextlib.suppress(TimeoutError, LinkLost):
+                    async with asyncio.timeout(FAREWELL_S):
+                        if last_words is not None:
+                            await self._post(frame_of(last_words).SerializeToString())
+                        await self._stream.finish()
+        finally:
             self._lose(why)
-        await self._stream.release()
+            await self._stream.release()
 
     def lose(self, why: str) -> None:
         """Ends the link here, e.g. because the connection below has ended."""
