@@ -14,3 +14,8 @@ remote         the cloud's rounds with edges that are somewhere else
 measured       what really happened, beside the records
 demo           all of it on loopback
 """
+
+import os
+
+# gRPC's own log is for its developers, and a stranger could fill the console with it; who wants it sets this himself.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")

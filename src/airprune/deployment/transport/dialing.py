@@ -8,11 +8,21 @@ import contextlib
 import grpc
 
 from airprune.deployment.transport.frames import Limits
-from airprune.deployment.transport.links import FAREWELL_S, STREAM_ERRORS, Link, LinkLost, Peer
+from airprune.deployment.transport.links import STREAM_ERRORS, Link, LinkLost, Remote
 from airprune.errors import InvalidValue
 
 METHOD = "/airprune.v1.Airprune/Link"
 _IDENTITY_ONLY = 1
+
+# What gRPC says when a connection cannot be made, and what it means.
+_MEANINGS = {
+    "CERTIFICATE_VERIFY_FAILED": "{address} showed a certificate of another authority, an expired one, or no server's.",
+    "Hostname Verification Check failed": "{address} is another node: its certificate is not for {name}.",
+    "Connection refused": "Nobody listens at {address}.",
+    "Failed to connect to remote host": "{address} cannot be reached.",
+    "errors resolving": "{address} is not an address that this machine can find.",
+    "last error: UNAVAILABLE": "{address} hung up at once; it may not accept this node's certificate.",
+}
 
 
 def options(limits: Limits) -> list[tuple[str, int | str]]:
@@ -46,7 +56,7 @@ class _Dialled:
     async def finish(self) -> None:
         with contextlib.suppress(*STREAM_ERRORS):
             await self._call.done_writing()
-            await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(self._call.code())), FAREWELL_S)
+            await self._call.code()
 
     def cut(self) -> None:
         self._call.cancel()
@@ -77,14 +87,20 @@ async def dial(
         channel = grpc.aio.insecure_channel(address, chosen)
     else:
         channel = grpc.aio.secure_channel(address, credentials, chosen)
-    link = Link(_Dialled(channel), Peer(address), limits, awaits_hello=False)
+    link = Link(_Dialled(channel), Remote(address), limits, awaits_hello=False)
     try:
         async with asyncio.timeout(limits.hello_within_s):
             await link.wait_rtt()
     except TimeoutError:
         await link.close()
         raise LinkLost(f"{address} did not answer within {limits.hello_within_s:g} s.") from None
-    except BaseException:
+    except LinkLost as lost:
+        await link.close()
+        for words, meaning in _MEANINGS.items():
+            if words in str(lost):
+                raise LinkLost(meaning.format(address=address, name=server_name or address)) from None
+        raise
+    except asyncio.CancelledError:
         await link.close()
         raise
     return link

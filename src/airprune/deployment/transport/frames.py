@@ -33,7 +33,7 @@ class Limits:
       dead_after_s: a peer of whom nothing was received for so long is dead.
       hello_within_s: time to connect, and then to say the first message.
       max_payload_bytes: of the payloads that a link holds, unread or on their way; 0: none is taken.
-      chunk_bytes: of a payload per frame.
+      chunk_bytes: of a payload per frame; must pass well within `dead_after_s`, since whole frames are what is heard.
       max_frame_bytes: of one frame, which holds all of a message but its payload.
       max_unread: messages that wait for their owner; then the peer has to wait.
       max_links: at one server.

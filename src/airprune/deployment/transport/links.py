@@ -45,7 +45,7 @@ class Refused(LinkLost):
 
 
 @dataclass(frozen=True)
-class Peer:
+class Remote:
     """Who is at the other end, as far as the connection tells; `certificate_pem` is the child's, at its parent."""
 
     address: str
@@ -61,7 +61,7 @@ class Stream(Protocol):
     async def write(self, data: bytes) -> None: ...
 
     async def finish(self) -> None:
-        """Ends the stream after what was written; takes FAREWELL_S at most."""
+        """Ends the stream after what was written, and waits until the peer has read it where that is known."""
 
     def cut(self) -> None:
         """Ends it now, if it has not ended yet."""
@@ -78,7 +78,7 @@ class Link:
       name: of the peer in sentences; its owner may set it when it knows better.
     """
 
-    def __init__(self, stream: Stream, peer: Peer, limits: Limits, *, awaits_hello: bool) -> None:
+    def __init__(self, stream: Stream, peer: Remote, limits: Limits, *, awaits_hello: bool) -> None:
         self.peer = peer
         self.name = peer.address
         self._stream = stream
@@ -158,11 +158,12 @@ class Link:
         if len(start) > self.limits.max_frame_bytes:
             kind, most = message.DESCRIPTOR.name, self.limits.max_frame_bytes
             raise WorkFailed(f"{kind} must fit into Limits.max_frame_bytes = {most:,}, got {len(start):,} bytes.")
+        plan = list(pieces(len(view), chunk_bytes=self.limits.chunk_bytes, rate_bps=rate_bps))
         async with self._sending:
             start_s = time.monotonic()
             await self._post(start)
             try:
-                for piece in pieces(len(view), chunk_bytes=self.limits.chunk_bytes, rate_bps=rate_bps):
+                for piece in plan:
                     wait_s = start_s + piece.due_s - time.monotonic()
                     if wait_s > 0:
                         await asyncio.sleep(wait_s)
@@ -191,14 +192,16 @@ class Link:
         await self._end(LinkLost(f"The link to {self.name} was closed here."))
 
     async def _end(self, why: LinkLost, last_words: Message | None = None) -> None:
-        if self._lost is None:
-            with contextlib.suppress(TimeoutError, LinkLost):
-                async with asyncio.timeout(FAREWELL_S):
-                    if last_words is not None:
-                        await self._post(frame_of(last_words).SerializeToString())
-                    await self._stream.finish()
+        try:
+            if self._lost is None:
+                with contextlib.suppress(TimeoutError, LinkLost):
+                    async with asyncio.timeout(FAREWELL_S):
+                        if last_words is not None:
+                            await self._post(frame_of(last_words).SerializeToString())
+                        await self._stream.finish()
+        finally:
             self._lose(why)
-        await self._stream.release()
+            await self._stream.release()
 
     def lose(self, why: str) -> None:
         """Ends the link here, e.g. because the connection below has ended."""
@@ -337,7 +340,6 @@ class Link:
 
 
 def _words_of(error: BaseException) -> str:
-    """gRPC's reason without its traceback of C++; only the dialling side is told one."""
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name.lower().replace('_', ' ')}, {(error.details() or 'no details').rstrip('.')}"
-    return "closed by the peer"
+    """gRPC's reason, of which only the dialling side is told."""
+    details = error.details() if isinstance(error, grpc.aio.AioRpcError) else None
+    return (details or "closed by the peer").rstrip(".")

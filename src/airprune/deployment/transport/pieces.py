@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from airprune.errors import InvalidValue
+
 # Bytes on the link per byte of payload.
 LINK_OVERHEAD = 1.047
 # A piece at a planned rate: short against an upload, long against the timer of an event loop.
@@ -35,6 +37,8 @@ def pieces(size: int, *, chunk_bytes: int, rate_bps: float | None = None) -> Ite
         for start in range(0, size, chunk_bytes):
             yield Piece(start, min(size, start + chunk_bytes), 0.0)
         return
+    if not rate_bps > 0:
+        raise InvalidValue("rate_bps", "must be > 0", rate_bps)
     seconds_per_byte = LINK_OVERHEAD * 8 / rate_bps
     step = min(chunk_bytes, max(_LEAST_PIECE_BYTES, round(_PIECE_S / seconds_per_byte)))
     start = 0

@@ -11,7 +11,7 @@ import grpc
 
 from airprune.deployment.transport.dialing import METHOD, check_is_private, options
 from airprune.deployment.transport.frames import Limits
-from airprune.deployment.transport.links import FAREWELL_S, Link, LinkLost, Peer
+from airprune.deployment.transport.links import FAREWELL_S, Link, LinkLost, Remote
 from airprune.errors import WorkFailed
 
 _log = logging.getLogger("airprune")
@@ -88,8 +88,11 @@ class Server:
                 self.port = self._server.add_insecure_port(self._listen)
             else:
                 self.port = self._server.add_secure_port(self._listen, self._credentials)
-        except RuntimeError as error:
-            raise WorkFailed(f"Cannot listen at {self._listen}: {error}") from None
+        except RuntimeError:
+            raise WorkFailed(
+                f"Cannot listen at {self._listen}: another process does, or the host is not this machine's. "
+                "Example: 0.0.0.0:0 for any free port."
+            ) from None
         await self._server.start()
         return self
 
@@ -106,7 +109,7 @@ class Server:
         """Lasts as long as the stream; gRPC cancels it when the peer has gone, which the owner learns from its link."""
         stream = _Served(context)
         certificate = context.auth_context().get("x509_pem_cert", [b""])[0]
-        link = Link(stream, Peer(context.peer(), certificate), self._limits, awaits_hello=True)
+        link = Link(stream, Remote(context.peer(), certificate), self._limits, awaits_hello=True)
         if len(self._owners) >= self._limits.max_links:
             return await link.refuse(f"there are {self._limits.max_links:,} links already; try again later.")
         owner = asyncio.create_task(self._own(link))
