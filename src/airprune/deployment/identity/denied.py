@@ -1,8 +1,8 @@
 """Certificates that are refused before they expire. By serial number, so that a renewed kit is let in again.
 
-    # denied.toml: serial number = whose it was
-    [denied]
-    1f0c…9a = "d0"
+# denied.toml: serial number = whose it was
+[denied]
+1f0c…9a = "d0"
 """
 
 from __future__ import annotations

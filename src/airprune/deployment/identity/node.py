@@ -1,8 +1,8 @@
 """A node's kit: a folder with all that one node needs to be itself.
 
-    ca.pem                     whom to trust
-    node.pem, node-key.pem     who it is, and the proof; the key is for its owner only
-    node.toml                  where it listens and whom it dials; addresses may be edited
+ca.pem                     whom to trust
+node.pem, node-key.pem     who it is, and the proof; the key is for its owner only
+node.toml                  where it listens and whom it dials; addresses may be edited
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ def _check_certificate(folder: Path, authority: bytes, certificate: bytes, key: 
     try:
         own.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
     except (ValueError, TypeError, InvalidSignature):
-        raise UsageError(f"{folder / CERTIFICATE} is not signed by {AUTHORITY} beside it; copy the whole kit.") from None
+        raise UsageError(
+            f"{folder / CERTIFICATE} is not signed by {AUTHORITY} beside it; copy the whole kit."
+        ) from None
     try:
         public = serialization.load_pem_private_key(key, password=None).public_key()
     except (ValueError, TypeError):
