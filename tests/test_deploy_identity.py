@@ -334,6 +334,17 @@ def test_a_renewal_that_fails_changes_nothing(lab, place):
         assert {path: path.read_bytes() for path in lab.rglob("*") if path.is_file()} == before
 
 
+def test_a_renewal_that_was_killed_between_its_files_is_repaired_by_the_next(lab):
+    old = load_node(lab / "d0")
+    renew(lab, "d0")
+    (lab / "d0" / "node.pem").write_bytes(old.certificate)  # which is the last to be replaced
+    with pytest.raises(UsageError, match="is not the key of"):
+        load_node(lab / "d0")
+    new = load_node(renew(lab, "d0"))
+    denied = Denied.load(lab / "cloud" / "denied.toml")
+    assert denied.holds(serial_of(old.certificate)) and not denied.holds(serial_of(new.certificate))
+
+
 def test_revocations_at_the_same_time_are_all_kept(lab):
     devices = names(lab / "cloud")[Role.DEVICE]
     with ThreadPoolExecutor(4) as pool:
