@@ -12,7 +12,6 @@ import contextlib
 import datetime
 import fcntl
 import os
-import re
 import secrets
 import shutil
 import tempfile
@@ -27,17 +26,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from airprune.authority import Certified, new_authority
 from airprune.checks import whole_number
 from airprune.deployment.identity import denied, members, node
-from airprune.deployment.identity.members import CLOUD, Members
-from airprune.deployment.identity.peers import LABEL, Peer, Role, peer_of, serial_of
-from airprune.deployment.identity.tables import MAX_PORT, address_of, is_host, is_ip
-from airprune.errors import InvalidValue, UnknownName, UsageError
+from airprune.deployment.identity.members import CLOUD, Members, plan_members
+from airprune.deployment.identity.peers import Peer, Role, peer_of, serial_of
+from airprune.deployment.identity.tables import is_ip
+from airprune.errors import UnknownName, UsageError
 from airprune.files import replacing
 from airprune.settings import toml_text
-from airprune.wording import shown
 
-LOOPBACK = "127.0.0.1"
 MAX_DAYS = 36_500
-MAX_NODES = 10_000
 _AUTHORITY_DAYS = 3_650  # longer than its first kits, so that it can renew them
 
 
@@ -83,49 +79,6 @@ def make_federation(
         shutil.rmtree(arriving, ignore_errors=True)
         raise
     return [folder / name for name in made]
-
-
-def plan_members(
-    *,
-    federation: str,
-    num_edges: int,
-    devices_per_edge: int | Sequence[int],
-    hosts: Mapping[str, str],
-    first_port: int,
-    standby_edges: int,
-) -> Members:
-    """Edges e0, e1, … of which the last wait, and devices d0, d1, … in the order of their edges."""
-    if not re.fullmatch(LABEL, federation):
-        rule = "must be at most 32 lower-case letters, digits and inner hyphens"
-        raise InvalidValue("federation", rule, shown(federation), "Example: lab-2")
-    most = {"at_most": MAX_NODES}
-    num_edges = whole_number("num_edges", num_edges, at_least=1, **most)
-    per_edge = [devices_per_edge] * num_edges if isinstance(devices_per_edge, int) else devices_per_edge
-    sizes = [whole_number("devices_per_edge", size, at_least=1, **most) for size in per_edge]
-    if len(sizes) != num_edges:
-        raise InvalidValue("devices_per_edge", f"must have one entry for each of {num_edges} edges", sizes)
-    sizes += [0] * whole_number("standby_edges", standby_edges, **most)
-    if (total := 1 + len(sizes) + sum(sizes)) > MAX_NODES:
-        raise InvalidValue("A federation", f"must have at most {MAX_NODES:,} nodes", f"{total:,}")
-    whole_number(
-        "first_port", first_port, at_least=1, at_most=MAX_PORT - len(sizes), way_out="Each edge takes one more"
-    )
-    listening = [CLOUD, *(f"e{number}" for number in range(len(sizes)))]
-    for name, host in hosts.items():
-        if name not in listening:
-            raise UnknownName("host: node", name, listening, more="devices dial, and have no address")
-        if not is_host(host):
-            raise InvalidValue(f"host of {name}", "must be an IP address or a name", repr(host), "Ports: first_port")
-    device = iter(range(total))
-    return Members(
-        federation=federation,
-        addresses={
-            name: address_of(hosts.get(name, LOOPBACK), port) for port, name in enumerate(listening, start=first_port)
-        },
-        devices={
-            edge: [f"d{next(device)}" for _ in range(size)] for edge, size in zip(listening[1:], sizes, strict=True)
-        },
-    )
 
 
 def revoke(folder: Path, name: str) -> str:
@@ -254,7 +207,9 @@ def _signer(authority: Path) -> Certified:
 
 
 def _deny(folder: Path, serial: str, name: str) -> None:
-    """On the authority's list, and on the cloud's if its kit is still here."""
-    for place in (folder / "authority", folder / CLOUD):
-        if place.is_dir():
-            denied.deny(place / denied.FILE, serial, name)
+    """On the authority's list, and on the cloud's if its kit is still here; on neither if one cannot be read."""
+    lists = [place / denied.FILE for place in (folder / "authority", folder / CLOUD) if place.is_dir()]
+    for path in lists:
+        denied.Denied.load(path)
+    for path in lists:
+        denied.deny(path, serial, name)
