@@ -217,25 +217,29 @@ def test_reports_that_nobody_declared_are_bounded_in_size():
 
 
 def mutated(rng: np.random.Generator, data: bytes, other: bytes) -> bytes:
-    """A few changes of any kind; mostly with the digest that makes them look honest."""
+    """Changed at random; mostly with the digest that makes it look honest. Half of them keep header and length."""
     changed = bytearray(data)
+    inner = rng.random() < 0.5
     for _ in range(rng.integers(1, 4)):
-        kind, place = rng.integers(7), int(rng.integers(len(changed) + 1))
+        kind, place = rng.integers(4 if inner else 8), int(rng.integers(48 if inner else 0, len(changed)))
         if kind == 0:
-            for bit in rng.integers(8 * len(changed), size=rng.integers(1, 9)).tolist():
-                changed[bit // 8] ^= 1 << bit % 8
-        elif kind == 1:
-            del changed[max(place, 1) :]
-        elif kind == 2:
-            changed += rng.bytes(int(rng.integers(1, 65)))
+            changed[place] ^= 1 << int(rng.integers(8))
+        elif kind == 1:  # leaves the number of ones in a mask as it is
+            away = int(rng.integers(min(48, len(changed) - 1), len(changed)))
+            changed[place], changed[away] = changed[away], changed[place]
+        elif kind == 2 and place + 8 <= len(changed):
+            struct.pack_into("<d", changed, place, rng.choice([math.nan, math.inf, -1.0, 1e308, 0.0]))
         elif kind == 3:
-            changed[place:] = other[place:]
+            changed[place : place + 64] = rng.bytes(len(changed[place : place + 64]))
         elif kind == 4:
-            changed[place : place + 8] = struct.pack("<d", rng.choice([math.nan, math.inf, -1.0, 1e308, 0.0]))
+            del changed[max(place, 1) :]
         elif kind == 5:
-            changed[4:16] = struct.pack("<BBBBIi", 1, *rng.integers(0, 5, 3).tolist(), int(rng.integers(2000)), -1)
+            changed += rng.bytes(int(rng.integers(1, 65)))
+        elif kind == 6:
+            changed[place:] = other[place:] or b"\0"
         else:
-            changed[8:12] = struct.pack("<I", rng.choice([0, 1, 299, 301, 1024, 2**31, 2**32 - 1]))
+            weights = rng.choice([0, 1, 299, 300, 301, 1024, 2**31, 2**32 - 1])
+            changed[5:12] = struct.pack("<BBBI", rng.choice([0, 32, 64]), *rng.integers(5, size=2).tolist(), weights)
     return bytes(changed) if rng.random() < 0.1 or len(changed) < 48 else signed(changed)
 
 
@@ -260,7 +264,7 @@ def try_mutated(count: int, seed: int) -> int:
 
 @pytest.mark.parametrize("count", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_mutated_uploads_raise_nothing_but_the_refusal(count):
-    assert try_mutated(count, seed=count) > 0.6 * count  # the rest are other numbers in the right places
+    assert try_mutated(count, seed=count) > 0.5 * count  # the rest are other numbers in the right places
 
 
 def test_reading_mutated_uploads_takes_memory_for_a_few_states():
