@@ -12,21 +12,29 @@ from functools import cache
 import numpy as np
 import pytest
 
+from airprune.components import paper_shape
+from airprune.compression.base import Wire
+from airprune.compression.packing import num_bytes
 from airprune.conformance import Subject, _watched, points
 from airprune.deployment.uploads import (
     BadUpload,
     Expected,
     digest_of,
+    reports_of,
     told_mask,
     upload_from_bytes,
+    upload_size,
     upload_to_bytes,
 )
 from airprune.federation.device import Streams, device_round
 from airprune.federation.messages import Broadcast, Orders
+from airprune.federation.method import Method
 from airprune.federation.wire import Codec
 from airprune.learning import worker
 from airprune.methods import METHODS
+from airprune.scenario import Scenario
 from airprune.simulation.experiment import Experiment
+from support.tiny import tiny_scenario
 from test_device import device
 
 NUMBERS = ("sent_bits", "code_error", "loss", "num_samples", "pruning_error_sq")
@@ -67,8 +75,13 @@ def bytes_between(monkeypatch):
         data = upload_to_bytes(upload, codec, model_digest=digest, told=told, code=orders.code)
         sent = codec.sent_index(upload.mask).size
         expected = Expected(
-            keep=sent - codec.shape.fixed_weights, code=orders.code, model_digest=digest, max_bytes=len(data)
+            keep=sent - codec.shape.fixed_weights,
+            code=orders.code,
+            model_digest=digest,
+            max_bytes=len(data),
+            reports=reports_of(device.method, device.shape),
         )
+        assert expected.reports is not None
         there = upload_from_bytes(data, received.model, codec, expected=expected, told=told)
         same_upload(upload, there, codec)
         plain = upload_to_bytes(replace(upload, report={}), codec, model_digest=digest, told=told, code=orders.code)
@@ -277,3 +290,54 @@ def test_reading_mutated_uploads_takes_memory_for_a_few_states():
         tracemalloc.stop()
     state = 8 * case("cast").codec.shape.num_state
     assert peak < 12 * state
+
+
+FRAMED = {
+    "ladder": {"compression__name": "ladder"},
+    "quantised": {"compression__name": "quantised", "compression__quantised__bits": 16},
+    "five levels": {"compression__name": "quantised", "compression__quantised__levels": 5},
+    "top-k": {"compression__name": "top-k"},
+    "top-all": {"compression__name": "top-k", "compression__top-k__share": 1.0},
+    "random-k": {"compression__name": "random-k", "plan__bits_per_weight": 40.0},
+    "sign": {"compression__name": "sign"},
+    "exact": {},
+    "16 bits charged": {"plan__bits_per_weight": 16.0},
+    "float64": {"model__float64": True, "plan__bits_per_weight": 32.0},
+}
+
+
+@pytest.mark.parametrize("name", FRAMED)
+def test_framing_charges_the_bytes_of_every_code_and_plans_with_no_fewer(name):
+    terms = Experiment.of(tiny_scenario(**FRAMED[name], plan__framing=True), dataset=points()).terms
+    charges, codec, size = terms.charges(0), terms.codec, terms.shape.prunable_weights
+    keep = np.array([0, 1, 2, 7, 300, 301, size - 1, size])
+    codes = [None] if terms.codes is None else [None, *terms.codes.numbers]
+    for code in codes:
+        charged = terms.upload_bits(keep, charges, None if code is None else np.full(len(keep), code))
+        sent = [
+            8 * upload_size(codec, terms.shape.fixed_weights + n, code=code, has_mask=n < size) for n in keep.tolist()
+        ]
+        assert charged.tolist() == sent
+    per_weight_bits, fixed_bits = terms.line
+    planned = per_weight_bits * (terms.shape.fixed_weights + keep) + fixed_bits
+    planned += charges.uplink_bits + charges.always_bits
+    assert np.all(planned >= terms.upload_bits(keep, charges))
+
+
+def test_the_format_adds_less_than_a_percent_to_the_papers_upload():
+    """Of the CNN's 43,888 weights at 64 bits: header, statistics and 114 biases, with half of the weights a mask."""
+    shape, compression = replace(paper_shape(), num_personal=0), Method.of(Scenario()).compression
+    wire = Wire(value_bits=64.0, num_weights=shape.num_weights, num_tensors=4)
+    codec = Codec(compression=compression, wire=wire, shape=shape)
+    for keep, most in ((25_168, 0.002), (12_584, 0.003)):
+        sent = shape.fixed_weights + keep
+        has_mask = keep < shape.prunable_weights
+        counted = 8 * sent + (num_bytes(shape.prunable_weights) if has_mask else 0)
+        assert upload_size(codec, sent, code=None, has_mask=has_mask) - counted == 48 + 56 + 4 * 114
+        assert (48 + 56 + 4 * 114) / counted < most
+
+
+def test_framing_counts_in_the_hash_only_where_it_is_on():
+    plain = tiny_scenario()
+    assert plain.hash == tiny_scenario(plan__framing=False).hash
+    assert plain.hash != tiny_scenario(plan__framing=True).hash

@@ -23,16 +23,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from airprune.components import ModelShape, ReportKind
 from airprune.compression.base import Message
 from airprune.compression.packing import num_bytes
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.federation.messages import Upload
+from airprune.federation.method import LocalMethod, Method
 from airprune.federation.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, told_mask, upload_size
 
 Array = np.ndarray
 Bytes = bytes | bytearray | memoryview
-ReportKind = tuple[str, tuple[int, ...]]
-"""dtype and shape of an array that devices report."""
 
 MAGIC, VERSION = b"APUP", 1
 DIGEST_BYTES = 16
@@ -85,6 +85,18 @@ def digest_of(data: Bytes, *more: Bytes) -> bytes:
     for part in more:
         digest.update(part)
     return digest.digest()
+
+
+def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, ReportKind] | None:
+    """The kinds of all arrays that devices may report; None if a component reports without saying what."""
+    kinds: dict[str, ReportKind] = {}
+    reporting = (method.masking, ("report", "observe")), (method.objective, ("report",))
+    for chosen, functions in reporting:
+        if chosen.has("reported"):
+            kinds |= chosen("reported", shape)
+        elif any(map(chosen.has, functions)):
+            return None
+    return kinds
 
 
 def upload_to_bytes(
@@ -340,4 +352,13 @@ def _entries(sections: _Sections, tag: int, dtype: np.dtype, size: int) -> Array
     return entries
 
 
-__all__ = ["BadUpload", "Expected", "digest_of", "told_mask", "upload_from_bytes", "upload_size", "upload_to_bytes"]
+__all__ = [
+    "BadUpload",
+    "Expected",
+    "digest_of",
+    "reports_of",
+    "told_mask",
+    "upload_from_bytes",
+    "upload_size",
+    "upload_to_bytes",
+]

@@ -52,9 +52,7 @@ class Terms:
     @cached_property
     def codec(self) -> Codec:
         """What devices and their edges agree on."""
-        return Codec(
-            compression=self.method.compression, wire=self.wire, shape=self.shape, float64=self.float64
-        )
+        return Codec(compression=self.method.compression, wire=self.wire, shape=self.shape, float64=self.float64)
 
     @property
     def unframed(self) -> Terms:
