@@ -74,11 +74,11 @@ def bytes_between(monkeypatch):
         told = told_mask(device.method.masking, received.mask, orders.round_index, codec)
         data = upload_to_bytes(upload, codec, model_digest=digest, told=told, code=orders.code)
         sent = codec.sent_index(upload.mask).size
-        expected = Expected(
+        expected = Expected.of(
+            codec,
             keep=sent - codec.shape.fixed_weights,
             code=orders.code,
             model_digest=digest,
-            max_bytes=len(data),
             reports=reports_of(device.method, device.shape),
         )
         assert expected.reports is not None
@@ -164,7 +164,7 @@ def case(name: str) -> Case:
     codec, digest = codec_of(one), digest_of(received)
     told = upload.mask if tells else None
     data = upload_to_bytes(replace(upload, report=report), codec, model_digest=digest, told=told, code=code)
-    expected = Expected(keep=keep, code=code, model_digest=digest, max_bytes=len(data) + 64, reports=kinds)
+    expected = Expected.of(codec, keep=keep, code=code, model_digest=digest, reports=kinds)
     return Case(data=data, received=received, codec=codec, expected=expected, told=told)
 
 
@@ -192,8 +192,8 @@ LIES = {
     "bits of a value must be 64": ("cast", lambda data: put(data, 5, "B", 32)),
     "flags must be at most 3": ("cast", lambda data: put(data, 6, "B", 4)),
     "weights must be between 0 and 300": ("cast", lambda data: put(data, 8, "<I", 1024)),
-    "length must be between 48 and": ("cast", lambda data: signed(data + b"\0" * 65)),
-    "length must be 2,904 bytes for 300 weights, got 2,905": ("cast", lambda data: signed(data + b"\0")),
+    "length must be between 48 and": ("cast", lambda data: signed(data + b"\0" * 129)),
+    "length must be 2,776 bytes for 300 weights, got 2,777": ("told", lambda data: signed(data + b"\0")),
     "mask must be sent along": ("cast", lambda data: signed(put(data, 6, "B", 2)[:MASK] + data[UPDATE:])),
     "mask must hold the 300 prunable weights": ("cast", lambda data: put(data, MASK, "8s", b"\xff" * 8)),
     "num_samples must be at least 1": ("cast", lambda data: put(data, 48, "<Q", 0)),

@@ -78,6 +78,24 @@ class Expected:
     max_bytes: int
     reports: Mapping[str, ReportKind] | None = None
 
+    @classmethod
+    def of(
+        cls,
+        codec: Codec,
+        *,
+        keep: int,
+        code: int | None,
+        model_digest: bytes,
+        reports: Mapping[str, ReportKind] | None,
+    ) -> Expected:
+        """With as many bytes as such an upload can have: with a mask, and all of its reports."""
+        most = upload_size(codec, codec.shape.fixed_weights + keep, code=code, has_mask=True)
+        if reports is None:
+            most += 8 * _MOST_ENTRIES_PER_STATE * codec.shape.num_state
+        else:
+            most += sum(_report_bytes(name, *kind) for name, kind in reports.items())
+        return cls(keep=keep, code=code, model_digest=model_digest, max_bytes=most, reports=reports)
+
 
 def digest_of(data: Bytes, *more: Bytes) -> bytes:
     """BLAKE2b-128 of the parts, one after the other."""
@@ -173,9 +191,8 @@ def upload_from_bytes(
             state[index] = np.frombuffer(update, codec.value_dtype)
         else:
             message = Message(bytes(update), _bits(codec, head), head.num_sent)
-            state[index] = (received[index].astype(np.float64) + _decoded(codec, head, message, index)).astype(
-                state.dtype
-            )
+            decoded = _decoded(codec, head, message, index)
+            state[index] = (received[index].astype(np.float64) + decoded).astype(state.dtype)
     if not np.isfinite(state).all():
         raise BadUpload("values", "must be finite", f"{np.count_nonzero(~np.isfinite(state)):,} that are not")
     return Upload(
@@ -300,6 +317,11 @@ def _decoded(codec: Codec, head: _Header, message: Message, index: Array) -> Arr
     except InvalidValue as error:
         raise BadUpload("update", f"must be one by {codec.compression.name} ({error})", "another") from None
     return decoded
+
+
+def _report_bytes(name: str, dtype: str, shape: tuple[int, ...]) -> int:
+    """At the most."""
+    return _REPORT.size + 4 * len(shape) + len(name.encode()) + math.prod(shape) * np.dtype(dtype).itemsize
 
 
 def _report_to_bytes(name: str, array: Array) -> bytes:
