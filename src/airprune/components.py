@@ -21,6 +21,8 @@ from airprune.pruning.units import UnitGraph, UnitGroup
 from airprune.settings.section import Section
 
 Array = np.ndarray
+ReportKind = tuple[str, tuple[int, ...]]
+"""dtype and shape of an array that devices report, to be summed over them."""
 
 
 class Owner(StrEnum):

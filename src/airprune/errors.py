@@ -6,7 +6,8 @@
     │   ├── UnknownName           a name that is not in its list; says which is nearest
     │   └── BadTable              a fleet or network table cannot be read; says the line
     └── WorkFailed                the request is right but cannot be fulfilled          (exit status 1)
-        └── Infeasible            no plan exists; says what blocks and what would work
+        ├── Infeasible            no plan exists; says what blocks and what would work
+        └── BadUpload             a device's bytes are not the update asked for (airprune.deployment.uploads)
 
 Each message is one sentence of the form: owner.field, rule, value got, way out.
 """

@@ -23,16 +23,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from airprune.components import ModelShape, ReportKind
 from airprune.compression.base import Message
 from airprune.compression.packing import num_bytes
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.federation.messages import Upload
+from airprune.federation.method import LocalMethod, Method
 from airprune.federation.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, told_mask, upload_size
 
 Array = np.ndarray
 Bytes = bytes | bytearray | memoryview
-ReportKind = tuple[str, tuple[int, ...]]
-"""dtype and shape of an array that devices report."""
 
 MAGIC, VERSION = b"APUP", 1
 DIGEST_BYTES = 16
@@ -78,6 +78,24 @@ class Expected:
     max_bytes: int
     reports: Mapping[str, ReportKind] | None = None
 
+    @classmethod
+    def of(
+        cls,
+        codec: Codec,
+        *,
+        keep: int,
+        code: int | None,
+        model_digest: bytes,
+        reports: Mapping[str, ReportKind] | None,
+    ) -> Expected:
+        """With as many bytes as such an upload can have: with a mask, and all of its reports."""
+        most = upload_size(codec, codec.shape.fixed_weights + keep, code=code, has_mask=True)
+        if reports is None:
+            most += 8 * _MOST_ENTRIES_PER_STATE * codec.shape.num_state
+        else:
+            most += sum(_report_bytes(name, *kind) for name, kind in reports.items())
+        return cls(keep=keep, code=code, model_digest=model_digest, max_bytes=most, reports=reports)
+
 
 def digest_of(data: Bytes, *more: Bytes) -> bytes:
     """BLAKE2b-128 of the parts, one after the other."""
@@ -85,6 +103,18 @@ def digest_of(data: Bytes, *more: Bytes) -> bytes:
     for part in more:
         digest.update(part)
     return digest.digest()
+
+
+def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, ReportKind] | None:
+    """The kinds of all arrays that devices may report; None if a component reports without saying what."""
+    kinds: dict[str, ReportKind] = {}
+    reporting = (method.masking, ("report", "observe")), (method.objective, ("report",))
+    for chosen, functions in reporting:
+        if chosen.has("reported"):
+            kinds |= chosen("reported", shape)
+        elif any(map(chosen.has, functions)):
+            return None
+    return kinds
 
 
 def upload_to_bytes(
@@ -161,9 +191,8 @@ def upload_from_bytes(
             state[index] = np.frombuffer(update, codec.value_dtype)
         else:
             message = Message(bytes(update), _bits(codec, head), head.num_sent)
-            state[index] = (received[index].astype(np.float64) + _decoded(codec, head, message, index)).astype(
-                state.dtype
-            )
+            decoded = _decoded(codec, head, message, index)
+            state[index] = (received[index].astype(np.float64) + decoded).astype(state.dtype)
     if not np.isfinite(state).all():
         raise BadUpload("values", "must be finite", f"{np.count_nonzero(~np.isfinite(state)):,} that are not")
     return Upload(
@@ -290,6 +319,11 @@ def _decoded(codec: Codec, head: _Header, message: Message, index: Array) -> Arr
     return decoded
 
 
+def _report_bytes(name: str, dtype: str, shape: tuple[int, ...]) -> int:
+    """At the most."""
+    return _REPORT.size + 4 * len(shape) + len(name.encode()) + math.prod(shape) * np.dtype(dtype).itemsize
+
+
 def _report_to_bytes(name: str, array: Array) -> bytes:
     """Name, how it travels, shape, entries."""
     label = name.encode()
@@ -340,4 +374,13 @@ def _entries(sections: _Sections, tag: int, dtype: np.dtype, size: int) -> Array
     return entries
 
 
-__all__ = ["BadUpload", "Expected", "digest_of", "told_mask", "upload_from_bytes", "upload_size", "upload_to_bytes"]
+__all__ = [
+    "BadUpload",
+    "Expected",
+    "digest_of",
+    "reports_of",
+    "told_mask",
+    "upload_from_bytes",
+    "upload_size",
+    "upload_to_bytes",
+]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components import Component, ModelShape
+from airprune.components import Component, ModelShape, ReportKind
 from airprune.objectives.base import LocalRun
 
 Array = np.ndarray
@@ -194,6 +194,8 @@ class Masking(Component):
         `gradient_sum` of their `LocalRun`; 0 for none.
       report: on the device: arrays to be summed over all devices, e.g. scores; None for nothing.
       observe: on the device, after its local steps: as `report`, of what it has seen in them.
+      reported: what the arrays of `report` and `observe` are, by name; None: not declared, so that a deployment can
+        bound their size alone.
       finish: on the device, after its local steps: the slots of its own (`view.memory`) that change; arrays it was
         given stay as they are.
       update: in the driver, after the round: the slots as the sums change them.
@@ -214,6 +216,7 @@ class Masking(Component):
     collects: Callable[[Any, int], int] | None = None
     report: Callable[[Any, DeviceView, int], Values | None] | None = None
     observe: Callable[[Any, DeviceView, LocalRun], Values | None] | None = None
+    reported: Callable[[Any, ModelShape], Mapping[str, ReportKind]] | None = None
     finish: Callable[[Any, DeviceView, LocalRun], Values] | None = None
     update: Callable[[Any, RoundView, Values, Values], Values] | None = None
     stays: Callable[[Any, Values], Array | None] | None = None

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from pydantic import Field
 
-from airprune.components import ModelShape, Slot
+from airprune.components import ModelShape, ReportKind, Slot, prunable_weights
 from airprune.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values, as_prepared
 from airprune.masking.common import hold, mask_slot, sizes_now, unless_whole
 from airprune.objectives.base import LocalRun
@@ -128,6 +128,10 @@ def observe(options: FedDstOptions, view: DeviceView, run: LocalRun) -> Values |
     return {UNION: _readjusted(options, view)[0].astype(np.int64)} if swaps(options, view) else None
 
 
+def reported(options: FedDstOptions, shape: ModelShape) -> dict[str, ReportKind]:
+    return {UNION: ("<i8", prunable_weights(shape))}
+
+
 def update(options: FedDstOptions, view: RoundView, values: Values, sums: Values) -> Values:
     """After a readjustment, the union of all masks is pruned to the size that fits."""
     if UNION not in sums:
@@ -151,6 +155,7 @@ MASKING = Masking(
     prepare=prepare,
     counts=as_prepared,
     observe=observe,
+    reported=reported,
     update=update,
     stays=stays,
 )

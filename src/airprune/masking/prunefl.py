@@ -17,7 +17,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from airprune.components import ModelShape, Owner, Slot
+from airprune.components import ModelShape, Owner, ReportKind, Slot
 from airprune.masking.base import Charges, DeviceView, Masking, RoundView, Values, as_prepared
 from airprune.masking.common import fitted, hold, mask_slot, sizes_now, unless_whole
 from airprune.objectives.base import LocalRun
@@ -143,6 +143,10 @@ def observe(options: PruneFlOptions, view: DeviceView, run: LocalRun) -> Values 
     return {SQUARES: by_weight(view.shape, run.gradient_sum.astype(np.float64))} if view.device == 0 else None
 
 
+def reported(options: PruneFlOptions, shape: ModelShape) -> dict[str, ReportKind]:
+    return {SQUARES: ("<f8", with_one(shape))}
+
+
 def finish(options: PruneFlOptions, view: DeviceView, run: LocalRun) -> Values:
     kept = view.memory[SQUARES]
     if due(options, view.round_index):
@@ -189,6 +193,7 @@ MASKING = Masking(
     counts=as_prepared,
     collects=collects,
     observe=observe,
+    reported=reported,
     finish=finish,
     update=update,
     stays=stays,

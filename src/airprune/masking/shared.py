@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from airprune.components import ModelShape, Owner, Slot, prunable_weights
+from airprune.components import ModelShape, Owner, ReportKind, Slot, prunable_weights
 from airprune.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.masking.probe import RankingOptions, scores_of, whole_units, whole_weights
 from airprune.pruning.masks import choose_mask
@@ -72,6 +72,10 @@ def report(options: SharedOptions, view: DeviceView, round_index: int) -> Values
     return {RANKING: scores_of(options, view).astype(np.float64)} if reports(options, round_index) else None
 
 
+def reported(options: SharedOptions, shape: ModelShape) -> dict[str, ReportKind]:
+    return {RANKING: ("<f8", prunable_weights(shape))}
+
+
 def update(options: SharedOptions, view: RoundView, values: Values, sums: Values) -> Values:
     """New scores replace the old ones."""
     return values | {RANKING: sums[RANKING]} if RANKING in sums else values
@@ -88,5 +92,6 @@ MASKING = Masking(
     whole_units=whole_units,
     prepare=prepare,
     report=report,
+    reported=reported,
     update=update,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components import Component, ModelShape
+from airprune.components import Component, ModelShape, ReportKind
 
 Array = np.ndarray
 Memory = Mapping[str, Array]
@@ -49,6 +49,7 @@ class Objective(Component):
       finish: the device's memory after the round; None if it has none.
       broadcast: slots of the cloud that devices are told: `adjust` and `finish` find them in the memory.
       report: of (memory before, memory after) → arrays to be summed over all devices of the round.
+      reported: what these arrays are, by name; None: not declared, so that a deployment can bound their size alone.
       update: in the driver, after an edge round: the run's slots as the sums change them.
       close: in the driver, after a global round: the run's slots, given the number of devices of the network.
       upload_bits: of (model, bits of a value): what a device sends beside its update, and every node above it too.
@@ -59,6 +60,7 @@ class Objective(Component):
     finish: Callable[[Any, LocalRun, Memory], dict[str, Array]] | None = None
     broadcast: tuple[str, ...] = ()
     report: Callable[[Any, Memory, Memory], Values] | None = None
+    reported: Callable[[Any, ModelShape], Mapping[str, ReportKind]] | None = None
     update: Callable[[Any, Values, Values], Values] | None = None
     close: Callable[[Any, Values, int], Values] | None = None
     upload_bits: Callable[[Any, ModelShape, float], float] | None = None

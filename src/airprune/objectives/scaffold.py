@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components import ModelShape, Owner, Slot
+from airprune.components import ModelShape, Owner, ReportKind, Slot
 from airprune.objectives.base import LocalRun, Memory, Objective, Values
 
 Array = np.ndarray
@@ -52,6 +52,10 @@ def report(options: Any, before: Memory, after: Memory) -> dict[str, Array]:
     return {MOVED: after[OWN].astype(np.float64) - before[OWN]}
 
 
+def reported(options: Any, shape: ModelShape) -> dict[str, ReportKind]:
+    return {MOVED: ("<f8", parameters(shape))}
+
+
 def update(options: Any, values: Values, sums: Values) -> Values:
     return values | {MOVED: values[MOVED] + sums[MOVED]} if MOVED in sums else values
 
@@ -74,6 +78,7 @@ OBJECTIVE = Objective(
     finish=finish,
     broadcast=(COMMON,),
     report=report,
+    reported=reported,
     update=update,
     close=close,
     upload_bits=upload_bits,
