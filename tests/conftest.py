@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 from hypothesis import settings
+from support.namespaces import can_make_namespaces
 
 from airprune import registration
 from airprune.cli import main
@@ -17,6 +18,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("full", deadline=None, derandomize=True)
 settings.register_profile("quick", settings.get_profile("full"), max_examples=40)
 settings.load_profile("quick")
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("netns") and not can_make_namespaces():
+        pytest.skip("needs root and network namespaces")
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ lost, while one that is planned too slow is only pruned more. Of each rate (bit/
     within [0.9, 1 / 0.9] · value  noise: the value stays. Two observations within ±5 % of the truth differ by at most
                                    1.05 / 0.95 < 1 / 0.9, so such noise never moves a plan
     observed > value / 0.9         a rise: believed from the second in a row on; then the value becomes the mean, in
-                                   which every observation has weight 0.5 and the older ones the rest
+                                   which every observation has weight 0.5 and the older ones the rest, but not more
+                                   than what was just observed
 
 A value may thus be 1 / 0.9 times the truth, and a device planned with it would be late again and again. So plans take
 (1 − margin) · value, with a margin of 0.1: whoever is above the threshold of a drop is in time.
@@ -70,7 +71,7 @@ class Smoothed:
         starts_anew = is_news & ~(observed >= (1 - BAND_RATIO) * self.value)  # a drop, or the first of all
         rises = np.where(observed > self.value / (1 - BAND_RATIO), self.rises + 1, 0.0)
         mean = np.where(starts_anew, observed, (1 - NEW_WEIGHT) * self.mean + NEW_WEIGHT * observed)
-        value = np.where(starts_anew | (rises >= RISES_TO_BELIEVE), mean, self.value)
+        value = np.where(starts_anew | (rises >= RISES_TO_BELIEVE), np.fmin(mean, observed), self.value)
         return Smoothed(
             value=np.where(is_news, value, self.value),
             mean=np.where(is_news, mean, self.mean),
