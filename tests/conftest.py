@@ -5,10 +5,10 @@ import sys
 import pytest
 import torch
 from hypothesis import settings
-from support.namespaces import can_make_namespaces
 
 from airprune import registration
 from airprune.cli import main
+from support.namespaces import can_make_namespaces
 
 # A job in the background of a shell ignores Ctrl-C, and so does whatever it starts; the commands under test must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -98,6 +98,16 @@ def test_probes_are_due_at_joining_after_silence_and_to_confirm_a_rise():
     assert estimates.uplink.value.tolist() == [35e6, 10e6]
 
 
+def test_a_probe_raises_an_estimate_but_never_lowers_it():
+    estimates = Estimates.unknown(3).updated(uplink_bps=[20e6, 20e6, NOTHING], seconds_per_sample=[1, 1, 1])
+    for _ in range(2):
+        observed = estimates.raised_by([9e6, 40e6, 9e6])
+        estimates = estimates.updated(uplink_bps=observed, seconds_per_sample=[1, 1, 1])
+    assert estimates.uplink.value.tolist() == [20e6, 35e6, 9e6]
+    np.testing.assert_array_equal(estimates.raised_by([NOTHING] * 3), [NOTHING] * 3)
+    assert not estimates.probe_due().any()  # a low one is news as well
+
+
 def test_a_probe_tells_the_rate_of_the_link_with_its_headers():
     assert probed_uplink_bps(32_768, 1.0, 1.0 + 8 * 32_768 * 1.046984 / 20e6) == pytest.approx(20e6, rel=1e-5)
     assert np.isnan(probed_uplink_bps(32_768, 1.0, 1.0))

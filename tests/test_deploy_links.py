@@ -4,8 +4,6 @@ import json
 import subprocess
 
 import pytest
-from support.namespaces import Link, network
-from support.tls_uploads import uploading
 
 from airprune.deployment.link_times import (
     WIRE_OVERHEAD,
@@ -14,8 +12,10 @@ from airprune.deployment.link_times import (
     upload_bytes,
     upload_s,
 )
-from airprune.deployment.pacing import BURST_BYTES, Pacer, chunk_bytes, offender, received_bps
+from airprune.deployment.pacing import BURST_BYTES, LARGEST_CHUNK_BYTES, Pacer, chunk_bytes, offender, received_bps
 from airprune.deployment.shaping import htb_commands
+from support.namespaces import Link, network
+from support.tls_uploads import uploading
 
 
 class Clock:
@@ -57,7 +57,7 @@ def test_chunks_go_at_their_rate_whatever_the_sleeps_add():
         assert -1e-9 <= at_s - 0.004 * number <= 0.0015 + 1e-9  # never early, and no sum of late sleeps
 
 
-def test_a_sender_that_was_held_up_catches_up_by_half_a_burst_only():
+def test_a_sender_that_was_held_up_catches_up_by_one_large_chunk_only():
     clock = Clock()
     pacer = Pacer(8e6, clock)
     pacer.delay_s(5000)
@@ -65,7 +65,7 @@ def test_a_sender_that_was_held_up_catches_up_by_half_a_burst_only():
     at_once = 0
     while pacer.delay_s(5000) == 0:
         at_once += 5000
-    assert BURST_BYTES // 2 <= at_once < BURST_BYTES // 2 + 5000  # whole chunks
+    assert LARGEST_CHUNK_BYTES <= at_once < LARGEST_CHUNK_BYTES + 5000  # whole chunks
 
 
 def test_chunks_are_smaller_where_the_rate_is():
@@ -112,9 +112,11 @@ def test_shares_of_a_plan_become_classes_of_a_gateway(shape):
     assert status == 0
     assert lines[1:] == [
         "tc qdisc add dev eth0 root handle 1: htb",
-        "tc class add dev eth0 parent 1: classid 1:1 htb rate 30000000bit ceil 30000000bit burst 16384b cburst 16384b",
+        "tc class add dev eth0 parent 1: classid 1:1 htb rate 30000000bit ceil 30000000bit burst 16384b cburst 16384b "
+        "quantum 1514",
         "tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip src 192.168.1.20/32 flowid 1:1",
-        "tc class add dev eth0 parent 1: classid 1:2 htb rate 20000000bit ceil 20000000bit burst 16384b cburst 16384b",
+        "tc class add dev eth0 parent 1: classid 1:2 htb rate 20000000bit ceil 20000000bit burst 16384b cburst 16384b "
+        "quantum 1514",
         "tc filter add dev eth0 parent 1: protocol ipv6 prio 2 u32 match ip6 src fd00::21/128 flowid 1:2",
     ]
 
@@ -122,7 +124,7 @@ def test_shares_of_a_plan_become_classes_of_a_gateway(shape):
 def test_what_airprune_plan_prints_can_be_shaped(command, shape, tmp_path):
     fleet = tmp_path / "fleet.csv"
     fleet.write_text("device,edge,snr_db\nd0,e0,20\nd1,e0,15\n")
-    planned = json.loads((text := command("plan", fleet, "--json")[1]))["devices"]
+    planned = json.loads(text := command("plan", fleet, "--json")[1])["devices"]
     _, lines, _ = shape(text, "--capacity-mbps", 100, "--address", "d0=10.0.0.1", "--address", "d1=10.0.0.2")
     assert [line.split("rate ")[1].split("bit")[0] for line in lines if " class " in line] == [
         str(round(1e8 * device["bandwidth_share"])) for device in planned
@@ -165,19 +167,24 @@ def test_bad_input_is_one_sentence(shape, sentence):
     assert err.count("\n") == 1 and sentence in err
 
 
+def fastest(upload, *arguments):
+    """Of three: other load on the machine only adds time, and a bucket's burst of 16 kB takes at most 8 % off it."""
+    return min((upload(*arguments) for _ in range(3)), key=lambda one: one.seconds)
+
+
 @pytest.mark.netns
 @pytest.mark.parametrize(("mbps", "num_bytes"), [(10, 200_000), (20, 400_000), (40, 600_000), (80, 1_000_000)])
 def test_uploads_over_real_links_take_what_the_model_says(tmp_path, mbps, num_bytes):
     with network({"edge": Link(), "d0": Link(mbps=mbps)}) as net, uploading(net, "d0", "edge", tmp_path) as upload:
-        timed = sorted((upload(num_bytes) for _ in range(3)), key=lambda one: one.seconds)[1]
-    assert 0.90 < timed.seconds / upload_s(num_bytes, mbps * 1e6, timed.rtt_s) < 1.15  # other load on the machine
+        timed = fastest(upload, num_bytes)
+    assert 0.90 < timed.seconds / upload_s(num_bytes, mbps * 1e6, timed.rtt_s) < 1.15
 
 
 @pytest.mark.netns
 def test_a_paced_upload_over_a_faster_and_longer_link_takes_its_planned_time(tmp_path):
     links = {"edge": Link(), "d0": Link(mbps=80, delay_s=0.01)}
     with network(links) as net, uploading(net, "d0", "edge", tmp_path) as upload:
-        timed = sorted((upload(300_000, 16e6) for _ in range(3)), key=lambda one: one.seconds)[1]
+        timed = fastest(upload, 300_000, 16e6)
         greedy = upload(1_000_000)
     assert 0.02 < timed.rtt_s < 0.05
     assert 0.90 < timed.seconds / upload_s(300_000, 16e6, timed.rtt_s) < 1.15
@@ -190,12 +197,13 @@ def test_the_gateway_holds_a_device_that_does_not_pace_to_its_share(tmp_path):
     with network({"edge": Link(), "d0": Link(mbps=80), "d1": Link(mbps=80)}) as net:
         shares = {"d0": 8e6, "d1": 16e6}
         script = "\n".join(htb_commands(net.port("edge"), shares, {name: net.address(name) for name in shares}))
-        for _ in range(2):  # a second time replaces the first
-            subprocess.run(net.on_bridge("sh", "-e", "-c", script), check=True, timeout=20)
+        for _ in range(2):  # a second time replaces the first, and neither is warned of
+            done = subprocess.run(net.on_bridge("sh", "-e", "-c", script), capture_output=True, text=True, timeout=20)
+            assert (done.returncode, done.stderr) == (0, "")
         for name, rate_bps in shares.items():
             with uploading(net, name, "edge", tmp_path) as upload:
-                timed = upload(300_000)
-            assert 0.85 < timed.seconds / upload_s(300_000, rate_bps, timed.rtt_s) < 1.15
+                timed = fastest(upload, 200_000)
+            assert 0.90 < timed.seconds / upload_s(200_000, rate_bps, timed.rtt_s) < 1.15
 
 
 @pytest.mark.netns

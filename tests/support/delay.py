@@ -6,6 +6,7 @@ arrives by the other after the delay. Both go when the process ends, which it do
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
@@ -28,7 +29,8 @@ def main(one: str, other: str, delay_s: str) -> None:
     ends = tap(one), tap(other)
     opposite = dict(zip(ends, reversed(ends), strict=True))
     waiting: deque[tuple[float, int, bytes]] = deque()  # in the order of arrival, which is that of leaving
-    print("ready", flush=True)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     while True:
         timeout = max(waiting[0][0] - time.monotonic(), 0.0) if waiting else None
         readable = select.select([*ends, sys.stdin], [], [], timeout)[0]
@@ -38,20 +40,16 @@ def main(one: str, other: str, delay_s: str) -> None:
         waiting.extend((now + float(delay_s), opposite[end], frame) for end in readable for frame in frames(end))
         while waiting and waiting[0][0] <= now:
             _, end, frame = waiting.popleft()
-            try:
+            with contextlib.suppress(OSError):  # an interface that is down loses what is sent to it, as a cable does
                 os.write(end, frame)
-            except OSError:
-                pass  # an interface that is down loses what is sent to it, as a cable does
 
 
 def frames(end: int) -> list[bytes]:
     """All that have come; an interface that is down has none."""
     found: list[bytes] = []
-    try:
+    with contextlib.suppress(OSError):
         while len(found) < 64:
             found.append(os.read(end, _FRAME_BYTES))
-    except OSError:
-        pass
     return found
 
 

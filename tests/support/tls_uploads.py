@@ -31,6 +31,7 @@ from support.namespaces import Network
 PORT = 4433
 _ANNOUNCED, _RECEIPT = struct.Struct("!QI"), struct.Struct("!dd")
 _PINGS = 5
+WARM_UP_BYTES = 100_000  # the handshake and the first windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,7 @@ def uploading(net: Network, sender: str, receiver: str, folder: Path) -> Iterato
             client.stdin.flush()
             return Timed(**json.loads(client.stdout.readline()))
 
-        upload(100_000)  # the handshake and the first windows
+        upload(WARM_UP_BYTES)
         yield upload
 
 
@@ -94,7 +95,7 @@ def receive(address: str, certificate: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with socket.create_server((address, PORT)) as server:
-        print("ready", flush=True)
+        _say("ready")
         connection = context.wrap_socket(server.accept()[0], server_side=True)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with connection:
@@ -127,7 +128,7 @@ def send(address: str, certificate: str) -> None:
             rate_bps = order["pace_bps"] and payload_rate_bps(order["pace_bps"])
             chunk = order["chunk"] or (chunk_bytes(rate_bps) if rate_bps else LARGEST_CHUNK_BYTES)
             seconds, first_s, last_s = _upload(connection, payload[: order["bytes"]], rate_bps, chunk)
-            print(json.dumps(dict(seconds=seconds, rtt_s=rtt_s, first_s=first_s, last_s=last_s)), flush=True)
+            _say(json.dumps(dict(seconds=seconds, rtt_s=rtt_s, first_s=first_s, last_s=last_s)))
 
 
 def _upload(
@@ -143,6 +144,11 @@ def _upload(
         connection.sendall(piece)
     first_s, last_s = _RECEIPT.unpack(connection.recv(_RECEIPT.size))
     return time.monotonic() - started_s, first_s, last_s
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ from airprune.deployment.link_times import link_rate_bps
 _CHUNK_S = 0.002
 _SMALLEST_CHUNK_BYTES, LARGEST_CHUNK_BYTES = 4_096, 65_536
 
-# What a sender in good faith may be above its rate: clocks and rounding; and a queue on the way that holds back the
-# first chunk and lets the others catch up with it.
+# How far a sender that was held up may catch up: one chunk of a transfer that is not paced.
+_CATCH_UP_BYTES = LARGEST_CHUNK_BYTES
+# What a sender in good faith may be above its rate: clocks and rounding; and as much again as it may catch up, for a
+# queue on the way that holds back the first chunk and lets the others come nearer.
 TOLERANCE_RATIO = 0.1
-BURST_BYTES = LARGEST_CHUNK_BYTES
-# How far a sender that was held up may catch up: the rest is left for queues.
-_CATCH_UP_BYTES = BURST_BYTES // 2
+BURST_BYTES = 2 * _CATCH_UP_BYTES
 
 
 def chunk_bytes(rate_bps: float) -> int:
@@ -31,7 +31,7 @@ class Pacer:
     """When the chunks of one upload may go.
 
     Each has its place in a schedule of absolute times, so that a sleep that takes too long is made up for by the next
-    and errors do not add up. Of a longer stop only 32 kB are made up for, or a burst would exceed the share. The first
+    and errors do not add up. Of a longer stop only 64 kB are made up for, or a burst would exceed the share. The first
     chunk goes at once, so on a faster link the last one arrives a chunk's time early.
     """
 
