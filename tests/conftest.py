@@ -8,6 +8,7 @@ from hypothesis import settings
 
 from airprune import registration
 from airprune.cli import main
+from support.namespaces import can_make_namespaces
 
 # A job in the background of a shell ignores Ctrl-C, and so does whatever it starts; the commands under test must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -17,6 +18,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("full", deadline=None, derandomize=True)
 settings.register_profile("quick", settings.get_profile("full"), max_examples=40)
 settings.load_profile("quick")
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("netns") and not can_make_namespaces():
+        pytest.skip("needs root and network namespaces")
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ lost, while one that is planned too slow is only pruned more. Of each rate (bit/
     within [0.9, 1 / 0.9] · value  noise: the value stays. Two observations within ±5 % of the truth differ by at most
                                    1.05 / 0.95 < 1 / 0.9, so such noise never moves a plan
     observed > value / 0.9         a rise: believed from the second in a row on; then the value becomes the mean, in
-                                   which every observation has weight 0.5 and the older ones the rest
+                                   which every observation has weight 0.5 and the older ones the rest, but not more
+                                   than what was just observed
 
 A value may thus be 1 / 0.9 times the truth, and a device planned with it would be late again and again. So plans take
 (1 − margin) · value, with a margin of 0.1: whoever is above the threshold of a drop is in time.
@@ -15,8 +16,12 @@ A value may thus be 1 / 0.9 times the truth, and a device planned with it would 
 **What a paced upload tells.** A device sends at its share b · r, not as fast as it can. An upload that kept the planned
 rate says r ≥ planned: no news. One that was slower says that the share of the band carried less: r = measured / b.
 (Where the uplink is the device's own, as a cable's, and not a share of a common band, it could not carry more with a
-larger share either: then b = 1.) So paced uploads can only lower an estimate, and to rise again takes a probe: 64 kB
-as fast as they go, at joining, after some rounds without news, and at once when a first rise is to be confirmed.
+larger share either: then b = 1.) So paced uploads can only lower an estimate.
+
+**What a probe tells.** 256 kB as fast as they go: three at joining, of which the median counts; later one after some
+rounds without news, and at once when a first rise is to be confirmed. A probe is short, and a busy receiver, a cold
+window or a link that lets a burst pass make it wrong by half or more, both ways; uploads that keep their planned rate
+are better evidence that a device is not slower. So probes can only raise an estimate.
 """
 
 from __future__ import annotations
@@ -38,7 +43,8 @@ RISES_TO_BELIEVE = 2
 # A paced upload counts as having kept its rate down to this: pacing and clocks are good to 1–3 %.
 _KEPT_RATIO = 0.95
 
-PROBE_BYTES = 65_536
+PROBE_BYTES = 262_144
+PROBES_AT_JOINING = 3
 PROBE_EVERY_ROUNDS = 10
 
 
@@ -70,7 +76,7 @@ class Smoothed:
         starts_anew = is_news & ~(observed >= (1 - BAND_RATIO) * self.value)  # a drop, or the first of all
         rises = np.where(observed > self.value / (1 - BAND_RATIO), self.rises + 1, 0.0)
         mean = np.where(starts_anew, observed, (1 - NEW_WEIGHT) * self.mean + NEW_WEIGHT * observed)
-        value = np.where(starts_anew | (rises >= RISES_TO_BELIEVE), mean, self.value)
+        value = np.where(starts_anew | (rises >= RISES_TO_BELIEVE), np.fmin(mean, observed), self.value)
         return Smoothed(
             value=np.where(is_news, value, self.value),
             mean=np.where(is_news, mean, self.mean),
@@ -112,6 +118,11 @@ class Estimates:
         """Whose uplink is to be probed: unknown, without news for `every` rounds, or to be confirmed.  [num_devices]"""
         return (self.uplink.age >= every) | (self.uplink.rises == 1)
 
+    def raised_by(self, probed_bps: ArrayLike) -> FloatArray:
+        """What probes say, as an `uplink_bps` of `updated`; NaN for whom was not probed.  [num_devices]"""
+        probed = np.asarray(probed_bps, dtype=np.float64)
+        return np.where(np.isnan(probed), np.nan, np.fmax(probed, self.uplink.value))
+
     def arrays(self) -> dict[str, FloatArray]:
         """All there is to keep, by name."""
         parts = {"uplink": self.uplink, "speed": self.speed}
@@ -152,6 +163,7 @@ def probed_uplink_bps(num_bytes: int, first_s: float, last_s: float) -> float:
 __all__ = [
     "BAND_RATIO",
     "NEW_WEIGHT",
+    "PROBES_AT_JOINING",
     "PROBE_BYTES",
     "PROBE_EVERY_ROUNDS",
     "RISES_TO_BELIEVE",

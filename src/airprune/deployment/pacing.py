@@ -10,14 +10,16 @@ from collections.abc import Callable
 
 from airprune.deployment.link_times import link_rate_bps
 
-# Long enough to cost little CPU, short enough that an upload of 50 ms ends within 4 % of its time.
+# Short enough that an upload of 50 ms is within a few percent of its time; smaller pieces cost headers and CPU.
 _CHUNK_S = 0.002
-_SMALLEST_CHUNK_BYTES, LARGEST_CHUNK_BYTES = 1_448, 65_536
+_SMALLEST_CHUNK_BYTES, LARGEST_CHUNK_BYTES = 4_096, 65_536
 
-# What a sender in good faith may be above its rate: clocks and rounding; and a queue on the way that holds back the
-# first chunk and lets the others catch up with it.
+# How far a sender that was held up may catch up: one chunk of a transfer that is not paced.
+_CATCH_UP_BYTES = LARGEST_CHUNK_BYTES
+# What a sender in good faith may be above its rate: clocks and rounding; and as much again as it may catch up, for a
+# queue on the way that holds back the first chunk and lets the others come nearer.
 TOLERANCE_RATIO = 0.1
-BURST_BYTES = LARGEST_CHUNK_BYTES
+BURST_BYTES = 2 * _CATCH_UP_BYTES
 
 
 def chunk_bytes(rate_bps: float) -> int:
@@ -29,8 +31,8 @@ class Pacer:
     """When the chunks of one upload may go.
 
     Each has its place in a schedule of absolute times, so that a sleep that takes too long is made up for by the next
-    and errors do not add up. A sender that was held up for longer than a chunk takes does not get that time back:
-    it would exceed its share. The first chunk goes at once, so the last one leaves a chunk's time early, never late.
+    and errors do not add up. Of a longer stop only 64 kB are made up for, or a burst would exceed the share. The first
+    chunk goes at once, so on a faster link the last one arrives a chunk's time early.
     """
 
     def __init__(self, rate_bps: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +43,7 @@ class Pacer:
     def delay_s(self, num_bytes: int) -> float:
         """How long to wait before the next chunk, which has `num_bytes`, is sent."""
         now_s, chunk_s = self._clock(), 8 * num_bytes / self._rate_bps
-        due_s = max(self._due_s, now_s - chunk_s)
+        due_s = max(self._due_s, now_s - 8 * _CATCH_UP_BYTES / self._rate_bps)
         self._due_s = due_s + chunk_s
         return max(due_s - now_s, 0.0)
 

@@ -20,6 +20,8 @@ from airprune.tables import Column, Table, read_table
 # A class may send this much at once after a pause. More, and short uploads would be faster than planned; less, and a
 # gateway with coarse timers would not reach the rate.
 _BURST_BYTES = 16_384
+# What a class may send before the next one's turn: a frame. By default it grows with the rate, and tc warns of that.
+_QUANTUM_BYTES = 1514
 _MOST_CLASSES = 0xFFFE
 _RECORD_BYTES = 64 * 2**20
 
@@ -50,7 +52,7 @@ def htb_commands(interface: str, rates_bps: Mapping[str, float], addresses: Mapp
         rate = f"{round(rate_bps)}bit"
         commands += [
             f"tc class add dev {interface} parent 1: classid 1:{number:x} htb rate {rate} ceil {rate} "
-            f"burst {_BURST_BYTES}b cburst {_BURST_BYTES}b",
+            f"burst {_BURST_BYTES}b cburst {_BURST_BYTES}b quantum {_QUANTUM_BYTES}",
             f"tc filter add dev {interface} parent 1: {packets} flowid 1:{number:x}",
         ]
     return commands
