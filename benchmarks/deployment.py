@@ -22,7 +22,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 from airprune.deployment.identity import channel_credentials, load_node, make_federation, server_credentials
-
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport import Limits, Link, LinkLost, Server, dial
 
