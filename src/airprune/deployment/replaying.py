@@ -73,7 +73,9 @@ class Replayed(World):
         return met_candidates(experiment, candidates, inputs)
 
     def lost(self, round_index: int) -> Mapping[int, str]:
-        return {row.device: row.fate for row in self._rows.get(round_index, []) if row.fate != Fate.OK}
+        """Records know no refused uploads: one that is no good is as one that failed."""
+        fates = {row.device: row.fate for row in self._rows.get(round_index, [])}
+        return {n: str(Fate.FAILED) if fate == "refused" else fate for n, fate in fates.items() if fate != Fate.OK}
 
     def out(self, state: RunState) -> Array | None:
         edges = self._edges_out.get(state.global_round + 1)
