@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 
 import pytest
 
@@ -195,7 +196,7 @@ def test_a_paced_upload_over_a_faster_and_longer_link_takes_its_planned_time(tmp
 @pytest.mark.netns
 def test_the_gateway_holds_a_device_that_does_not_pace_to_its_share(tmp_path):
     with network({"edge": Link(), "d0": Link(mbps=80), "d1": Link(mbps=80)}) as net:
-        shares = {"d0": 8e6, "d1": 16e6}
+        shares = {"d0": 16e6, "d1": 32e6}
         script = "\n".join(htb_commands(net.port("edge"), shares, {name: net.address(name) for name in shares}))
         for _ in range(2):  # a second time replaces the first, and neither is warned of
             done = subprocess.run(net.on_bridge("sh", "-e", "-c", script), capture_output=True, text=True, timeout=20)
@@ -204,6 +205,27 @@ def test_the_gateway_holds_a_device_that_does_not_pace_to_its_share(tmp_path):
             with uploading(net, name, "edge", tmp_path) as upload:
                 timed = fastest(upload, 200_000)
             assert 0.90 < timed.seconds / upload_s(200_000, rate_bps, timed.rtt_s) < 1.15
+
+
+@pytest.mark.netns
+def test_a_link_can_be_slowed_cut_and_restored_while_it_is_used(tmp_path):
+    dial = "import socket, sys; sys.exit(socket.socket().connect_ex((sys.argv[1], 9)) == errno.ECONNREFUSED)"
+    dial = f"import errno, socket; socket.setdefaulttimeout(0.3); {dial}"
+
+    def answers() -> bool:
+        command = net.inside("d0", sys.executable, "-c", dial, net.address("edge"))
+        return subprocess.run(command, timeout=20).returncode == 1
+
+    with network({"edge": Link(), "d0": Link(mbps=40)}) as net:
+        with uploading(net, "d0", "edge", tmp_path) as upload:
+            net.set_rate("d0", 20)
+            timed = fastest(upload, 200_000)
+        assert 0.90 < timed.seconds / upload_s(200_000, 20e6, timed.rtt_s) < 1.15
+        assert answers()
+        net.cut("d0")
+        assert not answers()
+        net.restore("d0")
+        assert answers()
 
 
 @pytest.mark.netns
