@@ -13,7 +13,7 @@ from airprune.deployment.link_times import (
     upload_bytes,
     upload_s,
 )
-from airprune.deployment.pacing import BURST_BYTES, LARGEST_CHUNK_BYTES, Pacer, chunk_bytes, offender, received_bps
+from airprune.deployment.pacing import BURST_BYTES, Pacer, chunk_bytes, offender, received_bps
 from airprune.deployment.shaping import htb_commands
 from support.namespaces import Link, network
 from support.tls_uploads import uploading
@@ -58,15 +58,16 @@ def test_chunks_go_at_their_rate_whatever_the_sleeps_add():
         assert -1e-9 <= at_s - 0.004 * number <= 0.0015 + 1e-9  # never early, and no sum of late sleeps
 
 
-def test_a_sender_that_was_held_up_catches_up_by_one_large_chunk_only():
+def test_a_sender_that_was_held_up_catches_up_by_50_ms_only():
     clock = Clock()
     pacer = Pacer(8e6, clock)
-    pacer.delay_s(5000)
+    clock.sleep(60.0)  # the schedule begins with the first chunk
+    assert pacer.delay_s(4000) == 0 and pacer.delay_s(4000) == pytest.approx(0.004)
     clock.sleep(60.0)
     at_once = 0
-    while pacer.delay_s(5000) == 0:
-        at_once += 5000
-    assert LARGEST_CHUNK_BYTES <= at_once < LARGEST_CHUNK_BYTES + 5000  # whole chunks
+    while pacer.delay_s(4000) == 0:
+        at_once += 4000
+    assert 50_000 <= at_once < 50_000 + 4000  # 50 ms at 1 MB/s, in whole chunks
 
 
 def test_chunks_are_smaller_where_the_rate_is():
