@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -106,6 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--uploads", type=int, default=10, help="of each kind")
     num_uploads = parser.parse_args().uploads
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # not without removing the network
     if not can_make_namespaces():
         sys.exit("needs root and network namespaces")
     control = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
