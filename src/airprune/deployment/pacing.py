@@ -31,10 +31,10 @@ def chunk_bytes(rate_bps: float) -> int:
 class Pacer:
     """When the chunks of one upload may go.
 
-    Each has its place in a schedule of absolute times from the first one on, so that a sleep that takes too long is made
-    up for by the next and errors do not add up: at no time has more been sent than the rate allows since the start,
-    plus the chunk that goes first. On a faster link the last one therefore arrives a chunk's time early. What a stop
-    of more than 50 ms left unsent is not made up for, or a burst would take others' shares.
+    Each has its place in a schedule of absolute times from the first one on, so that a sleep that takes too long is
+    made up for by the next and errors do not add up: at no time has more been sent than the rate allows since the
+    start, plus the chunk that goes first. On a faster link the last one therefore arrives a chunk's time early. What a
+    stop of more than 50 ms left unsent is not made up for, or a burst would take others' shares.
     """
 
     def __init__(self, rate_bps: float, clock: Callable[[], float] = time.monotonic) -> None:
