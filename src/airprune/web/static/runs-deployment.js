@@ -45,7 +45,7 @@ function drawArrivals(target, points, at) {
   if (rounds.length) {
     const ends = [rounds[0] - 0.5, ...rounds, rounds[rounds.length - 1] + 0.5];
     const height = [deadlines.get(rounds[0]), ...rounds.map((round) => deadlines.get(round)), deadlines.get(rounds[rounds.length - 1])];
-    traces.push({
+    traces.unshift({
       type: "scatter", mode: "lines", name: "deadline", x: ends.map((round) => round + 1), y: height.map((value) => value * scale),
       line: { color: deadlineColour(), width: 2, dash: "dash", shape: "hvh" }, hovertemplate: `%{y:.4~g} ${unit}<extra>deadline</extra>`,
     });
@@ -104,6 +104,7 @@ export class DeploymentPanel {
     this.wanted = null;
     this.answer = null;
     this.drawn = null;
+    this.asked = null; // the version that the answer is of, or a later one
     this.isAsking = false;
     setInterval(() => this.say(), 2_000); // a cloud that falls silent changes no file
   }
@@ -112,25 +113,32 @@ export class DeploymentPanel {
   show(name, version) {
     this.wanted = version === null ? null : { name, version };
     if (this.wanted === null || this.answer?.name !== name) byId("deployment").hidden = true;
-    if (this.wanted !== null && (this.answer?.name !== name || this.answer.version !== version)) this.ask();
-    else if (this.wanted !== null) byId("deployment").hidden = false;
+    if (this.wanted === null) return;
+    if (this.answer?.name === name) byId("deployment").hidden = false;
+    if (this.isNews()) this.ask();
+  }
+
+  /** Whether what is wanted has not been asked for. */
+  isNews() {
+    const { answer, asked, wanted } = this;
+    return wanted !== null && (answer?.name !== wanted.name || ![asked, answer.version].includes(wanted.version));
   }
 
   async ask() {
     if (this.isAsking) return;
     this.isAsking = true;
-    const { name } = this.wanted;
+    const { name, version } = this.wanted;
+    this.asked = version;
     try {
-      const answer = await getJson(`/api/runs/deployment?${new URLSearchParams({ run: name })}`);
-      this.answer = { ...answer, at: performance.now(), version: this.wanted?.name === name ? this.wanted.version : answer.version };
-    } catch (error) {
-      this.answer = null;
-      this.wanted = null;
+      this.answer = { ...await getJson(`/api/runs/deployment?${new URLSearchParams({ run: name })}`), at: performance.now() };
+    } catch { // it is gone, or the server is, which the page says elsewhere
+      this.answer = this.wanted = null;
     } finally {
       this.isAsking = false;
     }
-    if (this.answer === null || this.wanted === null) return;
-    if (this.answer.name !== this.wanted.name) { this.ask(); return; }
+    if (this.wanted === null) return;
+    if (this.isNews()) this.ask();
+    if (this.answer.name !== this.wanted.name) return;
     byId("deployment").hidden = false;
     this.say();
     const key = `${this.answer.name}\n${this.answer.num_points}`;
@@ -160,7 +168,7 @@ export class DeploymentPanel {
       ["devices online", online(status?.devices)], ["edges online", online(status?.edges)], ["global round", round],
       ["uploads in time", fixed(fates.ok ?? 0)], ["late", fixed(fates.late ?? 0)], ["refused", fixed(fates.refused ?? 0)],
       ["dropped or failed", fixed((fates.dropped ?? 0) + (fates.failed ?? 0))],
-      ["compute, measured / predicted", times(answer.compute?.median)], ["uplink, measured / predicted", times(answer.uplink?.median)],
+      ["compute ÷ predicted", times(answer.compute?.median)], ["uplink ÷ predicted", times(answer.uplink?.median)],
     ];
     const text = JSON.stringify(tiles);
     if (text !== this.tiles) {
