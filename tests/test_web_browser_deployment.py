@@ -18,7 +18,10 @@ pytest_plugins = ["support.browser"]
 
 SHOWN = "!document.getElementById('deployment').hidden"
 NO_SCROLL = "document.documentElement.scrollWidth <= window.innerWidth"
-MARKS = "(id) => (document.getElementById(id).data ?? []).filter((t) => t.mode === 'markers').reduce((n, t) => n + t.x.length, 0)"
+MARKS = (
+    "(id) => (document.getElementById(id).data ?? []).filter((trace) => trace.mode === 'markers')"
+    ".reduce((count, trace) => count + trace.x.length, 0)"
+)
 
 
 def wait_until(page, expression: str) -> None:
