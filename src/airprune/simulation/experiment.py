@@ -152,12 +152,7 @@ class Experiment:
     @cached_property
     def wire(self) -> Wire:
         """What the encoder of a device knows."""
-        num_tensors = sum(tensor.counted for tensor in self.shape.tensors)
-        return Wire(
-            value_bits=self.scenario.plan.bits_per_weight,
-            num_weights=self.shape.num_weights,
-            num_tensors=num_tensors,
-        )
+        return Wire.of(self.shape, value_bits=self.scenario.plan.bits_per_weight)
 
     @cached_property
     def work(self) -> ModelWork:
@@ -431,7 +426,6 @@ class Experiment:
 
     def job(self, dataset: Any) -> Job:
         """What workers need; `dataset` tells them where to find the samples."""
-        train = self.scenario.train
         return Job(
             module=self.module,
             prunable=tuple(self.scenario.model.prunable),
@@ -439,16 +433,7 @@ class Experiment:
             float64=self.scenario.model.float64,
             dataset=dataset,
             samples=self.samples,
-            settings=LocalSettings(
-                batch_size=train.batch_size,
-                local_epochs=train.local_epochs,
-                local_steps=train.local_steps,
-                optimizer=train.optimizer,
-                momentum=train.momentum,
-                weight_decay=train.weight_decay,
-                diagnostics=self.scenario.diagnostics.gradients,
-                kernel=self.kernel,
-            ),
+            settings=LocalSettings.of(self.scenario, self.kernel),
             method=self.method.local,
             wire=self.wire,
             seed=self.scenario.seed,
