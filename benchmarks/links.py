@@ -6,20 +6,24 @@ TLS over TCP between two processes, on a warm connection, links of 10–80 Mbit/
 
     unpaced    as fast as a link allows that a token bucket shapes
     at rate    on the same link, by a sender that paces at the link's own rate
+    at 0.9     by a sender that paces at 0.9 of it, as plans with the margin ask for
     at half    by a sender that paces at half of it, as with a share of 0.5
     gateway    a fast link, held to the rate by the gateway's HTB classes (`airprune deploy shape`)
     far        unpaced, with a round trip of 20 ms
 
-Tells measured / predicted, and for probes estimated / true rate.
+Tells measured / predicted, and for probes estimated / true rate. And what a pause of a second costs a far connection,
+by congestion control.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -68,7 +72,7 @@ def probes(upload: Upload, mbps: float, num_probes: int) -> np.ndarray:
 
 def measured(net: Network, folder: Path, num_uploads: int) -> Iterator[tuple[str, float, str, np.ndarray]]:
     variants = {
-        "near": {"unpaced": None, "at rate": 1.0, "at half": 0.5},
+        "near": {"unpaced": None, "at rate": 1.0, "at 0.9": 0.9, "at half": 0.5},
         "free": {"gateway": None},
         "far": {"far": None},
     }
@@ -82,6 +86,18 @@ def measured(net: Network, folder: Path, num_uploads: int) -> Iterator[tuple[str
                 yield f"probe {node}", mbps, f"{PROBE_BYTES // 1024} KiB", probes(upload, mbps, num_uploads)
 
 
+def after_idling(net: Network, folder: Path, num_uploads: int) -> Iterator[tuple[str, float]]:
+    """Median seconds of 200 kB over far 40 Mbit/s, a second after the last one."""
+
+    def one_after_a_pause(upload: Upload) -> float:
+        time.sleep(1.0)
+        return upload(SIZES_BYTES[0]).seconds
+
+    for control in ("cubic", "bbr"):
+        with uploading(net, "far40", "edge", folder, control=control) as upload:
+            yield control, float(np.median([one_after_a_pause(upload) for _ in range(num_uploads)]))
+
+
 def row(way: str, mbps: str, size: str, found: np.ndarray) -> str:
     least, low, median, high, most = np.nanpercentile(found, (0, 10, 50, 90, 100))
     return f"{way:<11} {mbps:>6} {size:>8}   {median:.3f}   {low:.3f}–{high:.3f}   {least:.3f}–{most:.3f}"
@@ -91,6 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--uploads", type=int, default=10, help="of each kind")
     num_uploads = parser.parse_args().uploads
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # not without removing the network
     if not can_make_namespaces():
         sys.exit("needs root and network namespaces")
     control = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
@@ -100,11 +117,15 @@ def main() -> None:
     together: dict[str, list[np.ndarray]] = {}
     with network(links()) as net, tempfile.TemporaryDirectory() as folder:
         hold_on_gateway(net)
+        idled = dict(after_idling(net, Path(folder), num_uploads))
         for way, mbps, size, found in measured(net, Path(folder), num_uploads):
             together.setdefault(way, []).append(found)
             print(row(way, f"{mbps:g}", size, found), flush=True)
     for way, parts in together.items():
         print(row(way, "all", "all", np.concatenate(parts)))
+    print(f"200 kB a second later, 40 Mbit/s, 20 ms: model {1e3 * upload_s(SIZES_BYTES[0], 40e6, 2 * FAR_S):.0f} ms")
+    for control, seconds in idled.items():
+        print(f"  {control}: {1e3 * seconds:.0f} ms")
     print(f"load {os.getloadavg()[0]:.1f} at the end")
 
 

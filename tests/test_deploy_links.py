@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 
 import pytest
 
@@ -12,7 +13,7 @@ from airprune.deployment.link_times import (
     upload_bytes,
     upload_s,
 )
-from airprune.deployment.pacing import BURST_BYTES, LARGEST_CHUNK_BYTES, Pacer, chunk_bytes, offender, received_bps
+from airprune.deployment.pacing import BURST_BYTES, Pacer, chunk_bytes, offender, received_bps
 from airprune.deployment.shaping import htb_commands
 from support.namespaces import Link, network
 from support.tls_uploads import uploading
@@ -57,15 +58,16 @@ def test_chunks_go_at_their_rate_whatever_the_sleeps_add():
         assert -1e-9 <= at_s - 0.004 * number <= 0.0015 + 1e-9  # never early, and no sum of late sleeps
 
 
-def test_a_sender_that_was_held_up_catches_up_by_one_large_chunk_only():
+def test_a_sender_that_was_held_up_catches_up_by_50_ms_only():
     clock = Clock()
     pacer = Pacer(8e6, clock)
-    pacer.delay_s(5000)
+    clock.sleep(60.0)  # the schedule begins with the first chunk
+    assert pacer.delay_s(4000) == 0 and pacer.delay_s(4000) == pytest.approx(0.004)
     clock.sleep(60.0)
     at_once = 0
-    while pacer.delay_s(5000) == 0:
-        at_once += 5000
-    assert LARGEST_CHUNK_BYTES <= at_once < LARGEST_CHUNK_BYTES + 5000  # whole chunks
+    while pacer.delay_s(4000) == 0:
+        at_once += 4000
+    assert 50_000 <= at_once < 50_000 + 4000  # 50 ms at 1 MB/s, in whole chunks
 
 
 def test_chunks_are_smaller_where_the_rate_is():
@@ -195,7 +197,7 @@ def test_a_paced_upload_over_a_faster_and_longer_link_takes_its_planned_time(tmp
 @pytest.mark.netns
 def test_the_gateway_holds_a_device_that_does_not_pace_to_its_share(tmp_path):
     with network({"edge": Link(), "d0": Link(mbps=80), "d1": Link(mbps=80)}) as net:
-        shares = {"d0": 8e6, "d1": 16e6}
+        shares = {"d0": 16e6, "d1": 32e6}
         script = "\n".join(htb_commands(net.port("edge"), shares, {name: net.address(name) for name in shares}))
         for _ in range(2):  # a second time replaces the first, and neither is warned of
             done = subprocess.run(net.on_bridge("sh", "-e", "-c", script), capture_output=True, text=True, timeout=20)
@@ -204,6 +206,27 @@ def test_the_gateway_holds_a_device_that_does_not_pace_to_its_share(tmp_path):
             with uploading(net, name, "edge", tmp_path) as upload:
                 timed = fastest(upload, 200_000)
             assert 0.90 < timed.seconds / upload_s(200_000, rate_bps, timed.rtt_s) < 1.15
+
+
+@pytest.mark.netns
+def test_a_link_can_be_slowed_cut_and_restored_while_it_is_used(tmp_path):
+    dial = "import socket, sys; sys.exit(socket.socket().connect_ex((sys.argv[1], 9)) == errno.ECONNREFUSED)"
+    dial = f"import errno, socket; socket.setdefaulttimeout(0.3); {dial}"
+
+    def answers() -> bool:
+        command = net.inside("d0", sys.executable, "-c", dial, net.address("edge"))
+        return subprocess.run(command, timeout=20).returncode == 1
+
+    with network({"edge": Link(), "d0": Link(mbps=40)}) as net:
+        with uploading(net, "d0", "edge", tmp_path) as upload:
+            net.set_rate("d0", 20)
+            timed = fastest(upload, 200_000)
+        assert 0.90 < timed.seconds / upload_s(200_000, 20e6, timed.rtt_s) < 1.15
+        assert answers()
+        net.cut("d0")
+        assert not answers()
+        net.restore("d0")
+        assert answers()
 
 
 @pytest.mark.netns

@@ -83,7 +83,7 @@ def test_the_literal_reading_of_eq_2_freezes_the_first_mask():
     one.model.load(masked_start)
     one.gradient(np.arange(60))
     one.model.gradient[one.model.prunable] *= multiplier
-    OPTIMISERS["sgd"](0.05, 0.0, 0.0)(one.model.state[: one.model.num_parameters], one.model.gradient)
+    OPTIMISERS["sgd"](0.05, 0.0, 0.0)(one.model.state_array[: one.model.num_parameters], one.model.gradient_array)
     literal_importance = np.abs(one.model.state[one.model.prunable].numpy() - before)
     assert np.all(literal_importance[~mask] == 0.0)  # … masked training cannot
     assert set(np.flatnonzero(literal_importance)) <= set(np.flatnonzero(mask))
@@ -118,10 +118,10 @@ def test_steps_equal_torch_optim(optimizer):
     }[optimizer]([reference])
     step = OPTIMISERS[optimizer](0.1, 0.9 if optimizer == "sgd" else 0.0, 0.01)
     for _ in range(5):
-        gradient = torch.from_numpy(rng.normal(size=50))
-        reference.grad = gradient.clone()
+        gradient = rng.normal(size=50)
+        reference.grad = torch.from_numpy(gradient.copy())
         kind.step()
-        step(weights, gradient)
+        step(weights.numpy(), gradient)
     torch.testing.assert_close(weights, reference.detach(), rtol=1e-12, atol=1e-12)
 
 

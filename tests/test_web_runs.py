@@ -15,7 +15,7 @@ import pytest
 import airprune as ap
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
-from airprune.web.runs import finding, following, stream
+from airprune.web.runs import finding, followed, stream
 from airprune.web.runs.following import RecordsFile
 from airprune.web.runs.heads import first_values
 from airprune.web.runs.thinning import Thinned
@@ -365,7 +365,7 @@ def test_a_large_file_is_read_in_little_memory(tmp_path):
 
 
 def test_very_long_lines_are_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(following, "MAX_LINE_BYTES", 2_000)
+    monkeypatch.setattr(followed, "MAX_LINE_BYTES", 2_000)
     path = tmp_path / "records.jsonl"
     path.write_bytes(
         global_line(1) + edge_line(1, num_devices=500) + b"x" * 5_000 + b"\n" + global_line(2) + b"y" * 9_000
@@ -379,7 +379,7 @@ def test_very_long_lines_are_passed_over(tmp_path, monkeypatch):
 
 
 def test_a_huge_file_is_read_piece_by_piece(tmp_path, monkeypatch):
-    monkeypatch.setattr(following, "MAX_BYTES_AT_ONCE", 10_000)
+    monkeypatch.setattr(RecordsFile, "max_bytes_at_once", 10_000)
     path = tmp_path / "records.jsonl"
     path.write_bytes(b"".join(global_line(i) for i in range(1, 101)))
     records, steps = RecordsFile(path), 0

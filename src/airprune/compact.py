@@ -9,15 +9,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from airprune.flat import positions
+from airprune.kernels.autograd import tensor_of
 from airprune.models import FlatModel
-from airprune.pruning.units import UnitGraph
 
 Array = np.ndarray
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def small_model(model: FlatModel, kept: Sequence[Array], sample: torch.Tensor) -> FlatModel | None:
+def small_model(model: FlatModel, kept: Sequence[Array], sample: Array) -> FlatModel | None:
     """The model that has only the kept units of each group, its weights yet to be loaded; None if it cannot be made.
 
     That needs a module whose tensors all are weights and biases of linear layers and convolutions, and whose forward
@@ -32,7 +33,7 @@ def small_model(model: FlatModel, kept: Sequence[Array], sample: torch.Tensor) -
         f"{n}.{t}" for n, owner in owners.items() for t in dict(owner.named_parameters())
     }:
         return None
-    shapes = {name: positions.shape for name, positions in _positions(model, kept).items()}
+    shapes = {name: where.shape for name, where in positions(model, kept).items()}
     for name, layer in owners.items():
         for tensor, old in list(layer.named_parameters()):
             setattr(layer, tensor, nn.Parameter(old.new_zeros(shapes[f"{name}.{tensor}"]), old.requires_grad))
@@ -42,35 +43,10 @@ def small_model(model: FlatModel, kept: Sequence[Array], sample: torch.Tensor) -
             setattr(layer, attribute, size)
     prunable = [layer.name.removesuffix(".weight") for layer in model.layers]
     small = FlatModel(module, prunable=prunable, float64=model.state.dtype == torch.float64)
+    batch = tensor_of(sample)
     try:
         with torch.no_grad():
-            fits = module(sample).shape == model.module(sample).shape
+            fits = module(batch).shape == model.module(batch).shape
     except RuntimeError:
         return None
     return small if fits else None
-
-
-def places(model: FlatModel, small: FlatModel, kept: Sequence[Array]) -> Array:
-    """Where the entries of the small model's state lie in that of the whole one.  [small.num_state]"""
-    positions = _positions(model, kept)
-    found = np.empty(small.num_state, dtype=np.intp)
-    for part in small.parts:
-        part.view(found)[...] = positions[part.name]
-    return found
-
-
-def _positions(model: FlatModel, kept: Sequence[Array]) -> dict[str, Array]:
-    """Of the kept entries of every tensor, in the shapes of the small tensors."""
-    graph: UnitGraph = model.shape.units
-    everything = np.arange(model.num_state)
-    found = {part.name: part.view(everything) for part in model.parts}
-    for group, stays in zip(graph.groups, kept, strict=True):
-        name = graph.layers.layers[group.layer].name
-        for tensor in (name, name.removesuffix("weight") + "bias"):
-            if tensor in found:
-                found[tensor] = found[tensor][stays]
-        for layer, unit in group.feeds:
-            name = graph.layers.layers[layer].name
-            size = found[name].shape[1]
-            found[name] = found[name][:, stays if size == len(stays) else stays[unit]]
-    return found

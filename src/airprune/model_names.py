@@ -1,4 +1,4 @@
-"""The models of the catalogue by name, so that forms and docs can list them without torch."""
+"""The models of the catalogue by name, and the words for their layers, for whatever does without torch."""
 
 from __future__ import annotations
 
@@ -16,3 +16,10 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         "mlp": "airprune.models:MLP",
     },
 )
+
+# Hidden units of each.
+HIDDEN = {"paper-cnn": 8, "cifar-cnn": 64, "mlp": 64}
+
+PRUNABLE, PERSONAL = "Scenario.model.prunable", "Scenario.model.personal"
+# The personal layer that is the last with a weight matrix; the prunable ones that are all linear and convolutional.
+LAST, EVERY_LAYER = "last", "*"

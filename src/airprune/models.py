@@ -1,16 +1,12 @@
-"""The paper's CNN and its siblings, and any torch module seen as one flat vector.
+"""The paper's CNN and its siblings, and any torch module seen as one flat vector (see `airprune.flat`).
 
-The vector is laid out as  [ personal layers | other parameters | prunable weights | frozen parameters, floating
-buffers ]  so that a pruning mask covers one contiguous slice. Which weights are prunable is found by type (Linear) or
-named by the user; weight counts for the planner follow. Personal layers stay on the devices and are not counted.
+Which weights are prunable is found by type (Linear) or named by the user.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,11 +14,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from airprune.components import ModelShape, Tensor
 from airprune.errors import InvalidValue, UnknownName
-from airprune.model_names import MODELS
-from airprune.own_models import PERSONAL, check_module, personal_names, prunable_names
-from airprune.pruning.layers import PrunableLayers
+from airprune.flat import CnnSizes, Layout, LocalModel
+from airprune.model_names import HIDDEN, MODELS, PERSONAL
+from airprune.own_models import check_module, personal_names, prunable_names
+from airprune.pruning.units import UnitGraph
 from airprune.randomness import rng_for
 from airprune.unit_tracing import unit_graph
 
@@ -58,7 +54,7 @@ class PaperCNN(nn.Module):
 class MLP(nn.Module):
     """One hidden layer of 64 units on flattened inputs; every weight is prunable."""
 
-    def __init__(self, input_shape: Sequence[int], num_classes: int, hidden: int = 64) -> None:
+    def __init__(self, input_shape: Sequence[int], num_classes: int, hidden: int = HIDDEN["mlp"]) -> None:
         super().__init__()
         self.fc1 = nn.Linear(math.prod(input_shape), hidden)
         self.fc2 = nn.Linear(hidden, num_classes)
@@ -67,14 +63,14 @@ class MLP(nn.Module):
         return self.fc2(F.relu_(self.fc1(x.flatten(1))))
 
 
-def paper_cnn(input_shape: Sequence[int], num_classes: int, hidden: int = 8) -> nn.Module:
+def paper_cnn(input_shape: Sequence[int], num_classes: int, hidden: int = HIDDEN["paper-cnn"]) -> nn.Module:
     if len(input_shape) != 3:
         raise InvalidValue("Scenario.model.name", "needs images of shape [channels, height, width]", tuple(input_shape))
     return PaperCNN(input_shape, num_classes, hidden)
 
 
 def cifar_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
-    return paper_cnn(input_shape, num_classes, hidden=64)
+    return paper_cnn(input_shape, num_classes, HIDDEN["cifar-cnn"])
 
 
 def build_model(name: str, *, input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
@@ -87,41 +83,13 @@ def build_model(name: str, *, input_shape: Sequence[int], num_classes: int, seed
         return module
 
 
-@dataclass(frozen=True)
-class _Part:
-    """One tensor of the module and its place in the vector."""
-
-    name: str
-    start: int
-    shape: tuple[int, ...]
-
-    @property
-    def stop(self) -> int:
-        return self.start + math.prod(self.shape)
-
-    def view(self, flat: Any) -> Any:
-        """This tensor's place in a flat torch or numpy vector; convolutions lie channels last, which trains faster."""
-        part = flat[self.start : self.stop]
-        if len(self.shape) != 4:
-            return part.reshape(self.shape)
-        out, channels, height, width = self.shape
-        part = part.reshape((out, height, width, channels))
-        return part.permute(0, 3, 1, 2) if isinstance(part, torch.Tensor) else part.transpose(0, 3, 1, 2)
-
-
-class FlatModel:
+class FlatModel(LocalModel):
     """A torch module whose parameters, gradients and floating buffers live in flat tensors.
 
     The module's tensors are views, so loading a model is one copy and an optimiser step one operation.
 
     Attributes:
-      state: parameters and floating buffers.  [num_state]
-      state_array: the same memory as a numpy array.
-      gradient: of the parameters only.  [num_parameters]
-      prunable: where the prunable weights lie in `state`.
-      layers: their matrices.
-      fixed_weights: W_conv, the weights that are never pruned; biases do not count, as in the paper.
-      prunable_weights: W_fully, or whatever else was named.
+      state, gradient: `state_array` and `gradient_array` as tensors.
     """
 
     def __init__(
@@ -134,29 +102,18 @@ class FlatModel:
         names = [name for name in prunable_names(self.module, prunable) if name not in own]
         if not names:
             raise InvalidValue(PERSONAL, "must leave a layer that can be pruned", ", ".join(personal))
-        others = [*own, *(name for name in parameters if name not in names and name not in own)]
         constants = {name: p for name, p in self.module.named_parameters() if not p.requires_grad}
         floating = {name: b for name, b in self.module.named_buffers() if b.is_floating_point()}
-        buffers = [*constants, *floating]
         tensors = {**parameters, **constants, **floating}
-        self.parts: list[_Part] = []
-        for name in (*others, *names, *buffers):
-            start = self.parts[-1].stop if self.parts else 0
-            self.parts.append(_Part(name, start, tuple(tensors[name].shape)))
-        sizes = [math.prod(parameters[name].shape) for name in others]
-        self.prunable = slice(sum(sizes), sum(sizes) + sum(parameters[name].numel() for name in names))
-        self.num_parameters = self.prunable.stop
-        self.layers = PrunableLayers.of([(n, parameters[n].shape[0], parameters[n][0].numel()) for n in names])
-        self.num_personal = sum(parameters[name].numel() for name in own)
-        self.fixed_weights = sum(parameters[n].numel() for n in others if parameters[n].dim() > 1 and n not in own)
-        self.prunable_weights = self.layers.num_weights
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        super().__init__(Layout.of(shapes, prunable=names, personal=own, constants=[*constants, *floating]))
         self._flatten(tensors)
 
     def _flatten(self, tensors: dict[str, torch.Tensor]) -> None:
         dtype = next(iter(tensors.values())).dtype
-        self.state = torch.zeros(self.parts[-1].stop, dtype=dtype)
-        self.state_array = self.state.numpy()
+        self.state = torch.zeros(self.num_state, dtype=dtype)
         self.gradient = torch.zeros(self.num_parameters, dtype=dtype)
+        self.state_array, self.gradient_array = self.state.numpy(), self.gradient.numpy()
         for part in self.parts:
             tensor = tensors[part.name]
             view = part.view(self.state)
@@ -165,31 +122,47 @@ class FlatModel:
             if part.start < self.num_parameters:
                 tensor.grad = part.view(self.gradient)
 
-    @property
-    def num_state(self) -> int:
-        return len(self.state)
+    def find_units(self) -> UnitGraph:
+        return unit_graph(self.module, self.layers)
 
-    @cached_property
-    def shape(self) -> ModelShape:
-        """What components may know of the model."""
-        common = range(self.num_personal, self.num_parameters)
-        return ModelShape(
-            num_state=self.num_state,
-            num_parameters=self.num_parameters,
-            prunable=self.prunable,
-            num_personal=self.num_personal,
-            personal_weights=sum(p.stop - p.start for p in self.parts if p.stop <= common.start and len(p.shape) > 1),
-            layers=self.layers,
-            find_units=lambda: unit_graph(self.module, self.layers),
-            tensors=tuple(
-                Tensor(part.name, part.start, part.stop, counted=part.start in common and len(part.shape) > 1)
-                for part in self.parts
-            ),
-        )
+    def cnn_sizes(self) -> CnnSizes | str:
+        module = self.module
+        if type(module) is not PaperCNN:
+            return "the model is not the paper's CNN"
+        if _is_changed(module):
+            return "the model is the paper's CNN with changes"
+        fc1, fc2 = module.fc1, module.fc2
+        return CnnSizes(module.conv1.in_channels, fc1.in_features, fc1.out_features, fc2.out_features)
 
-    def load(self, state: np.ndarray) -> None:
-        self.state_array[:] = state
+    def begin_training(self) -> None:
+        if not self.module.training:
+            self.module.train()
 
-    def named_arrays(self, state: np.ndarray) -> dict[str, np.ndarray]:
-        """A flat state as the module's own named tensors, for saving."""
-        return {part.name: np.ascontiguousarray(part.view(state)) for part in self.parts}
+    def smaller(self, kept: Sequence[np.ndarray], sample: np.ndarray) -> FlatModel | None:
+        from airprune.compact import small_model  # which makes models of this kind
+
+        return small_model(self, kept, sample)
+
+
+_CONVOLUTION = {
+    "kernel_size": (3, 3),
+    "stride": (1, 1),
+    "padding": (1, 1),
+    "dilation": (1, 1),
+    "groups": 1,
+    "padding_mode": "zeros",
+}
+
+
+def _is_changed(module: Any) -> bool:
+    """Whether a layer of a `PaperCNN` was replaced, or something hooks into the forward pass."""
+    conv1, conv2, fc1, fc2 = (getattr(module, name) for name in ("conv1", "conv2", "fc1", "fc2"))
+    same = (
+        all(type(conv) is nn.Conv2d and _CONVOLUTION.items() <= vars(conv).items() for conv in (conv1, conv2))
+        and all(type(fc) is nn.Linear for fc in (fc1, fc2))
+        and (conv1.out_channels, conv2.in_channels, conv2.out_channels) == (32, 32, 64)
+        and fc1.out_features == fc2.in_features
+        and all(layer.bias is not None for layer in (conv1, conv2, fc1, fc2))
+    )
+    hooks = [part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in module.modules()]
+    return not same or any(hooks)

@@ -11,11 +11,10 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from airprune.errors import InvalidValue, UnknownName
+from airprune.model_names import EVERY_LAYER, LAST, PERSONAL, PRUNABLE
 
-MODEL, PRUNABLE, PERSONAL = "run.model", "Scenario.model.prunable", "Scenario.model.personal"
-LAST = "last"
+MODEL = "run.model"
 FROZEN = "whose weight is frozen"
-EVERY_LAYER = "*"
 
 
 def pickled_module(module: Any) -> bytes:

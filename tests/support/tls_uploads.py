@@ -1,7 +1,7 @@
 """Uploads over TLS from one process to another, timed by the one that sends.
 
     python -m support.tls_uploads receive ADDRESS CERTIFICATE
-    python -m support.tls_uploads send ADDRESS CERTIFICATE
+    python -m support.tls_uploads send ADDRESS CERTIFICATE [CONGESTION CONTROL]
 
 The sender takes orders on standard input, one JSON line per upload: `bytes`, `pace_bps` (of the link; null: as fast as
 it goes) and `chunk` (null: by the rate). It answers each with `seconds`, from the first byte to the receipt, the idle
@@ -45,15 +45,21 @@ class Timed:
 
 
 @contextlib.contextmanager
-def uploading(net: Network, sender: str, receiver: str, folder: Path) -> Iterator[Callable[..., Timed]]:
-    """A warm connection between two nodes, as `upload(num_bytes, pace_bps=None, chunk=None)`."""
+def uploading(
+    net: Network, sender: str, receiver: str, folder: Path, *, control: str | None = None
+) -> Iterator[Callable[..., Timed]]:
+    """A warm connection between two nodes, as `upload(num_bytes, pace_bps=None, chunk=None)`.
+
+    Args:
+      control: the sender's congestion control; by default the machine's.
+    """
     certificate = folder / "upload.pem"
     certificate.write_bytes(_self_signed())
     with contextlib.ExitStack() as stack:
 
-        def started(node: str, role: str) -> subprocess.Popen[str]:
+        def started(node: str, role: str, *options: str) -> subprocess.Popen[str]:
             command = net.inside(node, sys.executable, "-m", "support.tls_uploads", role)
-            command += [net.address(receiver), str(certificate)]
+            command += [net.address(receiver), str(certificate), *options]
             paths = [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -63,7 +69,7 @@ def uploading(net: Network, sender: str, receiver: str, folder: Path) -> Iterato
             return process
 
         assert started(receiver, "receive").stdout.readline() == "ready\n"
-        client = started(sender, "send")
+        client = started(sender, "send", *filter(None, [control]))
 
         def upload(num_bytes: int, pace_bps: float | None = None, chunk: int | None = None) -> Timed:
             client.stdin.write(json.dumps(dict(bytes=num_bytes, pace_bps=pace_bps, chunk=chunk)) + "\n")
@@ -115,11 +121,13 @@ def _received(connection: ssl.SSLSocket, num_bytes: int, first_bytes: int) -> tu
     return first_s, time.monotonic()
 
 
-def send(address: str, certificate: str) -> None:
+def send(address: str, certificate: str, control: str | None = None) -> None:
     context = ssl.create_default_context(cafile=certificate)
     context.check_hostname = False  # the certificate itself is the authority
     connection = context.wrap_socket(socket.create_connection((address, PORT), timeout=30))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if control:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
     payload = bytes(2**22)
     with connection:
         for line in sys.stdin:

@@ -39,6 +39,11 @@ class Wire:
     num_tensors: int
     code: int | None = None
 
+    @classmethod
+    def of(cls, shape: ModelShape, *, value_bits: float) -> Wire:
+        num_tensors = sum(tensor.counted for tensor in shape.tensors)
+        return cls(value_bits=value_bits, num_weights=shape.num_weights, num_tensors=num_tensors)
+
 
 @dataclass(frozen=True)
 class Code:

@@ -10,6 +10,7 @@ pacing         sending at a planned rate; what a link does to an upload
 estimates      rates and compute times as measured, smoothed
 shaping        the gateway's commands that hold devices to their shares
 cloud, edge, device  the three processes
+small          a device without torch, where that gives the same bits
 remote         the cloud's rounds with edges that are somewhere else
 measured       what really happened, beside the records
 demo           all of it on loopback

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from airprune.deployment.groundwork import Groundwork
+from airprune.deployment.measured import recorded_fate
 from airprune.deployment.packing import Station
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.round_machine import Fate, Outcome
+from airprune.deployment.round_machine import Outcome
 from airprune.deployment.uploads import Expected, upload_from_bytes
 from airprune.engines.base import Workshop
 from airprune.engines.serial import SerialEngine
@@ -107,5 +108,4 @@ class _Arrived(Workshop):
                 yield self.asked.decoded(device, self.uploads[device])
             else:
                 outcome = self.outcomes[device]
-                fate = Fate.FAILED if outcome.fate is Fate.REFUSED else outcome.fate
-                yield Failure(device, outcome.reason, str(fate))
+                yield Failure(device, outcome.reason, recorded_fate(outcome.fate))

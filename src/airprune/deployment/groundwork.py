@@ -11,11 +11,11 @@ import numpy as np
 from airprune import __version__
 from airprune.components import ModelShape, Owner, Slot
 from airprune.compression.base import Wire
+from airprune.deployment.small import catalogue_shape
 from airprune.deployment.uploads import digest_of
 from airprune.errors import UsageError
 from airprune.federation.method import Method
 from airprune.federation.wire import Codec
-from airprune.models import FlatModel, build_model
 from airprune.scenario import Scenario
 
 Array = np.ndarray
@@ -40,26 +40,29 @@ class Groundwork:
     def method(self) -> Method:
         return Method.of(self.scenario)
 
-    def built_model(self) -> FlatModel:
+    @cached_property
+    def shape(self) -> ModelShape:
+        """Without torch for models of the catalogue."""
+        known = catalogue_shape(self.scenario, input_shape=self.input_shape, num_classes=self.num_classes)
+        shape = self._built_shape() if known is None else known
+        return shape.on(num_devices=self.num_devices, num_edges=self.num_edges)
+
+    def _built_shape(self) -> ModelShape:
+        from airprune.models import FlatModel, build_model
+
         settings = self.scenario.model
         module = build_model(
             settings.name, input_shape=self.input_shape, num_classes=self.num_classes, seed=self.scenario.seed
         )
-        return FlatModel(module, prunable=settings.prunable, personal=settings.personal, float64=settings.float64)
-
-    @cached_property
-    def shape(self) -> ModelShape:
-        return self.built_model().shape.on(num_devices=self.num_devices, num_edges=self.num_edges)
+        model = FlatModel(module, prunable=settings.prunable, personal=settings.personal, float64=settings.float64)
+        return model.shape
 
     @cached_property
     def codec(self) -> Codec:
-        shape = self.shape
-        wire = Wire(
-            value_bits=self.scenario.plan.bits_per_weight,
-            num_weights=shape.num_weights,
-            num_tensors=sum(tensor.counted for tensor in shape.tensors),
+        wire = Wire.of(self.shape, value_bits=self.scenario.plan.bits_per_weight)
+        return Codec(
+            compression=self.method.compression, wire=wire, shape=self.shape, float64=self.scenario.model.float64
         )
-        return Codec(compression=self.method.compression, wire=wire, shape=shape, float64=self.scenario.model.float64)
 
     def slots(self, owner: Owner) -> dict[str, Slot]:
         return {slot.name: slot for slot in self.method.slots(self.shape) if slot.owner == owner}

@@ -24,6 +24,11 @@ Numbers = tuple[float | None, ...]
 FATES = ("ok", "late", "dropped", "failed", "refused")
 
 
+def recorded_fate(fate: str) -> str:
+    """The word of a run's records: they know no refused uploads, one that is no good is as one that failed."""
+    return "failed" if fate == "refused" else str(fate)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlannedInputs(JsonRecord):
     """What an edge round was planned with. Lists follow `device`.

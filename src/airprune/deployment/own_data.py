@@ -10,6 +10,7 @@ import numpy as np
 
 from airprune.deployment.groundwork import Groundwork
 from airprune.errors import UsageError
+from airprune.scenario.data import dataset_of, samples_by_device
 
 Array = np.ndarray
 Samples = tuple[Array, Array]
@@ -29,11 +30,9 @@ def samples_of(source: str | None, work: Groundwork, index: int) -> Samples:
 
 
 def _dealt(work: Groundwork, index: int) -> Samples:
-    from airprune.simulation.experiment import Experiment
-
-    experiment = Experiment.of(work.scenario)
-    places = experiment.samples[index]
-    return experiment.dataset.train_x[places].copy(), experiment.dataset.train_y[places].copy()
+    data = dataset_of(work.scenario)
+    places = samples_by_device(work.scenario, data, work.scenario.build_network())[index]
+    return data.train_x[places].copy(), data.train_y[places].copy()
 
 
 def _called(source: str) -> Any:

@@ -14,12 +14,13 @@ from airprune.deployment.link_times import link_rate_bps
 _CHUNK_S = 0.002
 _SMALLEST_CHUNK_BYTES, LARGEST_CHUNK_BYTES = 4_096, 65_536
 
-# How far a sender that was held up may catch up: one chunk of a transfer that is not paced.
-_CATCH_UP_BYTES = LARGEST_CHUNK_BYTES
-# What a sender in good faith may be above its rate: clocks and rounding; and as much again as it may catch up, for a
-# queue on the way that holds back the first chunk and lets the others come nearer.
+# How much of a stop a sender may make up for: on a busy machine a sleep takes some milliseconds too long, which is
+# more than one chunk's time, and what is not made up for is lost.
+_CATCH_UP_S = 0.05
+# What a sender in good faith may be above its rate: clocks and rounding; and a queue on the way that holds back the
+# first chunk and lets the others come nearer.
 TOLERANCE_RATIO = 0.1
-BURST_BYTES = 2 * _CATCH_UP_BYTES
+BURST_BYTES = 2 * LARGEST_CHUNK_BYTES
 
 
 def chunk_bytes(rate_bps: float) -> int:
@@ -30,21 +31,22 @@ def chunk_bytes(rate_bps: float) -> int:
 class Pacer:
     """When the chunks of one upload may go.
 
-    Each has its place in a schedule of absolute times, so that a sleep that takes too long is made up for by the next
-    and errors do not add up. Of a longer stop only 64 kB are made up for, or a burst would exceed the share. The first
-    chunk goes at once, so on a faster link the last one arrives a chunk's time early.
+    Each has its place in a schedule of absolute times from the first one on, so that a sleep that takes too long is
+    made up for by the next and errors do not add up: at no time has more been sent than the rate allows since the
+    start, plus the chunk that goes first. On a faster link the last one therefore arrives a chunk's time early. What a
+    stop of more than 50 ms left unsent is not made up for, or a burst would take others' shares.
     """
 
     def __init__(self, rate_bps: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate_bps = rate_bps
         self._clock = clock
-        self._due_s = clock()
+        self._due_s: float | None = None
 
     def delay_s(self, num_bytes: int) -> float:
         """How long to wait before the next chunk, which has `num_bytes`, is sent."""
-        now_s, chunk_s = self._clock(), 8 * num_bytes / self._rate_bps
-        due_s = max(self._due_s, now_s - 8 * _CATCH_UP_BYTES / self._rate_bps)
-        self._due_s = due_s + chunk_s
+        now_s = self._clock()
+        due_s = now_s if self._due_s is None else max(self._due_s, now_s - _CATCH_UP_S)
+        self._due_s = due_s + 8 * num_bytes / self._rate_bps
         return max(due_s - now_s, 0.0)
 
 

@@ -24,7 +24,7 @@ from airprune.deployment.estimates import Estimates, paced_uplink_bps
 from airprune.deployment.groundwork import Groundwork, state_digest
 from airprune.deployment.hub import Hub, Order, Report
 from airprune.deployment.link_times import WIRE_OVERHEAD
-from airprune.deployment.measured import MeasuredRow, PlannedInputs
+from airprune.deployment.measured import MeasuredRow, PlannedInputs, recorded_fate
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.replaying import met_candidates
@@ -336,7 +336,7 @@ class Deployed(World):
             raise WorkFailed(f"{self._hub.serving[edge]} reports statistics of other devices than those that counted.")
         state.values[_COUNTED][counted] = message.round_index
         failures = tuple(
-            Failure(device, outcomes[device].reason, _recorded(outcomes[device].fate))
+            Failure(device, outcomes[device].reason, recorded_fate(outcomes[device].fate))
             for device in devices
             if device not in counted
         )
@@ -455,8 +455,3 @@ class Deployed(World):
             elif row.fate == Fate.LATE:  # nothing came: it is slower than planned, by how much is not known
                 uplink_bps[row.device] = 0.5 * WIRE_OVERHEAD * (row.full_band_rate_bps or np.nan)
         self._keep(state, self._estimates(state).updated(uplink_bps=uplink_bps, seconds_per_sample=seconds))
-
-
-def _recorded(fate: str) -> str:
-    """Records know no refused uploads: one that is no good is as one that failed."""
-    return str(Fate.FAILED) if fate == "refused" else fate

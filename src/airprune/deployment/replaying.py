@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from airprune.deployment.measured import MeasuredRow, PlannedInputs, read_inputs, read_measured
+from airprune.deployment.measured import MeasuredRow, PlannedInputs, read_inputs, read_measured, recorded_fate
 from airprune.errors import UsageError, WorkFailed
 from airprune.runs.layout import RunFolder
 from airprune.selection.base import Candidates
@@ -73,9 +73,8 @@ class Replayed(World):
         return met_candidates(experiment, candidates, inputs)
 
     def lost(self, round_index: int) -> Mapping[int, str]:
-        """Records know no refused uploads: one that is no good is as one that failed."""
         fates = {row.device: row.fate for row in self._rows.get(round_index, [])}
-        return {n: str(Fate.FAILED) if fate == "refused" else fate for n, fate in fates.items() if fate != Fate.OK}
+        return {device: recorded_fate(fate) for device, fate in fates.items() if fate != Fate.OK}
 
     def out(self, state: RunState) -> Array | None:
         edges = self._edges_out.get(state.global_round + 1)

@@ -13,11 +13,11 @@ from airprune.components import Owner
 from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.own_data import Samples
 from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.small import local_device
 from airprune.deployment.uploads import upload_to_bytes
-from airprune.federation.device import Device, LocalSettings, Streams, device_round
+from airprune.federation.device import Streams, device_round
 from airprune.federation.messages import Broadcast, Orders
 from airprune.federation.wire import told_mask
-from airprune.kernels import kernel_for
 from airprune.randomness import rng_for
 
 Array = np.ndarray
@@ -31,20 +31,10 @@ class Trainer:
     def __init__(self, work: Groundwork, index: int, samples: Samples) -> None:
         self.work, self.index, (x, y) = work, index, samples
         self.num_samples = len(y)
-        model, train = work.built_model(), work.scenario.train
-        self.kernel = kernel_for(train.kernel, model, x, y)
-        settings = LocalSettings(
-            batch_size=train.batch_size,
-            local_epochs=train.local_epochs,
-            local_steps=train.local_steps,
-            optimizer=train.optimizer,
-            momentum=train.momentum,
-            weight_decay=train.weight_decay,
-            diagnostics=work.scenario.diagnostics.gradients,
-            kernel=self.kernel,
-        )
-        self._device = Device(model, x, y, settings, work.method.local, work.codec.wire)
-        whole = [buffer for buffer in model.module.buffers() if not buffer.is_floating_point()]
+        self._device = local_device(work.scenario, input_shape=work.input_shape, num_classes=work.num_classes, x=x, y=y)
+        self.kernel = self._device.settings.kernel
+        module = getattr(self._device.model, "module", None)
+        whole = [] if module is None else [one for one in module.buffers() if not one.is_floating_point()]
         self._counters = [(counter, counter.clone()) for counter in whole]
 
     @cached_property

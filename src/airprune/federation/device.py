@@ -2,6 +2,7 @@
 
 `device_round` is a pure function of what the device received, its orders, its memory and the address of its randomness.
 One `Device` serves any number of simulated devices after each other: nothing of one is left for the next.
+Torch is imported only by what needs it: a model that is a torch module, Adam, diagnostics, the loss of Eq. (1).
 """
 
 from __future__ import annotations
@@ -9,24 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 
-from airprune.compact import places, small_model
 from airprune.components import ModelShape
 from airprune.compression.base import Message, Wire, transmit
 from airprune.federation import personal
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
+from airprune.flat import LocalModel, places
 from airprune.kernels import KERNELS
-from airprune.kernels.autograd import MinibatchLoss
-from airprune.learning.optimisers import OPTIMISERS
+from airprune.learning.optimisers import OPTIMISERS, add_scaled
 from airprune.masking.base import DeviceView, SubModel
-from airprune.models import FlatModel
 from airprune.objectives.base import LocalRun
 from airprune.randomness import NumberedStreams
+from airprune.scenario import Scenario
+
+if TYPE_CHECKING:
+    from airprune.kernels.autograd import MinibatchLoss
 
 Array = np.ndarray
 
@@ -43,6 +46,20 @@ class LocalSettings:
     weight_decay: float = 0.0
     diagnostics: bool = False
     kernel: str = "torch"
+
+    @classmethod
+    def of(cls, scenario: Scenario, kernel: str) -> LocalSettings:
+        train = scenario.train
+        return cls(
+            batch_size=train.batch_size,
+            local_epochs=train.local_epochs,
+            local_steps=train.local_steps,
+            optimizer=train.optimizer,
+            momentum=train.momentum,
+            weight_decay=train.weight_decay,
+            diagnostics=scenario.diagnostics.gradients,
+            kernel=kernel,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +91,12 @@ class Device:
     """One model and the samples around it: all that a device round needs and that outlives it."""
 
     def __init__(
-        self, model: FlatModel, x: Array, y: Array, settings: LocalSettings, method: LocalMethod, wire: Wire
+        self, model: LocalModel, x: Array, y: Array, settings: LocalSettings, method: LocalMethod, wire: Wire
     ) -> None:
         self.model, self.settings, self.method, self.wire = model, settings, method, wire
         self.shape: ModelShape = model.shape
         self.gradient = KERNELS[settings.kernel].build(model, x, y)
-        self.loss = MinibatchLoss(model, x, y)
+        self.x, self.y = x.astype(np.float64, copy=False) if model.state_array.dtype == np.float64 else x, y
         compression = method.compression
         self.adjusts, self.reports = method.objective.has("adjust"), method.masking.has("report")
         self.observes, self.collects = method.masking.has("observe"), method.masking.has("collects")
@@ -88,6 +105,20 @@ class Device:
         self.weight_index = np.flatnonzero(self.shape.is_weight)
         self._smaller: dict[tuple[int, ...], Device | None] = {}
         self.tensor_stops = np.array([tensor.stop for tensor in self.shape.tensors if tensor.counted])
+
+    @cached_property
+    def loss(self) -> MinibatchLoss:
+        """F as torch computes it, for Eq. (1)."""
+        from airprune.kernels.autograd import MinibatchLoss
+
+        return MinibatchLoss(self.model, self.x, self.y)
+
+    @property
+    def constants(self) -> ModuleType:
+        """What measures diagnostics."""
+        from airprune.federation import constants
+
+        return constants
 
     def smaller(self, kept: tuple[Array, ...]) -> Device | None:
         """A device around the model of so many units of each group; None if training needs, or is, the whole one."""
@@ -100,14 +131,10 @@ class Device:
         return self._smaller[counts]
 
     def _built(self, kept: tuple[Array, ...]) -> Device | None:
-        x, y = self.loss.x, self.loss.y
-        model = small_model(self.model, kept, x[:1])
-        if model is None:
-            return None
-        arrays = x.numpy(), y.numpy()
-        if KERNELS[self.settings.kernel].unsupported(model, *arrays):
+        model = self.model.smaller(kept, self.x[:1])
+        if model is None or KERNELS[self.settings.kernel].unsupported(model, self.x, self.y):
             return None  # another kernel would be slower than this one on zeros
-        return Device(model, *arrays, self.settings, self.method, self.wire)
+        return Device(model, self.x, self.y, self.settings, self.method, self.wire)
 
 
 def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Array:
@@ -134,9 +161,8 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     model, settings, common = device.model, device.settings, received.model
     received = _with_own_layers(device, received, orders)
     model.load(received.model)
-    if not model.module.training:
-        model.module.train()
-    gradient = _full_gradient(device, samples) if settings.diagnostics else None
+    model.begin_training()
+    gradient = device.constants.full_gradient(device, samples) if settings.diagnostics else None
     rng = streams.batches.at(orders.device)
     order = rng.permutation(samples)
     view = _view(device, received, orders, order[: settings.batch_size], streams)
@@ -152,7 +178,7 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     trained = _train_units(device, received.model, orders, sub_model, samples, order, rng, memory)
     noise_sq = smoothness = np.nan
     if gradient is not None:
-        noise_sq, smoothness = _constants(device, samples, received.model, gradient)
+        noise_sq, smoothness = device.constants.noise_and_smoothness(device, samples, received.model, gradient)
     if sub_model.sent_after is not None:
         sub_model = replace(sub_model, sent=sub_model.sent_after(model.state_array[model.prunable]))
     if device.finishes or device.observes:
@@ -200,14 +226,13 @@ def _view(device: Device, received: Broadcast, orders: Orders, batch: Array, str
 
     def gradient() -> Array:
         device.gradient(batch)
-        return model.gradient[prunable].numpy().copy()  # the steps to come overwrite it
+        return model.gradient_array[prunable].copy()  # the steps to come overwrite it
 
     def loss(weights: Array) -> float:
         """F as a function of the prunable weights alone, for Eq. (1)."""
         saved = model.state_array[prunable].copy()
         model.state_array[prunable] = weights
-        with torch.no_grad():
-            value = device.loss(batch).item()
+        value = device.loss.value(batch)
         model.state_array[prunable] = saved
         return value
 
@@ -226,7 +251,7 @@ def _view(device: Device, received: Broadcast, orders: Orders, batch: Array, str
     )
 
 
-def _hold(model: FlatModel, held: Array | None) -> float:
+def _hold(model: LocalModel, held: Array | None) -> float:
     """Eq. (5): zero what the device does not hold; returns ‖w − w ⊙ m‖²."""
     if held is None:
         return 0.0
@@ -270,6 +295,7 @@ class _Trained(NamedTuple):
     gradient_sum: Array | None
 
 
+@np.errstate(over="ignore", invalid="ignore")  # training that diverges shows in the loss
 def _train(
     device: Device,
     received: Array,
@@ -283,11 +309,11 @@ def _train(
     """Minibatch steps inside the sub-model, Eq. (8). Steps, momentum and decay move only what may move."""
     model, settings, objective = device.model, device.settings, device.method.objective
     step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
-    weights = model.state[: model.num_parameters]
-    moves, masked = _factors(model, sub_model.moves), model.gradient[model.prunable]
+    weights, gradient = model.state_array[: model.num_parameters], model.gradient_array
+    moves, masked = _factors(model, sub_model.moves), gradient[model.prunable]
     plain = sub_model.forward is None and sub_model.scale is None
     power = device.method.masking("collects", orders.round_index) if device.collects else 0
-    gradient_sum = torch.zeros_like(model.gradient) if power else None
+    gradient_sum = np.zeros_like(gradient) if power else None
     loss_sum, count, num_steps, gradient_sq_max = 0.0, 0, 0, 0.0
     for epoch in range(settings.local_epochs):
         if num_steps == settings.local_steps:
@@ -305,22 +331,22 @@ def _train(
             count += len(batch)
             num_steps += 1
             if gradient_sum is not None:
-                gradient_sum += model.gradient.pow(power)
+                gradient_sum += gradient**power
             if moves is not None:
                 masked *= moves
             if settings.diagnostics:
-                gradient_sq_max = max(gradient_sq_max, float(model.gradient.square().sum()))
+                gradient_sq_max = max(gradient_sq_max, device.constants.squared_norm(gradient))
             if settings.weight_decay:
-                model.gradient.add_(weights, alpha=settings.weight_decay)
+                add_scaled(gradient, weights, settings.weight_decay)
             if device.adjusts:
                 parameters = received[: model.num_parameters]
-                objective("adjust", model.gradient.numpy(), weights.numpy(), parameters, memory)
+                objective("adjust", gradient, weights, parameters, memory)
             if moves is not None and (settings.weight_decay or device.adjusts):
                 masked *= moves
             if sub_model.forward_only and moves is not None:
-                _step_inside(moves, weights[model.prunable], lambda: step(weights, model.gradient))
+                _step_inside(moves, weights[model.prunable], lambda: step(weights, gradient))
             else:
-                step(weights, model.gradient)
+                step(weights, gradient)
             if num_steps == settings.local_steps:
                 break
     return _Trained(
@@ -328,7 +354,7 @@ def _train(
         num_samples=count,
         num_steps=num_steps,
         gradient_sq_max=gradient_sq_max,
-        gradient_sum=None if gradient_sum is None else gradient_sum.numpy(),
+        gradient_sum=gradient_sum,
     )
 
 
@@ -340,15 +366,15 @@ def _moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
     return moving
 
 
-def _factors(model: FlatModel, mask: Array | None) -> torch.Tensor | None:
-    return None if mask is None else torch.from_numpy(mask).to(model.state.dtype)
+def _factors(model: LocalModel, mask: Array | None) -> Array | None:
+    return None if mask is None else mask.astype(model.state_array.dtype)
 
 
-def _step_inside(moves: torch.Tensor, weights: torch.Tensor, step: Callable[[], None]) -> None:
+def _step_inside(moves: Array, weights: Array, step: Callable[[], None]) -> None:
     """Takes a step that leaves the other weights as they are: momentum of earlier steps does not reach them."""
-    before = weights.clone()
+    before = weights.copy()
     step()
-    torch.where(moves > 0, weights, before, out=weights)
+    np.copyto(weights, before, where=moves == 0)
 
 
 def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: int) -> tuple[float, Array | None]:
@@ -367,7 +393,7 @@ def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: i
     loss = device.gradient(batch)
     weights[:] = saved
     if sub_model.scale is not None:
-        model.gradient[model.prunable].numpy()[:] *= sub_model.scale
+        model.gradient_array[model.prunable] *= sub_model.scale
     return loss, used
 
 
@@ -419,26 +445,3 @@ def _error(wanted: Array, sent: Array) -> float:
     with np.errstate(invalid="ignore", over="ignore"):
         energy = float(np.square(wanted).sum())
         return float(np.square(wanted - sent).sum()) / energy if energy > 0.0 else 0.0
-
-
-def _full_gradient(device: Device, samples: Array) -> torch.Tensor:
-    """∇F(w) over all of the device's samples."""
-    total, size = torch.zeros_like(device.model.gradient), device.settings.batch_size
-    for start in range(0, len(samples), size):
-        batch = samples[start : start + size]
-        device.gradient(batch)
-        total.add_(device.model.gradient, alpha=len(batch) / len(samples))
-    return total
-
-
-def _constants(device: Device, samples: Array, received: Array, before: torch.Tensor) -> tuple[float, float]:
-    """(σ̂² on one minibatch at the received model, L between it and the trained model)."""
-    model = device.model
-    trained = model.state.clone()
-    after = _full_gradient(device, samples)
-    model.load(received)
-    moved = (trained - model.state)[: model.num_parameters].norm()
-    device.gradient(samples[: device.settings.batch_size])
-    noise_sq = float((model.gradient - before).square().sum())
-    model.state.copy_(trained)
-    return noise_sq, float((after - before).norm() / moved) if moved > 0 else 0.0

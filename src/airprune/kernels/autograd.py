@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
+from airprune.errors import InvalidValue
+from airprune.flat import LocalModel
 from airprune.kernels.base import Gradient, Kernel
 from airprune.models import FlatModel
 
@@ -25,7 +26,9 @@ def tensor_of(array: Array) -> torch.Tensor:
 class MinibatchLoss:
     """F(w, ξ) of Eq. (7) on minibatches of samples that all devices share."""
 
-    def __init__(self, model: FlatModel, x: Array, y: Array) -> None:
+    def __init__(self, model: LocalModel, x: Array, y: Array) -> None:
+        if not isinstance(model, FlatModel):
+            raise InvalidValue("MinibatchLoss.model", "must be a FlatModel, a torch module", type(model).__name__)
         self.model = model
         self.x = tensor_of(x).to(model.state.dtype) if model.state.dtype == torch.float64 else tensor_of(x)
         self.y = tensor_of(y)
@@ -36,6 +39,10 @@ class MinibatchLoss:
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         return F.cross_entropy(self.model.module(x), self.y[index])
+
+    def value(self, batch: Array) -> float:
+        with torch.no_grad():
+            return self(batch).item()
 
 
 def build(model: FlatModel, x: Array, y: Array) -> Gradient:
@@ -50,8 +57,8 @@ def build(model: FlatModel, x: Array, y: Array) -> Gradient:
     return gradient
 
 
-def unsupported(model: Any, x: Array, y: Array) -> str:
-    return ""
+def unsupported(model: LocalModel, x: Array, y: Array) -> str:
+    return "" if isinstance(model, FlatModel) else "the model is not a torch module"
 
 
 KERNEL = Kernel(name="torch", summary="any torch module", unsupported=unsupported, build=build)

@@ -12,7 +12,7 @@ from airprune.components import Component
 
 Array = np.ndarray
 Gradient = Callable[[Array], float]
-"""Of the numbers of a minibatch's samples: leaves ∇F(w, ξ) in `model.gradient`, returns F(w, ξ)."""
+"""Of the numbers of a minibatch's samples: leaves ∇F(w, ξ) in `model.gradient_array`, returns F(w, ξ)."""
 
 
 @dataclass(frozen=True, kw_only=True)

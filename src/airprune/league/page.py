@@ -59,8 +59,10 @@ def page(folder: Path, document: Mapping[str, Any]) -> Page:
 def _lead(document: Mapping[str, Any]) -> Markup:
     divisions = document["divisions"]
     methods = {row["method"] for one in divisions for row in one["rows"] if row["is_method"]}
-    words = f"{counted(len(methods), 'method')} in {counted(len(divisions), 'division')}, seeds "
-    text = f"{words}{seeds_text(document['seeds'])}, on the scenario {document['scenario']}; {document['note']}."
+    seeds = document["seeds"]
+    words = f"{counted(len(methods), 'method')} in {counted(len(divisions), 'division')}, "
+    words += f"{'seed' if len(seeds) == 1 else 'seeds'} "
+    text = f"{words}{seeds_text(seeds)}, on the scenario {document['scenario']}; {document['note']}."
     return paragraph(text)
 
 
@@ -73,13 +75,13 @@ def _division(folder: Path, division: Mapping[str, Any]) -> list[Markup]:
     return [
         paragraph(division["about"]),
         tiles(_facts(division)),
-        _shown(standings),
         image(
             folder / division["picture"],
             alt=alt,
             caption=captioned(f"{first} Large markers: cloud models that nobody beats; grey: everybody else.", links),
             class_="wide",
         ),
+        _shown(standings),
         element("h3", conduct["title"]),
         _shown(conduct),
         element("h3", "How to read it"),

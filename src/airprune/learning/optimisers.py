@@ -5,9 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import torch
+import numpy as np
 
-Step = Callable[[torch.Tensor, torch.Tensor], None]
+from airprune.kernels import native
+
+Array = np.ndarray
+Step = Callable[[Array, Array], None]
+
+
+def add_scaled(target: Array, values: Array, factor: float) -> None:
+    """target ← target + factor · values, each entry rounded once; the same bits from the native library and torch."""
+    if target.dtype == np.float32 and not native.trouble:
+        native.add_scaled(target, values, factor)
+        return
+    import torch  # which devices with the native kernel do without
+
+    torch.from_numpy(target).add_(torch.from_numpy(values), alpha=factor)
 
 
 def sgd(learning_rate: float, momentum: float, weight_decay: float) -> Step:
@@ -15,29 +28,37 @@ def sgd(learning_rate: float, momentum: float, weight_decay: float) -> Step:
 
     A pruned weight is 0 with gradient 0, so decay and momentum leave it there.
     """
-    velocity: torch.Tensor | None = None
+    velocity: Array | None = None
 
-    def step(weights: torch.Tensor, gradient: torch.Tensor) -> None:
+    def step(weights: Array, gradient: Array) -> None:
         nonlocal velocity
         if weight_decay:
-            gradient = gradient.add(weights, alpha=weight_decay)
+            gradient = gradient.copy()
+            add_scaled(gradient, weights, weight_decay)
         if momentum:
-            velocity = gradient.clone() if velocity is None else velocity.mul_(momentum).add_(gradient)
+            if velocity is None:
+                velocity = gradient.copy()
+            else:
+                velocity *= momentum
+                velocity += gradient
             gradient = velocity
-        weights.add_(gradient, alpha=-learning_rate)
+        add_scaled(weights, gradient, -learning_rate)
 
     return step
 
 
 def adam(learning_rate: float, momentum: float, weight_decay: float) -> Step:
-    """Adam with β1 = 0.9 (or `momentum` if given), β2 = 0.999, ε = 1e-8, and decay added to the gradient."""
+    """Adam with β1 = 0.9 (or `momentum` if given), β2 = 0.999, ε = 1e-8, and decay added to the gradient. By torch."""
+    import torch
+
     beta1, beta2, epsilon = momentum or 0.9, 0.999, 1e-8
     first: torch.Tensor | None = None
     second: torch.Tensor | None = None
     count = 0
 
-    def step(weights: torch.Tensor, gradient: torch.Tensor) -> None:
+    def step(weights_array: Array, gradient_array: Array) -> None:
         nonlocal first, second, count
+        weights, gradient = torch.from_numpy(weights_array), torch.from_numpy(gradient_array)
         if weight_decay:
             gradient = gradient.add(weights, alpha=weight_decay)
         if first is None or second is None:

@@ -28,8 +28,7 @@ def extra_cost(method: Any, shape: ModelShape, value_bits: float) -> list[str]:
 
 
 def _air(method: Any, shape: ModelShape, value_bits: float) -> str:
-    num_tensors = sum(tensor.counted for tensor in shape.tensors)
-    wire = Wire(value_bits=value_bits, num_weights=shape.num_weights, num_tensors=num_tensors)
+    wire = Wire.of(shape, value_bits=value_bits)
     scheme = method.scheme.component
     if scheme.chooses_codes or scheme.fits_codes:
         return "bits per weight as the deadline allows"

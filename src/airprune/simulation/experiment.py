@@ -15,7 +15,7 @@ from airprune.compression.base import Wire
 from airprune.compute.flops import count_work
 from airprune.compute.times import ComputeTimes, compute_times
 from airprune.compute.work import ModelWork
-from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
+from airprune.data import Dataset
 from airprune.errors import InvalidValue
 from airprune.federation.backhaul import Backhaul
 from airprune.federation.cloud import combine_level, combined_up_to
@@ -35,6 +35,7 @@ from airprune.planning.deadline import FIRST_KAPPA, measured_kappa
 from airprune.randomness import rng_for
 from airprune.registration import luggage
 from airprune.scenario import Scenario
+from airprune.scenario.data import dataset_of, samples_by_device
 from airprune.selection.base import Candidates
 from airprune.simulation.clock import TimedRound
 from airprune.simulation.state import RunState
@@ -87,7 +88,7 @@ class Experiment:
         """
         scenario.check_names()
         network = scenario.build_network()
-        data = _dataset(scenario, dataset)
+        data = dataset_of(scenario, dataset)
         module = model
         if module is None:
             shape = data.train_x.shape[1:]
@@ -102,15 +103,7 @@ class Experiment:
             personal=settings.personal,
             float64=settings.float64,
         )
-        samples = partition(
-            data.train_y,
-            edge=network.edge,
-            kind=scenario.data.partition,
-            seed=scenario.seed,
-            classes_per_device=scenario.data.classes_per_device,
-            alpha=scenario.data.alpha,
-            size_spread=scenario.data.size_spread,
-        )
+        samples = samples_by_device(scenario, data, network)
         method = Method.of(scenario)
         _check_deadline(scenario, method)
         _check_relay(method, scenario)
@@ -123,7 +116,7 @@ class Experiment:
             dataset=data,
             model=flat,
             module=pickled,
-            samples=tuple(samples),
+            samples=samples,
             kernel=kernel_for(wanted, flat, data.train_x, data.train_y),
             method=method,
         )
@@ -152,12 +145,7 @@ class Experiment:
     @cached_property
     def wire(self) -> Wire:
         """What the encoder of a device knows."""
-        num_tensors = sum(tensor.counted for tensor in self.shape.tensors)
-        return Wire(
-            value_bits=self.scenario.plan.bits_per_weight,
-            num_weights=self.shape.num_weights,
-            num_tensors=num_tensors,
-        )
+        return Wire.of(self.shape, value_bits=self.scenario.plan.bits_per_weight)
 
     @cached_property
     def work(self) -> ModelWork:
@@ -431,7 +419,6 @@ class Experiment:
 
     def job(self, dataset: Any) -> Job:
         """What workers need; `dataset` tells them where to find the samples."""
-        train = self.scenario.train
         return Job(
             module=self.module,
             prunable=tuple(self.scenario.model.prunable),
@@ -439,16 +426,7 @@ class Experiment:
             float64=self.scenario.model.float64,
             dataset=dataset,
             samples=self.samples,
-            settings=LocalSettings(
-                batch_size=train.batch_size,
-                local_epochs=train.local_epochs,
-                local_steps=train.local_steps,
-                optimizer=train.optimizer,
-                momentum=train.momentum,
-                weight_decay=train.weight_decay,
-                diagnostics=self.scenario.diagnostics.gradients,
-                kernel=self.kernel,
-            ),
+            settings=LocalSettings.of(self.scenario, self.kernel),
             method=self.method.local,
             wire=self.wire,
             seed=self.scenario.seed,
@@ -484,21 +462,3 @@ def _check_steps(scenario: Scenario, method: Method) -> None:
         got = f"{train.momentum:g} with optimizer {train.optimizer!r}"
         rule = f"must be 0, with optimizer 'sgd', for objective {method.objective.name!r}"
         raise InvalidValue("Scenario.train.momentum", rule, got, "Example: train.momentum = 0")
-
-
-def _dataset(scenario: Scenario, given: Any) -> Dataset:
-    data = scenario.data
-    if given is not None:
-        if data.judge_on == "held-out":
-            rule, way_out = "must be test with a dataset of your own", "Give held-out samples as its test samples"
-            raise InvalidValue("Scenario.data.judge_on", rule, data.judge_on, way_out)
-        return as_dataset(given, seed=scenario.seed)
-    dataset = load_dataset(
-        data.name,
-        data_dir=data.data_dir,
-        train_samples=data.train_samples,
-        test_samples=data.test_samples,
-        judge_on=data.judge_on,
-        seed=scenario.seed,
-    )
-    return standardized(dataset) if data.standardize else dataset

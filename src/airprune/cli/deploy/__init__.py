@@ -6,6 +6,7 @@ import importlib.util
 
 import typer
 
+from airprune.cli.deploy.demo import demo
 from airprune.cli.deploy.kits import init, renew, revoke
 from airprune.cli.deploy.nodes import cloud, device, edge
 from airprune.cli.deploy.shape import shape
@@ -25,6 +26,7 @@ def _needs_the_extra() -> None:
         raise UsageError("airprune deploy needs the extra `deploy`: pip install 'airprune[deploy]'")
 
 
+deploy.command()(demo)
 deploy.command()(init)
 deploy.command()(cloud)
 deploy.command()(edge)

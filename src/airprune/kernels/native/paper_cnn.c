@@ -96,6 +96,7 @@ struct instruction_set {
     double (*one_image)(
         const struct network *, const struct weights *, struct activations *, struct sums *, long, float
     );
+    void (*add_scaled)(float *, const float *, float, Py_ssize_t);
     int tile;
 };
 
@@ -105,13 +106,22 @@ static int usable_sets(struct instruction_set *sets) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-        sets[count++] = (struct instruction_set){"avx512", one_image_avx512, tile_avx512};
+        sets[count++] = (struct instruction_set){"avx512", one_image_avx512, add_scaled_avx512, tile_avx512};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        sets[count++] = (struct instruction_set){"avx2", one_image_avx2, tile_avx2};
+        sets[count++] = (struct instruction_set){"avx2", one_image_avx2, add_scaled_avx2, tile_avx2};
 #else
-    sets[count++] = (struct instruction_set){"neon", one_image_neon, tile_neon};
+    sets[count++] = (struct instruction_set){"neon", one_image_neon, add_scaled_neon, tile_neon};
 #endif
     return count;
+}
+
+/* The one of this name; all zero if this CPU cannot run it. */
+static struct instruction_set set_named(const char *name) {
+    struct instruction_set sets[4], set = {0};
+    for (int i = usable_sets(sets) - 1; i >= 0; i--)
+        if (strcmp(sets[i].name, name) == 0)
+            set = sets[i];
+    return set;
 }
 
 static struct network network_of(long channels, long height, long width, long hidden, long classes) {
@@ -324,10 +334,7 @@ static PyObject *gradient(PyObject *self, PyObject *arguments) {
             &array[4], &array[5]) ||
         !read_network(shape, &net))
         return NULL;
-    struct instruction_set sets[4], set = {0};
-    for (int i = usable_sets(sets) - 1; i >= 0; i--)
-        if (strcmp(sets[i].name, name) == 0)
-            set = sets[i];
+    const struct instruction_set set = set_named(name);
 
     Py_buffer buffer[NUM_BUFFERS];
     int open = 0;
@@ -361,11 +368,36 @@ static PyObject *gradient(PyObject *self, PyObject *arguments) {
     return PyErr_Occurred() ? NULL : PyFloat_FromDouble(loss);
 }
 
+static PyObject *add_scaled(PyObject *self, PyObject *arguments) {
+    PyObject *target, *values;
+    const char *name;
+    double factor;
+    if (!PyArg_ParseTuple(arguments, "sOOd", &name, &target, &values, &factor))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer to, from;
+    if (PyObject_GetBuffer(target, &to, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE))
+        return NULL;
+    if (!PyObject_GetBuffer(values, &from, PyBUF_C_CONTIGUOUS)) {
+        if (!set.add_scaled)
+            PyErr_SetString(PyExc_ValueError, "this CPU has no such instruction set");
+        else if (to.itemsize != 4 || from.itemsize != 4 || to.len != from.len)
+            PyErr_SetString(PyExc_ValueError, "both arrays must be of float32 and of one length");
+        else
+            set.add_scaled(to.buf, from.buf, (float)factor, to.len / 4);
+        PyBuffer_Release(&from);
+    }
+    PyBuffer_Release(&to);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
 static PyMethodDef methods[] = {
     {"instruction_sets", instruction_sets, METH_NOARGS, "Those of this CPU that the kernel can use, fastest first."},
     {"scratch_bytes", scratch_bytes, METH_VARARGS, "(channels, height, width, hidden, classes) -> bytes of memory."},
     {"gradient", gradient, METH_VARARGS,
      "(instruction set, shape, offsets, state, gradient, x, y, batch, scratch) -> mean loss of the minibatch."},
+    {"add_scaled", add_scaled, METH_VARARGS,
+     "(instruction set, target, values, factor): target += factor * values, each entry rounded once."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -302,6 +302,12 @@ static double NAME(one_image)(
     return loss;
 }
 
+/* A step: target += factor * values, each entry rounded once. */
+static void NAME(add_scaled)(float *target, const float *values, float factor, Py_ssize_t size) {
+    for (Py_ssize_t i = 0; i < size; i++)
+        target[i] = __builtin_fmaf(factor, values[i], target[i]);
+}
+
 #undef VECTORS1
 #undef VECTORS2
 #undef vector

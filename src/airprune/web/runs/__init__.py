@@ -4,7 +4,9 @@ names       which folders an address may name, and that none leads outside
 finding     run and reproduction folders under the runs folder
 listing     one line about each run, remembered until its files change
 thinning    a series of any length as a bounded number of points
-following   a records file read once and then followed as it grows, in bounded memory
+followed    a file of lines read once and then followed as it grows, in bounded memory
+following   a records file so followed
+deployment  a deployment's files so followed: who is there, arrivals, predicted against measured
 views       runs as the page draws them: curves, devices, coverage, differences
 reached     what it took runs to reach an accuracy
 stream      server-sent events: the list, the curves of the chosen runs, the run at work

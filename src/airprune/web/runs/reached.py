@@ -12,7 +12,7 @@ from airprune.measures import TO_TARGET
 from airprune.reaching import Evaluation, cost, first_reaching
 from airprune.runs.evaluations import evaluations_in
 from airprune.runs.layout import RunFolder
-from airprune.web.runs.following import MAX_BYTES_AT_ONCE
+from airprune.web.runs.followed import MAX_BYTES_AT_ONCE
 from airprune.web.runs.names import is_plain_file
 from airprune.web.runs.views import run_named
 

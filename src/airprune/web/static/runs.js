@@ -6,6 +6,7 @@ import {
 import {
   coverageTable, devicesTable, drawCoverage, drawCurves, drawDevices, stylesOf,
 } from "./runs-charts.js";
+import { DeploymentPanel } from "./runs-deployment.js";
 import { connectStart } from "./runs-start.js";
 
 const start = initialData();
@@ -361,6 +362,7 @@ function setRound(round) {
   state.round = round;
   rememberInAddress();
   showOneRun();
+  deployment.show(looked(), deployed.get(looked()) ?? null);
 }
 
 // Differences -------------------------------------------------------------------------------------------------------
@@ -385,6 +387,11 @@ async function showDifferences(given = null) {
   byId("differences").replaceChildren(...content);
 }
 
+// Real machines -----------------------------------------------------------------------------------------------------
+
+const deployed = new Map(); // run → version of what it has to tell; null if it is simulated
+const deployment = new DeploymentPanel();
+
 // Live --------------------------------------------------------------------------------------------------------------
 
 let source = null;
@@ -396,6 +403,7 @@ function listen() {
   source.addEventListener("error", () => say(byId("connection"), "The server does not answer; trying again."));
   source.addEventListener("curve", (event) => takeCurve(JSON.parse(event.data)));
   source.addEventListener("runs", (event) => takeRuns(JSON.parse(event.data)));
+  source.addEventListener("deployment", (event) => takeDeployment(JSON.parse(event.data)));
   source.addEventListener("work", (event) => takeWork(JSON.parse(event.data)));
 }
 
@@ -427,6 +435,11 @@ function takeWork(work) {
   showList();
 }
 
+function takeDeployment({ name, version }) {
+  deployed.set(name, version);
+  deployment.show(looked(), deployed.get(looked()) ?? null);
+}
+
 let waiting = false;
 
 /** Many events in a moment are one redraw. */
@@ -440,6 +453,7 @@ function showAll() {
   showList();
   showCurves();
   showOneRun();
+  deployment.show(looked(), deployed.get(looked()) ?? null);
 }
 
 // The run at work ---------------------------------------------------------------------------------------------------
@@ -506,7 +520,7 @@ byId("coverage-what").addEventListener("change", showOneRun);
 byId("points").addEventListener("toggle", () => byId("points").open && showPoints());
 byId("devices-all").addEventListener("toggle", showDevices);
 byId("coverage-all").addEventListener("toggle", showOneRun);
-onThemeChange(() => { showAll(); showDevices(); });
+onThemeChange(() => { showAll(); showDevices(); deployment.draw(); });
 narrow.addEventListener("change", showCurves);
 setInterval(showList, 15_000);
 

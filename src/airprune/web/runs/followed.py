@@ -1,0 +1,118 @@
+"""A file of lines of any size, read once from front to back and then followed as it grows, in bounded memory.
+
+A resumed run cuts its files: whatever no longer follows from what was read is read again from its start.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import IO
+
+from airprune.web.runs.names import is_plain_file
+
+MAX_LINE_BYTES = 4 * 2**20
+MAX_BYTES_AT_ONCE = 256 * 2**20
+BUFFER_BYTES = 2**20
+
+_END_BYTES = 1_024
+_HEAD_BYTES = 256
+
+
+class Followed:
+    """What a file has told so far; what that is, its kinds say.
+
+    Attributes:
+      has_tail: whether the last line is unfinished: being written, or cut off.
+      num_bytes, num_bytes_read: they differ while a very large file is being read.
+      max_bytes_at_once: read by one `refresh`.
+    """
+
+    max_bytes_at_once = MAX_BYTES_AT_ONCE
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._restart()
+
+    def clear(self) -> None:
+        """Forgets all lines."""
+        raise NotImplementedError
+
+    def take(self, line: bytes, place: int, *, is_long: bool) -> None:
+        """The next line and where it starts; of a very long one, only its beginning."""
+        raise NotImplementedError
+
+    def is_whole(self, line: bytes) -> bool:
+        """Whether a last line without an end is there in whole."""
+        raise NotImplementedError
+
+    def _restart(self) -> None:
+        self.clear()
+        self.has_tail = False
+        self.num_bytes = self.num_bytes_read = 0
+        self._version: tuple[int, ...] = ()
+        self._ends: tuple[bytes, bytes] | None = None
+        self._has_more = False
+
+    def refresh(self) -> None:
+        """Reads what has come since the last time, at most `max_bytes_at_once`."""
+        with self._lock:
+            if not is_plain_file(self.path):
+                self._restart()
+                return
+            try:
+                with self.path.open("rb", buffering=BUFFER_BYTES) as file:
+                    self._follow(file)
+            except OSError:
+                self._restart()
+
+    def _follow(self, file: IO[bytes]) -> None:
+        status = os.fstat(file.fileno())
+        version = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if version == self._version and not self._has_more:
+            return
+        if status.st_size < self.num_bytes_read or not self._continues(file):
+            self._restart()
+        self._version, self.num_bytes = version, status.st_size
+        file.seek(self.num_bytes_read)
+        self._read(file)
+        self._ends = self._read_ends(file)
+
+    def _continues(self, file: IO[bytes]) -> bool:
+        return not self._ends or self._read_ends(file) == self._ends
+
+    def _read_ends(self, file: IO[bytes]) -> tuple[bytes, bytes]:
+        """The first and the last bytes of what has been read: another run's differ."""
+        num_bytes = min(_END_BYTES, self.num_bytes_read)
+        file.seek(0)
+        head = file.read(num_bytes)
+        file.seek(self.num_bytes_read - num_bytes)
+        return head, file.read(num_bytes)
+
+    def _read(self, file: IO[bytes]) -> None:
+        stop = self.num_bytes_read + self.max_bytes_at_once
+        self.has_tail = False
+        while self.num_bytes_read < stop and (line := file.readline(MAX_LINE_BYTES)):
+            length, is_whole = len(line), line.endswith(b"\n")
+            if not is_whole and length == MAX_LINE_BYTES:
+                more, is_whole = _skip_line(file)
+                length, line = length + more, line[:_HEAD_BYTES]
+            if not is_whole and not self.is_whole(line):
+                self.has_tail = True
+                break
+            if stripped := line.strip():
+                self.take(stripped, self.num_bytes_read, is_long=length > MAX_LINE_BYTES)
+            self.num_bytes_read += length
+        self._has_more = self.num_bytes_read >= stop
+
+
+def _skip_line(file: IO[bytes]) -> tuple[int, bool]:
+    """Goes past the rest of a line: how long it is, and whether it has an end."""
+    length = 0
+    while part := file.readline(MAX_LINE_BYTES):
+        length += len(part)
+        if part.endswith(b"\n"):
+            return length, True
+    return length, False
