@@ -1,7 +1,7 @@
 """The cloud process: a run like any other, in a world of real edges. Its folder is an ordinary run folder.
 
 Beside the records of the run it has `inputs.jsonl` and `measured.jsonl` (see `measured`), `status.json` (see `status`)
-and `deployment.json`: the run's id, and how many samples each device has.
+and `deployment.json`: the run's id, how many samples each device has, and which nodes serve as edges.
 """
 
 from __future__ import annotations
@@ -122,8 +122,7 @@ class _Cloud:
             finally:
                 status.cancel()
                 self._state = "ended" if self.folder.is_finished else "waiting"
-                with contextlib.suppress(WorkFailed):
-                    self._write_status(hub)
+                asyncio.run_coroutine_threadsafe(self._tell_status_once(hub), loop).result()
                 asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result()
         finally:
             loop.call_soon_threadsafe(loop.stop)
@@ -143,7 +142,7 @@ class _Cloud:
         )
         limits = Limits()
         welcome.beat_s, welcome.dead_after_s = limits.beat_s, limits.dead_after_s
-        return Hub(self.node, self.members, welcome, limits)
+        return Hub(self.node, self.members, welcome, limits, self.about.get("serving"))
 
     def _records(self, hub: Hub, loop: asyncio.AbstractEventLoop) -> Records:
         everybody = set(range(self.work.num_devices))
@@ -164,6 +163,7 @@ class _Cloud:
             planned=read_inputs(self.folder),
             on_planned=self._on_planned,
             on_measured=self._on_measured,
+            on_serving=self._on_serving,
         )
         self._state = "running"
         for record in records_of(experiment, self.folder, world):
@@ -191,6 +191,10 @@ class _Cloud:
         self._log.planned(inputs)
         self._place = inputs.global_round, inputs.edge_round
 
+    def _on_serving(self, serving: Sequence[str]) -> None:
+        self.about["serving"] = list(serving)
+        _write_about(self.folder, self.about)
+
     def _on_measured(self, rows: Sequence[MeasuredRow], took_s: float) -> None:
         assert self._log is not None
         self._log.measured(rows)
@@ -203,9 +207,13 @@ class _Cloud:
 
     async def _tell_status(self, hub: Hub) -> None:
         while True:
-            with contextlib.suppress(WorkFailed):
-                self._write_status(hub)
+            await self._tell_status_once(hub)
             await asyncio.sleep(_STATUS_S)
+
+    async def _tell_status_once(self, hub: Hub) -> None:
+        """In the loop, where edges come and go."""
+        with contextlib.suppress(WorkFailed, OSError):
+            self._write_status(hub)
 
     def _write_status(self, hub: Hub) -> None:
         files.make_folder(self.folder.path)

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import os
 import platform
+import threading
 import time
 import traceback
 from dataclasses import dataclass, replace
@@ -76,6 +77,10 @@ class _Device:
         self.ledger: DeviceLedger | None = None
         self._welcomed: bytes = b""
         self._measured: pb.Measured | None = None
+        self._newest: Packet | None = None
+        self._ordered = asyncio.Event()
+        self._training = threading.Lock()
+        self._told = ""
         self._away_since_s = time.monotonic()
 
     async def run(self) -> str:
@@ -126,30 +131,54 @@ class _Device:
         trainer = await self._prepared(welcome)
         await self._measure(link, trainer)
         self._away_since_s = time.monotonic()
+        self.home = next(parent for parent in self.node.parents if parent.name == link.name)
         _log.info("Serves %s in run %s with %d samples.", link.name, welcome.run, trainer.num_samples)
+        self._newest = None
+        work = asyncio.create_task(self._work(link))
+        work.add_done_callback(lambda _: link.lose("the work has ended"))
+        try:
+            return await self._listen(link)
+        except LinkLost:
+            if work.done() and not work.cancelled():
+                work.result()
+            raise
+        finally:
+            work.cancel()
+
+    async def _listen(self, link: Link) -> str:
         while True:
             packet = await link.receive()
             match packet.message:
                 case pb.Orders():
-                    await self._follow(link, packet.message, packet)
+                    self._newest = packet
+                    self._ordered.set()
                 case pb.Receipt():
                     if packet.message.verdict != "counted":
                         _log.info("Upload %s: %s", packet.message.verdict, packet.message.reason)
                 case pb.Redial():
-                    self._move_to(packet.message.address)
-                    raise LinkLost(f"Sent to {packet.message.address}.")
+                    self._move_to(packet.message.edge)
+                    raise LinkLost(f"Sent to {packet.message.edge}.")
                 case pb.Goodbye():
                     return packet.message.reason
 
-    def _move_to(self, address: str) -> None:
+    async def _work(self, link: Link) -> None:
+        """Follows the newest orders; those that waited behind them are too late anyway."""
+        while True:
+            await self._ordered.wait()
+            self._ordered.clear()
+            if self._newest is not None:
+                packet, self._newest = self._newest, None
+                await self._follow(link, packet)
+
+    def _move_to(self, edge: str) -> None:
         for parent in self.node.parents:
-            if parent.address == address:
+            if parent.name == edge:
                 self.home = parent
                 return
-        _log.warning("Sent to %s, which is not in node.toml; stays.", address)
+        _log.warning("Sent to %s, which is not in node.toml; stays.", edge)
 
     async def _prepared(self, welcome: pb.Welcome) -> Trainer:
-        """The trainer of the run, made once; heartbeats go on meanwhile."""
+        """The trainer of the run, made once, when nothing of another run is trained any more; heartbeats go on."""
         told = welcome.SerializeToString(deterministic=True)
         if self.trainer is None or told != self._welcomed:
             trainer, self.ledger = await asyncio.to_thread(self._prepare, welcome)
@@ -164,8 +193,9 @@ class _Device:
             num_devices=welcome.num_devices,
             num_edges=welcome.num_edges,
         )
-        trainer = Trainer(work, welcome.index, samples_of(self.settings.data, work, welcome.index))
-        return trainer, DeviceLedger.load(self._ledger_file(welcome.run), run=welcome.run)
+        with self._training:
+            trainer = Trainer(work, welcome.index, samples_of(self.settings.data, work, welcome.index))
+            return trainer, DeviceLedger.load(self._ledger_file(welcome.run), run=welcome.run)
 
     def _ledger_file(self, run: str) -> Path:
         return self.folder / f"ledger-{run}.safetensors"
@@ -178,12 +208,11 @@ class _Device:
             self._measured.kernel, self._measured.machine = trainer.kernel, platform.machine()
         await link.send(self._measured, os.urandom(PROBE_BYTES))
 
-    async def _follow(self, link: Link, orders: pb.Orders, packet: Packet) -> None:
-        """Trains, unless these orders came before, and uploads."""
-        assert self.ledger is not None
+    async def _follow(self, link: Link, packet: Packet) -> None:
+        """Trains, unless these orders came before, and uploads, unless newer ones have come."""
+        assert isinstance(packet.message, pb.Orders)
+        orders = packet.message
         key = RoundKey(orders.run, orders.global_round, orders.edge_round)
-        asked = _asked(orders)
-        result = self.ledger.answer_to(key, last_counted=orders.last_counted, asked=asked)
         upload = pb.Upload(
             run=orders.run,
             global_round=orders.global_round,
@@ -191,16 +220,35 @@ class _Device:
             round_index=orders.round_index,
             model_digest=orders.model_digest,
         )
-        if result is None:
-            try:
-                result = await asyncio.to_thread(self._train, key, asked, orders, bytes(packet.payload))
-            except Exception as error:
-                _log.exception("Training failed")
-                upload.failure = "".join(traceback.format_exception_only(error)).strip()[:2_000]
-                await link.send(upload)
-                return
+        try:
+            result = await asyncio.to_thread(self._result, key, orders, bytes(packet.payload))
+        except Exception as error:
+            upload.failure = self._told_failure(error)
+            await link.send(upload)
+            return
+        if self._newest is not None:
+            return
         upload.compute_s = result.compute_s
         await link.send(upload, result.upload, rate_bps=link_rate_bps(orders.rate_bps) or None)
+
+    def _told_failure(self, error: Exception) -> str:
+        """In one sentence; where it happened is told once, not in every round."""
+        if isinstance(error, OSError):
+            sentence = f"{self.folder} was not written: {error.strerror or error}; make room."
+        else:
+            sentence = "".join(traceback.format_exception_only(error)).strip()[:2_000]
+        if sentence != self._told:
+            _log.error("%s", sentence, exc_info=None if isinstance(error, OSError) else error)
+        self._told = sentence
+        return sentence
+
+    def _result(self, key: RoundKey, orders: pb.Orders, body: bytes) -> Result:
+        """Waits for a training that a lost link has left behind: its result may be the one."""
+        with self._training:
+            assert self.ledger is not None
+            asked = _asked(orders)
+            found = self.ledger.answer_to(key, last_counted=orders.last_counted, asked=asked)
+            return found or self._train(key, asked, orders, body)
 
     def _train(self, key: RoundKey, asked: str, orders: pb.Orders, body: bytes) -> Result:
         assert self.trainer is not None and self.ledger is not None
@@ -219,8 +267,9 @@ class _Device:
             compute_s=time.perf_counter() - start_s,
             memory=after,
         )
-        self.ledger = self.ledger.with_result(result)
-        self.ledger.save(self._ledger_file(key.run))
+        ledger = self.ledger.with_result(result)
+        ledger.save(self._ledger_file(key.run))
+        self.ledger = ledger
         return result
 
 

@@ -55,6 +55,7 @@ from airprune.deployment.uploads import BadUpload, digest_of
 from airprune.errors import WorkFailed
 from airprune.federation.messages import Broadcast
 from airprune.federation.wire import broadcast_to_bytes
+from airprune.learning.chunks import DeviceStatistics
 from airprune.runs import checkpoint
 from airprune.scenario import Scenario
 
@@ -68,7 +69,8 @@ class EdgeSettings:
     """How an edge process behaves.
 
     Attributes:
-      gather_s: how long after its start it waits for the devices that it is to ask: they may still be dialling.
+      gather_s: how long it waits for the devices that it is to ask after it has come, or has stood still: they may
+        still be dialling.
       keep_uploads: whether uploads that counted are kept in its folder, for `airprune deploy verify`.
       limits: of its links.
     """
@@ -104,7 +106,7 @@ class Edge:
 
     def __init__(self, node: Node, folder: Path, settings: EdgeSettings) -> None:
         self.node, self.folder, self.settings = node, folder, settings
-        self.started_s = time.monotonic()
+        self.gathers_until_s = 0.0
         self.work: Groundwork | None = None
         self.welcome: pb.Welcome | None = None
         self.denied = Denied()
@@ -114,9 +116,12 @@ class Edge:
         self.cloud: Link | None = None
         self.children: dict[int, _Child] = {}
         self.round: _Round | None = None
+        self.playing: tuple[RoundKey, asyncio.Task[None]] | None = None
         self.late = self.refused = 0
         self._is_known = asyncio.Event()
         self._changed = asyncio.Event()
+        self._broken = asyncio.Event()
+        self._trouble: BaseException | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> str:
@@ -127,7 +132,7 @@ class Edge:
         async with Server(self.node.listen, credentials=credentials, on_link=self._serve_device, limits=limits):
             telling = asyncio.create_task(self._tell_presence())
             try:
-                reason = await self._follow_cloud()
+                reason = await self._follow_until_broken()
                 for child in list(self.children.values()):
                     with contextlib.suppress(LinkLost):
                         await child.link.send(pb.Goodbye(reason=reason))
@@ -138,6 +143,20 @@ class Edge:
                     task.cancel()
 
     # The cloud
+
+    async def _follow_until_broken(self) -> str:
+        """An edge whose round cannot go on must not stay: the cloud would wait for its report for ever."""
+        following = asyncio.create_task(self._follow_cloud())
+        broken = asyncio.create_task(self._broken.wait())
+        try:
+            await asyncio.wait([following, broken], return_when=asyncio.FIRST_COMPLETED)
+            if self._trouble is not None:
+                raise self._trouble
+            return following.result()
+        finally:
+            for task in (following, broken):
+                task.cancel()
+            await asyncio.gather(following, broken, return_exceptions=True)
 
     async def _follow_cloud(self) -> str:
         parent, last = self.node.parents[0], ""
@@ -174,8 +193,13 @@ class Edge:
         if not isinstance(welcome, pb.Welcome):
             raise WorkFailed(f"{link.name} must answer a hello with a welcome, got {type(welcome).__name__}.")
         link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
+        is_new_run = self.welcome is None or self.welcome.run != welcome.run
+        if is_new_run:
+            await self._end_run()
         await asyncio.to_thread(self._take_welcome, welcome)
         self.cloud = link
+        if is_new_run:
+            self.gathers_until_s = time.monotonic() + self.settings.gather_s
         self._is_known.set()
         self._changed.set()
         _log.info("Serves %s in run %s.", link.name, welcome.run)
@@ -190,6 +214,13 @@ class Edge:
                     await self._send_away(packet.message)
                 case pb.Goodbye():
                     return packet.message.reason
+
+    async def _end_run(self) -> None:
+        """Before another run: its devices dial again, since they were prepared for the old one."""
+        self._is_known.clear()
+        self._give_up()
+        for child in list(self.children.values()):
+            await child.link.refuse("Another run begins; dial again.")
 
     def _take_welcome(self, welcome: pb.Welcome) -> None:
         self.denied = Denied(frozenset(welcome.denied))
@@ -236,8 +267,8 @@ class Edge:
     # Devices
 
     async def _serve_device(self, link: Link) -> None:
-        await self._is_known.wait()
         hello = (await link.receive()).message
+        await self._wait_known(link)
         welcome = self.welcome
         assert welcome is not None and self.work is not None
         try:
@@ -271,8 +302,8 @@ class Edge:
             own.index = index
             own.ClearField("devices")
             own.ClearField("denied")
-            await link.send(own)
             link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
+            await link.send(own)
             await self._listen(child, index)
         finally:
             del self.children[index]
@@ -280,6 +311,17 @@ class Edge:
             why = str(await link.wait_lost()) if link.is_lost else "The link was closed."
             self._feed(Left(index, time.monotonic(), why))
         return None
+
+    async def _wait_known(self, link: Link) -> None:
+        """Until the cloud has said what is run, or the device has gone."""
+        waits = [asyncio.ensure_future(wait) for wait in (self._is_known.wait(), link.wait_lost())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if link.is_lost:
+            raise await link.wait_lost()
 
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
         self.refused += 1
@@ -346,13 +388,14 @@ class Edge:
     async def _take_round(self, message: pb.EdgeRound, payload: bytes) -> None:
         """Starts a round, unless it goes on already or is over."""
         key = RoundKey(message.run, message.global_round, message.edge_round)
-        if self.round is not None and self.round.machine.key == key:
+        if self.playing is not None and self.playing[0] == key:
             return
+        if self.playing is not None:
+            _log.warning("%s is given up for %s.", self.playing[0], key)
+            self._give_up()
         if self.report is not None and _key(self.report[0]) == key:
             await self._send_report(sends_model=message.sends_model)
             return
-        if self.round is not None:
-            _log.warning("Round %s is given up for %s.", self.round.machine.key, key)
         arrays = RoundArrays.from_bytes(payload)
         station = arrays.station or self.station
         if station is None or state_digest(station.model, station.slots) != message.model_digest:
@@ -369,7 +412,36 @@ class Edge:
             )
             return
         self.station = station
-        self._start(self._play(message, key, arrays, station))
+        if not message.orders:
+            await self._send_station(message, station)
+            return
+        self.playing = key, self._start(self._play(message, key, arrays, station))
+
+    async def _send_station(self, message: pb.EdgeRound, station: Station) -> None:
+        """Nobody is asked; the cloud only wants the model."""
+        assert self.work is not None
+        shape = self.work.shape
+        report = pb.EdgeReport(
+            run=message.run,
+            global_round=message.global_round,
+            edge_round=message.edge_round,
+            round_index=message.round_index,
+            model_digest=message.model_digest,
+        )
+        arrays = ReportArrays(
+            station=station,
+            held=np.zeros(shape.num_state, dtype=bool),
+            kept_by=np.zeros(shape.prunable_weights, dtype=np.int64),
+            statistics=DeviceStatistics.of([]),
+            reports={},
+        )
+        await self._send(report, arrays.to_bytes())
+
+    def _give_up(self) -> None:
+        """What the round that goes on was for is not wanted any more."""
+        if self.playing is not None:
+            self.playing[1].cancel()
+        self.playing = self.round = None
 
     async def _play(self, message: pb.EdgeRound, key: RoundKey, arrays: RoundArrays, station: Station) -> None:
         assert self.work is not None
@@ -386,7 +458,7 @@ class Edge:
             deadline_s=message.deadline_s,
             grace_s=message.grace_s,
             counted=self.counted,
-            online=frozenset(self.children),
+            online=self._ready,
         )
         self.round = current = _Round(asked=asked, body=body, machine=machine)
         self._feed(Opened(time.monotonic()))
@@ -421,18 +493,27 @@ class Edge:
                 )
             )
         self.report = report, ReportArrays.of(result, None).to_bytes()
-        await asyncio.to_thread(self._save, key, counted)
-        self.round = None
+        await self._save_surely(key, counted)
+        self.playing = self.round = None
         await self._send_report(sends_model=message.sends_model)
 
     async def _gather(self, devices: tuple[int, ...]) -> None:
-        """An edge that has just started waits for its devices, which are still dialling."""
-        while time.monotonic() - self.started_s < self.settings.gather_s and not self.children.keys() >= {*devices}:
+        """An edge that has just come waits for its devices, which are still dialling."""
+        while time.monotonic() < self.gathers_until_s and not self._ready >= {*devices}:
             await asyncio.sleep(0.02)
 
+    @property
+    def _ready(self) -> frozenset[int]:
+        """Devices that are online and have said what they can do."""
+        return frozenset(index for index, child in self.children.items() if child.measured.num_samples)
+
     async def _wait_closed(self, current: _Round) -> Close:
+        looked_s = time.monotonic()
         while not current.closed.done():
-            due_s = current.machine.next_tick_s
+            if time.monotonic() - looked_s > self.settings.limits.dead_after_s:
+                # This process stood still, so that devices took it for dead: they are on their way back.
+                current.machine = replace(current.machine, rejoin_s=self.settings.gather_s)
+            looked_s, due_s = time.monotonic(), current.machine.next_tick_s
             wait_s = None if due_s is None else max(0.0, due_s - time.monotonic())
             await asyncio.wait([current.closed], timeout=min(wait_s or 0.0, 0.1) if wait_s is not None else 0.1)
             if not current.closed.done() and due_s is not None and time.monotonic() >= due_s:
@@ -511,21 +592,33 @@ class Edge:
             with contextlib.suppress(LinkLost):
                 await self.cloud.send(report, payload)
 
-    def _start(self, work: Any) -> None:
+    def _start(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            _log.error("A round could not go on", exc_info=task.exception())
+            self._trouble = task.exception()
+            self._broken.set()
 
     # What survives a restart
 
     def _file(self) -> Path:
         assert self.welcome is not None
         return self.folder / f"edge-{self.welcome.run}.safetensors"
+
+    async def _save_surely(self, key: RoundKey, uploads: dict[int, bytes]) -> None:
+        """A report must not leave before it is on the disk; one that is full is waited for."""
+        last = ""
+        while True:
+            try:
+                return await asyncio.to_thread(self._save, key, uploads)
+            except OSError as error:
+                last = self._tell(f"{self.folder} was not written: {error.strerror or error}; make room.", last)
+            await asyncio.sleep(_RETRY_S)
 
     def _save(self, key: RoundKey, uploads: dict[int, bytes]) -> None:
         assert self.station is not None and self.report is not None

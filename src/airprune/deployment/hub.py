@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,6 +37,14 @@ class Child:
     refused: int = 0
 
 
+@dataclass(frozen=True)
+class _Gone:
+    """An edge that was online: when it went, and the devices that it had."""
+
+    since_s: float
+    devices: frozenset[int]
+
+
 @dataclass(eq=False)
 class _Waiting:
     order: Order
@@ -51,14 +59,17 @@ class Hub:
       edges: those online, by name.
     """
 
-    def __init__(self, node: Node, members: Members, welcome: pb.Welcome, limits: Limits) -> None:
+    def __init__(
+        self, node: Node, members: Members, welcome: pb.Welcome, limits: Limits, serving: Sequence[str] | None = None
+    ) -> None:
         self.node, self.members, self.welcome = node, members, welcome
         self.limits = limits
-        self.serving = [edge for edge in members.edges if edge not in members.standby]
+        self.serving = list(serving or (edge for edge in members.edges if edge not in members.standby))
         self.edges: dict[str, Child] = {}
         self.seen_s: dict[str, float] = {}
         self.refused = 0
         self._waiting: dict[str, _Waiting] = {}
+        self._gone: dict[str, _Gone] = {}
         self._changed = asyncio.Event()
         self.denied = Denied.load(self._denied_file)
 
@@ -99,14 +110,16 @@ class Hub:
             welcome.index = self.members.edges.index(name)
             welcome.devices.update({device: n for n, device in enumerate(self.members.all_devices)})
             welcome.denied.extend(sorted(self.denied.serials))
-            await link.send(welcome)
             link.limits = replace(link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
+            await link.send(welcome)
             self._tell_change()
             if name in self._waiting:
                 await link.send(*self._waiting[name].order)
             await self._listen(child)
         finally:
             del self.edges[name]
+            before = self._gone[name].devices if name in self._gone else frozenset()
+            self._gone[name] = _Gone(time.monotonic(), before | _ready(child))
             self._tell_change()
         return None
 
@@ -154,7 +167,7 @@ class Hub:
             for number, name in enumerate(self.serving)
             if name in self.edges
             for device, measured in self.edges[name].devices.items()
-            if measured.num_samples  # has said what it can do
+            if device in _ready(self.edges[name])
         }
 
     async def wait_for(self, devices: set[int], within_s: float) -> bool:
@@ -164,6 +177,24 @@ class Hub:
                 while not devices <= self.present().keys():
                     await self._changed.wait()
         return devices <= self.present().keys()
+
+    async def settle(self, patience_s: float, gather_s: float) -> None:
+        """Waits for edges that went a short time ago, then for the devices that they had: a restart costs only time."""
+        for name in self.serving:
+            gone = self._gone.get(name)
+            if gone is None:
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(gone.since_s + patience_s - time.monotonic()):
+                    while name not in self.edges:
+                        await self._changed.wait()
+            if name in self.edges:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(gather_s):
+                        while not gone.devices <= {d for child in self.edges.values() for d in _ready(child)}:
+                            await self._changed.wait()
+                if self._gone.get(name) is gone:
+                    del self._gone[name]
 
     async def play(self, orders: Mapping[int, Order], patience_s: float) -> dict[int, Report | None]:
         """Sends each edge its round and waits for the reports; None of an edge that stays away for too long."""
@@ -198,7 +229,7 @@ class Hub:
         if place is None or place == wanted or wanted not in self.edges:
             return
         with contextlib.suppress(LinkLost):
-            await self.edges[place].link.send(pb.Redial(device=device, address=self.members.addresses[wanted]))
+            await self.edges[place].link.send(pb.Redial(device=device, edge=wanted))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while self.place_of(device) != wanted or device not in self.present():
@@ -210,8 +241,10 @@ class Hub:
         changes = []
         for number, name in enumerate(self.serving):
             if name not in self.edges and free:
-                self.serving[number] = free.pop(0)
-                changes.append((number, name, self.serving[number]))
+                self.serving[number] = standby = free.pop(0)
+                if name in self._gone:
+                    self._gone[standby] = self._gone.pop(name)
+                changes.append((number, name, standby))
         return changes
 
     async def refresh_denied(self) -> None:
@@ -232,3 +265,8 @@ class Hub:
         for child in list(self.edges.values()):
             with contextlib.suppress(LinkLost):
                 await child.link.send(pb.Goodbye(reason=reason))
+
+
+def _ready(child: Child) -> frozenset[int]:
+    """Its devices that have said what they can do."""
+    return frozenset(device for device, measured in child.devices.items() if measured.num_samples)

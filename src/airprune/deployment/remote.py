@@ -14,7 +14,7 @@ import logging
 import math
 from collections.abc import Callable, Container, Coroutine, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -76,6 +76,7 @@ class Deployed(World):
     Args:
       planned: the inputs of rounds that an earlier process has planned already, by number.
       on_planned, on_measured: told what a round is planned with, before it goes out, and what became of it.
+      on_serving: told which edges serve, when a standby edge has taken another's place.
     """
 
     keeps_memory = False
@@ -90,9 +91,11 @@ class Deployed(World):
         planned: dict[int, PlannedInputs],
         on_planned: Callable[[PlannedInputs], None],
         on_measured: Callable[[Sequence[MeasuredRow], float], None],
+        on_serving: Callable[[Sequence[str]], None],
     ) -> None:
         self._hub, self._loop, self._work, self._settings = hub, loop, work, settings
         self._planned, self._on_planned, self._on_measured = planned, on_planned, on_measured
+        self._on_serving = on_serving
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -121,8 +124,10 @@ class Deployed(World):
         if not any(state.counters):
             state.values[_OUT] = np.zeros_like(state.values[_OUT])
             self._call(self._hub.refresh_denied())
-            for _, gone, standby in self._hub.take_standby():
+            self._call(self._settle())
+            for _, gone, standby in self._call(self._take_standby()):
                 _log.warning("%s stays away; %s takes its place.", gone, standby)
+                self._on_serving(self._hub.serving)
         round_index = experiment.round_index(state)
         inputs = self._planned.get(round_index)
         if inputs is None:
@@ -130,16 +135,27 @@ class Deployed(World):
         self._on_planned(inputs)
         return met_candidates(experiment, candidates, inputs)
 
+    async def _settle(self) -> None:
+        await self._hub.settle(self._settings.patience_s, self._settings.handover_s)
+
+    async def _take_standby(self) -> list[tuple[int, str, str]]:
+        return self._hub.take_standby()
+
     def _inputs(
         self, experiment: Experiment, state: RunState, candidates: Candidates, round_index: int
     ) -> PlannedInputs:
         wanted = dict(zip(candidates.device.tolist(), candidates.edge.tolist(), strict=True))
+        self._call(self._settle())
         for device, edge in wanted.items():
-            self._call(self._hub.move(device, edge, self._settings.handover_s))
-        while not (present := self._present(state, wanted)):
-            _log.warning("No device is online; waiting.")
-            self._call(asyncio.sleep(1.0))
-        device = np.array(sorted(present))
+            if not state.values[_OUT][edge]:
+                self._call(self._hub.move(device, edge, self._settings.handover_s))
+        is_told = False
+        while not (present := self._present(state, wanted)) and not state.values[_OUT].all():
+            if not is_told:
+                _log.warning("No device is online; waiting.")
+                is_told = True
+            self._call(asyncio.sleep(0.2))
+        device = np.array(sorted(present), dtype=np.int64)
         rates_bps = candidates.full_band_rate_bps[np.searchsorted(candidates.device, device)]
         seconds = None
         if self._settings.measures:
@@ -191,9 +207,15 @@ class Deployed(World):
         self, experiment: Experiment, engine: Engine, state: RunState, timed: TimedRound, groups: Sequence[Started]
     ) -> list[EdgeResult]:
         orders = {edge: self._order(experiment, state, timed, edge, group) for edge, _, group in groups}
+        idle = self._idle(experiment, state, orders)
+        orders |= {edge: self._order_for_model(experiment, state, edge) for edge in idle}
         reports = self._call(self._hub.play(orders, self._settings.patience_s))
         reports = self._with_models(experiment, state, orders, reports)
         results, rows = [], list[MeasuredRow]()
+        for edge in idle:
+            if self._take_station(experiment, state, edge, reports[edge]) is None:
+                self._lost_edge(experiment, state, edge, [])
+                rows.append(self._row_of_lost(experiment, orders[edge][0], edge))
         for edge, _, group in groups:
             report = reports[edge]
             results.append(self._result(experiment, state, edge, group, report))
@@ -247,6 +269,22 @@ class Deployed(World):
         arrays = RoundArrays(station=station, told=group.shared.mask, values=group.shared.values)
         return message, arrays.to_bytes()
 
+    def _idle(self, experiment: Experiment, state: RunState, asked: Container[int]) -> list[int]:
+        """Edges where nobody is asked in this round, but whose model the cloud needs after it."""
+        away = np.flatnonzero(state.values[_AWAY] & ~state.values[_OUT]).tolist()
+        return [edge for edge in away if edge not in asked and self._sends_model(experiment, state, edge)]
+
+    def _order_for_model(self, experiment: Experiment, state: RunState, edge: int) -> Order:
+        message = pb.EdgeRound(
+            run=self._hub.welcome.run,
+            global_round=state.global_round,
+            edge_round=experiment.step_index(state),
+            round_index=experiment.round_index(state),
+            model_digest=state.values[_DIGEST][edge].tobytes().hex(),
+            sends_model=True,
+        )
+        return message, b""
+
     def _max_bytes(self, keep: int, code: int | None) -> int:
         work = self._work
         num_sent = work.shape.fixed_weights + keep
@@ -288,16 +326,30 @@ class Deployed(World):
         self, experiment: Experiment, state: RunState, edge: int, group: EdgeGroup, report: Report | None
     ) -> EdgeResult:
         devices = [device for task in group.tasks for device in task.devices]
-        if report is None or report[0].trouble:
+        arrays = self._take_station(experiment, state, edge, report)
+        if arrays is None or report is None:
             return self._lost_edge(experiment, state, edge, devices)
-        message, payload = report
-        arrays = ReportArrays.from_bytes(payload, experiment.shape)
+        message = report[0]
         outcomes = {outcome.device: outcome for outcome in message.outcomes}
         counted = [device for device in devices if outcomes[device].fate == Fate.OK]
         if arrays.statistics.device.tolist() != counted:
             raise WorkFailed(f"{self._hub.serving[edge]} reports statistics of other devices than those that counted.")
-        state.values[_DIGEST][edge] = np.frombuffer(bytes.fromhex(message.model_digest), np.uint8)
         state.values[_COUNTED][counted] = message.round_index
+        failures = tuple(
+            Failure(device, outcomes[device].reason, recorded_fate(outcomes[device].fate))
+            for device in devices
+            if device not in counted
+        )
+        return arrays.result(state.edge_states[edge], failures)
+
+    def _take_station(
+        self, experiment: Experiment, state: RunState, edge: int, report: Report | None
+    ) -> ReportArrays | None:
+        """Notes what the edge holds now; None if it has not reported."""
+        if report is None or report[0].trouble:
+            return None
+        message, arrays = report[0], ReportArrays.from_bytes(report[1], experiment.shape)
+        state.values[_DIGEST][edge] = np.frombuffer(bytes.fromhex(message.model_digest), np.uint8)
         state.values[_AWAY][edge] = arrays.station is None
         if arrays.station is not None:
             if state_digest(arrays.station.model, arrays.station.slots) != message.model_digest:
@@ -305,12 +357,7 @@ class Deployed(World):
             state.edge_states[edge] = arrays.station.model
             for name, array in arrays.station.slots.items():
                 state.values[name][edge] = array
-        failures = tuple(
-            Failure(device, outcomes[device].reason, recorded_fate(outcomes[device].fate))
-            for device in devices
-            if device not in counted
-        )
-        return arrays.result(state.edge_states[edge], failures)
+        return arrays
 
     def _lost_edge(self, experiment: Experiment, state: RunState, edge: int, devices: list[int]) -> EdgeResult:
         """It is out of this global round; what it had goes back to the cloud's model."""
@@ -371,6 +418,23 @@ class Deployed(World):
                 )
             )
         return rows
+
+    def _row_of_lost(self, experiment: Experiment, message: pb.EdgeRound, edge: int) -> MeasuredRow:
+        """That an edge where nobody was asked has gone with its model, told of the first device at home there."""
+        device = int(np.argmax(experiment.network.edge == edge))
+        unknown = dict.fromkeys(field.name for field in fields(MeasuredRow) if field.name != "extra")
+        known = {
+            "round": message.round_index,
+            "global_round": message.global_round + 1,
+            "edge_round": message.edge_round + 1,
+            "edge": edge,
+            "device": device,
+            "name": self._hub.members.all_devices[device],
+            "fate": str(Fate.DROPPED),
+            "reason": "Its edge stayed away.",
+            "edge_out": True,
+        }
+        return MeasuredRow(**{**unknown, **known})
 
     def _learn(self, experiment: Experiment, state: RunState, timed: TimedRound, rows: Sequence[MeasuredRow]) -> None:
         """What the round says about links and speeds."""

@@ -73,8 +73,8 @@ class Replayed(World):
         return met_candidates(experiment, candidates, inputs)
 
     def lost(self, round_index: int) -> Mapping[int, str]:
-        rows = self._rows.get(round_index, [])
-        return {row.device: recorded_fate(row.fate) for row in rows if row.fate != Fate.OK}
+        fates = {row.device: row.fate for row in self._rows.get(round_index, [])}
+        return {device: recorded_fate(fate) for device, fate in fates.items() if fate != Fate.OK}
 
     def out(self, state: RunState) -> Array | None:
         edges = self._edges_out.get(state.global_round + 1)

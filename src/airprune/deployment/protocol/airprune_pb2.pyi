@@ -307,12 +307,12 @@ class Presence(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[_Union[Presence.Device, _Mapping]]] = ..., late: _Optional[int] = ..., refused: _Optional[int] = ...) -> None: ...
 
 class Redial(_message.Message):
-    __slots__ = ("device", "address")
+    __slots__ = ("device", "edge")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    EDGE_FIELD_NUMBER: _ClassVar[int]
     device: int
-    address: str
-    def __init__(self, device: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+    edge: str
+    def __init__(self, device: _Optional[int] = ..., edge: _Optional[str] = ...) -> None: ...
 
 class Denied(_message.Message):
     __slots__ = ("serials",)
