@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +15,9 @@ from airprune.cli.console import print_json, say
 from airprune.cli.options import ScenarioName
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
+
+if TYPE_CHECKING:
+    from airprune.deployment.identity import Node, Role
 
 Kit = Annotated[Path, typer.Argument(metavar="KIT", help="The node's kit, made by `airprune deploy init`.")]
 
@@ -118,7 +122,7 @@ def device(
     _until_the_end(lambda: run_device(node, state, settings))
 
 
-def _node(kit: Path, role: str):  # type: ignore[no-untyped-def]
+def _node(kit: Path, role: Role) -> Node:
     from airprune.deployment.identity import load_node
     from airprune.errors import UsageError
 
@@ -134,7 +138,7 @@ def _state_folder(folder: Path | None, kit: Path) -> Path:
     return state
 
 
-def _until_the_end(serve) -> None:  # type: ignore[no-untyped-def]
+def _until_the_end(serve: Callable[[], Coroutine[Any, Any, str]]) -> None:
     try:
         say(asyncio.run(serve()))
     except KeyboardInterrupt:
