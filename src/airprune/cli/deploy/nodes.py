@@ -114,8 +114,10 @@ def device(
     """
     from airprune.deployment.device import DeviceSettings, run_device
     from airprune.deployment.identity import Role
+    from airprune.deployment.own_data import check_source
 
     node = _node(kit, Role.DEVICE)
+    check_source(data)
     state = _state_folder(folder, kit)
     settings = DeviceSettings(data=data, patience_s=patience, mobile=mobile)
     _log_to_stderr()
@@ -128,7 +130,7 @@ def _node(kit: Path, role: Role) -> Node:
 
     node = load_node(kit)
     if node.peer.role != role:
-        raise UsageError(f"{kit} is the kit of {node.peer.uri}; give one of a {role}.")
+        raise UsageError(f"{kit} is the kit of {node.peer.uri}; this command takes kits of the role {role}.")
     return node
 
 
