@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -58,8 +57,6 @@ def test_the_panel_shows_who_is_there_arrivals_and_predictions_in_any_looks(site
     assert tiles[tiles.index("late") + 1] == str(sum(row.fate == "late" for row in rows))
     assert page.locator("#nodes tbody tr").count() == 10 and page.locator("#nodes .bad").count() == 1
     wait_until(page, NO_SCROLL)
-    if place := os.environ.get("AIRPRUNE_SHOTS"):
-        page.locator("#deployment").screenshot(path=f"{place}/deployment-{look}.png")
 
 
 def test_a_simulated_run_has_no_such_panel_and_looking_at_another_run_changes_it(site, page):

@@ -29,6 +29,14 @@ def samples_of(source: str | None, work: Groundwork, index: int) -> Samples:
     return _checked(source, _called(source) if is_function else _read(Path(source)), work)
 
 
+def check_source(source: str | None) -> None:
+    """Whether it could be one, before anybody is dialled."""
+    if source is not None and not Path(source).exists() and ":" not in source:
+        raise UsageError(
+            f"--data must be a folder, an .npz file or package:function, got {source}, which does not exist."
+        )
+
+
 def _dealt(work: Groundwork, index: int) -> Samples:
     data = dataset_of(work.scenario)
     places = samples_by_device(work.scenario, data, work.scenario.build_network())[index]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +15,9 @@ from airprune.cli.console import print_json, say
 from airprune.cli.options import ScenarioName
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
+
+if TYPE_CHECKING:
+    from airprune.deployment.identity import Node, Role
 
 Kit = Annotated[Path, typer.Argument(metavar="KIT", help="The node's kit, made by `airprune deploy init`.")]
 
@@ -110,21 +114,23 @@ def device(
     """
     from airprune.deployment.device import DeviceSettings, run_device
     from airprune.deployment.identity import Role
+    from airprune.deployment.own_data import check_source
 
     node = _node(kit, Role.DEVICE)
+    check_source(data)
     state = _state_folder(folder, kit)
     settings = DeviceSettings(data=data, patience_s=patience, mobile=mobile)
     _log_to_stderr()
     _until_the_end(lambda: run_device(node, state, settings))
 
 
-def _node(kit: Path, role: str):  # type: ignore[no-untyped-def]
+def _node(kit: Path, role: Role) -> Node:
     from airprune.deployment.identity import load_node
     from airprune.errors import UsageError
 
     node = load_node(kit)
     if node.peer.role != role:
-        raise UsageError(f"{kit} is the kit of {node.peer.uri}; give one of a {role}.")
+        raise UsageError(f"{kit} is the kit of {node.peer.uri}; this command takes kits of the role {role}.")
     return node
 
 
@@ -134,7 +140,7 @@ def _state_folder(folder: Path | None, kit: Path) -> Path:
     return state
 
 
-def _until_the_end(serve) -> None:  # type: ignore[no-untyped-def]
+def _until_the_end(serve: Callable[[], Coroutine[Any, Any, str]]) -> None:
     try:
         say(asyncio.run(serve()))
     except KeyboardInterrupt:
