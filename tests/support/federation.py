@@ -1,4 +1,4 @@
-"""Federations on loopback over TLS: real processes that can be killed, or tasks of one event loop; relays that cut links.
+"""Federations on loopback over TLS: processes that can be killed, or tasks of one event loop; links that can be cut.
 
     with Processes(folder, standby_edges=1) as federation:
         federation.start_all()
@@ -123,6 +123,13 @@ class Relay:
                     writer.write(data)
                     await writer.drain()
 
+    def close(self) -> None:
+        self._background.call(self._close())
+
+    async def _close(self) -> None:
+        self._server.close()
+        await self._cut()
+
     def cut(self) -> None:
         """Ends what goes through it, and lets nobody in."""
         self._background.call(self._cut())
@@ -170,6 +177,7 @@ class _Kits:
         parent = self.members.dialled_by(child)[0]
         address = self.members.addresses[parent]
         relay = Relay(self.background, address)
+        self._stack.callback(relay.close)
         path = self.kits / child / "node.toml"
         path.write_text(path.read_text().replace(f'"{address}"', f'"{relay.address}"'))
         return relay
@@ -294,9 +302,11 @@ class Tasks(_Kits):
     def run_cloud(self, scenario: Scenario, out: Path, settings: CloudSettings, *, resume: bool = False) -> Iterator:
         """The records, as they come."""
         kit = load_node(self.kits / "cloud")
-        with deployed_run(kit, scenario, RunFolder(out), settings, resume=resume) as records:
-            with contextlib.closing(records):
-                yield from records
+        with (
+            deployed_run(kit, scenario, RunFolder(out), settings, resume=resume) as records,
+            contextlib.closing(records),
+        ):
+            yield from records
 
     def kill_all(self) -> None:
         for task in self.tasks.values():

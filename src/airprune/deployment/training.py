@@ -15,6 +15,7 @@ from airprune.deployment.own_data import Samples
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.small import local_device
 from airprune.deployment.uploads import upload_to_bytes
+from airprune.engines.machine import single_thread
 from airprune.federation.device import Streams, device_round
 from airprune.federation.messages import Broadcast, Orders
 from airprune.federation.wire import told_mask
@@ -72,12 +73,14 @@ class Trainer:
         """As simulated devices start: layers that draw have a stream of their own, counters are those of the model."""
         for counter, start in self._counters:
             counter.copy_(start)
+        _use_one_thread()
         if "torch" in sys.modules:
             seeds = rng_for(self.work.scenario.seed, "layers", *place).integers(2**63, size=self.work.num_devices)
             sys.modules["torch"].default_generator.manual_seed(int(seeds[self.index]))
 
     def seconds_per_sample(self) -> float:
         """Of one training step on a minibatch, the fastest of a few."""
+        _use_one_thread()
         batch = np.arange(min(self.work.scenario.train.batch_size, self.num_samples))
         best_s = np.inf
         for _ in range(_TIMED_STEPS):
@@ -85,3 +88,9 @@ class Trainer:
             self._device.gradient(batch)
             best_s = min(best_s, time.perf_counter() - start_s)
         return best_s / len(batch)
+
+
+def _use_one_thread() -> None:
+    """As workers of a simulation do: bits must not depend on cores. It holds for the calling thread alone."""
+    if "torch" in sys.modules:
+        single_thread()
