@@ -301,6 +301,27 @@ def test_a_device_with_a_full_disk_fails_in_one_sentence_and_recovers(tmp_path, 
     assert final_bytes(run) == replayed(run)
 
 
+def test_when_all_edges_have_been_away_the_run_goes_on_from_the_clouds_model(tmp_path):
+    run, changes = tmp_path / "run", ("network.num_edges=1",)
+    with Tasks(tmp_path / "federation", num_edges=1) as federation:
+        federation.start_all()
+
+        def trouble() -> None:
+            while not num_planned(run):
+                time.sleep(0.002)
+            federation.kill("e0")
+            while not lost_rows(run):
+                time.sleep(0.01)
+            federation.start("e0")
+
+        threading.Thread(target=trouble, daemon=True).start()
+        settings = CloudSettings(measures=False, grace_s=60.0, patience_s=0.5)
+        records = list(federation.run_cloud(scenario_of(*changes), run, settings))
+    assert sum(record["kind"] == "global" for record in records) == 2
+    assert [row["restarts"] for row in rows_of(run / "inputs.jsonl")] == [None, True, None, None]
+    assert final_bytes(run) == replayed(run, *changes)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_after_random_faults_a_replay_ends_in_the_same_bits(tmp_path, seed):

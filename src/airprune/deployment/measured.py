@@ -40,6 +40,7 @@ class PlannedInputs(JsonRecord):
       full_band_rate_bps: r_n.
       seconds_per_sample: of training the whole model; None: as the scenario's clock says.
       num_samples: D_n; None: as the scenario deals them.
+      restarts: True if all edges had gone away, so that all of them start from the cloud's model.
     """
 
     required: ClassVar[tuple[str, ...]] = (
@@ -59,6 +60,7 @@ class PlannedInputs(JsonRecord):
     full_band_rate_bps: Numbers
     seconds_per_sample: Numbers | None = None
     num_samples: Numbers | None = None
+    restarts: bool | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @classmethod

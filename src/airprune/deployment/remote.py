@@ -132,6 +132,8 @@ class Deployed(World):
         inputs = self._planned.get(round_index)
         if inputs is None:
             inputs = self._inputs(experiment, state, candidates, round_index)
+        elif inputs.restarts:
+            state.values[_OUT] = np.zeros_like(state.values[_OUT])
         self._on_planned(inputs)
         return met_candidates(experiment, candidates, inputs)
 
@@ -145,12 +147,16 @@ class Deployed(World):
         self, experiment: Experiment, state: RunState, candidates: Candidates, round_index: int
     ) -> PlannedInputs:
         wanted = dict(zip(candidates.device.tolist(), candidates.edge.tolist(), strict=True))
+        restarts = bool(state.values[_OUT].all())
+        if restarts:
+            _log.warning("All edges have been away; this global round goes on from the cloud's model.")
+            state.values[_OUT] = np.zeros_like(state.values[_OUT])
         self._call(self._settle())
         for device, edge in wanted.items():
             if not state.values[_OUT][edge]:
                 self._call(self._hub.move(device, edge, self._settings.handover_s))
         is_told = False
-        while not (present := self._present(state, wanted)) and not state.values[_OUT].all():
+        while not (present := self._present(state, wanted)):
             if not is_told:
                 _log.warning("No device is online; waiting.")
                 is_told = True
@@ -171,6 +177,7 @@ class Deployed(World):
             edge=tuple(present[d][0] for d in device.tolist()),
             full_band_rate_bps=tuple(rates_bps.tolist()),
             seconds_per_sample=seconds,
+            restarts=restarts or None,
         )
 
     def _present(self, state: RunState, wanted: Container[int]) -> dict[int, tuple[int, pb.Presence.Device]]:

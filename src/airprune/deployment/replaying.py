@@ -70,6 +70,8 @@ class Replayed(World):
                 f"let the deployment go on, {way_out}."
             )
         _check_fits(self._folder, experiment, inputs)
+        if inputs.restarts:
+            state.edge_states[:] = state.global_state
         return met_candidates(experiment, candidates, inputs)
 
     def lost(self, round_index: int) -> Mapping[int, str]:
@@ -94,7 +96,10 @@ class Replayed(World):
     @cached_property
     def _edges_out(self) -> dict[int, set[int]]:
         found: dict[int, set[int]] = {}
-        for rows in self._rows.values():
+        for number, rows in sorted(self._rows.items()):
+            inputs = self._inputs.get(number)
+            if inputs is not None and inputs.restarts:
+                found.pop(inputs.global_round, None)
             for row in rows:
                 if row.edge_out:
                     found.setdefault(row.global_round, set()).add(row.edge)
