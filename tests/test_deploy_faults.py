@@ -122,10 +122,10 @@ def test_a_cloud_killed_at_five_places_loses_nothing(tmp_path, simulated):
         kill_when(trained, "while uploads arrive")
         start()
         kill_when(lambda: num_global(run) == 1, "between global rounds")
-        relay.cut()  # what e1 reports does not arrive
         reported = Written([federation.state("e0")], "edge-*")
         start()
         federation.wait_for(lambda: num_planned(run) == 3, "the third edge round")
+        relay.cut()  # what e1 reports does not arrive
         kill_when(reported, "after an edge has averaged, and before the round is over")
         assert len(rows_of(run / "records.jsonl")) == 3
         relay.restore()
