@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from airprune.deployment.checking import trouble_in_presence
 from airprune.deployment.groundwork import check_versions
 from airprune.deployment.identity import Denied, Members, Node, Role, Stranger, admit, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
@@ -49,6 +51,7 @@ class Hub:
     Attributes:
       serving: which node is the edge with each number; a standby edge may take the place of one that stays away.
       edges: those online, by name.
+      bad_reports: how many were refused of each edge.
     """
 
     def __init__(self, node: Node, members: Members, welcome: pb.Welcome, limits: Limits) -> None:
@@ -58,6 +61,7 @@ class Hub:
         self.edges: dict[str, Child] = {}
         self.seen_s: dict[str, float] = {}
         self.refused = 0
+        self.bad_reports: Counter[str] = Counter()
         self._waiting: dict[str, _Waiting] = {}
         self._changed = asyncio.Event()
         self.denied = Denied.load(self._denied_file)
@@ -121,6 +125,8 @@ class Hub:
             self.seen_s[child.name] = time.monotonic()
             match packet.message:
                 case pb.Presence():
+                    if trouble := trouble_in_presence(packet.message, self.welcome.num_devices):
+                        return await self._refuse(child.link, trouble)
                     child.devices = {device.device: device for device in packet.message.devices}
                     child.late, child.refused = packet.message.late, packet.message.refused
                     self._tell_change()
@@ -138,6 +144,12 @@ class Hub:
         got = report[0]
         if (got.run, got.global_round, got.edge_round) == (asked.run, asked.global_round, asked.edge_round):
             waiting.report.set_result(report)
+
+    async def refuse_report(self, name: str, reason: str) -> None:
+        """Of an edge whose report was no good."""
+        self.bad_reports[name] += 1
+        if name in self.edges:
+            await self._refuse(self.edges[name].link, reason)
 
     def _tell_change(self) -> None:
         self._changed.set()

@@ -1,0 +1,122 @@
+"""A cloud, its edges and devices in this process, over mutual TLS on loopback; its rounds go on when they are asked for.
+
+Edges and devices live in an event loop of a thread of their own, the cloud in another, as `deployed_run` has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from airprune.deployment.cloud import deployed_run
+from airprune.deployment.device import DeviceSettings, run_device
+from airprune.deployment.edge import Edge, EdgeSettings
+from airprune.deployment.identity import load_members, load_node, make_federation
+from airprune.deployment.remote import CloudSettings
+from airprune.runs.layout import RunFolder
+from airprune.scenario import Scenario
+
+PATIENT = CloudSettings(measures=False, grace_s=60.0, patience_s=2.0, wait_s=30.0)
+
+
+class Federation:
+    """Nodes by name; `kits` has a kit for each, `out` is the cloud's run folder.
+
+    Attributes:
+      records: of the run; the next one is the next round.
+    """
+
+    def __init__(self, folder: Path, *, first_port: int, keep_uploads: bool = False) -> None:
+        self.kits, self.out = folder / "kits", folder / "run"
+        make_federation(self.kits, num_edges=2, devices_per_edge=2, first_port=free_ports(first_port, 3))
+        self.members = load_members(self.kits / "cloud")
+        self.keep_uploads = keep_uploads
+        self.edges: dict[str, Edge] = {}
+        self.records: Iterator[dict[str, Any]] = iter(())
+        self._running: dict[str, Future[Any]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return self.members.all_devices
+
+    def address(self, name: str) -> str:
+        return self.members.addresses[name]
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            serve = self._edge if name in self.members.edges else self._device
+            self._running[name] = asyncio.run_coroutine_threadsafe(serve(name), self._loop)
+
+    async def _edge(self, name: str) -> str:
+        settings = EdgeSettings(keep_uploads=self.keep_uploads)
+        self.edges[name] = Edge(load_node(self.kits / name), self._state(name), settings)
+        return await self.edges[name].run()
+
+    async def _device(self, name: str) -> str:
+        return await run_device(load_node(self.kits / name), self._state(name), DeviceSettings())
+
+    def _state(self, name: str) -> Path:
+        folder = self.kits / name / "state"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def stop(self, name: str) -> None:
+        future = self._running.pop(name)
+        future.cancel()
+        with contextlib.suppress(BaseException):
+            future.result(5)
+
+    def end_of(self, name: str, within_s: float = 20.0) -> Any:
+        """What a node ended with; raises what it raised."""
+        return self._running[name].result(within_s)
+
+    def call(self, work: Coroutine[Any, Any, Any], within_s: float = 30.0) -> Any:
+        """In the loop of edges and devices."""
+        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, within_s), self._loop).result()
+
+    @contextlib.contextmanager
+    def running(self, scenario: Scenario, settings: CloudSettings = PATIENT, **changes: Any) -> Iterator[None]:
+        """With a cloud; nodes that are to be there from the start must have been started."""
+        node, folder = load_node(self.kits / "cloud"), RunFolder(self.out)
+        with (
+            deployed_run(node, scenario, folder, replace(settings, **changes)) as records,
+            contextlib.closing(records),
+        ):
+            self.records = records
+            yield
+
+    def close(self) -> None:
+        for name in list(self._running):
+            self.stop(name)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@contextlib.contextmanager
+def federation(folder: Path, **options: Any) -> Iterator[Federation]:
+    made = Federation(folder, **options)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def free_ports(first: int, count: int) -> int:
+    """The first of so many ports in a row that nobody listens at."""
+    for start in range(first, first + 100, count):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(start, start + count):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return start
+    raise OSError(f"no {count} free ports from {first} on")
