@@ -1,4 +1,4 @@
-"""A cloud, its edges and devices in this process, over mutual TLS on loopback; its rounds go on when they are asked for.
+"""A cloud, its edges and devices in one process, over mutual TLS on loopback; rounds go on when they are asked for.
 
 Edges and devices live in an event loop of a thread of their own, the cloud in another, as `deployed_run` has it.
 """
@@ -38,7 +38,6 @@ class Federation:
         make_federation(self.kits, num_edges=2, devices_per_edge=2, first_port=free_ports(first_port, 3))
         self.members = load_members(self.kits / "cloud")
         self.keep_uploads = keep_uploads
-        self.edges: dict[str, Edge] = {}
         self.records: Iterator[dict[str, Any]] = iter(())
         self._running: dict[str, Future[Any]] = {}
         self._loop = asyncio.new_event_loop()
@@ -52,18 +51,17 @@ class Federation:
     def address(self, name: str) -> str:
         return self.members.addresses[name]
 
-    def start(self, *names: str) -> None:
+    def start(self, *names: str, kind: Any = None) -> None:
+        """`kind`: what to run in place of an `Edge` or a device."""
         for name in names:
-            serve = self._edge if name in self.members.edges else self._device
-            self._running[name] = asyncio.run_coroutine_threadsafe(serve(name), self._loop)
+            self._running[name] = asyncio.run_coroutine_threadsafe(self._serve(name, kind), self._loop)
 
-    async def _edge(self, name: str) -> str:
-        settings = EdgeSettings(keep_uploads=self.keep_uploads)
-        self.edges[name] = Edge(load_node(self.kits / name), self._state(name), settings)
-        return await self.edges[name].run()
-
-    async def _device(self, name: str) -> str:
-        return await run_device(load_node(self.kits / name), self._state(name), DeviceSettings())
+    async def _serve(self, name: str, kind: Any) -> str:
+        node, state = load_node(self.kits / name), self._state(name)
+        if name in self.members.edges:
+            edge = (kind or Edge)(node, state, EdgeSettings(keep_uploads=self.keep_uploads))
+            return await edge.run()
+        return await (kind(node, state, DeviceSettings()).run() if kind else run_device(node, state, DeviceSettings()))
 
     def _state(self, name: str) -> Path:
         folder = self.kits / name / "state"
