@@ -9,8 +9,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import Future
+from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,8 @@ class Federation:
         self.members = load_members(self.kits / "cloud")
         self.keep_uploads = keep_uploads
         self.records: Iterator[dict[str, Any]] = iter(())
-        self._running: dict[str, Future[Any]] = {}
+        self.edges: dict[str, Edge] = {}
+        self._tasks: dict[str, asyncio.Task[str]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -54,12 +54,15 @@ class Federation:
     def start(self, *names: str, kind: Any = None) -> None:
         """`kind`: what to run in place of an `Edge` or a device."""
         for name in names:
-            self._running[name] = asyncio.run_coroutine_threadsafe(self._serve(name, kind), self._loop)
+            self.call(self._start(name, kind))
+
+    async def _start(self, name: str, kind: Any) -> None:
+        self._tasks[name] = asyncio.create_task(self._serve(name, kind))
 
     async def _serve(self, name: str, kind: Any) -> str:
         node, state = load_node(self.kits / name), self._state(name)
         if name in self.members.edges:
-            edge = (kind or Edge)(node, state, EdgeSettings(keep_uploads=self.keep_uploads))
+            self.edges[name] = edge = (kind or Edge)(node, state, EdgeSettings(keep_uploads=self.keep_uploads))
             return await edge.run()
         return await (kind(node, state, DeviceSettings()).run() if kind else run_device(node, state, DeviceSettings()))
 
@@ -68,19 +71,17 @@ class Federation:
         folder.mkdir(exist_ok=True)
         return folder
 
-    def stop(self, name: str) -> None:
-        future = self._running.pop(name)
-        future.cancel()
-        with contextlib.suppress(BaseException):
-            future.result(5)
-
     def end_of(self, name: str, within_s: float = 20.0) -> Any:
         """What a node ended with; raises what it raised."""
-        return self._running[name].result(within_s)
+        return self.call(asyncio.shield(self._tasks[name]), within_s)
 
-    def call(self, work: Coroutine[Any, Any, Any], within_s: float = 30.0) -> Any:
+    def call(self, work: Awaitable[Any], within_s: float = 30.0) -> Any:
         """In the loop of edges and devices."""
-        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, within_s), self._loop).result()
+
+        async def called() -> Any:
+            return await asyncio.wait_for(work, within_s)
+
+        return asyncio.run_coroutine_threadsafe(called(), self._loop).result()
 
     @contextlib.contextmanager
     def running(self, scenario: Scenario, settings: CloudSettings = PATIENT, **changes: Any) -> Iterator[None]:
@@ -93,9 +94,15 @@ class Federation:
             self.records = records
             yield
 
+    async def _end(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        ended = [task for task in tasks if task is not asyncio.current_task()]
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+
     def close(self) -> None:
-        for name in list(self._running):
-            self.stop(name)
+        self.call(self._end(self._tasks.values()))
+        self.call(self._end(asyncio.all_tasks(self._loop)))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
