@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Awaitable, Iterable, Iterator
@@ -14,13 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import airprune as ap
 from airprune.deployment.cloud import deployed_run
 from airprune.deployment.device import DeviceSettings, run_device
 from airprune.deployment.edge import Edge, EdgeSettings
 from airprune.deployment.identity import load_members, load_node, make_federation
+from airprune.deployment.measured import read_measured
 from airprune.deployment.remote import CloudSettings
+from airprune.deployment.status import NodeStatus, read_status
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
+from support.processes import wait_for
+from support.web_runs import tiny
 
 PATIENT = CloudSettings(measures=False, grace_s=60.0, patience_s=2.0, wait_s=30.0)
 
@@ -106,6 +112,51 @@ class Federation:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+class Lab(Federation):
+    """A federation in the middle of a run, beside the same run in simulation."""
+
+    simulated: Iterator[dict[str, Any]]
+
+    def play(self) -> dict[str, Any]:
+        """One more global round."""
+        return next(record for record in self.records if record["kind"] == "global")
+
+    def play_as_simulated(self) -> None:
+        """One more global round, which is the simulation's to the last digit: so nobody was disturbed."""
+        expected = next(record for record in self.simulated if record["kind"] == "global")
+        assert json.dumps(self.play()) == json.dumps(expected)
+
+    @property
+    def nodes(self) -> dict[str, NodeStatus]:
+        """As the cloud's status has them; nobody before it is written for the first time."""
+        found = read_status(RunFolder(self.out))
+        return {} if found is None else {node.name: node for node in found.nodes}
+
+    def wait_online(self, *names: str) -> None:
+        def are_there() -> bool:
+            return {*names} <= {name for name, node in self.nodes.items() if node.online}
+
+        wait_for(are_there, f"{names} should be online", 30)
+
+    def last_fates(self) -> dict[str, str]:
+        rows = read_measured(RunFolder(self.out))
+        return {str(row.name): row.fate for row in rows if row.round == rows[-1].round}
+
+
+@contextlib.contextmanager
+def lab_in(folder: Path, port: int, *, num_rounds: int, liars: dict[str, Any] | None = None) -> Iterator[Lab]:
+    scenario = tiny(rounds__global_rounds=num_rounds, rounds__edge_rounds=1)
+    lab = Lab(folder, first_port=port)
+    lab.simulated = ap.run(scenario)
+    try:
+        for name in (*lab.members.edges, *lab.devices):
+            lab.start(name, kind=(liars or {}).get(name))
+        with lab.running(scenario):
+            yield lab
+    finally:
+        lab.close()
 
 
 @contextlib.contextmanager
