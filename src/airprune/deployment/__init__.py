@@ -12,7 +12,10 @@ shaping        the gateway's commands that hold devices to their shares
 cloud, edge, device  the three processes
 small          a device without torch, where that gives the same bits
 remote         the cloud's rounds with edges that are somewhere else
+checking       what children say, compared with what they were asked
 measured       what really happened, beside the records
+kept_rounds    rounds that an edge keeps on disk
+verifying      repeating what edges made of their uploads
 demo           all of it on loopback
 """
 

@@ -1,7 +1,8 @@
 """The cloud process: a run like any other, in a world of real edges. Its folder is an ordinary run folder.
 
 Beside the records of the run it has `inputs.jsonl` and `measured.jsonl` (see `measured`), `status.json` (see `status`)
-and `deployment.json`: the run's id, how many samples each device has, and which nodes serve as edges.
+and `deployment.json`: the run's id, how many samples each device has, which nodes serve as edges, and what the model's
+shape depends on.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.remote import CloudSettings, Deployed
 from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.deployment.transport import Limits
-from airprune.errors import UsageError, WorkFailed
+from airprune.errors import AirpruneError, UsageError, WorkFailed
 from airprune.runs.driver import Records, records_of
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
@@ -77,7 +78,7 @@ class _Cloud:
         self.members = load_members(node.folder)
         self._check_size()
         self.metrics = Metrics()
-        self.about = _read_about(folder)
+        self.about = read_about(folder)
         network, data = experiment.network, experiment.dataset
         self.work = Groundwork(
             scenario=experiment.scenario,
@@ -86,6 +87,13 @@ class _Cloud:
             num_devices=network.num_devices,
             num_edges=network.num_edges,
         )
+        work = self.work
+        self.about["model"] = {
+            "input_shape": work.input_shape,
+            "num_classes": work.num_classes,
+            "num_devices": work.num_devices,
+            "num_edges": work.num_edges,
+        }
         self._log: MeasuredLog | None = None
         self._late: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
@@ -183,7 +191,9 @@ class _Cloud:
         _write_about(self.folder, self.about)
         if sizes == self.experiment.data_sizes.tolist():
             return self.experiment
-        return dataclasses.replace(self.experiment, samples=tuple(np.arange(size) for size in sizes))
+        # Where they lie is the devices' own affair; what they claim takes no memory here.
+        samples = tuple(np.broadcast_to(np.int64(0), size) for size in sizes)
+        return dataclasses.replace(self.experiment, samples=samples)
 
     def _on_planned(self, inputs: PlannedInputs) -> None:
         if self._log is None:
@@ -209,6 +219,9 @@ class _Cloud:
         while True:
             await self._tell_status_once(hub)
             await asyncio.sleep(_STATUS_S)
+            # A broken deny list is told of by the next round.
+            with contextlib.suppress(AirpruneError):
+                await hub.refresh_denied()
 
     async def _tell_status_once(self, hub: Hub) -> None:
         """In the loop, where edges come and go."""
@@ -244,7 +257,7 @@ class _Cloud:
             seen_s_ago=None if seen_s is None else time.monotonic() - seen_s,
             rtt_s=None if child is None else _finite(child.link.rtt_s),
             late=0 if child is None else child.late,
-            refused=0 if child is None else child.refused,
+            refused=hub.bad_reports[name] + (0 if child is None else child.refused),
         )
 
     def _device_status(self, hub: Hub, number: int, name: str) -> NodeStatus:
@@ -270,7 +283,7 @@ def _about_file(folder: RunFolder) -> Path:
     return folder.path / "deployment.json"
 
 
-def _read_about(folder: RunFolder) -> dict[str, Any]:
+def read_about(folder: RunFolder) -> dict[str, Any]:
     """What a restarted cloud must say again; made up for a new run."""
     path = _about_file(folder)
     if not (folder.has_run and path.exists()):

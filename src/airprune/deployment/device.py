@@ -84,6 +84,7 @@ class _Device:
         self._away_since_s = time.monotonic()
 
     async def run(self) -> str:
+        last = ""
         while True:
             link = await self._reach_an_edge()
             try:
@@ -91,7 +92,7 @@ class _Device:
             except Refused as refusal:
                 if refusal.is_final:
                     raise
-                _log.info("%s", refusal)
+                last = _told_once(str(refusal), last)
                 await asyncio.sleep(_RETRY_S)
             except LinkLost as lost:
                 _log.info("%s", lost)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 
 from airprune import __version__
 from airprune.components import Owner
+from airprune.deployment.checking import MAX_WORDS, trouble_in_measured, trouble_in_upload
 from airprune.deployment.edge_sums import Asked, closed_round
 from airprune.deployment.estimates import probed_uplink_bps
 from airprune.deployment.groundwork import PROTOCOL, Groundwork, check_versions, state_digest
@@ -31,6 +33,7 @@ from airprune.deployment.identity import (
     serial_of,
     server_credentials,
 )
+from airprune.deployment.kept_rounds import KeptRound, kept_place
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import (
@@ -48,6 +51,7 @@ from airprune.deployment.round_machine import (
     SendOrders,
     SendReceipt,
     Tick,
+    Verdict,
     step,
 )
 from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused, Server, dial
@@ -71,7 +75,7 @@ class EdgeSettings:
     Attributes:
       gather_s: how long it waits for the devices that it is to ask after it has come, or has stood still: they may
         still be dialling.
-      keep_uploads: whether uploads that counted are kept in its folder, for `airprune deploy verify`.
+      keep_uploads: whether its rounds are kept in its folder (see `kept_rounds`), for `airprune deploy verify`.
       limits: of its links.
     """
 
@@ -88,6 +92,7 @@ class _Child:
     name: str
     serial: str
     measured: pb.Presence.Device
+    receipts: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -334,11 +339,17 @@ class Edge:
             packet = await child.link.receive()
             match packet.message:
                 case pb.Measured():
+                    if trouble := trouble_in_measured(packet.message):
+                        return await self._refuse(child.link, trouble)
+                    is_new = not child.measured.num_samples
                     self._take_measured(child, packet.message, packet)
                     self._changed.set()
-                    self._feed(Joined(index, time.monotonic()))
+                    if is_new:
+                        self._feed(Joined(index, time.monotonic()))
                 case pb.Upload():
                     self._take_upload(child, index, packet.message, packet)
+                    if child.receipts:  # who does not read them is not read either
+                        await asyncio.wait(child.receipts)
                 case other:
                     reason = f"A device sends measured and upload, got {type(other).__name__}."
                     return await self._refuse(child.link, reason)
@@ -351,15 +362,15 @@ class Edge:
             uplink_bps=rate_bps,
             rtt_s=child.link.rtt_s,
             num_samples=message.num_samples,
-            kernel=message.kernel,
-            machine=message.machine,
+            kernel=message.kernel[:MAX_WORDS],
+            machine=message.machine[:MAX_WORDS],
         )
 
     def _take_upload(self, child: _Child, index: int, upload: pb.Upload, packet: Packet) -> None:
-        key = RoundKey(upload.run, upload.global_round, upload.edge_round)
+        key = RoundKey(upload.run[:MAX_WORDS], upload.global_round, upload.edge_round)
         if upload.failure:
-            return self._feed(Failed(index, key, upload.failure, packet.last_s))
-        data, trouble, current = bytes(packet.payload), "", self.round
+            return self._feed(Failed(index, key, upload.failure[:MAX_WORDS], packet.last_s))
+        data, trouble, current = bytes(packet.payload), trouble_in_upload(upload), self.round
         digest = digest_of(data).hex()
         if current is not None and key == current.machine.key and index in current.machine.waited_for:
             try:
@@ -367,15 +378,14 @@ class Edge:
                 current.uploads.setdefault(index, data)
             except BadUpload as bad:
                 trouble = str(bad)
-                self.refused += 1
         self._feed(
             Arrived(
                 device=index,
                 key=key,
-                model_digest=upload.model_digest,
+                model_digest=upload.model_digest[:MAX_WORDS],
                 digest=digest,
                 at_s=packet.last_s,
-                compute_s=upload.compute_s,
+                compute_s=0.0 if trouble else upload.compute_s,
                 uplink_s=packet.last_s - packet.first_s,
                 num_bytes=packet.num_bytes,
                 trouble=trouble,
@@ -465,6 +475,7 @@ class Edge:
         close = await self._wait_closed(current)
         outcomes = {outcome.device: outcome for outcome in close.outcomes}
         counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is Fate.OK}
+        kept = KeptRound(orders=message, arrays=replace(arrays, station=station), uploads=counted)
         result, station = await asyncio.to_thread(closed_round, asked, counted, outcomes, station)
         self.station = station
         self.counted = current.machine.counted_so_far
@@ -493,7 +504,7 @@ class Edge:
                 )
             )
         self.report = report, ReportArrays.of(result, None).to_bytes()
-        await self._save_surely(key, counted)
+        await self._save_surely(key, kept)
         self.playing = self.round = None
         await self._send_report(sends_model=message.sends_model)
 
@@ -524,25 +535,28 @@ class Edge:
         """To the round that goes on; one that is over is still asked about uploads."""
         current = self.round
         if current is None:
-            if isinstance(event, Arrived) and event.device in self.children:
-                self._start(self._answer_after(event))
+            if isinstance(event, Arrived):
+                self._answer_after(event)
             return
         current.machine, actions = step(current.machine, event)
         for action in actions:
             self._do(current, action)
 
-    async def _answer_after(self, event: Arrived) -> None:
+    def _answer_after(self, event: Arrived) -> None:
         """Between rounds: what was counted is a duplicate, all else is late."""
         is_counted = self.counted.get(event.key, {}).get(event.device) == event.digest
         self.late += not is_counted
-        await self._receipt(event.device, event.key, "duplicate" if is_counted else "late", "The round is over.")
+        self._send_receipt(event.device, event.key, "duplicate" if is_counted else "late", "The round is over.")
 
     def _do(self, current: _Round, action: Action) -> None:
         match action:
             case SendOrders(device, time_left_s):
                 self._start(self._order(current, device, time_left_s))
             case SendReceipt(device, key, verdict, reason):
-                self._start(self._receipt(device, key, str(verdict), reason))
+                if verdict is Verdict.REFUSED:
+                    self.refused += 1
+                    self._changed.set()
+                self._send_receipt(device, key, str(verdict), reason)
             case Close():
                 current.closed.set_result(action)
 
@@ -569,14 +583,15 @@ class Edge:
             with contextlib.suppress(LinkLost):
                 await child.link.send(orders, current.body)
 
-    async def _receipt(self, device: int, key: RoundKey, verdict: str, reason: str) -> None:
+    def _send_receipt(self, device: int, key: RoundKey, verdict: str, reason: str) -> None:
         child = self.children.get(device)
         if child is not None:
             receipt = pb.Receipt(
                 run=key.run, global_round=key.global_round, edge_round=key.edge_round, verdict=verdict, reason=reason
             )
-            with contextlib.suppress(LinkLost):
-                await child.link.send(receipt)
+            task = self._start(_sent(child.link, receipt))
+            child.receipts.add(task)
+            task.add_done_callback(child.receipts.discard)
 
     async def _send_report(self, *, sends_model: bool) -> None:
         assert self.report is not None and self.work is not None
@@ -592,7 +607,7 @@ class Edge:
             with contextlib.suppress(LinkLost):
                 await self.cloud.send(report, payload)
 
-    def _start(self, work: Any) -> asyncio.Task[Any]:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -610,32 +625,26 @@ class Edge:
         assert self.welcome is not None
         return self.folder / f"edge-{self.welcome.run}.safetensors"
 
-    async def _save_surely(self, key: RoundKey, uploads: dict[int, bytes]) -> None:
+    async def _save_surely(self, key: RoundKey, kept: KeptRound) -> None:
         """A report must not leave before it is on the disk; one that is full is waited for."""
         last = ""
         while True:
             try:
-                return await asyncio.to_thread(self._save, key, uploads)
+                return await asyncio.to_thread(self._save, key, kept)
             except OSError as error:
                 last = self._tell(f"{self.folder} was not written: {error.strerror or error}; make room.", last)
             await asyncio.sleep(_RETRY_S)
 
-    def _save(self, key: RoundKey, uploads: dict[int, bytes]) -> None:
+    def _save(self, key: RoundKey, kept: KeptRound) -> None:
         assert self.station is not None and self.report is not None
         if self.settings.keep_uploads:
-            self._keep(key, uploads)
+            kept.save(kept_place(self.folder, key))
         report, payload = self.report
         arrays = {"model": self.station.model, "report": np.frombuffer(payload, np.uint8)}
         arrays |= {f"slots/{name}": array for name, array in self.station.slots.items()}
         counted = [[k.global_round, k.edge_round, {str(d): x for d, x in c.items()}] for k, c in self.counted.items()]
         facts = {"report": report.SerializeToString().hex(), "counted": counted}
         checkpoint.write(self._file(), arrays, facts)
-
-    def _keep(self, key: RoundKey, uploads: dict[int, bytes]) -> None:
-        place = self.folder / f"uploads-{key.run}" / f"{key.global_round}-{key.edge_round}"
-        place.mkdir(parents=True, exist_ok=True)
-        for device, data in uploads.items():
-            (place / f"{device}.upload").write_bytes(data)
 
     def _load(self) -> None:
         path, welcome = self._file(), self.welcome
@@ -649,6 +658,11 @@ class Edge:
             RoundKey(welcome.run, q, e): {int(device): digest for device, digest in counted.items()}
             for q, e, counted in facts["counted"]
         }
+
+
+async def _sent(link: Link, message: pb.Receipt) -> None:
+    with contextlib.suppress(LinkLost):
+        await link.send(message)
 
 
 def _key(report: pb.EdgeReport) -> RoundKey:

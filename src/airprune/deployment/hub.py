@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from airprune.deployment.checking import trouble_in_presence
 from airprune.deployment.groundwork import check_versions
 from airprune.deployment.identity import Denied, Members, Node, Role, Stranger, admit, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
@@ -57,6 +59,7 @@ class Hub:
     Attributes:
       serving: which node is the edge with each number; a standby edge may take the place of one that stays away.
       edges: those online, by name.
+      bad_reports: how many were refused of each edge.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Hub:
         self.edges: dict[str, Child] = {}
         self.seen_s: dict[str, float] = {}
         self.refused = 0
+        self.bad_reports: Counter[str] = Counter()
         self._waiting: dict[str, _Waiting] = {}
         self._gone: dict[str, _Gone] = {}
         self._changed = asyncio.Event()
@@ -134,6 +138,8 @@ class Hub:
             self.seen_s[child.name] = time.monotonic()
             match packet.message:
                 case pb.Presence():
+                    if trouble := trouble_in_presence(packet.message, self.welcome.num_devices):
+                        return await self._refuse(child.link, trouble)
                     child.devices = {device.device: device for device in packet.message.devices}
                     child.late, child.refused = packet.message.late, packet.message.refused
                     self._tell_change()
@@ -151,6 +157,12 @@ class Hub:
         got = report[0]
         if (got.run, got.global_round, got.edge_round) == (asked.run, asked.global_round, asked.edge_round):
             waiting.report.set_result(report)
+
+    async def refuse_report(self, name: str, reason: str) -> None:
+        """Of an edge whose report was no good."""
+        self.bad_reports[name] += 1
+        if name in self.edges:
+            await self._refuse(self.edges[name].link, reason)
 
     def _tell_change(self) -> None:
         self._changed.set()

@@ -84,6 +84,9 @@ class MeasuredRow(JsonRecord):
       arrived_s: since the orders were sent; `deadline_s` likewise.
       digest: of the upload, hex.
       edge_out: True if its edge went away, so that its model does not count in this global round.
+      served_by: name of its edge.
+      orders_digest: of all that the edge was asked; see `packing.order_digest`.
+      model_digest: of the edge's model and memory after the round.
     """
 
     required: ClassVar[tuple[str, ...]] = ("round", "global_round", "edge_round", "edge", "device", "fate")
@@ -111,6 +114,9 @@ class MeasuredRow(JsonRecord):
     num_samples: int | None
     digest: str | None
     edge_out: bool | None = None
+    served_by: str | None = None
+    orders_digest: str | None = None
+    model_digest: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from airprune.components import ModelShape
+from airprune.compression.packing import num_bytes
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.uploads import digest_of
 from airprune.errors import WorkFailed
 from airprune.federation.wire import packed, unpacked
-from airprune.learning.chunks import DeviceStatistics, EdgeResult, Failure
+from airprune.learning.chunks import WHOLE, DeviceStatistics, EdgeResult, Failure
 from airprune.pruning.coverage import coverage_of
 
 Array = np.ndarray
@@ -49,6 +52,12 @@ class RoundArrays:
         return cls(station=_station(arrays), told=arrays.get("told"), values=_below(_VALUES, arrays))
 
 
+def order_digest(message: pb.EdgeRound, arrays: RoundArrays) -> str:
+    """Of all that an edge was asked, hex. The model is in it by its own digest, whether it was sent along or not."""
+    told = replace(arrays, station=None).to_bytes()
+    return digest_of(message.SerializeToString(deterministic=True), told).hex()
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReportArrays:
     """Beside an `EdgeReport`: what the uploads add up to, and the station if the cloud has asked for it."""
@@ -82,10 +91,13 @@ class ReportArrays:
     def from_bytes(cls, data: bytes, shape: ModelShape) -> ReportArrays:
         arrays, _ = unpacked(data)
         try:
+            _check(arrays["held"].shape == (num_bytes(shape.num_state),))
             held = np.unpackbits(arrays["held"], count=shape.num_state).astype(bool)
             kept_by, rows = arrays["kept_by"], arrays["statistics"]
-            _check(held.shape == (shape.num_state,) and kept_by.shape == (shape.prunable_weights,))
-            _check(rows.ndim == 2 and rows.shape[1] == len(fields(DeviceStatistics)))
+            _check(kept_by.shape == (shape.prunable_weights,))
+            _check(rows.ndim == 2 and rows.shape[1] == len(fields(DeviceStatistics)) and rows.dtype == np.float64)
+            whole = rows[:, [f.name in WHOLE for f in fields(DeviceStatistics)]]
+            _check(bool(np.all((whole >= 0) & (whole < 2**53))))
         except (KeyError, ValueError, TypeError) as error:
             raise WorkFailed(f"An edge's report cannot be read ({type(error).__name__}).") from None
         station = _station(arrays)

@@ -20,12 +20,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from airprune.components import Owner
+from airprune.deployment.checking import MAX_WORDS, checked_report
 from airprune.deployment.estimates import Estimates, paced_uplink_bps
 from airprune.deployment.groundwork import Groundwork, state_digest
 from airprune.deployment.hub import Hub, Order, Report
 from airprune.deployment.link_times import WIRE_OVERHEAD
 from airprune.deployment.measured import MeasuredRow, PlannedInputs, recorded_fate
-from airprune.deployment.packing import ReportArrays, RoundArrays, Station
+from airprune.deployment.packing import ReportArrays, RoundArrays, Station, order_digest
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.replaying import met_candidates
 from airprune.engines.base import Engine
@@ -38,9 +39,11 @@ from airprune.simulation.clock import Fate, TimedRound
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.state import RunState
 from airprune.simulation.world import Started, World
+from airprune.wording import printable
 
 Array = np.ndarray
 T = TypeVar("T")
+Checked = tuple[pb.EdgeReport, ReportArrays]
 _log = logging.getLogger("airprune")
 
 # Names among a run's values. Of each edge: the digest of what it holds, whether the cloud has not got that, whether it
@@ -123,11 +126,11 @@ class Deployed(World):
         """Those who are there, at the edges where they are, with measured rates if plans go by them."""
         if not any(state.counters):
             state.values[_OUT] = np.zeros_like(state.values[_OUT])
-            self._call(self._hub.refresh_denied())
             self._call(self._settle())
             for _, gone, standby in self._call(self._take_standby()):
                 _log.warning("%s stays away; %s takes its place.", gone, standby)
                 self._on_serving(self._hub.serving)
+        self._call(self._hub.refresh_denied())
         round_index = experiment.round_index(state)
         inputs = self._planned.get(round_index)
         if inputs is None:
@@ -216,18 +219,19 @@ class Deployed(World):
         orders = {edge: self._order(experiment, state, timed, edge, group) for edge, _, group in groups}
         idle = self._idle(experiment, state, orders)
         orders |= {edge: self._order_for_model(experiment, state, edge) for edge in idle}
-        reports = self._call(self._hub.play(orders, self._settings.patience_s))
-        reports = self._with_models(experiment, state, orders, reports)
+        played = self._call(self._hub.play(orders, self._settings.patience_s))
+        reports = self._checked(orders, self._with_models(experiment, state, orders, played))
         results, rows = [], list[MeasuredRow]()
         for edge in idle:
-            if self._take_station(experiment, state, edge, reports[edge]) is None:
+            if (known := reports[edge]) is not None:
+                self._take_station(state, edge, known)
+            else:
                 self._lost_edge(experiment, state, edge, [])
                 rows.append(self._row_of_lost(experiment, orders[edge][0], edge))
         for edge, _, group in groups:
             report = reports[edge]
             results.append(self._result(experiment, state, edge, group, report))
-            is_out = bool(state.values[_OUT][edge])
-            rows += self._rows(timed, edge, orders[edge][0], None if is_out or report is None else report[0])
+            rows += self._rows(timed, edge, orders[edge], None if report is None else report[0])
         self._learn(experiment, state, timed, rows)
         took_s = max((report[0].took_s for report in reports.values() if report is not None), default=0.0)
         self._on_measured(rows, took_s)
@@ -319,7 +323,7 @@ class Deployed(World):
         again: dict[int, Order] = {}
         for edge, report in reports.items():
             if report is not None and report[0].trouble:
-                _log.warning("%s: %s", self._hub.serving[edge], report[0].trouble)
+                _log.warning("%s: %s", self._hub.serving[edge], printable(report[0].trouble[:MAX_WORDS]))
                 reports[edge] = None
                 if not state.values[_AWAY][edge]:
                     message, payload = orders[edge]
@@ -329,18 +333,28 @@ class Deployed(World):
             reports |= self._call(self._hub.play(again, self._settings.patience_s))
         return reports
 
+    def _checked(self, orders: dict[int, Order], reports: dict[int, Report | None]) -> dict[int, Checked | None]:
+        """An edge whose report cannot be is refused, and is out as one that stays away; it may dial again."""
+        checked: dict[int, Checked | None] = dict.fromkeys(reports)
+        for edge, report in reports.items():
+            if report is None or report[0].trouble:
+                continue
+            try:
+                checked[edge] = report[0], checked_report(*report, orders[edge][0], self._work)
+            except WorkFailed as bad:
+                self._call(self._hub.refuse_report(self._hub.serving[edge], str(bad)))
+        return checked
+
     def _result(
-        self, experiment: Experiment, state: RunState, edge: int, group: EdgeGroup, report: Report | None
+        self, experiment: Experiment, state: RunState, edge: int, group: EdgeGroup, report: Checked | None
     ) -> EdgeResult:
         devices = [device for task in group.tasks for device in task.devices]
-        arrays = self._take_station(experiment, state, edge, report)
-        if arrays is None or report is None:
+        if report is None:
             return self._lost_edge(experiment, state, edge, devices)
-        message = report[0]
+        message, arrays = report
+        self._take_station(state, edge, report)
         outcomes = {outcome.device: outcome for outcome in message.outcomes}
         counted = [device for device in devices if outcomes[device].fate == Fate.OK]
-        if arrays.statistics.device.tolist() != counted:
-            raise WorkFailed(f"{self._hub.serving[edge]} reports statistics of other devices than those that counted.")
         state.values[_COUNTED][counted] = message.round_index
         failures = tuple(
             Failure(device, outcomes[device].reason, recorded_fate(outcomes[device].fate))
@@ -349,27 +363,20 @@ class Deployed(World):
         )
         return arrays.result(state.edge_states[edge], failures)
 
-    def _take_station(
-        self, experiment: Experiment, state: RunState, edge: int, report: Report | None
-    ) -> ReportArrays | None:
-        """Notes what the edge holds now; None if it has not reported."""
-        if report is None or report[0].trouble:
-            return None
-        message, arrays = report[0], ReportArrays.from_bytes(report[1], experiment.shape)
+    def _take_station(self, state: RunState, edge: int, report: Checked) -> None:
+        """Notes what the edge holds now."""
+        message, arrays = report
         state.values[_DIGEST][edge] = np.frombuffer(bytes.fromhex(message.model_digest), np.uint8)
         state.values[_AWAY][edge] = arrays.station is None
         if arrays.station is not None:
-            if state_digest(arrays.station.model, arrays.station.slots) != message.model_digest:
-                raise WorkFailed(f"{self._hub.serving[edge]} sent another model than it says it has.")
             state.edge_states[edge] = arrays.station.model
             for name, array in arrays.station.slots.items():
                 state.values[name][edge] = array
-        return arrays
 
     def _lost_edge(self, experiment: Experiment, state: RunState, edge: int, devices: list[int]) -> EdgeResult:
         """It is out of this global round; what it had goes back to the cloud's model."""
         name = self._hub.serving[edge]
-        _log.warning("%s stays away; this global round goes on without it.", name)
+        _log.warning("This global round goes on without %s.", name)
         state.values[_OUT][edge] = True
         state.values[_AWAY][edge] = False
         state.values[_DIGEST][edge] = 0
@@ -387,10 +394,9 @@ class Deployed(World):
 
     # After a round
 
-    def _rows(
-        self, timed: TimedRound, edge: int, message: pb.EdgeRound, report: pb.EdgeReport | None
-    ) -> list[MeasuredRow]:
-        opened = timed.opened
+    def _rows(self, timed: TimedRound, edge: int, order: Order, report: pb.EdgeReport | None) -> list[MeasuredRow]:
+        opened, (message, payload) = timed.opened, order
+        orders_digest = order_digest(message, RoundArrays.from_bytes(payload))
         outcomes = {} if report is None else {outcome.device: outcome for outcome in report.outcomes}
         rows = []
         for orders in message.orders:
@@ -422,6 +428,9 @@ class Deployed(World):
                     num_samples=None,
                     digest=outcome.digest or None,
                     edge_out=report is None,
+                    served_by=self._hub.serving[edge],
+                    orders_digest=orders_digest,
+                    model_digest=None if report is None else report.model_digest,
                 )
             )
         return rows
@@ -429,8 +438,8 @@ class Deployed(World):
     def _row_of_lost(self, experiment: Experiment, message: pb.EdgeRound, edge: int) -> MeasuredRow:
         """That an edge where nobody was asked has gone with its model, told of the first device at home there."""
         device = int(np.argmax(experiment.network.edge == edge))
-        unknown = dict.fromkeys(field.name for field in fields(MeasuredRow) if field.name != "extra")
-        known = {
+        unknown: dict[str, Any] = dict.fromkeys(field.name for field in fields(MeasuredRow) if field.name != "extra")
+        known: dict[str, Any] = {
             "round": message.round_index,
             "global_round": message.global_round + 1,
             "edge_round": message.edge_round + 1,

@@ -31,6 +31,8 @@ CHUNK_SAMPLES = 500
 MAX_CHUNK_DEVICES = 64
 # Before a device's number: the report of which prunable weights the group that it uploads for has sent.
 UNION = "union/"
+# Columns of `DeviceStatistics` that are whole numbers.
+WHOLE = ("device", "uploaded_weights", "num_samples")
 
 
 def chunks_of(devices: Array, samples_per_device: float) -> list[Array]:
@@ -132,7 +134,7 @@ class DeviceStatistics:
         """From one row per device, in the order of the fields."""
         table = np.array(rows, dtype=np.float64).reshape(len(rows), len(fields(cls)))
         columns = {field.name: column for field, column in zip(fields(cls), table.T, strict=True)}
-        for name in ("device", "uploaded_weights", "num_samples"):
+        for name in WHOLE:
             columns[name] = columns[name].astype(np.int64)
         return cls(**columns)
 

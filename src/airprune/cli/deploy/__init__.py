@@ -10,6 +10,7 @@ from airprune.cli.deploy.demo import demo
 from airprune.cli.deploy.kits import init, renew, revoke
 from airprune.cli.deploy.nodes import cloud, device, edge
 from airprune.cli.deploy.shape import shape
+from airprune.cli.deploy.verify import verify
 from airprune.cli.deploy.watching import calibrate, status
 from airprune.errors import UsageError
 
@@ -36,3 +37,4 @@ deploy.command()(renew)
 deploy.command()(shape)
 deploy.command()(status)
 deploy.command()(calibrate)
+deploy.command()(verify)

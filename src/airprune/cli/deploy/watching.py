@@ -32,7 +32,7 @@ def status(run: RunPath, as_json: AsJson = False) -> None:
     """
     from airprune.deployment.status import read_status
 
-    folder = _folder(run)
+    folder = run_folder(run)
     found = read_status(folder)
     if found is None:
         raise UsageError(f"{run} has no status.json that can be read; give the run folder of `airprune deploy cloud`.")
@@ -59,7 +59,7 @@ def calibrate(
     """
     from airprune.deployment.calibrating import overrides_for, write_network
 
-    folder = _folder(run)
+    folder = run_folder(run)
     fits = _fits(folder)
     if not fits:
         raise UsageError(f"{run} has no measured.jsonl with a finished edge round; nothing can be compared yet.")
@@ -73,7 +73,7 @@ def calibrate(
     say(f"Simulate it: {shlex.join(['airprune', 'run', str(folder.scenario_file), *changes])}")
 
 
-def _folder(run: Path) -> RunFolder:
+def run_folder(run: Path) -> RunFolder:
     from airprune.runs.layout import RunFolder
 
     folder = RunFolder(run)
