@@ -24,7 +24,6 @@ from airprune.deployment.estimates import PROBE_BYTES
 from airprune.deployment.groundwork import PROTOCOL, Groundwork
 from airprune.deployment.identity import Node, Parent, channel_credentials
 from airprune.deployment.ledger import DeviceLedger, Result
-from airprune.deployment.link_times import link_rate_bps
 from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
@@ -200,7 +199,7 @@ class _Device:
                 await link.send(upload)
                 return
         upload.compute_s = result.compute_s
-        await link.send(upload, result.upload, rate_bps=link_rate_bps(orders.rate_bps) or None)
+        await link.send(upload, result.upload, rate_bps=orders.rate_bps or None)
 
     def _train(self, key: RoundKey, asked: str, orders: pb.Orders, body: bytes) -> Result:
         assert self.trainer is not None and self.ledger is not None

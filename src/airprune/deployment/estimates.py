@@ -44,7 +44,7 @@ RISES_TO_BELIEVE = 2
 _KEPT_RATIO = 0.95
 
 PROBE_BYTES = 262_144
-PROBES_AT_JOINING = 3
+PROBES = 3
 PROBE_EVERY_ROUNDS = 10
 
 
@@ -163,7 +163,7 @@ def probed_uplink_bps(num_bytes: int, first_s: float, last_s: float) -> float:
 __all__ = [
     "BAND_RATIO",
     "NEW_WEIGHT",
-    "PROBES_AT_JOINING",
+    "PROBES",
     "PROBE_BYTES",
     "PROBE_EVERY_ROUNDS",
     "RISES_TO_BELIEVE",
