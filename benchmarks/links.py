@@ -31,8 +31,8 @@ from airprune.deployment.shaping import htb_commands
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from support.namespaces import Link, Network, can_make_namespaces, network
 from support.link_uploads import Timed, uploading
+from support.namespaces import Link, Network, can_make_namespaces, network
 
 RATES_MBPS = (10, 20, 40, 80)
 SIZES_BYTES = (200_000, 500_000, 1_000_000)

@@ -23,8 +23,8 @@ from airprune.deployment.pacing import (
     received_bps,
 )
 from airprune.deployment.shaping import htb_commands
-from support.namespaces import Link, network
 from support.link_uploads import uploading
+from support.namespaces import Link, network
 
 
 class Clock:

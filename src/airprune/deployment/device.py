@@ -1,7 +1,7 @@
 """The device process: dials its edge, trains what it is ordered to, sends its update at its share of the band.
 
-    device → edge   hello; measured (with a probe of the uplink); upload
-    edge → device   welcome; orders; receipts; another edge to dial; goodbye
+    device → edge   hello; measured (with probes of the uplink); upload
+    edge → device   welcome; orders; receipts; a wish for more probes; another edge to dial; goodbye
 
 What it must not forget is in its ledger, saved before each upload; so a device that is killed anywhere and started
 again sends the same bytes.
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airprune import __version__
-from airprune.deployment.estimates import PROBE_BYTES
+from airprune.deployment.estimates import PROBE_BYTES, PROBES
 from airprune.deployment.groundwork import PROTOCOL, Groundwork
 from airprune.deployment.identity import Node, Parent, channel_credentials
 from airprune.deployment.ledger import DeviceLedger, Result
@@ -134,6 +134,8 @@ class _Device:
                 case pb.Receipt():
                     if packet.message.verdict != "counted":
                         _log.info("Upload %s: %s", packet.message.verdict, packet.message.reason)
+                case pb.Probe():
+                    await self._measure(link, trainer, min(packet.message.bytes, PROBE_BYTES))
                 case pb.Redial():
                     self._move_to(packet.message.address)
                     raise LinkLost(f"Sent to {packet.message.address}.")
@@ -169,13 +171,14 @@ class _Device:
     def _ledger_file(self, run: str) -> Path:
         return self.folder / f"ledger-{run}.safetensors"
 
-    async def _measure(self, link: Link, trainer: Trainer) -> None:
+    async def _measure(self, link: Link, trainer: Trainer, num_bytes: int = PROBE_BYTES) -> None:
         """Tells how fast it trains, with bytes enough to see how fast its uplink is."""
         if self._measured is None:
             seconds = await asyncio.to_thread(trainer.seconds_per_sample)
             self._measured = pb.Measured(seconds_per_sample=seconds, num_samples=trainer.num_samples)
             self._measured.kernel, self._measured.machine = trainer.kernel, platform.machine()
-        await link.send(self._measured, os.urandom(PROBE_BYTES))
+        for self._measured.num_more in reversed(range(PROBES)):
+            await link.send(self._measured, os.urandom(num_bytes))
 
     async def _follow(self, link: Link, orders: pb.Orders, packet: Packet) -> None:
         """Trains, unless these orders came before, and uploads."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,10 @@ from airprune.scenario import Scenario
 _log = logging.getLogger("airprune")
 Array = np.ndarray
 _RETRY_S = 0.5
+# More than the probes of a device take that is as fast as it was, and little of a round.
+_PROBE_WITHIN_S = 1.0
+# An upload of which nothing has come for so long is not waited for.
+_STALLED_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +92,8 @@ class _Child:
     name: str
     serial: str
     measured: pb.Presence.Device
+    probed_bps: list[float] = field(default_factory=list)
+    probing: asyncio.Future[float] | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -293,8 +301,6 @@ class Edge:
             match packet.message:
                 case pb.Measured():
                     self._take_measured(child, packet.message, packet)
-                    self._changed.set()
-                    self._feed(Joined(index, time.monotonic()))
                 case pb.Upload():
                     self._take_upload(child, index, packet.message, packet)
                 case other:
@@ -302,7 +308,13 @@ class Edge:
                     return await self._refuse(child.link, reason)
 
     def _take_measured(self, child: _Child, message: pb.Measured, packet: Packet) -> None:
-        rate_bps = probed_uplink_bps(packet.num_bytes, packet.first_s, packet.last_s)
+        """The last of a few probes in a row tells: a device that joins is there, one that was probed has answered."""
+        child.probed_bps.append(probed_uplink_bps(packet.num_bytes, packet.first_s, packet.last_s))
+        if message.num_more:
+            return
+        rate_bps = float(np.nanmedian(child.probed_bps)) if np.isfinite(child.probed_bps).any() else math.nan
+        child.probed_bps.clear()
+        has_joined = child.measured.num_samples > 0
         child.measured = pb.Presence.Device(
             device=child.measured.device,
             seconds_per_sample=message.seconds_per_sample,
@@ -312,6 +324,26 @@ class Edge:
             kernel=message.kernel,
             machine=message.machine,
         )
+        self._changed.set()
+        if child.probing is not None and not child.probing.done():
+            child.probing.set_result(rate_bps)
+        if not has_joined:
+            self._feed(Joined(child.measured.device, time.monotonic()))
+
+    async def _probe(self, probes: Sequence[pb.Probe]) -> list[pb.Probed]:
+        """One device after the other, so that each has the air for itself; those that do not answer are left out."""
+        found = []
+        for probe in probes:
+            child = self.children.get(probe.device)
+            if child is None or not child.measured.num_samples:
+                continue
+            child.probing = asyncio.get_running_loop().create_future()
+            with contextlib.suppress(LinkLost, TimeoutError):
+                async with asyncio.timeout(_PROBE_WITHIN_S):
+                    await child.link.send(probe)
+                    found.append(pb.Probed(device=probe.device, uplink_bps=await child.probing))
+            child.probing = None
+        return found
 
     def _take_upload(self, child: _Child, index: int, upload: pb.Upload, packet: Packet) -> None:
         key = RoundKey(upload.run, upload.global_round, upload.edge_round)
@@ -391,7 +423,11 @@ class Edge:
         self.round = current = _Round(asked=asked, body=body, machine=machine)
         self._feed(Opened(time.monotonic()))
         close = await self._wait_closed(current)
+        under_way = self._under_way(current, close)
         outcomes = {outcome.device: outcome for outcome in close.outcomes}
+        late = {device for device, outcome in outcomes.items() if outcome.fate is Fate.LATE}
+        probing = asyncio.create_task(self._probe([probe for probe in message.probes if probe.device not in late]))
+        await self._let_end(under_way, within_s=message.deadline_s)
         counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is Fate.OK}
         result, station = await asyncio.to_thread(closed_round, asked, counted, outcomes, station)
         self.station = station
@@ -407,23 +443,53 @@ class Edge:
         )
         for outcome in close.outcomes:
             child = self.children.get(outcome.device)
-            report.outcomes.append(
-                pb.Outcome(
-                    device=outcome.device,
-                    fate=str(outcome.fate),
-                    reason=outcome.reason,
-                    arrived_s=outcome.arrived_s,
-                    compute_s=outcome.compute_s,
-                    uplink_s=outcome.uplink_s,
-                    bytes=outcome.num_bytes,
-                    rtt_s=0.0 if child is None else child.link.rtt_s,
-                    digest=outcome.digest,
-                )
+            told = pb.Outcome(
+                device=outcome.device,
+                fate=str(outcome.fate),
+                reason=outcome.reason,
+                arrived_s=outcome.arrived_s,
+                compute_s=outcome.compute_s,
+                uplink_s=outcome.uplink_s,
+                bytes=outcome.num_bytes,
+                rtt_s=0.0 if child is None else child.link.rtt_s,
+                digest=outcome.digest,
             )
+            if outcome.num_bytes:
+                told.started_s = outcome.arrived_s - outcome.uplink_s
+            told.MergeFrom(under_way.get(outcome.device, pb.Outcome()))
+            report.outcomes.append(told)
+        report.probed.extend(await probing)
         self.report = report, ReportArrays.of(result, None).to_bytes()
         await asyncio.to_thread(self._save, key, counted)
         self.round = None
         await self._send_report(sends_model=message.sends_model)
+
+    def _under_way(self, current: _Round, close: Close) -> dict[int, pb.Outcome]:
+        """What is known of late uploads of which not all has come."""
+        now_s, found = time.monotonic(), {}
+        for outcome in close.outcomes:
+            child = self.children.get(outcome.device)
+            coming = None if child is None or outcome.fate is not Fate.LATE else child.link.coming
+            if coming is None or not isinstance(upload := coming[0], pb.Upload):
+                continue
+            if RoundKey(upload.run, upload.global_round, upload.edge_round) == current.machine.key:
+                _, first_s, num_bytes = coming
+                found[outcome.device] = pb.Outcome(
+                    compute_s=upload.compute_s,
+                    uplink_s=now_s - first_s,
+                    bytes=num_bytes,
+                    started_s=current.machine.elapsed_s(first_s),
+                )
+        return found
+
+    async def _let_end(self, devices: Iterable[int], *, within_s: float) -> None:
+        """Waits for late uploads that still come: behind them, those of the next round would be late as well."""
+        end_s = time.monotonic() + within_s
+        came = dict.fromkeys(devices, -1)
+        while came and time.monotonic() < end_s:
+            coming = {d: self.children[d].link.coming for d in came if d in self.children}
+            came = {d: part[2] for d, part in coming.items() if part is not None and part[2] > came[d]}
+            await asyncio.sleep(_STALLED_S if came else 0.0)
 
     async def _gather(self, devices: tuple[int, ...]) -> None:
         """An edge that has just started waits for its devices, which are still dialling."""

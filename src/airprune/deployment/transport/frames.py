@@ -91,6 +91,12 @@ class Assembler:
         self._coming: _Coming | None = None
 
     @property
+    def coming(self) -> tuple[Message, float, int] | None:
+        """(message, when it came, bytes so far) of the payload on its way."""
+        coming = self._coming
+        return None if coming is None else (coming.message, coming.first_s, coming.num_received)
+
+    @property
     def announced_bytes(self) -> int:
         """Of the payload on its way."""
         return self._coming.size if self._coming else 0

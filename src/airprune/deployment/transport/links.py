@@ -126,6 +126,11 @@ class Link:
         return min(self._rtts_s, default=math.nan)
 
     @property
+    def coming(self) -> tuple[Message, float, int] | None:
+        """(message, when it came, bytes so far) of the payload on its way."""
+        return self._assembler.coming
+
+    @property
     def is_lost(self) -> bool:
         return self._lost is not None
 
