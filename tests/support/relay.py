@@ -1,8 +1,8 @@
 """A cable with a rate that can be changed while it is in use: a TCP relay that throttles one direction.
 
-    async with relay("127.0.0.1:8701", rate_bps=8e6) as cable:
-        …dial(f"127.0.0.1:{cable.port}")…
-        cable.rate_bps = 4e6
+async with relay("127.0.0.1:8701", rate_bps=8e6) as cable:
+    …dial(f"127.0.0.1:{cable.port}")…
+    cable.rate_bps = 4e6
 """
 
 from __future__ import annotations

@@ -67,6 +67,8 @@ _RETRY_S = 0.5
 _PROBE_WITHIN_S = 1.0
 # An upload of which nothing has come for so long is not waited for.
 _STALLED_S = 0.2
+# The orders of all its devices are one frame.
+_FROM_CLOUD_BYTES = 2**26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +128,7 @@ class Edge:
         self._is_known = asyncio.Event()
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._saving = asyncio.Lock()
 
     async def run(self) -> str:
         """Serves until the run has ended; returns the goodbye."""
@@ -155,7 +158,7 @@ class Edge:
                     parent.address,
                     credentials=channel_credentials(self.node),
                     server_name=parent.server_name,
-                    limits=self.settings.limits,
+                    limits=replace(self.settings.limits, max_frame_bytes=_FROM_CLOUD_BYTES),
                 )
                 link.name = parent.name
                 try:
@@ -350,7 +353,7 @@ class Edge:
         if upload.failure:
             return self._feed(Failed(index, key, upload.failure, packet.last_s))
         data, trouble, current = bytes(packet.payload), "", self.round
-        digest = digest_of(data).hex()
+        digest = packet.digest.hex()
         if current is not None and key == current.machine.key and index in current.machine.waited_for:
             try:
                 current.asked.decoded(index, data)
@@ -460,9 +463,19 @@ class Edge:
             report.outcomes.append(told)
         report.probed.extend(await probing)
         self.report = report, ReportArrays.of(result, None).to_bytes()
-        await asyncio.to_thread(self._save, key, counted)
         self.round = None
-        await self._send_report(sends_model=message.sends_model)
+        if message.sends_model:  # the cloud has it all, so that it need not wait for the disk
+            await self._send_report(sends_model=True)
+            await self._keep_safe(key, counted)
+        else:
+            await self._keep_safe(key, counted)
+            await self._send_report(sends_model=False)
+
+    async def _keep_safe(self, key: RoundKey, uploads: dict[int, bytes]) -> None:
+        assert self.station is not None and self.report is not None
+        state = self.station, self.report, self.counted  # of this round, though the next may be over before
+        async with self._saving:
+            await asyncio.to_thread(self._save, key, uploads, *state)
 
     def _under_way(self, current: _Round, close: Close) -> dict[int, pb.Outcome]:
         """What is known of late uploads of which not all has come."""
@@ -533,7 +546,7 @@ class Edge:
 
     async def _order(self, current: _Round, device: int, time_left_s: float) -> None:
         message = current.asked.round
-        own = next(orders for orders in message.orders if orders.device == device)
+        own = current.asked.orders[device]
         orders = pb.Orders(
             run=message.run,
             global_round=message.global_round,
@@ -552,7 +565,7 @@ class Edge:
         child = self.children.get(device)
         if child is not None:
             with contextlib.suppress(LinkLost):
-                await child.link.send(orders, current.body)
+                await child.link.send(orders, current.body, digest=bytes.fromhex(current.asked.model_digest))
 
     async def _receipt(self, device: int, key: RoundKey, verdict: str, reason: str) -> None:
         child = self.children.get(device)
@@ -593,14 +606,20 @@ class Edge:
         assert self.welcome is not None
         return self.folder / f"edge-{self.welcome.run}.safetensors"
 
-    def _save(self, key: RoundKey, uploads: dict[int, bytes]) -> None:
-        assert self.station is not None and self.report is not None
+    def _save(
+        self,
+        key: RoundKey,
+        uploads: dict[int, bytes],
+        station: Station,
+        reported: tuple[pb.EdgeReport, bytes],
+        counted_so_far: dict[RoundKey, dict[int, str]],
+    ) -> None:
         if self.settings.keep_uploads:
             self._keep(key, uploads)
-        report, payload = self.report
-        arrays = {"model": self.station.model, "report": np.frombuffer(payload, np.uint8)}
-        arrays |= {f"slots/{name}": array for name, array in self.station.slots.items()}
-        counted = [[k.global_round, k.edge_round, {str(d): x for d, x in c.items()}] for k, c in self.counted.items()]
+        report, payload = reported
+        arrays = {"model": station.model, "report": np.frombuffer(payload, np.uint8)}
+        arrays |= {f"slots/{name}": array for name, array in station.slots.items()}
+        counted = [[k.global_round, k.edge_round, {str(d): x for d, x in c.items()}] for k, c in counted_so_far.items()]
         facts = {"report": report.SerializeToString().hex(), "counted": counted}
         checkpoint.write(self._file(), arrays, facts)
 

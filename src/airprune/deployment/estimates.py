@@ -11,8 +11,8 @@ lost, while one that is planned too slow is only pruned more. Of each rate (bit/
                                    than what was just observed
 
 A value may thus be 1 / 0.9 times the truth, and a device planned with it would be late again and again. So plans take
-(1 − margin) · value, with a margin of 0.1: whoever is above the threshold of a drop is in time. Devices send at what
-is believed, without the margin, so that they usually have some time in reserve.
+(1 − margin) · value, with a margin of 0.15, while devices send at the value itself: whoever is above the threshold of a
+drop has some time in reserve, for what no plan knows.
 
 **What a paced upload tells.** A device sends at its share b · r, not as fast as it can. An upload that kept the planned
 rate says r ≥ planned: no news. One that was slower says that the share of the band carried less: r = measured / b.
@@ -39,6 +39,7 @@ from airprune.deployment.pacing import received_bps
 
 NEW_WEIGHT = 0.5
 BAND_RATIO = 0.1
+MARGIN_RATIO = 0.15
 RISES_TO_BELIEVE = 2
 
 # A paced upload counts as having kept its rate down to this: pacing and clocks are good to 1–3 %.
@@ -110,11 +111,11 @@ class Estimates:
         speed = 1 / np.asarray(seconds_per_sample, dtype=np.float64)
         return Estimates(uplink=self.uplink.updated(uplink_bps), speed=self.speed.updated(speed))
 
-    def uplink_bps(self, margin_ratio: float = BAND_RATIO) -> FloatArray:
+    def uplink_bps(self, margin_ratio: float = MARGIN_RATIO) -> FloatArray:
         """To plan with; NaN where unknown.  [num_devices]"""
         return (1 - margin_ratio) * self.uplink.value
 
-    def seconds_per_sample(self, margin_ratio: float = BAND_RATIO) -> FloatArray:
+    def seconds_per_sample(self, margin_ratio: float = MARGIN_RATIO) -> FloatArray:
         """To plan with; NaN where unknown.  [num_devices]"""
         return 1 / ((1 - margin_ratio) * self.speed.value)
 
@@ -171,6 +172,7 @@ def probed_uplink_bps(num_bytes: int, first_s: float, last_s: float) -> float:
 
 __all__ = [
     "BAND_RATIO",
+    "MARGIN_RATIO",
     "NEW_WEIGHT",
     "PROBES",
     "PROBE_BYTES",

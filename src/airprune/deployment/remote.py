@@ -136,8 +136,7 @@ class Deployed(World):
         self, experiment: Experiment, state: RunState, candidates: Candidates, round_index: int
     ) -> PlannedInputs:
         wanted = dict(zip(candidates.device.tolist(), candidates.edge.tolist(), strict=True))
-        for device, edge in wanted.items():
-            self._call(self._hub.move(device, edge, self._settings.handover_s))
+        self._call(self._hub.place(wanted, self._settings.handover_s))
         while not (present := self._present(state, wanted)):
             _log.warning("No device is online; waiting.")
             self._call(asyncio.sleep(1.0))
@@ -266,7 +265,7 @@ class Deployed(World):
         return [pb.Probe(device=device, bytes=estimates.probe_bytes(device)) for device in chosen]
 
     def _pace_bps(self, state: RunState, timed: TimedRound) -> Array:
-        """b_n r_n. Where r_n was measured, all of it: what plans leave as a margin is time in reserve.  [num_devices]"""
+        """b_n r_n, without the margin of plans where r_n was measured: that is time in reserve.  [num_devices]"""
         opened = timed.opened
         rates_bps = opened.full_band_rate_bps
         if self._settings.measures:
@@ -335,7 +334,7 @@ class Deployed(World):
         failures = tuple(
             Failure(device, outcomes[device].reason, _recorded(outcomes[device].fate))
             for device in devices
-            if device not in counted
+            if outcomes[device].fate != Fate.OK
         )
         return arrays.result(state.edge_states[edge], failures)
 

@@ -152,14 +152,20 @@ class Link:
         return self.rtt_s
 
     async def send(
-        self, message: Message, payload: bytes | memoryview = b"", *, rate_bps: float | None = None
+        self,
+        message: Message,
+        payload: bytes | memoryview = b"",
+        *,
+        rate_bps: float | None = None,
+        digest: bytes | None = None,
     ) -> float:
         """Sends one message and its payload, at most `rate_bps` of payload; seconds that it took.
 
-        One message at a time; who comes meanwhile waits. Giving up in the middle of a payload ends the link.
+        One message at a time; who comes meanwhile waits. Giving up in the middle of a payload ends the link. Who sends
+        one payload to many peers gives its digest too.
         """
         view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
-        start = frame_of(message, view).SerializeToString()
+        start = frame_of(message, view, digest).SerializeToString()
         if len(start) > self.limits.max_frame_bytes:
             kind, most = message.DESCRIPTOR.name, self.limits.max_frame_bytes
             raise WorkFailed(f"{kind} must fit into Limits.max_frame_bytes = {most:,}, got {len(start):,} bytes.")
