@@ -43,7 +43,7 @@ VALUES = {
     "plan.deadline_s": 3.0,
     "plan.framing": True,
 }
-HALVES_AFTER = 4
+HALVES_AFTER, NUM_ROUNDS = 4, 9
 
 
 def account(folder: Path) -> str:
@@ -64,17 +64,20 @@ def rows_of(name: str, folder: Path) -> list[MeasuredRow]:
     return [row for row in read_measured(RunFolder(folder)) if row.name == name]
 
 
+def sent_in(global_round: int, name: str, folder: Path) -> int:
+    return next(row.bytes for row in rows_of(name, folder) if row.global_round == global_round)
+
+
 def assert_follows(folder: Path) -> None:
     told = account(folder)
     before = [row for row in rows_of("d0", folder) if 1 < row.global_round <= HALVES_AFTER]
-    after = [row for row in rows_of("d0", folder) if row.global_round > HALVES_AFTER]
+    after = [row for row in rows_of("d0", folder) if HALVES_AFTER < row.global_round <= NUM_ROUNDS]
     assert [row.fate for row in before] == ["ok"] * 3, (
         told
     )  # in the first round nobody knows yet what comes before an upload
     assert [row.fate for row in after[1:]] == ["ok"] * 4, told
-    sent_before, sent_after = before[-1].bytes, after[-1].bytes
-    assert sent_after < 0.7 * sent_before
-    assert rows_of("d1", folder)[-1].bytes > 1.2 * sent_after  # the other one is not touched, but by a busy machine
+    assert sent_in(NUM_ROUNDS, "d0", folder) < 0.7 * sent_in(HALVES_AFTER, "d0", folder)
+    assert sent_in(NUM_ROUNDS, "d1", folder) > 1.2 * sent_in(NUM_ROUNDS, "d0", folder)
 
 
 async def run_with_cable(folder: Path) -> None:
@@ -91,17 +94,19 @@ async def run_with_cable(folder: Path) -> None:
 
 
 def follow_cloud(node: Node, folder: Path, cable: Cable) -> None:
-    scenario = Scenario().with_values(VALUES)
-    with deployed_run(node, scenario, RunFolder(folder), CloudSettings(wait_s=60.0)) as records:
+    scenario = Scenario().with_values({**VALUES, "rounds.global_rounds": NUM_ROUNDS + 5})
+    with deployed_run(node, scenario, RunFolder(folder), CloudSettings(wait_s=60.0, probe_every=2)) as records:
         for record in records:
-            if record["kind"] == "global" and record["global_round"] == HALVES_AFTER:
-                cable.rate_bps /= 2
+            if record["kind"] == "global":
+                cable.rate_bps *= {HALVES_AFTER: 0.5, NUM_ROUNDS: 2.0}.get(record["global_round"], 1.0)
 
 
 @pytest.mark.slow
-def test_after_an_uplink_has_halved_one_round_is_late_and_then_less_is_sent(tmp_path):
+def test_when_an_uplink_halves_one_round_is_late_then_less_is_sent_and_more_again_when_probes_say_so(tmp_path):
     asyncio.run(asyncio.wait_for(run_with_cable(tmp_path), 120))
-    assert_follows(tmp_path / "run")
+    run = tmp_path / "run"
+    assert_follows(run)
+    assert sent_in(NUM_ROUNDS + 5, "d0", run) > 1.3 * sent_in(NUM_ROUNDS, "d0", run), account(run)
 
 
 @contextlib.contextmanager

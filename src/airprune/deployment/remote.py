@@ -63,6 +63,7 @@ class CloudSettings:
       patience_s: how long an edge may stay away before the round goes on without it.
       wait_s: how long to wait for all devices before the first round.
       handover_s: how long to wait for a device that is sent to another edge.
+      probe_every: rounds without news of an uplink after which it is probed.
     """
 
     measures: bool = True
@@ -70,6 +71,7 @@ class CloudSettings:
     patience_s: float = 60.0
     wait_s: float = 600.0
     handover_s: float = 10.0
+    probe_every: int = PROBE_EVERY_ROUNDS
 
 
 class Deployed(World):
@@ -259,7 +261,7 @@ class Deployed(World):
         if not self._settings.measures:
             return []
         estimates = self._estimates(state)
-        is_due, age = estimates.probe_due(), estimates.uplink.age
+        is_due, age = estimates.probe_due(self._settings.probe_every), estimates.uplink.age
         due = [device for device, (place, _) in self._hub.present().items() if place == edge and is_due[device]]
         chosen = sorted(due, key=lambda device: -age[device])[:_MOST_PROBES]
         return [pb.Probe(device=device, bytes=estimates.probe_bytes(device)) for device in chosen]
