@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/links.py [--uploads 10]
 
-TLS over TCP between two processes, on a warm connection, links of 10–80 Mbit/s, 200 kB–1 MB:
+The real links of a deployment between two processes, mutual TLS, warm, 10–80 Mbit/s, 200 kB–1 MB:
 
     unpaced    as fast as a link allows that a token bucket shapes
     at rate    on the same link, by a sender that paces at the link's own rate
@@ -29,14 +29,14 @@ from pathlib import Path
 
 import numpy as np
 
-from airprune.deployment.estimates import PROBE_BYTES, probed_uplink_bps
+from airprune.deployment.estimates import PROBE_BYTES, PROBES, probed_uplink_bps
 from airprune.deployment.link_times import upload_s
 from airprune.deployment.shaping import htb_commands
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from support.link_uploads import Timed, uploading
 from support.namespaces import Link, Network, can_make_namespaces, network
-from support.tls_uploads import Timed, uploading
 
 RATES_MBPS = (10, 20, 40, 80)
 SIZES_BYTES = (200_000, 500_000, 1_000_000)
@@ -65,9 +65,10 @@ def ratios(upload: Upload, mbps: float, num_bytes: int, num_uploads: int, paced_
 
 
 def probes(upload: Upload, mbps: float, num_probes: int) -> np.ndarray:
-    half = PROBE_BYTES // 2
-    timed = [upload(PROBE_BYTES, chunk=half) for _ in range(num_probes)]
-    return np.array([probed_uplink_bps(half, one.first_s, one.last_s) / (1e6 * mbps) for one in timed])
+    """Medians of three in a row, as devices send them."""
+    timed = [upload(PROBE_BYTES, count=PROBES) for _ in range(num_probes)]
+    rates = [[probed_uplink_bps(PROBE_BYTES, *span) for span in one.spans_s] for one in timed]
+    return np.nanmedian(rates, axis=1) / (1e6 * mbps)
 
 
 def measured(net: Network, folder: Path, num_uploads: int) -> Iterator[tuple[str, float, str, np.ndarray]]:

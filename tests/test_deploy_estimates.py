@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airprune.deployment.estimates import (
+    PROBE_BYTES,
     PROBE_EVERY_ROUNDS,
     Estimates,
     Smoothed,
@@ -119,3 +120,8 @@ def test_estimates_come_back_from_their_arrays():
     again = Estimates.from_arrays(kept)
     assert all(array.dtype == np.float64 for array in kept.values())
     np.testing.assert_equal(again.arrays(), kept)
+
+
+def test_a_probe_between_rounds_is_short_on_slow_links_and_never_tiny():
+    estimates = Estimates.unknown(3).updated(uplink_bps=[1e6, 20e6, NOTHING], seconds_per_sample=[1, 1, 1])
+    assert [estimates.probe_bytes(device) for device in range(3)] == [32_768, 125_000, PROBE_BYTES]

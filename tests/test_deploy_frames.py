@@ -6,7 +6,6 @@ import pytest
 
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet, digest_of, frame_of
-from airprune.deployment.transport.pieces import LINK_OVERHEAD, pieces
 
 LIMITS = Limits(max_payload_bytes=10_000, max_frame_bytes=5_000)
 PAYLOAD = random.Random(14).randbytes(9_000)
@@ -147,17 +146,3 @@ def test_mutated_frames_are_refused_or_harmless_and_memory_stays_bounded():
 @pytest.mark.slow
 def test_100_000_mutated_frames_are_refused_or_harmless():
     assert_survives(100_000)
-
-
-@pytest.mark.parametrize("rate_bps", [None, 1e5, 10e6, 80e6, 10e9])
-@pytest.mark.parametrize("size", [1, 1_448, 1_449, 200_000, 2_000_000])
-def test_pieces_cover_the_payload_and_never_run_ahead_of_the_rate(size, rate_bps):
-    parts = list(pieces(size, chunk_bytes=65_536, rate_bps=rate_bps))
-    assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
-    assert parts[-1].stop == size
-    assert all(0 < part.stop - part.start <= 65_536 for part in parts)
-    if rate_bps:
-        per_byte_s = LINK_OVERHEAD * 8 / rate_bps
-        assert all(part.due_s == pytest.approx(part.start * per_byte_s) for part in parts)
-        # On a link that is much faster than the share the payload ends with the last piece: no more than it too early.
-        assert parts[-1].due_s >= (size - 1_448) * per_byte_s * (1 - 1e-12)

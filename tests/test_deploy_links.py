@@ -13,10 +13,19 @@ from airprune.deployment.link_times import (
     upload_bytes,
     upload_s,
 )
-from airprune.deployment.pacing import BURST_BYTES, Pacer, chunk_bytes, offender, received_bps
+from airprune.deployment.pacing import (
+    BURST_BYTES,
+    LARGEST_CHUNK_BYTES,
+    LAST_CHUNK_BYTES,
+    Pacer,
+    chunk_bytes,
+    chunks,
+    offender,
+    received_bps,
+)
 from airprune.deployment.shaping import htb_commands
+from support.link_uploads import uploading
 from support.namespaces import Link, network
-from support.tls_uploads import uploading
 
 
 class Clock:
@@ -70,9 +79,25 @@ def test_a_sender_that_was_held_up_catches_up_by_50_ms_only():
     assert 50_000 <= at_once < 50_000 + 4000  # 50 ms at 1 MB/s, in whole chunks
 
 
+@pytest.mark.parametrize("rate_bps", [None, 1e5, 10e6, 80e6, 10e9])
+@pytest.mark.parametrize("size", [1, 1_448, 1_449, 200_000, 2_000_000])
+def test_chunks_cover_the_payload_and_the_last_one_ends_it_in_time(size, rate_bps):
+    parts = list(chunks(size, rate_bps))
+    assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
+    assert parts[-1].stop == size
+    assert all(0 < part.stop - part.start <= LARGEST_CHUNK_BYTES for part in parts)
+    if rate_bps:
+        clock = Clock()
+        pacer = Pacer(rate_bps, clock)
+        for part in parts:
+            clock.sleep(pacer.delay_s(part.stop - part.start))
+            assert clock() - 100.0 == pytest.approx(8 * part.start / rate_bps)
+        assert size - parts[-1].start <= LAST_CHUNK_BYTES
+
+
 def test_chunks_are_smaller_where_the_rate_is():
     sizes = [chunk_bytes(rate) for rate in (1e5, 2e7, 4e7, 1e10)]
-    assert sizes == [4096, 5000, 10_000, 65_536]
+    assert sizes == [5792, 10_000, 20_000, 65_536]
 
 
 def test_who_keeps_its_rate_is_no_offender_and_who_doubles_it_is():
@@ -190,8 +215,8 @@ def test_a_paced_upload_over_a_faster_and_longer_link_takes_its_planned_time(tmp
         greedy = upload(1_000_000)
     assert 0.02 < timed.rtt_s < 0.05
     assert 0.90 < timed.seconds / upload_s(300_000, 16e6, timed.rtt_s) < 1.15
-    assert offender(300_000 - 4096, timed.first_s, timed.last_s, payload_rate_bps(16e6)) is None
-    assert "share is 16 Mbit/s" in offender(1_000_000 - 65_536, greedy.first_s, greedy.last_s, payload_rate_bps(16e6))
+    assert offender(300_000, *timed.spans_s[0], payload_rate_bps(16e6)) is None
+    assert "share is 16 Mbit/s" in offender(1_000_000, *greedy.spans_s[0], payload_rate_bps(16e6))
 
 
 @pytest.mark.netns

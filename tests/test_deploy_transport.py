@@ -15,7 +15,6 @@ import pytest
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server, dial
 from airprune.deployment.transport.frames import digest_of
-from airprune.deployment.transport.pieces import LINK_OVERHEAD
 from airprune.errors import InvalidValue
 from support.certificates import SERVER_NAME, channel_credentials, identity, server_credentials
 from support.linked import QUICK, listen_only, raw_child, raw_parent
@@ -128,7 +127,7 @@ def test_heartbeats_pass_between_the_chunks_of_a_slow_payload():
 def test_a_payload_is_paced_to_its_share_of_the_link():
     async def work():
         size, rate_bps = 300_000, 20e6
-        planned_s = LINK_OVERHEAD * 8 * size / rate_bps
+        planned_s = 8 * size / rate_bps
         ratios = []
         async with linked() as (child, parent):
             for _ in range(5):

@@ -40,6 +40,8 @@ from airprune.simulation.experiment import Experiment
 
 _log = logging.getLogger("airprune")
 _STATUS_S = 1.0
+# What a frame says about a device at the most: its orders, its outcome, its presence.
+_ABOUT_DEVICE_BYTES = 2_048
 
 
 @contextlib.contextmanager
@@ -148,7 +150,7 @@ class _Cloud:
             num_devices=work.num_devices,
             num_edges=work.num_edges,
         )
-        limits = Limits()
+        limits = Limits(max_frame_bytes=Limits().max_frame_bytes + _ABOUT_DEVICE_BYTES * work.num_devices)
         welcome.beat_s, welcome.dead_after_s = limits.beat_s, limits.dead_after_s
         return Hub(self.node, self.members, welcome, limits, self.about.get("serving"))
 

@@ -1,7 +1,7 @@
 """The device process: dials its edge, trains what it is ordered to, sends its update at its share of the band.
 
-    device → edge   hello; measured (with a probe of the uplink); upload
-    edge → device   welcome; orders; receipts; another edge to dial; goodbye
+    device → edge   hello; measured (with probes of the uplink); upload
+    edge → device   welcome; orders; receipts; a wish for more probes; another edge to dial; goodbye
 
 What it must not forget is in its ledger, saved before each upload; so a device that is killed anywhere and started
 again sends the same bytes.
@@ -21,11 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airprune import __version__
-from airprune.deployment.estimates import PROBE_BYTES
+from airprune.deployment.estimates import PROBE_BYTES, PROBES
 from airprune.deployment.groundwork import PROTOCOL, Groundwork
 from airprune.deployment.identity import Node, Parent, channel_credentials
 from airprune.deployment.ledger import DeviceLedger, Result
-from airprune.deployment.link_times import link_rate_bps
 from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
@@ -138,7 +137,7 @@ class _Device:
         work = asyncio.create_task(self._work(link))
         work.add_done_callback(lambda _: link.lose("the work has ended"))
         try:
-            return await self._listen(link)
+            return await self._listen(link, trainer)
         except LinkLost:
             if work.done() and not work.cancelled():
                 work.result()
@@ -146,7 +145,7 @@ class _Device:
         finally:
             work.cancel()
 
-    async def _listen(self, link: Link) -> str:
+    async def _listen(self, link: Link, trainer: Trainer) -> str:
         while True:
             packet = await link.receive()
             match packet.message:
@@ -156,6 +155,8 @@ class _Device:
                 case pb.Receipt():
                     if packet.message.verdict != "counted":
                         _log.info("Upload %s: %s", packet.message.verdict, packet.message.reason)
+                case pb.Probe():
+                    await self._measure(link, trainer, min(packet.message.bytes, PROBE_BYTES))
                 case pb.Redial():
                     self._move_to(packet.message.edge)
                     raise LinkLost(f"Sent to {packet.message.edge}.")
@@ -201,13 +202,14 @@ class _Device:
     def _ledger_file(self, run: str) -> Path:
         return self.folder / f"ledger-{run}.safetensors"
 
-    async def _measure(self, link: Link, trainer: Trainer) -> None:
+    async def _measure(self, link: Link, trainer: Trainer, num_bytes: int = PROBE_BYTES) -> None:
         """Tells how fast it trains, with bytes enough to see how fast its uplink is."""
         if self._measured is None:
             seconds = await asyncio.to_thread(trainer.seconds_per_sample)
             self._measured = pb.Measured(seconds_per_sample=seconds, num_samples=trainer.num_samples)
             self._measured.kernel, self._measured.machine = trainer.kernel, platform.machine()
-        await link.send(self._measured, os.urandom(PROBE_BYTES))
+        for self._measured.num_more in reversed(range(PROBES)):
+            await link.send(self._measured, os.urandom(num_bytes))
 
     async def _follow(self, link: Link, packet: Packet) -> None:
         """Trains, unless these orders came before, and uploads, unless newer ones have come."""
@@ -230,7 +232,7 @@ class _Device:
         if self._newest is not None:
             return
         upload.compute_s = result.compute_s
-        await link.send(upload, result.upload, rate_bps=link_rate_bps(orders.rate_bps) or None)
+        await link.send(upload, result.upload, rate_bps=orders.rate_bps or None)
 
     def _told_failure(self, error: Exception) -> str:
         """In one sentence; where it happened is told once, not in every round."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,12 @@ from airprune.scenario import Scenario
 _log = logging.getLogger("airprune")
 Array = np.ndarray
 _RETRY_S = 0.5
+# More than the probes of a device take that is as fast as it was, and little of a round.
+_PROBE_WITHIN_S = 1.0
+# An upload of which nothing has come for so long is not waited for.
+_STALLED_S = 0.2
+# The orders of all its devices are one frame.
+_FROM_CLOUD_BYTES = 2**26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +100,8 @@ class _Child:
     serial: str
     measured: pb.Presence.Device
     receipts: set[asyncio.Task[None]] = field(default_factory=set)
+    probed_bps: list[float] = field(default_factory=list)
+    probing: asyncio.Future[float] | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -128,6 +137,7 @@ class Edge:
         self._broken = asyncio.Event()
         self._trouble: BaseException | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._saving = asyncio.Lock()
 
     async def run(self) -> str:
         """Serves until the run has ended; returns the goodbye."""
@@ -171,7 +181,7 @@ class Edge:
                     parent.address,
                     credentials=channel_credentials(self.node),
                     server_name=parent.server_name,
-                    limits=self.settings.limits,
+                    limits=replace(self.settings.limits, max_frame_bytes=_FROM_CLOUD_BYTES),
                 )
                 link.name = parent.name
                 try:
@@ -341,11 +351,7 @@ class Edge:
                 case pb.Measured():
                     if trouble := trouble_in_measured(packet.message):
                         return await self._refuse(child.link, trouble)
-                    is_new = not child.measured.num_samples
                     self._take_measured(child, packet.message, packet)
-                    self._changed.set()
-                    if is_new:
-                        self._feed(Joined(index, time.monotonic()))
                 case pb.Upload():
                     self._take_upload(child, index, packet.message, packet)
                     if child.receipts:  # who does not read them is not read either
@@ -355,7 +361,13 @@ class Edge:
                     return await self._refuse(child.link, reason)
 
     def _take_measured(self, child: _Child, message: pb.Measured, packet: Packet) -> None:
-        rate_bps = probed_uplink_bps(packet.num_bytes, packet.first_s, packet.last_s)
+        """The last of a few probes in a row tells: a device that joins is there, one that was probed has answered."""
+        child.probed_bps.append(probed_uplink_bps(packet.num_bytes, packet.first_s, packet.last_s))
+        if message.num_more:
+            return
+        rate_bps = float(np.nanmedian(child.probed_bps)) if np.isfinite(child.probed_bps).any() else math.nan
+        child.probed_bps.clear()
+        has_joined = child.measured.num_samples > 0
         child.measured = pb.Presence.Device(
             device=child.measured.device,
             seconds_per_sample=message.seconds_per_sample,
@@ -365,13 +377,33 @@ class Edge:
             kernel=message.kernel[:MAX_WORDS],
             machine=message.machine[:MAX_WORDS],
         )
+        self._changed.set()
+        if child.probing is not None and not child.probing.done():
+            child.probing.set_result(rate_bps)
+        if not has_joined:
+            self._feed(Joined(child.measured.device, time.monotonic()))
+
+    async def _probe(self, probes: Sequence[pb.Probe]) -> list[pb.Probed]:
+        """One device after the other, so that each has the air for itself; those that do not answer are left out."""
+        found = []
+        for probe in probes:
+            child = self.children.get(probe.device)
+            if child is None or not child.measured.num_samples:
+                continue
+            child.probing = asyncio.get_running_loop().create_future()
+            with contextlib.suppress(LinkLost, TimeoutError):
+                async with asyncio.timeout(_PROBE_WITHIN_S):
+                    await child.link.send(probe)
+                    found.append(pb.Probed(device=probe.device, uplink_bps=await child.probing))
+            child.probing = None
+        return found
 
     def _take_upload(self, child: _Child, index: int, upload: pb.Upload, packet: Packet) -> None:
         key = RoundKey(upload.run[:MAX_WORDS], upload.global_round, upload.edge_round)
         if upload.failure:
             return self._feed(Failed(index, key, upload.failure[:MAX_WORDS], packet.last_s))
         data, trouble, current = bytes(packet.payload), trouble_in_upload(upload), self.round
-        digest = digest_of(data).hex()
+        digest = packet.digest.hex()
         if current is not None and key == current.machine.key and index in current.machine.waited_for:
             try:
                 current.asked.decoded(index, data)
@@ -473,7 +505,11 @@ class Edge:
         self.round = current = _Round(asked=asked, body=body, machine=machine)
         self._feed(Opened(time.monotonic()))
         close = await self._wait_closed(current)
+        under_way = self._under_way(current, close)
         outcomes = {outcome.device: outcome for outcome in close.outcomes}
+        late = {device for device, outcome in outcomes.items() if outcome.fate is Fate.LATE}
+        probing = asyncio.create_task(self._probe([probe for probe in message.probes if probe.device not in late]))
+        await self._let_end(under_way, within_s=message.deadline_s)
         counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is Fate.OK}
         kept = KeptRound(orders=message, arrays=replace(arrays, station=station), uploads=counted)
         result, station = await asyncio.to_thread(closed_round, asked, counted, outcomes, station)
@@ -490,23 +526,57 @@ class Edge:
         )
         for outcome in close.outcomes:
             child = self.children.get(outcome.device)
-            report.outcomes.append(
-                pb.Outcome(
-                    device=outcome.device,
-                    fate=str(outcome.fate),
-                    reason=outcome.reason,
-                    arrived_s=outcome.arrived_s,
-                    compute_s=outcome.compute_s,
-                    uplink_s=outcome.uplink_s,
-                    bytes=outcome.num_bytes,
-                    rtt_s=0.0 if child is None else child.link.rtt_s,
-                    digest=outcome.digest,
-                )
+            told = pb.Outcome(
+                device=outcome.device,
+                fate=str(outcome.fate),
+                reason=outcome.reason,
+                arrived_s=outcome.arrived_s,
+                compute_s=outcome.compute_s,
+                uplink_s=outcome.uplink_s,
+                bytes=outcome.num_bytes,
+                rtt_s=0.0 if child is None else child.link.rtt_s,
+                digest=outcome.digest,
             )
+            if outcome.num_bytes:
+                told.started_s = outcome.arrived_s - outcome.uplink_s
+            told.MergeFrom(under_way.get(outcome.device, pb.Outcome()))
+            report.outcomes.append(told)
+        report.probed.extend(await probing)
         self.report = report, ReportArrays.of(result, None).to_bytes()
-        await self._save_surely(key, kept)
         self.playing = self.round = None
-        await self._send_report(sends_model=message.sends_model)
+        if message.sends_model:  # the cloud has it all, so that it need not wait for the disk
+            await self._send_report(sends_model=True)
+            await self._save_surely(key, kept)
+        else:
+            await self._save_surely(key, kept)
+            await self._send_report(sends_model=False)
+
+    def _under_way(self, current: _Round, close: Close) -> dict[int, pb.Outcome]:
+        """What is known of late uploads of which not all has come."""
+        now_s, found = time.monotonic(), {}
+        for outcome in close.outcomes:
+            child = self.children.get(outcome.device)
+            coming = None if child is None or outcome.fate is not Fate.LATE else child.link.coming
+            if coming is None or not isinstance(upload := coming[0], pb.Upload):
+                continue
+            if RoundKey(upload.run, upload.global_round, upload.edge_round) == current.machine.key:
+                _, first_s, num_bytes = coming
+                found[outcome.device] = pb.Outcome(
+                    compute_s=upload.compute_s,
+                    uplink_s=now_s - first_s,
+                    bytes=num_bytes,
+                    started_s=current.machine.elapsed_s(first_s),
+                )
+        return found
+
+    async def _let_end(self, devices: Iterable[int], *, within_s: float) -> None:
+        """Waits for late uploads that still come: behind them, those of the next round would be late as well."""
+        end_s = time.monotonic() + within_s
+        came = dict.fromkeys(devices, -1)
+        while came and time.monotonic() < end_s:
+            coming = {d: self.children[d].link.coming for d in came if d in self.children}
+            came = {d: part[2] for d, part in coming.items() if part is not None and part[2] > came[d]}
+            await asyncio.sleep(_STALLED_S if came else 0.0)
 
     async def _gather(self, devices: tuple[int, ...]) -> None:
         """An edge that has just come waits for its devices, which are still dialling."""
@@ -562,7 +632,7 @@ class Edge:
 
     async def _order(self, current: _Round, device: int, time_left_s: float) -> None:
         message = current.asked.round
-        own = next(orders for orders in message.orders if orders.device == device)
+        own = current.asked.orders[device]
         orders = pb.Orders(
             run=message.run,
             global_round=message.global_round,
@@ -581,7 +651,7 @@ class Edge:
         child = self.children.get(device)
         if child is not None:
             with contextlib.suppress(LinkLost):
-                await child.link.send(orders, current.body)
+                await child.link.send(orders, current.body, digest=bytes.fromhex(current.asked.model_digest))
 
     def _send_receipt(self, device: int, key: RoundKey, verdict: str, reason: str) -> None:
         child = self.children.get(device)
@@ -626,23 +696,32 @@ class Edge:
         return self.folder / f"edge-{self.welcome.run}.safetensors"
 
     async def _save_surely(self, key: RoundKey, kept: KeptRound) -> None:
-        """A report must not leave before it is on the disk; one that is full is waited for."""
-        last = ""
-        while True:
-            try:
-                return await asyncio.to_thread(self._save, key, kept)
-            except OSError as error:
-                last = self._tell(f"{self.folder} was not written: {error.strerror or error}; make room.", last)
-            await asyncio.sleep(_RETRY_S)
-
-    def _save(self, key: RoundKey, kept: KeptRound) -> None:
+        """A disk that is full is waited for."""
         assert self.station is not None and self.report is not None
+        state = self.station, self.report, self.counted  # of this round, though the next may be over before
+        last = ""
+        async with self._saving:
+            while True:
+                try:
+                    return await asyncio.to_thread(self._save, key, kept, *state)
+                except OSError as error:
+                    last = self._tell(f"{self.folder} was not written: {error.strerror or error}; make room.", last)
+                await asyncio.sleep(_RETRY_S)
+
+    def _save(
+        self,
+        key: RoundKey,
+        kept: KeptRound,
+        station: Station,
+        reported: tuple[pb.EdgeReport, bytes],
+        counted_so_far: dict[RoundKey, dict[int, str]],
+    ) -> None:
         if self.settings.keep_uploads:
             kept.save(kept_place(self.folder, key))
-        report, payload = self.report
-        arrays = {"model": self.station.model, "report": np.frombuffer(payload, np.uint8)}
-        arrays |= {f"slots/{name}": array for name, array in self.station.slots.items()}
-        counted = [[k.global_round, k.edge_round, {str(d): x for d, x in c.items()}] for k, c in self.counted.items()]
+        report, payload = reported
+        arrays = {"model": station.model, "report": np.frombuffer(payload, np.uint8)}
+        arrays |= {f"slots/{name}": array for name, array in station.slots.items()}
+        counted = [[k.global_round, k.edge_round, {str(d): x for d, x in c.items()}] for k, c in counted_so_far.items()]
         facts = {"report": report.SerializeToString().hex(), "counted": counted}
         checkpoint.write(self._file(), arrays, facts)
 

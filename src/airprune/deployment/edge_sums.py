@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -34,8 +35,13 @@ class Asked:
     broadcast: Broadcast
     model_digest: str
 
+    @cached_property
+    def orders(self) -> dict[int, pb.DeviceOrders]:
+        """By device."""
+        return {orders.device: orders for orders in self.round.orders}
+
     def expected(self, device: int) -> Expected:
-        orders = next(orders for orders in self.round.orders if orders.device == device)
+        orders = self.orders[device]
         return Expected(
             keep=orders.keep,
             code=orders.code if orders.HasField("code") else None,

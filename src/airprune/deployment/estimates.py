@@ -11,17 +11,18 @@ lost, while one that is planned too slow is only pruned more. Of each rate (bit/
                                    than what was just observed
 
 A value may thus be 1 / 0.9 times the truth, and a device planned with it would be late again and again. So plans take
-(1 − margin) · value, with a margin of 0.1: whoever is above the threshold of a drop is in time.
+(1 − margin) · value, with a margin of 0.15, while devices send at the value itself: whoever is above the threshold of a
+drop has some time in reserve, for what no plan knows.
 
 **What a paced upload tells.** A device sends at its share b · r, not as fast as it can. An upload that kept the planned
 rate says r ≥ planned: no news. One that was slower says that the share of the band carried less: r = measured / b.
 (Where the uplink is the device's own, as a cable's, and not a share of a common band, it could not carry more with a
 larger share either: then b = 1.) So paced uploads can only lower an estimate.
 
-**What a probe tells.** 256 kB as fast as they go: three at joining, of which the median counts; later one after some
-rounds without news, and at once when a first rise is to be confirmed. A probe is short, and a busy receiver, a cold
-window or a link that lets a burst pass make it wrong by half or more, both ways; uploads that keep their planned rate
-are better evidence that a device is not slower. So probes can only raise an estimate.
+**What a probe tells.** Bytes as fast as they go, three times in a row, of which the median counts: 256 kB each at
+joining, later less, after some rounds without news, and at once when a first rise is to be confirmed. A probe is short,
+and a busy receiver, a cold window or a link that lets a burst pass make it wrong by half or more, both ways; uploads
+that keep their planned rate are better evidence that a device is not slower. So probes can only raise an estimate.
 """
 
 from __future__ import annotations
@@ -38,14 +39,18 @@ from airprune.deployment.pacing import received_bps
 
 NEW_WEIGHT = 0.5
 BAND_RATIO = 0.1
+MARGIN_RATIO = 0.15
 RISES_TO_BELIEVE = 2
 
 # A paced upload counts as having kept its rate down to this: pacing and clocks are good to 1–3 %.
 _KEPT_RATIO = 0.95
 
 PROBE_BYTES = 262_144
-PROBES_AT_JOINING = 3
+PROBES = 3
 PROBE_EVERY_ROUNDS = 10
+# A probe between rounds: as long as this at the rate that is believed.
+_PROBE_S = 0.05
+_SMALLEST_PROBE_BYTES = 32_768
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,17 +111,22 @@ class Estimates:
         speed = 1 / np.asarray(seconds_per_sample, dtype=np.float64)
         return Estimates(uplink=self.uplink.updated(uplink_bps), speed=self.speed.updated(speed))
 
-    def uplink_bps(self, margin_ratio: float = BAND_RATIO) -> FloatArray:
+    def uplink_bps(self, margin_ratio: float = MARGIN_RATIO) -> FloatArray:
         """To plan with; NaN where unknown.  [num_devices]"""
         return (1 - margin_ratio) * self.uplink.value
 
-    def seconds_per_sample(self, margin_ratio: float = BAND_RATIO) -> FloatArray:
+    def seconds_per_sample(self, margin_ratio: float = MARGIN_RATIO) -> FloatArray:
         """To plan with; NaN where unknown.  [num_devices]"""
         return 1 / ((1 - margin_ratio) * self.speed.value)
 
     def probe_due(self, every: int = PROBE_EVERY_ROUNDS) -> np.ndarray:
         """Whose uplink is to be probed: unknown, without news for `every` rounds, or to be confirmed.  [num_devices]"""
         return (self.uplink.age >= every) | (self.uplink.rises == 1)
+
+    def probe_bytes(self, device: int) -> int:
+        """Of one probe between rounds."""
+        known_bps = np.nan_to_num(self.uplink.value[device], nan=np.inf)
+        return int(np.clip(_PROBE_S * known_bps / 8, _SMALLEST_PROBE_BYTES, PROBE_BYTES))
 
     def raised_by(self, probed_bps: ArrayLike) -> FloatArray:
         """What probes say, as an `uplink_bps` of `updated`; NaN for whom was not probed.  [num_devices]"""
@@ -152,9 +162,9 @@ def paced_uplink_bps(measured_bps: ArrayLike, *, planned_bps: ArrayLike, share: 
 
 
 def probed_uplink_bps(num_bytes: int, first_s: float, last_s: float) -> float:
-    """The link's rate from a probe, whose first chunk is left out; NaN if all of it came at once.
+    """The link's rate from a probe; NaN if all of it came at once.
 
-    The first chunk is to be half of the probe: links let a burst pass that is faster than their rate.
+    Links let a burst pass that is faster than their rate, so of a few probes in a row the first is too fast.
     """
     rate_bps = link_rate_bps(received_bps(num_bytes, first_s, last_s))
     return rate_bps if np.isfinite(rate_bps) else float("nan")
@@ -162,8 +172,9 @@ def probed_uplink_bps(num_bytes: int, first_s: float, last_s: float) -> float:
 
 __all__ = [
     "BAND_RATIO",
+    "MARGIN_RATIO",
     "NEW_WEIGHT",
-    "PROBES_AT_JOINING",
+    "PROBES",
     "PROBE_BYTES",
     "PROBE_EVERY_ROUNDS",
     "RISES_TO_BELIEVE",

@@ -235,8 +235,13 @@ class Hub:
         finally:
             del self._waiting[name]
 
-    async def move(self, device: int, edge: int, within_s: float) -> None:
-        """Hands a device over to the edge with this number, if both are there."""
+    async def place(self, wanted: Mapping[int, int], within_s: float) -> None:
+        """Hands each device that is elsewhere over to the edge with its number, if both are there."""
+        places = {device: name for name, child in self.edges.items() for device in child.devices}
+        moves = [(d, edge) for d, edge in wanted.items() if places.get(d, self.serving[edge]) != self.serving[edge]]
+        await asyncio.gather(*(self._move(device, edge, within_s) for device, edge in moves))
+
+    async def _move(self, device: int, edge: int, within_s: float) -> None:
         place, wanted = self.place_of(device), self.serving[edge]
         if place is None or place == wanted or wanted not in self.edges:
             return

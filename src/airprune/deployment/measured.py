@@ -82,6 +82,8 @@ class MeasuredRow(JsonRecord):
       share, rate_bps, full_band_rate_bps: b_n, the planned b_n r_n, and r_n.
       compute_s, uplink_s, bytes: as measured, beside what was planned.
       arrived_s: since the orders were sent; `deadline_s` likewise.
+      started_s: when the upload began to arrive. Of one that was late, `uplink_s` and `bytes` may be of a part of it:
+        then nothing has `arrived_s`.
       digest: of the upload, hex.
       edge_out: True if its edge went away, so that its model does not count in this global round.
       served_by: name of its edge.
@@ -117,6 +119,7 @@ class MeasuredRow(JsonRecord):
     served_by: str | None = None
     orders_digest: str | None = None
     model_digest: str | None = None
+    started_s: float | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -126,7 +129,8 @@ class MeasuredRow(JsonRecord):
 
     @property
     def uplink_ratio(self) -> float | None:
-        return _ratio(self.uplink_s, self.planned_uplink_s)
+        """Likewise; None if not all of the upload came."""
+        return None if self.arrived_s is None else _ratio(self.uplink_s, self.planned_uplink_s)
 
 
 def _ratio(measured: float | None, planned: float | None) -> float | None:

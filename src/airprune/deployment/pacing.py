@@ -6,13 +6,16 @@ Rates are those of the payload (`link_times.payload_rate_bps` of the link's shar
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from airprune.deployment.link_times import link_rate_bps
+from airprune.errors import InvalidValue
 
-# Short enough that an upload of 50 ms is within a few percent of its time; smaller pieces cost headers and CPU.
-_CHUNK_S = 0.002
-_SMALLEST_CHUNK_BYTES, LARGEST_CHUNK_BYTES = 4_096, 65_536
+# Short against an upload, long against the timer of an event loop; smaller pieces cost headers and CPU.
+_CHUNK_S = 0.004
+_SMALLEST_CHUNK_BYTES, LARGEST_CHUNK_BYTES = 4 * 1448, 65_536
+# A small last chunk, since nothing is due after it: whole payloads arrive when they should on fast links too.
+LAST_CHUNK_BYTES = 1448
 
 # How much of a stop a sender may make up for: on a busy machine a sleep takes some milliseconds too long, which is
 # more than one chunk's time, and what is not made up for is lost.
@@ -28,6 +31,17 @@ def chunk_bytes(rate_bps: float) -> int:
     return round(min(max(_CHUNK_S * rate_bps / 8, _SMALLEST_CHUNK_BYTES), LARGEST_CHUNK_BYTES))
 
 
+def chunks(size: int, rate_bps: float | None = None, *, largest: int = LARGEST_CHUNK_BYTES) -> Iterator[slice]:
+    """All of a payload in order, in parts to be sent at once; without a rate as large as may be."""
+    step = largest if rate_bps is None else min(largest, chunk_bytes(rate_bps))
+    before_last = size if rate_bps is None else size - LAST_CHUNK_BYTES
+    start = 0
+    while start < size:
+        stop = min(start + step, before_last) if start < before_last else size
+        yield slice(start, stop)
+        start = stop
+
+
 class Pacer:
     """When the chunks of one upload may go.
 
@@ -38,6 +52,8 @@ class Pacer:
     """
 
     def __init__(self, rate_bps: float, clock: Callable[[], float] = time.monotonic) -> None:
+        if not rate_bps > 0:
+            raise InvalidValue("rate_bps", "must be > 0", rate_bps)
         self._rate_bps = rate_bps
         self._clock = clock
         self._due_s: float | None = None
@@ -72,4 +88,14 @@ def offender(num_bytes: int, first_s: float, last_s: float, rate_bps: float) -> 
     return f"sent at {got_mbps:.3g} Mbit/s where its share is {planned_mbps:.3g} Mbit/s"
 
 
-__all__ = ["BURST_BYTES", "LARGEST_CHUNK_BYTES", "TOLERANCE_RATIO", "Pacer", "chunk_bytes", "offender", "received_bps"]
+__all__ = [
+    "BURST_BYTES",
+    "LARGEST_CHUNK_BYTES",
+    "LAST_CHUNK_BYTES",
+    "TOLERANCE_RATIO",
+    "Pacer",
+    "chunk_bytes",
+    "chunks",
+    "offender",
+    "received_bps",
+]

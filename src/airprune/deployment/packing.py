@@ -82,7 +82,7 @@ class ReportArrays:
         columns = [np.asarray(getattr(self.statistics, f.name), dtype=np.float64) for f in fields(DeviceStatistics)]
         arrays: dict[str, Array] = {
             "held": np.packbits(self.held),
-            "kept_by": np.asarray(self.kept_by, dtype=np.int64),
+            "kept_by": self.kept_by.astype(np.min_scalar_type(int(self.kept_by.max(initial=0)))),
             "statistics": np.column_stack(columns),
         }
         return packed({**arrays, **_of_station(self.station), **_under(_REPORTS, self.reports)}, {})
@@ -93,7 +93,7 @@ class ReportArrays:
         try:
             _check(arrays["held"].shape == (num_bytes(shape.num_state),))
             held = np.unpackbits(arrays["held"], count=shape.num_state).astype(bool)
-            kept_by, rows = arrays["kept_by"], arrays["statistics"]
+            kept_by, rows = arrays["kept_by"].astype(np.int64), arrays["statistics"]
             _check(kept_by.shape == (shape.prunable_weights,))
             _check(rows.ndim == 2 and rows.shape[1] == len(fields(DeviceStatistics)) and rows.dtype == np.float64)
             whole = rows[:, [f.name in WHOLE for f in fields(DeviceStatistics)]]

@@ -21,7 +21,7 @@ import numpy as np
 
 from airprune.components import Owner
 from airprune.deployment.checking import MAX_WORDS, checked_report
-from airprune.deployment.estimates import Estimates, paced_uplink_bps
+from airprune.deployment.estimates import PROBE_EVERY_ROUNDS, Estimates, paced_uplink_bps
 from airprune.deployment.groundwork import Groundwork, state_digest
 from airprune.deployment.hub import Hub, Order, Report
 from airprune.deployment.link_times import WIRE_OVERHEAD
@@ -52,6 +52,8 @@ _DIGEST, _AWAY, _OUT, _COUNTED = "world/digest", "world/away", "world/out", "wor
 _ESTIMATES = "world/estimates."
 # What checking an upload that came in time may take.
 _CHECKING_S = 0.1
+# Devices of an edge that are probed after a round, at the most: it has to wait for them.
+_MOST_PROBES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,7 @@ class CloudSettings:
       patience_s: how long an edge may stay away before the round goes on without it.
       wait_s: how long to wait for all devices before the first round.
       handover_s: how long to wait for a device that is sent to another edge.
+      probe_every: rounds without news of an uplink after which it is probed.
     """
 
     measures: bool = True
@@ -71,6 +74,7 @@ class CloudSettings:
     patience_s: float = 60.0
     wait_s: float = 600.0
     handover_s: float = 10.0
+    probe_every: int = PROBE_EVERY_ROUNDS
 
 
 class Deployed(World):
@@ -155,9 +159,8 @@ class Deployed(World):
             _log.warning("All edges have been away; this global round goes on from the cloud's model.")
             state.values[_OUT] = np.zeros_like(state.values[_OUT])
         self._call(self._settle())
-        for device, edge in wanted.items():
-            if not state.values[_OUT][edge]:
-                self._call(self._hub.move(device, edge, self._settings.handover_s))
+        homes = {device: edge for device, edge in wanted.items() if not state.values[_OUT][edge]}
+        self._call(self._hub.place(homes, self._settings.handover_s))
         is_told = False
         while not (present := self._present(state, wanted)):
             if not is_told:
@@ -189,14 +192,18 @@ class Deployed(World):
         return {d: found for d, found in self._hub.present().items() if d in wanted and not out[found[0]]}
 
     def _with_probes(self, state: RunState, present: dict[int, tuple[int, pb.Presence.Device]]) -> Estimates:
-        """The estimates, with what devices have said at joining where nothing better is known."""
+        """The estimates, with what devices have said at joining where nothing better is known, or nothing for long.
+
+        The latter is for devices that once were too slow to be asked: nobody would ever know that they are not.
+        """
         estimates = self._estimates(state)
         size = len(estimates.uplink.value)
         uplink_bps, seconds = np.full(size, np.nan), np.full(size, np.nan)
+        is_old = estimates.speed.age >= PROBE_EVERY_ROUNDS
         for device, (_, measured) in present.items():
             if np.isnan(estimates.uplink.value[device]) and measured.uplink_bps > 0:
                 uplink_bps[device] = measured.uplink_bps
-            if np.isnan(estimates.speed.value[device]) and measured.seconds_per_sample > 0:
+            if is_old[device] and measured.seconds_per_sample > 0:
                 seconds[device] = measured.seconds_per_sample
         if not (np.isnan(uplink_bps).all() and np.isnan(seconds).all()):
             estimates = estimates.updated(uplink_bps=uplink_bps, seconds_per_sample=seconds)
@@ -232,7 +239,7 @@ class Deployed(World):
             report = reports[edge]
             results.append(self._result(experiment, state, edge, group, report))
             rows += self._rows(timed, edge, orders[edge], None if report is None else report[0])
-        self._learn(experiment, state, timed, rows)
+        self._learn(experiment, state, rows, [report[0] for report in reports.values() if report is not None])
         took_s = max((report[0].took_s for report in reports.values() if report is not None), default=0.0)
         self._on_measured(rows, took_s)
         return results
@@ -247,6 +254,7 @@ class Deployed(World):
             own = self._station(experiment, state, edge)
             digest = state_digest(own.model, own.slots)
             station = own if digest != values[_DIGEST][edge].tobytes().hex() else None
+        rates_bps = self._pace_bps(state, timed)
         task = group.tasks[0]
         message = pb.EdgeRound(
             run=self._hub.welcome.run,
@@ -270,13 +278,14 @@ class Deployed(World):
                         keep=task.keep[number],
                         weight=task.weights[number],
                         code=None if task.code is None else task.code[number],
-                        rate_bps=float(opened.share[place] * opened.full_band_rate_bps[place]),
+                        rate_bps=float(rates_bps[place]),
                         max_bytes=self._max_bytes(task.keep[number], None if task.code is None else task.code[number]),
                         last_counted=int(values[_COUNTED][device]),
                         planned_compute_s=float(timed.compute_s[place]),
-                        planned_uplink_s=float(timed.uplink_s[place]),
+                        planned_uplink_s=float(opened.bits[place] / rates_bps[place]),
                     )
                 )
+        message.probes.extend(self._probes(state, edge))
         arrays = RoundArrays(station=station, told=group.shared.mask, values=group.shared.values)
         return message, arrays.to_bytes()
 
@@ -295,6 +304,25 @@ class Deployed(World):
             sends_model=True,
         )
         return message, b""
+
+    def _probes(self, state: RunState, edge: int) -> list[pb.Probe]:
+        """Of devices of which there was no news for longest."""
+        if not self._settings.measures:
+            return []
+        estimates = self._estimates(state)
+        is_due, age = estimates.probe_due(self._settings.probe_every), estimates.uplink.age
+        due = [device for device, (place, _) in self._hub.present().items() if place == edge and is_due[device]]
+        chosen = sorted(due, key=lambda device: -age[device])[:_MOST_PROBES]
+        return [pb.Probe(device=device, bytes=estimates.probe_bytes(device)) for device in chosen]
+
+    def _pace_bps(self, state: RunState, timed: TimedRound) -> Array:
+        """b_n r_n, without the margin of plans where r_n was measured: that is time in reserve.  [num_devices]"""
+        opened = timed.opened
+        rates_bps = opened.full_band_rate_bps
+        if self._settings.measures:
+            measured_bps = self._estimates(state).uplink_bps(margin_ratio=0.0)[opened.device] / WIRE_OVERHEAD
+            rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps)
+        return np.asarray(opened.share * rates_bps)
 
     def _max_bytes(self, keep: int, code: int | None) -> int:
         work = self._work
@@ -359,7 +387,7 @@ class Deployed(World):
         failures = tuple(
             Failure(device, outcomes[device].reason, recorded_fate(outcomes[device].fate))
             for device in devices
-            if device not in counted
+            if outcomes[device].fate != Fate.OK
         )
         return arrays.result(state.edge_states[edge], failures)
 
@@ -402,7 +430,7 @@ class Deployed(World):
         for orders in message.orders:
             place = int(np.searchsorted(opened.device, orders.device))
             outcome = outcomes.get(orders.device, pb.Outcome(fate=str(Fate.DROPPED), reason="Its edge stayed away."))
-            came = outcome.bytes > 0
+            started, came = outcome.HasField("started_s"), outcome.digest != ""
             rows.append(
                 MeasuredRow(
                     round=message.round_index,
@@ -417,11 +445,11 @@ class Deployed(World):
                     rate_bps=orders.rate_bps,
                     full_band_rate_bps=float(opened.full_band_rate_bps[place]),
                     planned_compute_s=orders.planned_compute_s,
-                    compute_s=outcome.compute_s if came else None,
+                    compute_s=outcome.compute_s if started else None,
                     planned_uplink_s=orders.planned_uplink_s,
-                    uplink_s=outcome.uplink_s if came else None,
+                    uplink_s=outcome.uplink_s if started else None,
                     planned_bytes=math.ceil(float(opened.bits[place]) / 8),
-                    bytes=outcome.bytes if came else None,
+                    bytes=outcome.bytes if started else None,
                     rtt_s=outcome.rtt_s if came and math.isfinite(outcome.rtt_s) else None,
                     arrived_s=outcome.arrived_s if came else None,
                     deadline_s=message.deadline_s,
@@ -431,6 +459,7 @@ class Deployed(World):
                     served_by=self._hub.serving[edge],
                     orders_digest=orders_digest,
                     model_digest=None if report is None else report.model_digest,
+                    started_s=outcome.started_s if started else None,
                 )
             )
         return rows
@@ -452,22 +481,40 @@ class Deployed(World):
         }
         return MeasuredRow(**{**unknown, **known})
 
-    def _learn(self, experiment: Experiment, state: RunState, timed: TimedRound, rows: Sequence[MeasuredRow]) -> None:
-        """What the round says about links and speeds."""
+    def _learn(
+        self, experiment: Experiment, state: RunState, rows: Sequence[MeasuredRow], reports: Sequence[pb.EdgeReport]
+    ) -> None:
+        """What the round and the probes after it say about links and speeds."""
         if not self._settings.measures:
             return
+        estimates = self._estimates(state)
         size = experiment.network.num_devices
-        uplink_bps, seconds = np.full(size, np.nan), np.full(size, np.nan)
+        uplink_bps, seconds, probed_bps = (np.full(size, np.nan) for _ in range(3))
+        planned_s = estimates.seconds_per_sample()
         for row in rows:
-            if row.uplink_s and row.bytes and row.rate_bps and row.share:
-                uplink_bps[row.device] = paced_uplink_bps(
-                    WIRE_OVERHEAD * 8.0 * row.bytes / row.uplink_s,
-                    planned_bps=WIRE_OVERHEAD * row.rate_bps,
-                    share=row.share,
-                )
-            if row.compute_s:
-                passes = experiment.scenario.train.samples_seen(experiment.data_sizes[[row.device]])[0]
-                seconds[row.device] = row.compute_s / float(passes)
-            elif row.fate == Fate.LATE:  # nothing came: it is slower than planned, by how much is not known
-                uplink_bps[row.device] = 0.5 * WIRE_OVERHEAD * (row.full_band_rate_bps or np.nan)
-        self._keep(state, self._estimates(state).updated(uplink_bps=uplink_bps, seconds_per_sample=seconds))
+            uplink_bps[row.device] = _uplink_bps(row)
+            seconds[row.device] = planned_s[row.device] * _slowdown(row)
+        for report in reports:
+            for probed in report.probed:
+                probed_bps[probed.device] = probed.uplink_bps
+        uplink_bps = np.fmin(uplink_bps, estimates.raised_by(probed_bps))
+        self._keep(state, estimates.updated(uplink_bps=uplink_bps, seconds_per_sample=seconds))
+
+
+def _uplink_bps(row: MeasuredRow) -> float:
+    """What an upload says about the full band; of one that is under way, what has come of it does."""
+    if row.bytes is None or not row.uplink_s or not row.rate_bps or not row.share:
+        return math.nan
+    measured_bps = 8.0 * row.bytes / row.uplink_s
+    if row.bytes == 0:  # slower than planned, by how much is not known
+        measured_bps = 0.5 * row.rate_bps
+    found = paced_uplink_bps(WIRE_OVERHEAD * measured_bps, planned_bps=WIRE_OVERHEAD * row.rate_bps, share=row.share)
+    return float(found)
+
+
+def _slowdown(row: MeasuredRow) -> float:
+    """Measured over planned, of all that comes before the upload: the model's way down is in it, and the ledger."""
+    if row.started_s is not None and row.planned_compute_s:
+        return row.started_s / row.planned_compute_s
+    # A late one that has not even begun is slower, by how much is not known.
+    return 2.0 if row.fate == Fate.LATE else math.nan

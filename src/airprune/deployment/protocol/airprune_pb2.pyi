@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("payload", "beat", "chunk", "hello", "welcome", "refusal", "measured", "edge_round", "edge_report", "orders", "upload", "receipt", "presence", "redial", "denied", "goodbye")
+    __slots__ = ("payload", "beat", "chunk", "hello", "welcome", "refusal", "measured", "edge_round", "edge_report", "orders", "upload", "receipt", "presence", "redial", "denied", "goodbye", "probe")
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     BEAT_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class Frame(_message.Message):
     REDIAL_FIELD_NUMBER: _ClassVar[int]
     DENIED_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
     payload: Payload
     beat: Beat
     chunk: Chunk
@@ -40,7 +41,8 @@ class Frame(_message.Message):
     redial: Redial
     denied: Denied
     goodbye: Goodbye
-    def __init__(self, payload: _Optional[_Union[Payload, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., edge_round: _Optional[_Union[EdgeRound, _Mapping]] = ..., edge_report: _Optional[_Union[EdgeReport, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., upload: _Optional[_Union[Upload, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., presence: _Optional[_Union[Presence, _Mapping]] = ..., redial: _Optional[_Union[Redial, _Mapping]] = ..., denied: _Optional[_Union[Denied, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+    probe: Probe
+    def __init__(self, payload: _Optional[_Union[Payload, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., edge_round: _Optional[_Union[EdgeRound, _Mapping]] = ..., edge_report: _Optional[_Union[EdgeReport, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., upload: _Optional[_Union[Upload, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., presence: _Optional[_Union[Presence, _Mapping]] = ..., redial: _Optional[_Union[Redial, _Mapping]] = ..., denied: _Optional[_Union[Denied, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("size", "digest")
@@ -116,16 +118,34 @@ class Refusal(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., is_final: _Optional[bool] = ...) -> None: ...
 
 class Measured(_message.Message):
-    __slots__ = ("seconds_per_sample", "num_samples", "kernel", "machine")
+    __slots__ = ("seconds_per_sample", "num_samples", "kernel", "machine", "num_more")
     SECONDS_PER_SAMPLE_FIELD_NUMBER: _ClassVar[int]
     NUM_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     KERNEL_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
+    NUM_MORE_FIELD_NUMBER: _ClassVar[int]
     seconds_per_sample: float
     num_samples: int
     kernel: str
     machine: str
-    def __init__(self, seconds_per_sample: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ...) -> None: ...
+    num_more: int
+    def __init__(self, seconds_per_sample: _Optional[float] = ..., num_samples: _Optional[int] = ..., kernel: _Optional[str] = ..., machine: _Optional[str] = ..., num_more: _Optional[int] = ...) -> None: ...
+
+class Probe(_message.Message):
+    __slots__ = ("device", "bytes")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    device: int
+    bytes: int
+    def __init__(self, device: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class Probed(_message.Message):
+    __slots__ = ("device", "uplink_bps")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    UPLINK_BPS_FIELD_NUMBER: _ClassVar[int]
+    device: int
+    uplink_bps: float
+    def __init__(self, device: _Optional[int] = ..., uplink_bps: _Optional[float] = ...) -> None: ...
 
 class DeviceOrders(_message.Message):
     __slots__ = ("device", "keep", "weight", "code", "rate_bps", "max_bytes", "last_counted", "planned_compute_s", "planned_uplink_s")
@@ -150,7 +170,7 @@ class DeviceOrders(_message.Message):
     def __init__(self, device: _Optional[int] = ..., keep: _Optional[int] = ..., weight: _Optional[float] = ..., code: _Optional[int] = ..., rate_bps: _Optional[float] = ..., max_bytes: _Optional[int] = ..., last_counted: _Optional[int] = ..., planned_compute_s: _Optional[float] = ..., planned_uplink_s: _Optional[float] = ...) -> None: ...
 
 class EdgeRound(_message.Message):
-    __slots__ = ("run", "global_round", "edge_round", "round_index", "learning_rate", "deadline_s", "model_digest", "sends_model", "served_weight", "orders", "chunk_sizes", "grace_s")
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "learning_rate", "deadline_s", "model_digest", "sends_model", "served_weight", "orders", "chunk_sizes", "grace_s", "probes")
     RUN_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
     EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +183,7 @@ class EdgeRound(_message.Message):
     ORDERS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_SIZES_FIELD_NUMBER: _ClassVar[int]
     GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    PROBES_FIELD_NUMBER: _ClassVar[int]
     run: str
     global_round: int
     edge_round: int
@@ -175,10 +196,11 @@ class EdgeRound(_message.Message):
     orders: _containers.RepeatedCompositeFieldContainer[DeviceOrders]
     chunk_sizes: _containers.RepeatedScalarFieldContainer[int]
     grace_s: float
-    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., learning_rate: _Optional[float] = ..., deadline_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., sends_model: _Optional[bool] = ..., served_weight: _Optional[float] = ..., orders: _Optional[_Iterable[_Union[DeviceOrders, _Mapping]]] = ..., chunk_sizes: _Optional[_Iterable[int]] = ..., grace_s: _Optional[float] = ...) -> None: ...
+    probes: _containers.RepeatedCompositeFieldContainer[Probe]
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., learning_rate: _Optional[float] = ..., deadline_s: _Optional[float] = ..., model_digest: _Optional[str] = ..., sends_model: _Optional[bool] = ..., served_weight: _Optional[float] = ..., orders: _Optional[_Iterable[_Union[DeviceOrders, _Mapping]]] = ..., chunk_sizes: _Optional[_Iterable[int]] = ..., grace_s: _Optional[float] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ...) -> None: ...
 
 class Outcome(_message.Message):
-    __slots__ = ("device", "fate", "reason", "arrived_s", "compute_s", "uplink_s", "bytes", "rtt_s", "digest")
+    __slots__ = ("device", "fate", "reason", "arrived_s", "compute_s", "uplink_s", "bytes", "rtt_s", "digest", "started_s")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     FATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -188,6 +210,7 @@ class Outcome(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     RTT_S_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    STARTED_S_FIELD_NUMBER: _ClassVar[int]
     device: int
     fate: str
     reason: str
@@ -197,10 +220,11 @@ class Outcome(_message.Message):
     bytes: int
     rtt_s: float
     digest: str
-    def __init__(self, device: _Optional[int] = ..., fate: _Optional[str] = ..., reason: _Optional[str] = ..., arrived_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., uplink_s: _Optional[float] = ..., bytes: _Optional[int] = ..., rtt_s: _Optional[float] = ..., digest: _Optional[str] = ...) -> None: ...
+    started_s: float
+    def __init__(self, device: _Optional[int] = ..., fate: _Optional[str] = ..., reason: _Optional[str] = ..., arrived_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., uplink_s: _Optional[float] = ..., bytes: _Optional[int] = ..., rtt_s: _Optional[float] = ..., digest: _Optional[str] = ..., started_s: _Optional[float] = ...) -> None: ...
 
 class EdgeReport(_message.Message):
-    __slots__ = ("run", "global_round", "edge_round", "round_index", "model_digest", "outcomes", "took_s", "trouble")
+    __slots__ = ("run", "global_round", "edge_round", "round_index", "model_digest", "outcomes", "took_s", "trouble", "probed")
     RUN_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_ROUND_FIELD_NUMBER: _ClassVar[int]
     EDGE_ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -209,6 +233,7 @@ class EdgeReport(_message.Message):
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     TOOK_S_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    PROBED_FIELD_NUMBER: _ClassVar[int]
     run: str
     global_round: int
     edge_round: int
@@ -217,7 +242,8 @@ class EdgeReport(_message.Message):
     outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
     took_s: float
     trouble: str
-    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., model_digest: _Optional[str] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., took_s: _Optional[float] = ..., trouble: _Optional[str] = ...) -> None: ...
+    probed: _containers.RepeatedCompositeFieldContainer[Probed]
+    def __init__(self, run: _Optional[str] = ..., global_round: _Optional[int] = ..., edge_round: _Optional[int] = ..., round_index: _Optional[int] = ..., model_digest: _Optional[str] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., took_s: _Optional[float] = ..., trouble: _Optional[str] = ..., probed: _Optional[_Iterable[_Union[Probed, _Mapping]]] = ...) -> None: ...
 
 class Orders(_message.Message):
     __slots__ = ("run", "global_round", "edge_round", "round_index", "keep", "code", "learning_rate", "rate_bps", "time_left_s", "model_digest", "last_counted", "max_bytes")

@@ -2,7 +2,6 @@
 
 frames   what may arrive and in which order: a pure class, bytes in, packets or a refusal out
 links    a link as its owner sees it: send, receive, refuse, close
-pieces   when each piece of a payload leaves, at a planned rate
 dialing  the child's side
 serving  the parent's side
 """

@@ -58,12 +58,14 @@ class Packet:
       payload: read-only; empty if there is none.
       first_s, last_s: when the message and its last chunk arrived, on the receiver's monotonic clock: the payload took
         `last_s - first_s`.
+      digest: of the payload, checked.
     """
 
     message: Message
     payload: bytes | memoryview
     first_s: float
     last_s: float
+    digest: bytes = b""
 
     @property
     def num_bytes(self) -> int:
@@ -89,6 +91,12 @@ class Assembler:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._coming: _Coming | None = None
+
+    @property
+    def coming(self) -> tuple[Message, float, int] | None:
+        """(message, when it came, bytes so far) of the payload on its way."""
+        coming = self._coming
+        return None if coming is None else (coming.message, coming.first_s, coming.num_received)
 
     @property
     def announced_bytes(self) -> int:
@@ -156,19 +164,19 @@ class Assembler:
         self._coming = None
         if coming.hasher.digest() != coming.digest:
             raise BadFrame("the payload is not the one whose digest was announced")
-        return Packet(coming.message, memoryview(coming.buffer).toreadonly(), coming.first_s, now_s)
+        return Packet(coming.message, memoryview(coming.buffer).toreadonly(), coming.first_s, now_s, coming.digest)
 
 
 def digest_of(payload: bytes | memoryview) -> bytes:
     return hashlib.blake2b(payload, digest_size=DIGEST_BYTES).digest()
 
 
-def frame_of(message: Message, payload: bytes | memoryview = b"") -> pb.Frame:
-    """The frame that starts a message; the chunks of its payload are to follow."""
+def frame_of(message: Message, payload: bytes | memoryview = b"", digest: bytes | None = None) -> pb.Frame:
+    """The frame that starts a message; the chunks of its payload, whose digest may be known, are to follow."""
     frame = pb.Frame()
     getattr(frame, _KIND_OF[type(message)]).MergeFrom(message)
     if len(payload):
-        frame.payload.MergeFrom(pb.Payload(size=len(payload), digest=digest_of(payload)))
+        frame.payload.MergeFrom(pb.Payload(size=len(payload), digest=digest or digest_of(payload)))
     return frame
 
 

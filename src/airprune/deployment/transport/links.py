@@ -19,9 +19,9 @@ from typing import Protocol
 import grpc
 from google.protobuf.message import Message
 
+from airprune.deployment.pacing import Pacer, chunks
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet, frame_of
-from airprune.deployment.transport.pieces import pieces
 from airprune.errors import WorkFailed
 
 # What gRPC raises when a stream has ended, differently at its two sides.
@@ -126,6 +126,11 @@ class Link:
         return min(self._rtts_s, default=math.nan)
 
     @property
+    def coming(self) -> tuple[Message, float, int] | None:
+        """(message, when it came, bytes so far) of the payload on its way."""
+        return self._assembler.coming
+
+    @property
     def is_lost(self) -> bool:
         return self._lost is not None
 
@@ -147,27 +152,32 @@ class Link:
         return self.rtt_s
 
     async def send(
-        self, message: Message, payload: bytes | memoryview = b"", *, rate_bps: float | None = None
+        self,
+        message: Message,
+        payload: bytes | memoryview = b"",
+        *,
+        rate_bps: float | None = None,
+        digest: bytes | None = None,
     ) -> float:
-        """Sends one message and its payload, of which at most `rate_bps` on the link; seconds that it took.
+        """Sends one message and its payload, at most `rate_bps` of payload; seconds that it took.
 
-        One message at a time; who comes meanwhile waits. Giving up in the middle of a payload ends the link.
+        One message at a time; who comes meanwhile waits. Giving up in the middle of a payload ends the link. Who sends
+        one payload to many peers gives its digest too.
         """
         view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
-        start = frame_of(message, view).SerializeToString()
+        start = frame_of(message, view, digest).SerializeToString()
         if len(start) > self.limits.max_frame_bytes:
             kind, most = message.DESCRIPTOR.name, self.limits.max_frame_bytes
             raise WorkFailed(f"{kind} must fit into Limits.max_frame_bytes = {most:,}, got {len(start):,} bytes.")
-        plan = list(pieces(len(view), chunk_bytes=self.limits.chunk_bytes, rate_bps=rate_bps))
         async with self._sending:
             start_s = time.monotonic()
+            pacer = None if rate_bps is None else Pacer(rate_bps)
             await self._post(start)
             try:
-                for piece in plan:
-                    wait_s = start_s + piece.due_s - time.monotonic()
-                    if wait_s > 0:
+                for part in chunks(len(view), rate_bps, largest=self.limits.chunk_bytes):
+                    if pacer is not None and (wait_s := pacer.delay_s(part.stop - part.start)):
                         await asyncio.sleep(wait_s)
-                    chunk = pb.Frame(chunk=pb.Chunk(data=bytes(view[piece.start : piece.stop])))
+                    chunk = pb.Frame(chunk=pb.Chunk(data=bytes(view[part])))
                     await self._post(chunk.SerializeToString())
             except asyncio.CancelledError:
                 self.lose("a payload was given up half-way")
