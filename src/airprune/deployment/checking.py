@@ -22,7 +22,7 @@ MAX_SAMPLES = 2**31
 # Of words that a device chooses, so that all of an edge's fit into one message.
 MAX_WORDS = 300
 _DIGEST = re.compile(r"[0-9a-f]{32}")
-_TIMES = ("arrived_s", "compute_s", "uplink_s")
+_TIMES = ("arrived_s", "compute_s", "uplink_s", "started_s")
 _MAY_BE_UNKNOWN = ("gradient_sq_max", "gradient_noise_sq", "smoothness")
 
 
@@ -57,6 +57,9 @@ def checked_report(report: pb.EdgeReport, payload: bytes, asked: pb.EdgeRound, w
     _must_be_time("took_s", report.took_s)
     for outcome in report.outcomes:
         _check_outcome(outcome, work)
+    for probed in report.probed:
+        fits = probed.device < work.num_devices and not probed.uplink_bps < 0 and not math.isinf(probed.uplink_bps)
+        _must("probed", fits, f"rates of devices below {work.num_devices}", f"{probed.uplink_bps:g} of {probed.device}")
     counted = [outcome.device for outcome in report.outcomes if outcome.fate == "ok"]
     arrays = ReportArrays.from_bytes(payload, work.shape)
     _check_sums(arrays, counted, work)
