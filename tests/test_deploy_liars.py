@@ -76,7 +76,8 @@ def test_an_upload_that_lies_is_refused_with_a_receipt_and_counted_and_the_round
     lies = iter(LIES.values())
 
     class Liar(_Device):
-        async def _follow(self, link, orders, packet):
+        async def _follow(self, link, packet):
+            orders = packet.message
             key = RoundKey(orders.run, orders.global_round, orders.edge_round)
             body = bytes(packet.payload)
             data = self._train(key, "", orders, body).upload

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.deployment.measured import MeasuredLog, MeasuredRow, PlannedInputs
+from airprune.deployment.measured import MeasuredLog, MeasuredRow, PlannedInputs, recorded_fate
 from airprune.deployment.replaying import met_candidates
 from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.runs.driver import records_of
@@ -72,6 +72,9 @@ class Pretended(World):
         return met_candidates(experiment, candidates, self._inputs)
 
     def lost(self, round_index: int) -> Mapping[int, str]:
+        return {device: recorded_fate(fate) for device, fate in self._fates(round_index).items()}
+
+    def _fates(self, round_index: int) -> Mapping[int, str]:
         rng = self._rng(round_index, 1)
         draws = rng.random(10_000)
         assert self._inputs is not None
@@ -80,7 +83,7 @@ class Pretended(World):
     def edge_round(self, experiment, engine, state, timed, groups):
         results = super().edge_round(experiment, engine, state, timed, groups)
         assert self._inputs is not None and self._log is not None
-        rows = measured_rows(timed, self._inputs, self.lost(self._inputs.round), self._rng(self._inputs.round, 2))
+        rows = measured_rows(timed, self._inputs, self._fates(self._inputs.round), self._rng(self._inputs.round, 2))
         gone = self._gone.get(self._inputs.global_round)
         self._log.measured([replace(row, edge_out=row.edge == gone or None) for row in rows])
         return results
