@@ -277,7 +277,7 @@ class Tasks(_Kits):
     def __init__(self, folder: Path, *, gather_s: float = 5.0, patience_s: float = 60.0, **options: Any) -> None:
         super().__init__(folder, **options)
         self.gather_s, self.patience_s = gather_s, patience_s
-        self.tasks: dict[str, concurrent.futures.Future[str]] = {}
+        self.tasks: dict[str, asyncio.Task[str]] = {}
 
     def start(self, name: str) -> None:
         node, state = load_node(self.kits / name), self.state(name)
@@ -285,7 +285,7 @@ class Tasks(_Kits):
             work = run_device(node, state, DeviceSettings(patience_s=self.patience_s))
         else:
             work = self._edge(name)
-        self.tasks[name] = self.background.start(work)
+        self.tasks[name] = self.background.call(_started(work))
 
     async def _edge(self, name: str) -> str:
         edge = Edge(load_node(self.kits / name), self.state(name), EdgeSettings(gather_s=self.gather_s))
@@ -296,8 +296,8 @@ class Tasks(_Kits):
             self.start(name)
 
     def kill(self, name: str) -> None:
-        self.tasks[name].cancel()
-        self.background.call(asyncio.sleep(0))
+        """Returns when its port is free again."""
+        self.background.call(_ended(self.tasks[name]))
 
     def run_cloud(self, scenario: Scenario, out: Path, settings: CloudSettings, *, resume: bool = False) -> Iterator:
         """The records, as they come."""
@@ -309,8 +309,17 @@ class Tasks(_Kits):
             yield from records
 
     def kill_all(self) -> None:
-        for task in self.tasks.values():
-            task.cancel()
+        for name in self.tasks:
+            self.kill(name)
+
+
+async def _started(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    return asyncio.create_task(work)
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

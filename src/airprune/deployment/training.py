@@ -15,7 +15,6 @@ from airprune.deployment.own_data import Samples
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.small import local_device
 from airprune.deployment.uploads import upload_to_bytes
-from airprune.engines.machine import single_thread
 from airprune.federation.device import Streams, device_round
 from airprune.federation.messages import Broadcast, Orders
 from airprune.federation.wire import told_mask
@@ -93,4 +92,4 @@ class Trainer:
 def _use_one_thread() -> None:
     """As workers of a simulation do: bits must not depend on cores. It holds for the calling thread alone."""
     if "torch" in sys.modules:
-        single_thread()
+        sys.modules["torch"].set_num_threads(1)
