@@ -70,7 +70,7 @@ _RETRY_S = 0.5
 # More than the probes of a device take that is as fast as it was, and little of a round.
 _PROBE_WITHIN_S = 1.0
 # An upload of which nothing has come for so long is not waited for.
-_STALLED_S = 0.2
+_STALLED_S = 0.5
 # The orders of all its devices are one frame.
 _FROM_CLOUD_BYTES = 2**26
 
@@ -571,12 +571,18 @@ class Edge:
 
     async def _let_end(self, devices: Iterable[int], *, within_s: float) -> None:
         """Waits for late uploads that still come: behind them, those of the next round would be late as well."""
-        end_s = time.monotonic() + within_s
-        came = dict.fromkeys(devices, -1)
-        while came and time.monotonic() < end_s:
-            coming = {d: self.children[d].link.coming for d in came if d in self.children}
-            came = {d: part[2] for d, part in coming.items() if part is not None and part[2] > came[d]}
-            await asyncio.sleep(_STALLED_S if came else 0.0)
+        now_s = time.monotonic()
+        end_s = now_s + within_s
+        seen = dict.fromkeys(devices, (-1, now_s))  # bytes so far, and since when
+        while seen and now_s < end_s:
+            for device, (num_bytes, since_s) in list(seen.items()):
+                coming = self.children[device].link.coming if device in self.children else None
+                if coming is None or now_s - since_s > _STALLED_S:
+                    del seen[device]
+                elif coming[2] > num_bytes:
+                    seen[device] = coming[2], now_s
+            await asyncio.sleep(0.02)
+            now_s = time.monotonic()
 
     async def _gather(self, devices: tuple[int, ...]) -> None:
         """An edge that has just come waits for its devices, which are still dialling."""
