@@ -118,8 +118,8 @@ def changed(payload: bytes, edge: Edge, **changes: Any) -> bytes:
 
 
 def lying_station(payload: bytes, edge: Edge, **changes: Any) -> bytes:
-    assert edge.station is not None
-    return changed(payload, edge, station=replace(edge.station, **changes))
+    assert edge.state.station is not None
+    return changed(payload, edge, station=replace(edge.state.station, **changes))
 
 
 EDGE_LIES: list[tuple[Callable[[pb.EdgeReport, bytes, Edge], bytes | None], str]] = [
@@ -129,9 +129,9 @@ EDGE_LIES: list[tuple[Callable[[pb.EdgeReport, bytes, Edge], bytes | None], str]
         "An edge's report has arrays of",
     ),
     (lambda report, payload, edge: changed(payload, edge, station=None), "Report.payload must be with the model"),
-    (lambda report, payload, edge: lying_station(payload, edge, model=edge.station.model * 2), "Report.model_digest"),
+    (lambda report, payload, edge: lying_station(payload, edge, model=edge.state.station.model * 2), "Report.model_digest"),
     (
-        lambda report, payload, edge: lying_station(payload, edge, model=edge.station.model * np.float32(np.nan)),
+        lambda report, payload, edge: lying_station(payload, edge, model=edge.state.station.model * np.float32(np.nan)),
         "Report.model must be finite",
     ),
     (lambda report, payload, edge: setattr(report.outcomes[0], "device", 0), "Report.outcomes must be of devices"),

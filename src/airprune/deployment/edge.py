@@ -21,6 +21,8 @@ import numpy as np
 from airprune import __version__
 from airprune.components import Owner
 from airprune.deployment.checking import MAX_WORDS, trouble_in_measured, trouble_in_upload
+from airprune.deployment.edge_reports import no_sums, report_of, told_outcomes
+from airprune.deployment.edge_state import EdgeState, key_of
 from airprune.deployment.edge_sums import Asked, closed_round
 from airprune.deployment.estimates import probed_uplink_bps
 from airprune.deployment.groundwork import PROTOCOL, Groundwork, check_versions, state_digest
@@ -60,8 +62,6 @@ from airprune.deployment.uploads import BadUpload, digest_of
 from airprune.errors import WorkFailed
 from airprune.federation.messages import Broadcast
 from airprune.federation.wire import broadcast_to_bytes
-from airprune.learning.chunks import DeviceStatistics
-from airprune.runs import checkpoint
 from airprune.scenario import Scenario
 
 _log = logging.getLogger("airprune")
@@ -124,9 +124,7 @@ class Edge:
         self.work: Groundwork | None = None
         self.welcome: pb.Welcome | None = None
         self.denied = Denied()
-        self.station: Station | None = None
-        self.counted: dict[RoundKey, dict[int, str]] = {}
-        self.report: tuple[pb.EdgeReport, bytes] | None = None
+        self.state = EdgeState()
         self.cloud: Link | None = None
         self.children: dict[int, _Child] = {}
         self.round: _Round | None = None
@@ -251,8 +249,7 @@ class Edge:
         )
         assert work.shape  # built here, not in the first round
         self.work, self.welcome = work, welcome
-        self.station, self.counted, self.report = None, {}, None
-        self._load()
+        self.state = EdgeState.load(self._file(), run=welcome.run, slots=work.slots(Owner.EDGE))
 
     async def _deny(self, serials: Any) -> None:
         self.denied = Denied(frozenset(serials))
@@ -429,55 +426,28 @@ class Edge:
 
     async def _take_round(self, message: pb.EdgeRound, payload: bytes) -> None:
         """Starts a round, unless it goes on already or is over."""
-        key = RoundKey(message.run, message.global_round, message.edge_round)
+        key = key_of(message)
         if self.playing is not None and self.playing[0] == key:
             return
         if self.playing is not None:
             _log.warning("%s is given up for %s.", self.playing[0], key)
             self._give_up()
-        if self.report is not None and _key(self.report[0]) == key:
+        if self.state.has_reported(key):
             await self._send_report(sends_model=message.sends_model)
             return
         arrays = RoundArrays.from_bytes(payload)
-        station = arrays.station or self.station
+        station = arrays.station or self.state.station
         if station is None or state_digest(station.model, station.slots) != message.model_digest:
             trouble = "It does not hold the model that the round starts from."
-            await self._send(
-                pb.EdgeReport(
-                    run=key.run,
-                    global_round=key.global_round,
-                    edge_round=key.edge_round,
-                    round_index=message.round_index,
-                    trouble=trouble,
-                ),
-                b"",
-            )
+            await self._send(report_of(message, trouble=trouble), b"")
             return
-        self.station = station
+        self.state = replace(self.state, station=station)
         if not message.orders:
-            await self._send_station(message, station)
+            assert self.work is not None
+            report = report_of(message, model_digest=message.model_digest)
+            await self._send(report, no_sums(self.work.shape, station).to_bytes())
             return
         self.playing = key, self._start(self._play(message, key, arrays, station))
-
-    async def _send_station(self, message: pb.EdgeRound, station: Station) -> None:
-        """Nobody is asked; the cloud only wants the model."""
-        assert self.work is not None
-        shape = self.work.shape
-        report = pb.EdgeReport(
-            run=message.run,
-            global_round=message.global_round,
-            edge_round=message.edge_round,
-            round_index=message.round_index,
-            model_digest=message.model_digest,
-        )
-        arrays = ReportArrays(
-            station=station,
-            held=np.zeros(shape.num_state, dtype=bool),
-            kept_by=np.zeros(shape.prunable_weights, dtype=np.int64),
-            statistics=DeviceStatistics.of([]),
-            reports={},
-        )
-        await self._send(report, arrays.to_bytes())
 
     def _give_up(self) -> None:
         """What the round that goes on was for is not wanted any more."""
@@ -499,7 +469,7 @@ class Edge:
             asked=devices,
             deadline_s=message.deadline_s,
             grace_s=message.grace_s,
-            counted=self.counted,
+            counted=self.state.counted,
             online=self._ready,
         )
         self.round = current = _Round(asked=asked, body=body, machine=machine)
@@ -513,36 +483,13 @@ class Edge:
         counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is Fate.OK}
         kept = KeptRound(orders=message, arrays=replace(arrays, station=station), uploads=counted)
         result, station = await asyncio.to_thread(closed_round, asked, counted, outcomes, station)
-        self.station = station
-        self.counted = current.machine.counted_so_far
-        self.late += sum(outcome.fate is Fate.LATE for outcome in close.outcomes)
-        report = pb.EdgeReport(
-            run=key.run,
-            global_round=key.global_round,
-            edge_round=key.edge_round,
-            round_index=message.round_index,
-            model_digest=state_digest(station.model, station.slots),
-            took_s=close.took_s,
-        )
-        for outcome in close.outcomes:
-            child = self.children.get(outcome.device)
-            told = pb.Outcome(
-                device=outcome.device,
-                fate=str(outcome.fate),
-                reason=outcome.reason,
-                arrived_s=outcome.arrived_s,
-                compute_s=outcome.compute_s,
-                uplink_s=outcome.uplink_s,
-                bytes=outcome.num_bytes,
-                rtt_s=0.0 if child is None else child.link.rtt_s,
-                digest=outcome.digest,
-            )
-            if outcome.num_bytes:
-                told.started_s = outcome.arrived_s - outcome.uplink_s
-            told.MergeFrom(under_way.get(outcome.device, pb.Outcome()))
-            report.outcomes.append(told)
+        self.late += len(late)
+        report = report_of(message, model_digest=state_digest(station.model, station.slots), took_s=close.took_s)
+        rtt_s = {device: child.link.rtt_s for device, child in self.children.items()}
+        report.outcomes.extend(told_outcomes(close.outcomes, rtt_s, under_way))
         report.probed.extend(await probing)
-        self.report = report, ReportArrays.of(result, None).to_bytes()
+        reported = report, ReportArrays.of(result, None).to_bytes()
+        self.state = EdgeState(station=station, report=reported, counted=current.machine.counted_so_far)
         self.playing = self.round = None
         if message.sends_model:  # the cloud has it all, so that it need not wait for the disk
             await self._send_report(sends_model=True)
@@ -620,7 +567,7 @@ class Edge:
 
     def _answer_after(self, event: Arrived) -> None:
         """Between rounds: what was counted is a duplicate, all else is late."""
-        is_counted = self.counted.get(event.key, {}).get(event.device) == event.digest
+        is_counted = self.state.counted.get(event.key, {}).get(event.device) == event.digest
         self.late += not is_counted
         self._send_receipt(event.device, event.key, "duplicate" if is_counted else "late", "The round is over.")
 
@@ -670,11 +617,11 @@ class Edge:
             task.add_done_callback(child.receipts.discard)
 
     async def _send_report(self, *, sends_model: bool) -> None:
-        assert self.report is not None and self.work is not None
-        report, payload = self.report
+        assert self.state.report is not None and self.work is not None
+        report, payload = self.state.report
         if sends_model:
             arrays = ReportArrays.from_bytes(payload, self.work.shape)
-            payload = replace(arrays, station=self.station).to_bytes()
+            payload = replace(arrays, station=self.state.station).to_bytes()
         await self._send(report, payload)
 
     async def _send(self, report: pb.EdgeReport, payload: bytes) -> None:
@@ -703,52 +650,22 @@ class Edge:
 
     async def _save_surely(self, key: RoundKey, kept: KeptRound) -> None:
         """A disk that is full is waited for."""
-        assert self.station is not None and self.report is not None
-        state = self.station, self.report, self.counted  # of this round, though the next may be over before
-        last = ""
+        state, last = self.state, ""  # of this round, though the next may be over before
+
+        def save() -> None:
+            if self.settings.keep_uploads:
+                kept.save(kept_place(self.folder, key))
+            state.save(self._file())
+
         async with self._saving:
             while True:
                 try:
-                    return await asyncio.to_thread(self._save, key, kept, *state)
+                    return await asyncio.to_thread(save)
                 except OSError as error:
                     last = self._tell(f"{self.folder} was not written: {error.strerror or error}; make room.", last)
                 await asyncio.sleep(_RETRY_S)
-
-    def _save(
-        self,
-        key: RoundKey,
-        kept: KeptRound,
-        station: Station,
-        reported: tuple[pb.EdgeReport, bytes],
-        counted_so_far: dict[RoundKey, dict[int, str]],
-    ) -> None:
-        if self.settings.keep_uploads:
-            kept.save(kept_place(self.folder, key))
-        report, payload = reported
-        arrays = {"model": station.model, "report": np.frombuffer(payload, np.uint8)}
-        arrays |= {f"slots/{name}": array for name, array in station.slots.items()}
-        counted = [[k.global_round, k.edge_round, {str(d): x for d, x in c.items()}] for k, c in counted_so_far.items()]
-        facts = {"report": report.SerializeToString().hex(), "counted": counted}
-        checkpoint.write(self._file(), arrays, facts)
-
-    def _load(self) -> None:
-        path, welcome = self._file(), self.welcome
-        if not path.exists() or welcome is None or self.work is None:
-            return
-        arrays, facts = checkpoint.read(path)
-        names = self.work.slots(Owner.EDGE)
-        self.station = Station(model=arrays["model"], slots={name: arrays[f"slots/{name}"] for name in names})
-        self.report = pb.EdgeReport.FromString(bytes.fromhex(facts["report"])), arrays["report"].tobytes()
-        self.counted = {
-            RoundKey(welcome.run, q, e): {int(device): digest for device, digest in counted.items()}
-            for q, e, counted in facts["counted"]
-        }
 
 
 async def _sent(link: Link, message: pb.Receipt) -> None:
     with contextlib.suppress(LinkLost):
         await link.send(message)
-
-
-def _key(report: pb.EdgeReport) -> RoundKey:
-    return RoundKey(report.run, report.global_round, report.edge_round)
