@@ -129,7 +129,10 @@ EDGE_LIES: list[tuple[Callable[[pb.EdgeReport, bytes, Edge], bytes | None], str]
         "An edge's report has arrays of",
     ),
     (lambda report, payload, edge: changed(payload, edge, station=None), "Report.payload must be with the model"),
-    (lambda report, payload, edge: lying_station(payload, edge, model=edge.state.station.model * 2), "Report.model_digest"),
+    (
+        lambda report, payload, edge: lying_station(payload, edge, model=edge.state.station.model * 2),
+        "Report.model_digest",
+    ),
     (
         lambda report, payload, edge: lying_station(payload, edge, model=edge.state.station.model * np.float32(np.nan)),
         "Report.model must be finite",

@@ -1,0 +1,63 @@
+"""Every method, deployed: the records and the model of its simulation, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import airprune as ap
+from airprune.deployment.groundwork import check_deployable
+from airprune.deployment.remote import CloudSettings
+from airprune.errors import UsageError
+from airprune.federation.method import Method
+from airprune.scenario import Scenario
+from support.federation import Tasks
+from support.tiny import final_bytes
+
+SETTINGS = CloudSettings(measures=False, grace_s=60.0, wait_s=60.0)
+# One of each kind: values told to all, slots of edges, cloud and devices, codes, selections, associations that move.
+QUICK = ("adaptive-pruning", "adaptive", "prunefl", "scaffold", "oort", "heterofl", "fedavgm", "hfel")
+
+
+def scenario_of(method: str) -> Scenario:
+    return Scenario.preset("deployed").with_values(
+        {
+            "method": method,
+            "data.train_samples": 120,
+            "data.test_samples": 50,
+            "plan.deadline_s": 30.0,
+            "radio.bandwidth_hz": 2.0e7,
+            "plan.framing": False,
+            "engine.name": "serial",
+        }
+    )
+
+
+def is_deployable(method: str) -> bool:
+    topology = Method.of(scenario_of(method)).topology
+    return not (topology.has("relay") or topology.has("due"))
+
+
+DEPLOYABLE = [name for name in ap.METHODS if is_deployable(name)]
+
+
+@pytest.mark.parametrize("method", sorted(set(ap.METHODS) - set(DEPLOYABLE)))
+def test_what_has_no_real_counterpart_is_refused_in_a_sentence(method):
+    with pytest.raises(UsageError, match="cannot be deployed"):
+        check_deployable(Method.of(scenario_of(method)))
+
+
+@pytest.mark.parametrize(
+    "method", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in DEPLOYABLE]
+)
+def test_a_deployed_method_ends_in_its_simulations_records_and_model(method, tmp_path: Path):
+    scenario = scenario_of(method)
+    simulated = tmp_path / "simulated"
+    list(ap.run(scenario, out=simulated))
+    network = scenario.build_network()
+    per_edge = [int((network.edge == edge).sum()) for edge in range(network.num_edges)]
+    with Tasks(tmp_path / "federation", num_edges=network.num_edges, devices_per_edge=per_edge) as federation:
+        federation.start_all()
+        list(federation.run_cloud(scenario, tmp_path / "run", SETTINGS))
+    assert final_bytes(tmp_path / "run") == final_bytes(simulated)
