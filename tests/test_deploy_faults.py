@@ -345,9 +345,9 @@ def test_after_random_faults_a_replay_ends_in_the_same_bits(tmp_path, seed):
 
         troubling = threading.Thread(target=trouble)
         records = federation.run_cloud(scenario_of(*changes), run, CloudSettings(grace_s=2.0, patience_s=3.0))
+        next(records)
+        troubling.start()
         try:
-            next(records)
-            troubling.start()
             for _ in records:
                 pass
         finally:

@@ -490,12 +490,13 @@ class Edge:
         report.probed.extend(await probing)
         reported = report, ReportArrays.of(result, None).to_bytes()
         self.state = EdgeState(station=station, report=reported, counted=current.machine.counted_so_far)
-        self.playing = self.round = None
         if message.sends_model:  # the cloud has it all, so that it need not wait for the disk
+            self.playing = self.round = None
             await self._send_report(sends_model=True)
             await self._save_surely(key, kept)
         else:
             await self._save_surely(key, kept)
+            self.playing = self.round = None
             await self._send_report(sends_model=False)
 
     def _under_way(self, current: _Round, close: Close) -> dict[int, pb.Outcome]:
