@@ -80,7 +80,7 @@ def _frozen(claim: Claim) -> Claim:
     return Claim(
         name=f"frozen-{claim.name}",
         where=f"{claim.where}; frozen",
-        text=f"With frozen weights: {claim.text[0].lower()}{claim.text[1:]}",
+        text=f"With frozen weights: {_within_a_sentence(claim.text)}",
         tables=(figure, "frozen"),
         judge=judge,
     )
@@ -96,3 +96,8 @@ CLAIMS = tuple(_frozen(claim) for module in _PRUNING for claim in module.CLAIMS 
         )
     },
 )
+
+
+def _within_a_sentence(text: str) -> str:
+    """Without the capital of its first word, unless that is an abbreviation."""
+    return text if text[1].isupper() else text[0].lower() + text[1:]
