@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import airprune as ap
-from airprune.deployment import edge as edge_module
+from airprune.deployment import edge_state
 from airprune.deployment.ledger import DeviceLedger
 from airprune.deployment.remote import CloudSettings
 from airprune.runs import checkpoint
@@ -215,7 +215,9 @@ def test_the_memory_of_a_device_survives_a_kill_between_upload_and_receipt(tmp_p
         (first,) = (row for row in rows_of(run / "measured.jsonl") if row["device"] == 0)
         relay.deafen_after(0.9 * first["bytes"])
         averaged = Written([federation.state("e0")], "edge-*")
+        trained = Written([federation.state("d0")], "ledger-*")
         federation.wait_for(lambda: num_planned(run) == 2, "the second edge round")
+        federation.wait_for(trained, "the device has trained in it")
         federation.kill("cloud")  # so that the third round waits for the device
         federation.wait_for(averaged, "the edge has averaged with an upload whose receipt was lost")
         federation.kill("d0")
@@ -268,7 +270,7 @@ def test_a_full_disk_is_told_in_one_sentence_and_waited_for(tmp_path, simulated,
                 raise full
             checkpoint.write(*arguments)
 
-    monkeypatch.setattr(edge_module, "checkpoint", Full)
+    monkeypatch.setattr(edge_state, "checkpoint", Full)
     caplog.set_level("INFO", "airprune")
     with Tasks(tmp_path / "federation") as federation:
         federation.start_all()
