@@ -71,6 +71,11 @@ def in_place(figure: str, rows: Rows, frozen: Rows) -> Rows:
     return [row for row in rows if row["series"] not in exchanged] + mine
 
 
+def _within_a_sentence(text: str) -> str:
+    """Without the capital of its first word, unless that is an abbreviation."""
+    return text if text[1].isupper() else text[0].lower() + text[1:]
+
+
 def _frozen(claim: Claim) -> Claim:
     (figure,) = claim.tables
 
@@ -96,8 +101,3 @@ CLAIMS = tuple(_frozen(claim) for module in _PRUNING for claim in module.CLAIMS 
         )
     },
 )
-
-
-def _within_a_sentence(text: str) -> str:
-    """Without the capital of its first word, unless that is an abbreviation."""
-    return text if text[1].isupper() else text[0].lower() + text[1:]
