@@ -1,4 +1,5 @@
 import base64
+import importlib
 import signal
 import sys
 
@@ -60,8 +61,9 @@ def blank_pictures(monkeypatch):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(BLANK_PNG)
 
-    for module in ("airprune.figures", "airprune.report.drawing", "airprune.paper.reproduction"):
-        monkeypatch.setattr(f"{module}.save_figure", save)
+    names = ("airprune.figures", "airprune.report.drawing", "airprune.paper.reproduction")
+    for module in [importlib.import_module(name) for name in names]:  # all before the first is changed
+        monkeypatch.setattr(module, "save_figure", save)
     return save
 
 

@@ -18,7 +18,7 @@ def told(words: str, name: str) -> tuple[str | None, ...]:
 @pytest.mark.parametrize(
     ("name", "commands"),
     [
-        ("scenario", ["run", "compare", "sweep"]),
+        ("scenario", ["compare", "sweep", "deploy cloud"]),
         ("engine", ["run", "compare"]),  # that of a sweep is for whole runs, and so are its workers
         ("workers", ["run", "compare", "cluster worker"]),
         ("scheduler", ["run", "compare", "sweep"]),

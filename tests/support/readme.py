@@ -72,6 +72,7 @@ TREATMENTS: dict[str, Treatment] = {
     r"airprune run smoke": Treatment(quick=adding("rounds.global_rounds=1 --engine serial")),
     r"airprune (run|compare|sweep) .*": Treatment(quick=here(GLYPHS), full=here(SMALL)),
     r"airprune advise .*": Treatment(quick=adding(f"{GLYPHS} --rounds 1"), full=adding(f"{SMALL} --rounds 1")),
+    r"airprune deploy demo": Treatment(quick=adding(f"model.name=mlp {SMALL}"), full=adding(SMALL)),
     r"airprune reproduce all\b.*": Treatment(quick=only_table_2, full=only_table_2),  # all of it takes ten minutes
 }
 

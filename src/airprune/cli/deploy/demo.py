@@ -12,6 +12,7 @@ from rich.table import Table
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.scenario_argument import scenario_from
+from airprune.measures import MEASURES
 
 if TYPE_CHECKING:
     from airprune.deployment.demo import DemoResult, Spread
@@ -86,7 +87,7 @@ def _table(results: list[DemoResult]) -> Table:
     row("uploads", *(str(r.num_uploads) for r in results))
     row("upload time, measured / predicted", *(_shown(r.uplink) for r in results))
     row("compute time, measured / predicted", *(_shown(r.compute) for r in results))
-    row("test accuracy", *(f"{r.accuracy:.1%}" for r in results))
+    row(MEASURES["test_accuracy"].label, *(f"{r.accuracy:.1%}" for r in results))
     row("wall time", *(f"{r.took_s:.0f} s" for r in results))
     return table
 
