@@ -246,6 +246,7 @@ def test_a_cut_link_costs_at_most_the_update_of_its_device(tmp_path):
     assert final_bytes(run) == replayed(run)
 
 
+@pytest.mark.slow
 def test_another_run_on_the_same_nodes_is_the_simulations(tmp_path, simulated):
     with Tasks(tmp_path / "federation") as federation:
         federation.start_all()
@@ -257,6 +258,7 @@ def test_another_run_on_the_same_nodes_is_the_simulations(tmp_path, simulated):
     assert final_bytes(tmp_path / "run") == simulated()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_in_one_sentence_and_waited_for(tmp_path, simulated, monkeypatch, caplog):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     times = iter(range(100))
@@ -281,6 +283,7 @@ def test_a_full_disk_is_told_in_one_sentence_and_waited_for(tmp_path, simulated,
     assert final_bytes(tmp_path / "run") == simulated()
 
 
+@pytest.mark.slow
 def test_a_device_with_a_full_disk_fails_in_one_sentence_and_recovers(tmp_path, monkeypatch, caplog):
     save, failing = DeviceLedger.save, threading.Event()
     failing.set()
@@ -303,6 +306,7 @@ def test_a_device_with_a_full_disk_fails_in_one_sentence_and_recovers(tmp_path, 
     assert final_bytes(run) == replayed(run)
 
 
+@pytest.mark.slow
 def test_when_all_edges_have_been_away_the_run_goes_on_from_the_clouds_model(tmp_path):
     run, changes = tmp_path / "run", ("network.num_edges=1",)
     with Tasks(tmp_path / "federation", num_edges=1) as federation:

@@ -145,6 +145,7 @@ EDGE_LIES: list[tuple[Callable[[pb.EdgeReport, bytes, Edge], bytes | None], str]
 ]
 
 
+@pytest.mark.slow
 def test_an_edge_whose_report_lies_is_out_of_its_round_is_told_why_and_may_come_back(tmp_path, caplog):
     caplog.set_level(logging.INFO, "airprune")
     lies = iter(EDGE_LIES)

@@ -38,6 +38,7 @@ from airprune.deployment.identity import load_members, load_node, make_federatio
 from airprune.deployment.remote import CloudSettings
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
+from support.lab import own_ports
 
 T = TypeVar("T")
 PATIENCE_S = 240.0  # of tests on a busy machine
@@ -332,7 +333,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 def _free_ports(count: int) -> int:
     """The first of so many neighbours on which nobody listens."""
     for _ in range(100):
-        first = random.randrange(_PORTS.start, _PORTS.stop - count)
+        first = own_ports() + random.randrange(_PORTS.start, _PORTS.stop - count)
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             for port in range(first, first + count):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port))

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import threading
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Generator, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ class Federation:
 class Lab(Federation):
     """A federation in the middle of a run, beside the same run in simulation."""
 
-    simulated: Iterator[dict[str, Any]]
+    simulated: Generator[dict[str, Any], None, None]
 
     def play(self) -> dict[str, Any]:
         """One more global round."""
@@ -156,6 +157,7 @@ def lab_in(folder: Path, port: int, *, num_rounds: int, liars: dict[str, Any] | 
         with lab.running(scenario):
             yield lab
     finally:
+        lab.simulated.close()
         lab.close()
 
 
@@ -168,9 +170,15 @@ def federation(folder: Path, **options: Any) -> Iterator[Federation]:
         made.close()
 
 
+def own_ports() -> int:
+    """How far the ports of this test process lie from those of the first, so that they never take each other's."""
+    return 1_000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
 def free_ports(first: int, count: int) -> int:
     """The first of so many ports in a row that nobody listens at."""
-    for start in range(first, first + 100, count):
+    first += own_ports()
+    for start in range(first, first + 90, count):
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             for port in range(start, start + count):
                 stack.enter_context(socket.create_server(("127.0.0.1", port)))
