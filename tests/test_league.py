@@ -16,8 +16,9 @@ from airprune.errors import UnknownName, UsageError
 from airprune.league import claims, judges, tuning
 from airprune.league.divisions import DIVISIONS, divisions_named
 from airprune.league.document import document_of
+from airprune.league.ledger import Line, read_ledger, write_ledger
 from airprune.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
-from airprune.league.measured import Played, conduct
+from airprune.league.measured import Conduct, Played, conduct
 from airprune.league.playing import Pitch
 from airprune.league.schedule import SCHEDULES
 from airprune.league.standings import By
@@ -347,9 +348,47 @@ def test_the_same_command_repeats_nothing_and_a_damaged_run_alone(played, capsys
     assert all(after[path] == before[path] for path in before if path.parent != victim)
 
 
+def test_a_league_goes_on_from_the_ledger_of_another_without_its_folders(played, tmp_path, capsys):
+    out, words = played
+    ledger = out / "played.jsonl"
+    here = [*words[:-4], "--out", str(tmp_path / "out"), "--engine", "serial", "--played", str(ledger)]
+    assert main(here) == 0
+    assert "0 matches beside 6 recorded ones" in capsys.readouterr().err
+    assert not list((tmp_path / "out" / "runs").iterdir())
+    for name in ("league.csv", "league.tex", "played.jsonl"):
+        assert (tmp_path / "out" / name).read_bytes() == (out / name).read_bytes()
+
+
+def test_a_ledger_gives_back_what_was_measured_to_the_bit(tmp_path):
+    conduct = Conduct(mean_ratio=0.1 + 0.2, max_ratio=math.nan, late_share=1 / 3, min_count=math.inf, uncovered=0.0)
+    line = Line(
+        run="a", label="A fp32, seed 0", where={"cores": 2}, played=Played(tests=run_of(1 / 3).tests, conduct=conduct)
+    )
+    write_ledger(tmp_path / "x.jsonl", [line])
+    (read,) = read_ledger(tmp_path / "x.jsonl").values()
+    assert repr(read) == repr(line)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[1]", "nonsense", '{"run": "a", "label": "b", "where": {}, "played": {"tests": 3}}']
+)
+def test_a_file_that_is_no_ledger_is_refused_in_one_sentence(text, tmp_path, capsys):
+    (tmp_path / "x.jsonl").write_text(text + "\n")
+    assert main(["league", "--quick", "--played", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert "--played must be a file that a league wrote" in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_untuned_league_has_no_trials_and_says_so():
+    schedule = SCHEDULES["default"].untuned()
+    assert not schedule.is_tuned and schedule.seeds == SCHEDULES["default"].seeds and "nobody tuned" in schedule.note
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (["--played", "/dev/null/none"], "--played must be a file that a league wrote"),
         (["--quick", "--full"], "--quick and --full exclude each other"),
         (["--division", "Q"], "division"),
         (["--division", ","], "--division must name at least one"),
@@ -377,7 +416,10 @@ def test_a_folder_with_a_run_is_refused(tmp_path):
 def _league_in(folder: Path) -> None:
     from airprune.cli.league import _league
 
-    _league([], quick=True, full=False, division="A", methods=None, scenario=None, seeds=None, out=folder, options={})
+    _league(
+        [], quick=True, full=False, untuned=False, division="A", methods=None, scenario=None, seeds=None, played=None,
+        out=folder, options={},
+    )  # fmt: skip
 
 
 def test_a_tuned_league_tries_on_held_out_images_and_plays_the_best_trial_and_the_untuned(tmp_path, monkeypatch):

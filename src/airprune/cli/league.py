@@ -30,6 +30,9 @@ def league(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Minutes: one seed, nobody tuned.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Table I's rounds and samples, ten seeds.")] = False,
+    untuned: Annotated[
+        bool, typer.Option("--untuned", help="No trials: everybody with the scenario's learning rate.")
+    ] = False,
     division: Annotated[
         str, typer.Option(help="Divisions, e.g. `A,C` or `all`; docs/league.md tells what each is about.")
     ] = "A",
@@ -45,6 +48,10 @@ def league(
         typer.Option(help="A preset or TOML file to play on, with its own rounds; by default the schedule's."),
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, e.g. `0-4`; by default the schedule's.")] = None,
+    played: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Another league's played.jsonl: runs recorded there are not run again."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/league-SCHEDULE.")] = None,
     engine: Annotated[
         str | None, typer.Option(help="Where whole runs go: serial, processes or dask; the result is the same.")
@@ -64,10 +71,12 @@ def league(
         overrides or [],
         quick=quick,
         full=full,
+        untuned=untuned,
         division=division,
         methods=methods,
         scenario=scenario,
         seeds=seeds,
+        played=played,
         out=out,
         options={"engine": engine, "workers": workers, "scheduler": scheduler, "tls": tls},
     )
@@ -88,20 +97,25 @@ def _league(
     *,
     quick: bool,
     full: bool,
+    untuned: bool,
     division: str,
     methods: str | None,
     scenario: str | None,
     seeds: str | None,
+    played: Path | None,
     out: Path | None,
     options: Mapping[str, Any],
 ) -> League:
     from airprune.league.divisions import divisions_named
     from airprune.league.folder import League
+    from airprune.league.ledger import read_ledger
     from airprune.league.schedule import BASE, SCHEDULES
 
     if quick and full:
         raise UsageError("--quick and --full exclude each other; give one or neither.")
     schedule = SCHEDULES["quick" if quick else "full" if full else "default"]
+    if untuned:
+        schedule = schedule.untuned()
     note = schedule.note
     if scenario is None:
         own = [f"{key}={value}" for key, value in schedule.changes.items()]
@@ -121,6 +135,7 @@ def _league(
         is_tuned=schedule.is_tuned,
         out=out or Path("runs") / f"league-{schedule.name}",
         engine=base.engine,
+        recorded={} if played is None else read_ledger(played),
     )
     chosen.check()
     return chosen
@@ -132,27 +147,37 @@ def _play(chosen: League, *, with_claims: bool) -> tuple[dict[str, Any], dict[st
     from airprune.runs.lock import locked
 
     failures: dict[str, str] = {}
+    asked: list[Match] = []
     with locked(chosen.out):
         started = time.monotonic()
-        troubles = _run(chosen, "trials", chosen.trials(), failures)
-        troubles |= _run(chosen, "matches", chosen.matches(), failures)
-        verdicts: list[dict[str, Any]] = []
-        if with_claims:
-            judged = claims.applicable(chosen.base)
-            troubles |= _run(chosen, "runs for claims", claims.matches(judged, chosen.base, chosen.seeds), failures)
-            verdicts = claims.verdicts(judged, chosen.base, chosen.seeds, chosen.pitch)
+        try:
+            asked += chosen.trials()
+            troubles = _run(chosen, "trials", asked, failures)
+            matches = chosen.matches()
+            asked += matches
+            troubles |= _run(chosen, "matches", matches, failures)
+            verdicts: list[dict[str, Any]] = []
+            if with_claims:
+                judged = claims.applicable(chosen.base)
+                arms = claims.matches(judged, chosen.base, chosen.seeds)
+                asked += arms
+                troubles |= _run(chosen, "runs for claims", arms, failures)
+                verdicts = claims.verdicts(judged, chosen.base, chosen.seeds, chosen.pitch)
+        finally:
+            chosen.record(asked)
         document = chosen.write(chosen.standings(troubles), verdicts)
         say(f"League: {chosen.out / 'league.csv'}, {time.monotonic() - started:,.0f} s.")
     return document, failures
 
 
 def _run(chosen: League, what: str, runs: Sequence[Match], failures: dict[str, str]) -> dict[str, str]:
-    """Runs what is missing; troubles by folder."""
+    """Runs what is missing, seed by seed, so that a league that is stopped has whole seeds; troubles by folder."""
     if not runs:
         return {}
-    sweep = chosen.pitch.sweep_of(runs)
+    sweep = chosen.pitch.sweep_of(sorted(runs, key=lambda run: run.scenario.seed))
     sweep.path.mkdir(parents=True, exist_ok=True)
-    say(f"{len(sweep.sweep.runs):,} {what}")
+    num_recorded = len({run.folder_name for run in runs}) - len(sweep.sweep.runs)
+    say(f"{len(sweep.sweep.runs):,} {what}" + (f" beside {num_recorded:,} recorded ones" if num_recorded else ""))
     ended = run_missing(sweep, chosen.out)
     failures |= {outcome.run.label: outcome.trouble or "" for outcome in ended}
     return {outcome.run.folder_name: outcome.trouble or "" for outcome in ended}

@@ -6,6 +6,7 @@ lineup       who takes part, and the reference lines
 tuning       the same few trials for everybody, judged on held-out training images
 playing      the runs, by the machinery of sweeps
 measured     what is read of a finished run
+ledger       the same of all runs in one small file
 statistics   intervals, tests, ranks, the Pareto front: pure functions
 standings    a division's table
 tables       the same as CSV, LaTeX and text

@@ -1,6 +1,7 @@
 """A league's folder: what is played, in which order, and what is written.
 
 runs/<hash>/               every run once, however many tables need it; interrupted ones resume
+played.jsonl               what was measured of each finished run; enough for another league to go on from
 league.csv                 one row per division and entrant, numbers in full
 league.tex                 the standings for a paper
 league-A.png, .pdf         a division's picture
@@ -11,8 +12,8 @@ league.json                the same for the web page and for programs
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ from airprune.figures import save_figure
 from airprune.league.divisions import Division, deadline_s
 from airprune.league.document import DOCUMENT, document_of, picture_name
 from airprune.league.figure import league_figure
+from airprune.league.ledger import LEDGER, Line, write_ledger
 from airprune.league.lineup import Entrant, Lineup, lineup
 from airprune.league.measured import Played
 from airprune.league.playing import Match, Pitch, matches, trial_matches
 from airprune.league.standings import Result, Standings, standings
 from airprune.league.tables import write_csv, write_latex
+from airprune.registration import files_used_by
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.sweep import MAX_RUNS
@@ -41,6 +44,7 @@ class League:
       base: the scenario that divisions change.
       note: how much is run, in words; on every picture.
       methods: named ones, or None for all that usually play.
+      recorded: runs that other leagues have finished, by folder name.
     """
 
     base: Scenario
@@ -51,6 +55,7 @@ class League:
     is_tuned: bool
     out: Path
     engine: Any
+    recorded: Mapping[str, Line] = field(default_factory=dict)
 
     def check(self) -> None:
         """Refuses what cannot be played before anything is written."""
@@ -64,7 +69,7 @@ class League:
 
     @property
     def pitch(self) -> Pitch:
-        return Pitch(self.out / "runs", self.engine)
+        return Pitch(self.out / "runs", self.engine, self.recorded)
 
     @cached_property
     def lineups(self) -> dict[str, Lineup]:
@@ -125,6 +130,11 @@ class League:
     def _played(self, runs: Sequence[Match]) -> dict[int, Played]:
         found = {run.scenario.seed: self.pitch.played(run) for run in runs}
         return {seed: one for seed, one in found.items() if one is not None}
+
+    def record(self, runs: Iterable[Match]) -> None:
+        """Writes the ledger: these runs as far as they are finished."""
+        lines = {run.folder_name: self.pitch.line(run) for run in runs if not files_used_by(run.scenario)}
+        write_ledger(self.out / LEDGER, [line for line in lines.values() if line is not None])
 
     def write(self, found: Sequence[Standings], claims: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
         """Tables, pictures, page; the document that all of them tell."""

@@ -87,7 +87,7 @@ def conduct(records: Iterable[Record], *, deadline_s: float) -> Conduct:
         mean_ratio=_mean(ratios),
         max_ratio=max(ratios, default=math.nan),
         late_share=_mean(late),
-        min_count=min(counts, default=math.nan),
+        min_count=float(min(counts, default=math.nan)),
         uncovered=_mean(uncovered),
         device_accuracy=of_devices,
     )

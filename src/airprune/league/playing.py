@@ -6,7 +6,7 @@ a league that grows repeats nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +14,11 @@ from typing import Any
 
 from airprune.league import tuning
 from airprune.league.divisions import Division
+from airprune.league.ledger import Line
 from airprune.league.lineup import Entrant
 from airprune.league.measured import Played, played
 from airprune.league.tuning import Trial
+from airprune.registration import files_used_by
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.sweep import Sweep, SweepFolder, SweptRun
@@ -59,24 +61,40 @@ def matches(division: Division, entrant: Entrant, trial: Trial | None, seeds: Se
 
 
 class Pitch:
-    """The folder of all runs."""
+    """The folder of all runs, and what is known of runs that are not there.
 
-    def __init__(self, path: Path, engine: Any) -> None:
+    Attributes:
+      recorded: finished runs by folder name. A folder that is there counts for more.
+    """
+
+    def __init__(self, path: Path, engine: Any, recorded: Mapping[str, Line] | None = None) -> None:
         self.path = path.absolute()
         self.engine = engine
+        self.recorded = recorded or {}
 
     def sweep_of(self, runs: Iterable[Match]) -> SweepFolder:
-        """Those runs as a sweep; each once, however many tables need it."""
-        once = {run.folder_name: run for run in runs}
+        """Those runs that are not recorded, as a sweep; each once, however many tables need it."""
+        once = {run.folder_name: run for run in runs if self._recorded(run) is None}
         return SweepFolder(Sweep(keys=(), runs=tuple(once.values()), engine=self.engine), self.path)
 
     def played(self, run: Match) -> Played | None:
         """What is there of a run; None unless it is finished."""
+        line = self.line(run)
+        return None if line is None else line.played
+
+    def line(self, run: Match) -> Line | None:
+        """The same for the ledger."""
+        recorded = self._recorded(run)
         folder = RunFolder(self.path / run.folder_name)
-        if not folder.has_finished(run.scenario):
-            return None
+        if recorded is not None or not folder.has_finished(run.scenario):
+            return recorded
         deadline_s = run.scenario.plan.deadline_s
-        return played(folder, deadline_s=float("inf") if isinstance(deadline_s, str) else deadline_s)
+        found = played(folder, deadline_s=float("inf") if isinstance(deadline_s, str) else deadline_s)
+        return Line.of(run=run.folder_name, label=run.label, environment=folder.environment(), played=found)
+
+    def _recorded(self, run: Match) -> Line | None:
+        is_here = (self.path / run.folder_name).exists()
+        return None if is_here or files_used_by(run.scenario) else self.recorded.get(run.folder_name)
 
     def choice(self, division: Division, entrant: Entrant) -> Trial | None:
         """The best trial of those that have been run; None if there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airprune.scenario import Scenario
@@ -29,6 +29,11 @@ class Schedule:
 
     def scenario(self) -> Scenario:
         return Scenario.preset(BASE).with_values(self.changes)
+
+    def untuned(self) -> Schedule:
+        """The same without trials."""
+        note = self.note.replace(", tuned", ", nobody tuned")
+        return replace(self, note=note, is_tuned=False)
 
 
 def _small(global_rounds: int, test_samples: int) -> dict[str, Any]:

@@ -147,8 +147,7 @@ def seed_runs(path: Path) -> dict[tuple[str, int], Path]:
 def read_run(path: Path) -> Run:
     folder = RunFolder(path)
     folder.check()
-    found = read_json(path / "environment.json")
-    environment = found if isinstance(found, dict) else {}
+    environment = folder.environment()
     version = records_version(environment)
     lines = [line for line in folder.record_lines() if line.strip()]
     records = [record for line in lines if (record := record_in(line, version)) is not None]

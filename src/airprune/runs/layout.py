@@ -126,6 +126,14 @@ class RunFolder:
         self._check_regular(self.scenario_file)
         return Scenario.load(self.scenario_file)
 
+    def environment(self) -> dict[str, Any]:
+        """Versions, commit and CPU; empty if they cannot be read."""
+        try:
+            found = json.loads(files.read_bytes(self.environment_file))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
     def records(self) -> list[dict[str, Any]]:
         """All whole records so far; a line still being written, or damaged, is left out."""
         return [record for line in self.record_lines() if (record := record_in(line))]
