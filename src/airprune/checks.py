@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+import os
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from airprune.errors import InvalidValue
+from airprune.wording import shown
 
 FloatArray = NDArray[np.float64]
+T = TypeVar("T")
+# What numpy raises for ragged lists, words and huge integers; torch for tensors that need their gradient.
+_NO_ARRAY = (TypeError, ValueError, OverflowError, RuntimeError)
 
 
 def quantity(
@@ -29,8 +35,8 @@ def quantity(
     """
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidValue(field, "must be a number or an array of numbers", repr(value), way_out) from None
+    except _NO_ARRAY:
+        raise InvalidValue(field, "must be a number or an array of numbers", shown(value), way_out) from None
     good = np.isfinite(array) if finite else ~np.isnan(array)
     # NaN compares as False everywhere, so no rule can let it back in.
     if above is not None:
@@ -51,6 +57,17 @@ def quantity(
     return array
 
 
+def array_of(field: str, value: Any, rule: str, *, kinds: str, way_out: str = "") -> NDArray[Any]:
+    """`value` as an array of one of these dtype kinds ("f", "i", "u", "b"), or InvalidValue naming `field`."""
+    try:
+        array = np.asarray(value)
+    except _NO_ARRAY:
+        raise InvalidValue(field, rule, shown(value), way_out) from None
+    if array.dtype.kind not in kinds:
+        raise InvalidValue(field, rule, f"{array.dtype} of shape {array.shape}", way_out)
+    return array
+
+
 def _bounds(above: float | None, at_least: float | None, at_most: float | None) -> str:
     if at_least is not None and at_most is not None:
         return f"in [{at_least:g}, {at_most:g}]"
@@ -64,7 +81,21 @@ def whole_number(field: str, value: Any, *, at_least: int = 0, at_most: int | No
     try:
         number = operator.index(value)
     except TypeError:
-        raise InvalidValue(field, rule, repr(value), way_out) from None
+        raise InvalidValue(field, rule, shown(value), way_out) from None
     if number < at_least or (at_most is not None and number > at_most):
-        raise InvalidValue(field, rule, number, way_out)
+        raise InvalidValue(field, rule, shown(number), way_out)
     return number
+
+
+def instance(field: str, value: Any, kind: type[T], *, way_out: str = "") -> T:
+    """`value`, or InvalidValue if it is of another type."""
+    if not isinstance(value, kind):
+        raise InvalidValue(field, f"must be a {kind.__name__}", shown(value), way_out)
+    return value
+
+
+def path_of(field: str, value: Any) -> Path:
+    """A file or folder given as text or as a path."""
+    if not isinstance(value, str | os.PathLike) or "\0" in (text := os.fspath(value)) or not text:
+        raise InvalidValue(field, "must be a path", shown(value), "Example: runs/x")
+    return Path(text)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from airprune.checks import array_of
 from airprune.errors import InvalidValue, UnknownName
 
 __all__ = [
@@ -160,7 +161,7 @@ def convergence_bound(
 
     Inputs may be arrays (a sweep); each term has the shape of what it depends on, `total` of all together.
     """
-    if variant not in VARIANTS:
+    if not isinstance(variant, str) or variant not in VARIANTS:
         raise UnknownName("convergence_bound.variant", variant, VARIANTS)
     shared = {
         "learning_rate": learning_rate,
@@ -287,10 +288,7 @@ def _checked(owner: str, given: dict[str, Values]) -> dict[str, Values]:
     values: dict[str, npt.NDArray[np.float64]] = {}
     for name, got in given.items():
         rule, holds, way_out = _RULES[name]
-        try:
-            value = np.asarray(got, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidValue(f"{owner}.{name}", "must be numeric", repr(got), way_out) from None
+        value = array_of(f"{owner}.{name}", got, "must be numeric", kinds="biuf", way_out=way_out).astype(np.float64)
         _require(np.isfinite(value) & holds(value), value, f"{owner}.{name}", f"{rule} and finite", way_out)
         values[name] = value
     try:

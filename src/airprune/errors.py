@@ -15,11 +15,14 @@ Each message is one sentence of the form: owner.field, rule, value got, way out.
 from __future__ import annotations
 
 import difflib
+import reprlib
 import traceback
 from collections.abc import Iterable
 
 # Of a list of known names.
 _MOST_TOLD = 30
+# Of an unknown one.
+_LONGEST_TOLD = 60
 
 
 class AirpruneError(Exception):
@@ -42,8 +45,9 @@ class InvalidValue(UsageError, ValueError):
 class UnknownName(UsageError, KeyError):
     """A name that is not in its list, which is told in whole, or in part if it is long."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], *, more: str = "") -> None:
+    def __init__(self, kind: str, name: object, known: Iterable[str], *, more: str = "") -> None:
         known = list(known)
+        name = name[:_LONGEST_TOLD] if isinstance(name, str) else reprlib.repr(name)
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         told = ", ".join([*_first(known), *filter(None, [more])])

@@ -27,6 +27,7 @@ from airprune.planning.problem import PlanProblem
 from airprune.schemes import plan as plan_by
 from airprune.schemes import scheme_named
 from airprune.schemes.base import equal_share_latency_s
+from airprune.wording import shown
 
 Statistic = Literal["mean", "max"]
 STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
@@ -58,7 +59,7 @@ def smallest_deadline_s(
     relative_tolerance: float = 1e-9,
 ) -> Answer:
     """The smallest common deadline with which the mean (or largest) ratio of all devices is ≤ the target."""
-    _check_target(problem, target_pruning, statistic)
+    _check_target(problem, target_pruning, statistic, relative_tolerance)
 
     def plan_at(deadline_s: float) -> Plan:
         return plan_by(dataclasses.replace(problem, deadline_s=deadline_s), scheme)
@@ -94,8 +95,8 @@ def smallest_bandwidth_hz(
     `bandwidth_hz` is the band behind `problem.full_band_rate_bps`; rates scale with it, as in Eq. (10) with the
     noise power fixed.
     """
-    _check_target(problem, target_pruning, statistic)
-    quantity("bandwidth_hz", bandwidth_hz, above=0.0, way_out="Example: 20e6 for 20 MHz.")
+    _check_target(problem, target_pruning, statistic, relative_tolerance)
+    _one_number("bandwidth_hz", bandwidth_hz, above=0.0, at_most=1e30, way_out="Example: 20e6 for 20 MHz.")
 
     def plan_at(factor: float) -> Plan:
         changes: dict[str, Any] = {"full_band_rate_bps": problem.full_band_rate_bps * factor}
@@ -133,15 +134,23 @@ def _long_enough(excess: Callable[[float], float], deadline_s: float) -> float:
     raise Infeasible("No deadline reaches the target within the energy budget; allow more energy or a higher target.")
 
 
-def _check_target(problem: PlanProblem, target: float, statistic: str) -> None:
-    if statistic not in STATISTICS:
+def _check_target(problem: PlanProblem, target: float, statistic: str, tolerance: float) -> None:
+    if not isinstance(problem, PlanProblem):
+        raise InvalidValue("problem", "must be a PlanProblem", shown(problem))
+    if not isinstance(statistic, str) or statistic not in STATISTICS:
         raise UnknownName("statistic", statistic, STATISTICS)
-    quantity("target_pruning", target, at_least=0.0, at_most=1.0, way_out="Example: 0.5.")
+    _one_number("target_pruning", target, at_least=0.0, at_most=1.0, way_out="Example: 0.5.")
+    _one_number("relative_tolerance", tolerance, at_least=1e-15, at_most=1.0, way_out="Example: 1e-9.")
     least = STATISTICS[statistic](problem.min_pruning_ratio)
     if target < least:
         raise InvalidValue(
             "target_pruning", f"must be at least the {statistic} of min_pruning_ratio, {least:g}", target
         )
+
+
+def _one_number(field: str, value: float, **rules: Any) -> None:
+    if quantity(field, value, **rules).ndim:
+        raise InvalidValue(field, "must be one number", shown(value))
 
 
 def _excess_over(target: float, statistic: str) -> Callable[[Plan], float]:

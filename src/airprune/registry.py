@@ -41,6 +41,8 @@ class Registry(Mapping[str, C], Generic[C]):
         self._added: list[str] = []
 
     def __getitem__(self, name: str) -> C:
+        if not isinstance(name, str):
+            raise self.unknown(name)
         if name not in self._loaded:
             if name not in self._addresses and name not in self._entry_points:
                 raise self.unknown(name)
@@ -54,7 +56,7 @@ class Registry(Mapping[str, C], Generic[C]):
         return len(list(iter(self)))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._addresses or name in self._added or name in self._entry_points
+        return isinstance(name, str) and (name in self._addresses or name in self._added or name in self._entry_points)
 
     @property
     def added(self) -> tuple[C, ...]:
@@ -76,9 +78,9 @@ class Registry(Mapping[str, C], Generic[C]):
             self._added.append(name)
         return component
 
-    def unknown(self, name: str, field: str = "") -> UnknownName:
+    def unknown(self, name: object, field: str = "") -> UnknownName:
         """The error for a name that is not listed; `field` is the key that holds it."""
-        return UnknownName(field or self.kind, name[:60], self, more=_OWN)
+        return UnknownName(field or self.kind, name, self, more=_OWN)
 
     def package_of(self, name: str) -> str:
         """The installed package that offers a name; nothing for members and additions."""

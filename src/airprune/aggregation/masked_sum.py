@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from airprune.checks import array_of, quantity
 from airprune.errors import InvalidValue
 
 Array = np.ndarray
@@ -98,13 +99,18 @@ def aggregate(values: Array, masks: Array, previous: Array, *, weights: Array | 
       previous: what the edge had; kept where no device kept a weight.  [num_weights]
       weights: c_n, e.g. data sizes; the paper has 1 for all.  [num_devices]
     """
-    values, masks, previous = np.asarray(values), np.asarray(masks, dtype=bool), np.asarray(previous)
+    numbers = "must be an array of real numbers"
+    values = array_of("aggregate.values", values, numbers, kinds="fiu")
+    previous = array_of("aggregate.previous", previous, numbers, kinds="fiu")
+    masks = array_of("aggregate.masks", masks, "must be an array of true and false", kinds="biuf") != 0
     if values.ndim != 2 or masks.shape != values.shape or previous.shape != values.shape[1:]:
         shapes = f"{values.shape}, {masks.shape}, {previous.shape}"
         raise InvalidValue("aggregate", "needs values and masks [devices, weights] and previous [weights]", shapes)
     if not np.issubdtype(previous.dtype, np.floating):
         previous = previous.astype(np.float64)
-    factors = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+    factors = np.ones(len(values)) if weights is None else quantity("aggregate.weights", weights, at_least=0.0)
+    if factors.shape != (len(values),):
+        raise InvalidValue("aggregate.weights", f"must have one entry for each of {len(values)} devices", factors.shape)
     running = MaskedSum.zeros(values.shape[1], slice(0, values.shape[1]))
     for value, mask, factor in zip(values, masks, factors, strict=True):
         running.add(np.where(mask, value, 0.0), mask, float(factor))

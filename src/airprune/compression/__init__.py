@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from airprune.checks import quantity, whole_number
+from airprune.checks import array_of, quantity, whole_number
 from airprune.compression.base import Compression, Message, Wire, transmit
 from airprune.errors import InvalidValue
 from airprune.randomness import rng_for
@@ -83,11 +83,8 @@ def compress(
 def _vector(field: str, values: ArrayLike) -> Array:
     """Real numbers [n] in a floating dtype; NaN and Inf may pass, because a diverged update is to be seen."""
     rule, way_out = "must be a one-dimensional array of real numbers", "Example: delta = trained - received, flattened"
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError, RuntimeError):  # torch raises RuntimeError for a tensor that needs its gradient
-        raise InvalidValue(field, rule, f"a {type(values).__name__}", way_out) from None
-    if array.dtype.kind not in "fiu" or array.ndim != 1:
+    array = array_of(field, values, rule, kinds="fiu", way_out=way_out)
+    if array.ndim != 1:
         raise InvalidValue(field, rule, f"{array.dtype} of shape {array.shape}", way_out)
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
 

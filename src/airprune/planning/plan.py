@@ -107,7 +107,7 @@ class Plan:
         A billionth of a weight is tolerated: 1 − ρ = 0.3 of ten weights must keep three, not two.
         """
         kept = np.floor((1.0 - self.pruning_ratio) * self.problem.fc_weights + 1e-9)
-        return np.where(np.isfinite(kept), kept, -1).astype(np.int64)
+        return np.where(np.abs(kept) <= 2.0**53, kept, -1).astype(np.int64)
 
     @property
     def mean_pruning_ratio(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.checks import quantity
+from airprune.checks import array_of, instance, quantity
 from airprune.errors import InvalidValue
 from airprune.latency import kept_weights
 from airprune.planning.codes import Codes
@@ -70,11 +70,14 @@ class PlanProblem:
     block_rate_bps: Any = None
 
     def __post_init__(self) -> None:
-        arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name not in _NOT_ARRAYS}
+        names = [field.name for field in fields(self) if field.name not in _NOT_ARRAYS]
+        given = {name: getattr(self, name) for name in names}
+        arrays = {
+            name: _checked_edge(value) if name == "edge" else _checked(name, value) for name, value in given.items()
+        }
         num_devices = _common_length(arrays)
         for name, array in arrays.items():
-            checked = _checked_edge(array) if name == "edge" else quantity(f"PlanProblem.{name}", array, **_RULES[name])
-            object.__setattr__(self, name, _read_only(checked, num_devices))
+            object.__setattr__(self, name, _read_only(array, num_devices))
         if bool(np.any(self.min_pruning_ratio > self.max_pruning_ratio)):
             n = int(np.argmax(self.min_pruning_ratio > self.max_pruning_ratio))
             raise InvalidValue(
@@ -89,6 +92,9 @@ class PlanProblem:
                 f"0 for device {int(np.argmax(sends_nothing))}",
             )
 
+        for name, kind in _KINDS.items():
+            if getattr(self, name) is not None:
+                instance(f"PlanProblem.{name}", getattr(self, name), kind)
         if self.limits is not None:
             object.__setattr__(self, "limits", self.limits.for_devices(self.full_band_rate_bps))
         if self.block_rate_bps is not None:
@@ -152,7 +158,13 @@ class PlanProblem:
         return kept_weights(self.min_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
 
 
-_NOT_ARRAYS = ("limits", "ladder", "codes", "block_rate_bps")
+_KINDS: dict[str, type] = {"limits": DeviceLimits, "ladder": Ladder, "codes": Codes}
+_NOT_ARRAYS = (*_KINDS, "block_rate_bps")
+_RATIOS = ("max_pruning_ratio", "min_pruning_ratio")
+# Beyond any device, radio or model; the planner multiplies up to five such numbers and squares some.
+_LARGEST = 1e30
+# A double counts them one by one up to here.
+_MOST_WEIGHTS = 2.0**53
 _RATIO = {"at_least": 0.0, "at_most": 1.0}
 _RULES: dict[str, dict[str, Any]] = {
     "full_band_rate_bps": {"at_least": 0.0},
@@ -185,9 +197,24 @@ def _common_length(arrays: dict[str, Array]) -> int:
     return num_devices
 
 
-def _checked_edge(array: Array) -> Array:
-    if array.dtype.kind not in "iu":
-        raise InvalidValue("PlanProblem.edge", "must hold integer ids", f"dtype {array.dtype}")
+def _checked(name: str, value: Any) -> Array:
+    """Within its bounds and of a magnitude whose products and squares a double can hold."""
+    if name == "edge":
+        return _checked_edge(value)
+    field = f"PlanProblem.{name}"
+    checked = quantity(field, value, **_RULES[name])
+    largest = _MOST_WEIGHTS if name in ("conv_weights", "fc_weights") else _LARGEST
+    absurd = (checked != 0.0) & ((checked < 1.0 / _LARGEST) | (checked > largest))
+    if name not in _RATIOS and bool(np.any(absurd)):
+        rule = f"must be {'' if 'above' in _RULES[name] else '0 or '}from {1 / _LARGEST:g} to {largest:g}"
+        raise InvalidValue(field, rule, f"{float(checked.flat[int(np.argmax(absurd))]):g}")
+    return checked
+
+
+def _checked_edge(value: Any) -> Array:
+    array = array_of("PlanProblem.edge", value, "must hold integer ids", kinds="iu")
+    if array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise InvalidValue("PlanProblem.edge", f"must hold ids ≤ {np.iinfo(np.int64).max}", int(array.max()))
     return array.astype(np.int64)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from airprune.checks import instance, path_of
 from airprune.components import Owner
 from airprune.data import Dataset
 from airprune.data.shared import save_shared
@@ -51,8 +52,8 @@ def run(
       dataset: (x, y) arrays, ((x, y), (x_test, y_test)), or torch datasets in place of the scenario's own.
       replay: a deployment's run folder: who is there, what is planned with and what becomes of uploads is as it was.
     """
-    engine_named(scenario.engine.name)  # before anything is loaded or written
-    folder = None if out is None else RunFolder(Path(out))
+    engine_named(instance("run.scenario", scenario, Scenario).engine.name)  # before anything is loaded or written
+    folder = None if out is None else RunFolder(path_of("run.out", out))
     if folder is not None and folder.has_run and not resume:
         raise UsageError(f"{out} already holds a run; resume it (--resume, resume=True) or choose another folder.")
     kernel = None if folder is None else folder.kernel
@@ -60,7 +61,7 @@ def run(
     if replay is not None:
         from airprune.deployment.replaying import Replayed
 
-        replayed = RunFolder(Path(replay))
+        replayed = RunFolder(path_of("run.replay", replay))
         world, kernel = Replayed(replayed), kernel or replayed.kernel_used
     if kernel == "native" and native.trouble:
         raise UsageError(

@@ -15,8 +15,8 @@ def presets() -> dict[str, str]:
 
 def preset_text(name: str) -> str:
     known = _files()
-    if name not in known:
-        raise UnknownName("preset", str(name)[:60], known)
+    if not isinstance(name, str) or name not in known:
+        raise UnknownName("preset", name, known)
     return _text(known[name])
 
 

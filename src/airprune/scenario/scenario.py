@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from airprune.channel import Radio
+from airprune.checks import instance, path_of
 from airprune.errors import InvalidValue, UnknownName, UsageError
 from airprune.methods import DEFAULT_METHOD, METHODS
 from airprune.network import Network
@@ -92,7 +93,7 @@ class Scenario(Section):
     @classmethod
     def load(cls, path: Path | str) -> Scenario:
         """A TOML file. Relative paths in it start at its folder; without a name, it takes the file's."""
-        path = Path(path)
+        path = path_of("Scenario.load", path)
         text = toml_text.read_text(path, way_out=f"Presets: {', '.join(presets())}")
         return cls._from_values(toml_text.parse(text, source=str(path)), name=path.stem, folder=path.parent)
 
@@ -113,13 +114,15 @@ class Scenario(Section):
 
     def with_(self, key: str, value: Any) -> Scenario:
         """This scenario but for one value: `scenario.with_("plan.deadline_s", 0.04)`."""
-        return self.with_values({key: value})
+        return self.with_values({instance("Scenario.with_.key", key, str, way_out='Example: "plan.deadline_s"'): value})
 
     def with_values(self, changes: Mapping[str, Any]) -> Scenario:
         """This scenario with `changes` by dotted key or by section, checked together.
 
         A method comes first: it takes back what the former one had set, and sets its own; then come the other changes.
         """
+        for key in instance("Scenario.with_values", changes, Mapping, way_out='Example: {"seed": 1}'):
+            instance("Scenario.with_values", key, str, way_out='Example: {"seed": 1}')
         values = self.to_dict()
         if isinstance(name := changes.get("method"), str):
             if name not in METHODS:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from airprune.errors import UnknownName
+from airprune.errors import InvalidValue, UnknownName
 from airprune.planning.plan import Plan
 from airprune.planning.problem import PlanProblem
 from airprune.registry import Registry
 from airprune.schemes.base import Allocation, Scheme
+from airprune.wording import shown
 
 SCHEMES: Registry[Scheme] = Registry(
     "schemes",
@@ -42,6 +43,8 @@ def plan(problem: PlanProblem, scheme: str = "optimal", options: Any = None) -> 
 
     `options` are the scheme's own, as its `Options` or as a mapping of them; most schemes have none.
     """
+    if not isinstance(problem, PlanProblem):
+        raise InvalidValue("plan.problem", "must be a PlanProblem", shown(problem))
     return scheme_named(scheme).plan(problem, options)
 
 

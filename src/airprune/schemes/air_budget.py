@@ -37,13 +37,17 @@ class AirBudgetOptions(Section):
 def allocate(problem: PlanProblem, options: AirBudgetOptions) -> Allocation:
     """Everybody's rung by `planning.ladder.climb`; what is left of the band goes to all in proportion."""
     ladder = problem.ladder or Ladder(float(np.max(problem.bits_per_weight)), 0.0)
+    cheapest = float(ladder.bits_per_weight[0])
+    if np.any(problem.bits_per_weight != cheapest):  # it is what everybody has where pruning must help
+        problem = dataclasses.replace(problem, bits_per_weight=cheapest)
     weights = problem.largest_model_weights
     upload_s = _upload_s(problem, weights)
     found = climb(problem, ladder, weights, upload_s, fair=options.fair)
     groups = problem.groups
     total = groups.spread(groups.sum(found.share))
-    share = np.minimum(found.share * ((1.0 - ROUNDING_MARGIN) / total), 1.0)
-    share = np.where(total <= 1.0 - ROUNDING_MARGIN, share, found.share)
+    with np.errstate(divide="ignore", invalid="ignore"):  # nobody needs any band
+        share = np.minimum(found.share * ((1.0 - ROUNDING_MARGIN) / total), 1.0)
+    share = np.where((total > 0.0) & (total <= 1.0 - ROUNDING_MARGIN), share, found.share)
     plain = Allocation(
         share=share,
         ratio=problem.min_pruning_ratio.copy(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from airprune.planning.limits import limits_of
 from airprune.planning.plan import DEADLINE_TOLERANCE, Plan, Status
 from airprune.planning.problem import PlanProblem
 from airprune.planning.tradeoff import latency_s, share_for_weights
+from airprune.wording import shown
 
 Array = np.ndarray
 
@@ -71,9 +72,11 @@ class Scheme(Component):
         if self.needs_limits:
             limits_of(problem)
         if self.Options is NoOptions:
-            if options not in (None, {}, NoOptions()):
-                raise InvalidValue(f"scheme {self.name!r}", "takes no options", options)
+            if options is not None and not isinstance(options, NoOptions) and not (_is_table(options) and not options):
+                raise InvalidValue(f"scheme {self.name!r}", "takes no options", shown(options))
             return self.allocate(problem)
+        if options is not None and not isinstance(options, self.Options) and not _is_table(options):
+            raise InvalidValue(f"Options of scheme {self.name!r}", "must be a mapping", shown(options))
         chosen = options if isinstance(options, self.Options) else self.Options(**(options or {}))
         return self.allocate(problem, chosen)
 
@@ -97,6 +100,10 @@ class Allocation:
     code: Array | None = None
     block: Array | None = None
     blocking: Array | None = None
+
+
+def _is_table(options: Any) -> bool:
+    return isinstance(options, Mapping) and all(isinstance(key, str) for key in options)
 
 
 def equal_shares(problem: PlanProblem) -> Array:

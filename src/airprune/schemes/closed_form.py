@@ -11,8 +11,10 @@ import numpy as np
 from airprune.planning.feasibility import min_deadline_s
 from airprune.planning.plan import DEADLINE_TOLERANCE, Status
 from airprune.planning.problem import PlanProblem
-from airprune.planning.tradeoff import peak_root, unclipped_ratio_for_share
+from airprune.planning.tradeoff import latency_s, peak_root, unclipped_ratio_for_share
 from airprune.schemes.base import Allocation, Scheme
+
+_LOST_DIGITS = 1e-9
 
 
 def allocate(problem: PlanProblem) -> Allocation:
@@ -29,8 +31,13 @@ def allocate(problem: PlanProblem) -> Allocation:
         u = (1.0 + groups.sum(problem.bits_per_weight / per_share)) / groups.sum(root / per_share)
         share = (root * groups.spread(u) - problem.bits_per_weight) / per_share
         ratio = unclipped_ratio_for_share(problem, share)
+        is_number = np.isfinite(share) & np.isfinite(ratio)
+        share, ratio = np.where(is_number, share, np.nan), np.where(is_number, ratio, np.nan)
+        # Where the formula loses all its digits, it may land inside the box and still be late.
+        in_time = latency_s(problem, share, ratio) <= problem.deadline_s * (1.0 + _LOST_DIGITS)
         inside = (
-            (share >= 0.0)
+            in_time
+            & (share >= 0.0)
             & (share <= 1.0 + DEADLINE_TOLERANCE)
             & (ratio >= problem.min_pruning_ratio - DEADLINE_TOLERANCE)
             & (ratio <= problem.max_pruning_ratio + DEADLINE_TOLERANCE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from airprune.latency import kept_weights
@@ -16,19 +18,11 @@ Array = np.ndarray
 def allocate(problem: PlanProblem) -> Allocation:
     """All devices of an edge take one common ratio t, each held inside its own box: ρ = clip(t, ρ_min, ρ_max).
 
-    The shares that ρ needs shrink as t grows, so the smallest t with Σ b ≤ 1 is found by bisection down to the
-    last bit. The shadow price is −dt/dB: how much the largest ratio would fall per unit of band.
+    The shares that ρ needs shrink as t grows, so the smallest t with Σ b ≤ 1 is found down to the last bit. The shadow
+    price is −dt/dB: how much the largest ratio would fall per unit of band.
     """
     groups = problem.groups
-    low, high = np.zeros(groups.num_edges), np.ones(groups.num_edges)
-    common = np.where(_fits(problem, low), low, high)
-    while True:
-        middle = 0.5 * (low + high)
-        if np.all((middle <= low) | (middle >= high)):
-            break
-        fits = _fits(problem, middle)
-        low, high = np.where(fits, low, middle), np.where(fits, middle, high)
-    common = np.minimum(common, high)
+    common = _smallest_common(problem)
     ratio = _ratio(problem, common)
     return Allocation(
         share=share_for_weights(problem, _weights(problem, ratio)),
@@ -47,9 +41,36 @@ def _weights(problem: PlanProblem, ratio: Array) -> Array:
     return kept_weights(ratio, conv_weights=problem.conv_weights, fc_weights=problem.fc_weights)
 
 
-def _fits(problem: PlanProblem, common: Array) -> Array:
-    share = share_for_weights(problem, _weights(problem, _ratio(problem, common)))
-    return problem.groups.sum(share) <= 1.0
+def _smallest_common(problem: PlanProblem) -> Array:
+    """The smallest t with Σ b ≤ 1, or 1, of every edge: secants and bisection in turn, until no number is between.
+
+    A secant lands within a few units in the last place of t, on either side; steps of so many units to both sides of it
+    close the bracket.  [num_edges]
+    """
+    low = np.zeros(problem.groups.num_edges)
+    at_low = _excess(problem, low)
+    high = np.where(at_low <= 0.0, 0.0, 1.0)
+    at_high = _excess(problem, high)
+    low = np.where(at_high > 0.0, high, low)  # nothing fits
+    for step in itertools.count():
+        middle = 0.5 * (low + high)
+        if np.all((middle <= low) | (middle >= high)):
+            return high
+        if step % 3 < 2:
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                secant = low + (high - low) * (at_low / (at_low - at_high))
+                secant += (4.0 if step % 3 else -4.0) * np.spacing(secant)
+            middle = np.where((low < secant) & (secant < high), secant, middle)
+        excess = _excess(problem, middle)
+        fits = excess <= 0.0
+        low, at_low = np.where(fits, low, middle), np.where(fits, at_low, excess)
+        high, at_high = np.where(fits, middle, high), np.where(fits, excess, at_high)
+    raise AssertionError("never comes here")
+
+
+def _excess(problem: PlanProblem, common: Array) -> Array:
+    """Σ b − 1 on every edge."""
+    return problem.groups.sum(share_for_weights(problem, _weights(problem, _ratio(problem, common)))) - 1.0
 
 
 def _price(problem: PlanProblem, ratio: Array, common: Array) -> Array:
