@@ -1,7 +1,7 @@
 """CIFAR-10: photographs of ten kinds of animals and vehicles, 50,000 + 10,000 of 32 × 32 in colour.
 
-Kept in its binary form: six files of 10,000 records, each a label and then the red, green and blue plane. Whatever a way
-brings, the Python form or sheets of pixels, is turned into these files first and compared with their SHA-256.
+Kept in its binary form: six files of 10,000 records, each a label and then the red, green and blue plane. Whatever a
+way brings, the Python form or sheets of pixels, is turned into these files first and compared with their SHA-256.
 """
 
 from __future__ import annotations
