@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from airprune.planning import Plan, PlanProblem, Status
     from airprune.registration import register
     from airprune.runs import run
+    from airprune.runs.exporting import load_model
     from airprune.scenario import Scenario
     from airprune.schemes import SCHEMES, plan
 
@@ -60,6 +61,7 @@ __all__ = [
     "METHODS",
     "register",
     "run",
+    "load_model",
     "AirpruneError",
     "UsageError",
     "InvalidValue",
@@ -82,6 +84,7 @@ _HOMES = {
     "METHODS": "methods",
     "register": "registration",
     "run": "runs",
+    "load_model": "runs.exporting",
     "AirpruneError": "errors",
     "UsageError": "errors",
     "InvalidValue": "errors",

@@ -127,7 +127,8 @@ def _labels(field: str, value: Any, num_classes: int) -> np.ndarray:
     y = np.asarray(value)
     if y.dtype.kind not in "iub" or y.ndim != 1:
         got = f"dtype {y.dtype}, shape {y.shape}"
-        raise InvalidValue(field, "must be a vector of whole numbers", got, "One class index per sample, not one-hot.")
+        way_out = 'One class index per sample, not one-hot; numbers need a loss of numbers, e.g. loss="mse".'
+        raise InvalidValue(field, "must be a vector of whole numbers", got, way_out)
     bad = (y < 0) | (y >= num_classes)
     if bad.any():
         first = int(np.argmax(bad))

@@ -23,7 +23,8 @@ def evaluate(
       states: of the models that predict together.  [num_models, num_state]
     """
     model.module.eval()
-    loss, score = 0.0, 0
+    loss = 0.0
+    score: float = 0  # whole where the metric counts
     dtype = model.state.dtype
     with torch.inference_mode():
         members = []

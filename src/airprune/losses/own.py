@@ -68,7 +68,7 @@ def _chosen(kind: str, name: str, given: Any, known: Any, made: Callable[[], Any
     return given if isinstance(given, (Loss, Metric)) else made()
 
 
-def _name(field: str, given: Any, known: dict[Any, str], cls: type) -> str:
+def _name(field: str, given: Any, known: dict[Any, str], cls: type[Loss] | type[Metric]) -> str:
     if isinstance(given, str):
         return given
     if isinstance(given, cls):

@@ -477,7 +477,8 @@ class Experiment:
 
 def _device(scenario: Scenario, used: str | None) -> tuple[str | None, str]:
     """(kernel, device) where a run used these before; what `train.device` means here where it did not."""
-    wanted, earlier = scenario.train.device, None
+    wanted: str = scenario.train.device
+    earlier: str | None = None
     if used is not None:
         used, _, earlier = used.partition(":")
     if wanted == "auto" and earlier is not None:
