@@ -84,8 +84,8 @@ class ResidualBlock(nn.Module):
 class ResNet8(nn.Module):
     """The smallest residual network for CIFAR-10: 16 channels, blocks of 16, 32 and 64, mean over places, classes.
 
-    With batch normalisation, whose running means and variances are averaged like weights but never pruned. On 32 × 32 in
-    colour: 77,360 weights, all of them prunable with `model.prunable = ["*"]`.
+    With batch normalisation, whose running means and variances are averaged like weights but never pruned. On 32 × 32
+    in colour: 77,360 weights, all of them prunable with `model.prunable = ["*"]`.
     """
 
     def __init__(self, input_shape: Sequence[int], num_classes: int) -> None:
