@@ -53,7 +53,10 @@ def test_a_table_of_pandas_has_its_target_in_a_column_of_a_usual_name():
 @pytest.mark.parametrize(
     ("frame", "sentence"),
     [
-        (pd.DataFrame({"a": [1.0] * 9, "price": [1.0] * 9}), "must have a target in a column label.*got columns 'a', 'pr"),
+        (
+            pd.DataFrame({"a": [1.0] * 9, "price": [1.0] * 9}),
+            "must have a target in a column label.*got columns 'a', 'pr",
+        ),
         (pd.DataFrame({"a": ["red"] * 9, "label": [0] * 9}), "must have columns of numbers.*get_dummies"),
         (pd.DataFrame({"label": [0] * 9}), "must have a target in a column"),
         (pd.DataFrame({"a": [1.0] * 9, "label": ["cat"] * 9}), "must be a vector of whole numbers"),
@@ -119,7 +122,9 @@ def test_a_hugging_face_dataset_gives_its_one_column_as_it_is_or_several_side_by
     np.testing.assert_array_equal(found.test_x, tokens)
     several = HuggingFace({"a": np.arange(40), "b": RNG.random(40), "label": Y})
     assert as_dataset(several).train_x.shape == (32, 2)
-    with pytest.raises(InvalidValue, match=r"one column of features, or columns of numbers, got ids, text\. Choose one"):
+    with pytest.raises(
+        InvalidValue, match=r"one column of features, or columns of numbers, got ids, text\. Choose one"
+    ):
         as_dataset(HuggingFace({"ids": tokens, "text": np.array(["x"] * 40), "label": Y}))
 
 

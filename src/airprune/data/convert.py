@@ -202,7 +202,9 @@ def _batches(loader: Any) -> Iterable[Any]:
 
     Its sampler says which samples, its collate function how they become batches. What has no order comes as it comes.
     """
-    if not hasattr(loader.dataset, "__getitem__") or getattr(loader, "batch_sampler", None) is None:
+    # Torch's streams have a `__getitem__` too, which only raises, and a sampler that never ends.
+    streams = any(kind.__name__ == "IterableDataset" for kind in type(loader.dataset).__mro__)
+    if streams or not hasattr(loader.dataset, "__len__") or getattr(loader, "batch_sampler", None) is None:
         return loader
     chosen = sorted(itertools.chain.from_iterable(loader.batch_sampler))
     size = min(getattr(loader, "batch_size", None) or _ROWS_AT_ONCE, _ROWS_AT_ONCE)
