@@ -14,6 +14,7 @@ One edge round, and the packages that make it:
     aggregation  how parents combine and move, Eqs. (12) and (13)
     topology     who averages whom
     kernels      what computes gradients
+    losses       what is minimised, and what models are judged by
 
     federation   the steps of a round, shared by simulation and deployment
     simulation   Algorithm 1 with a simulated clock

@@ -140,6 +140,8 @@ class _ArraysOnly(pickle.Unpickler):
         {
             ("numpy.core.multiarray", "_reconstruct"),
             ("numpy._core.multiarray", "_reconstruct"),
+            ("numpy.core.numeric", "_frombuffer"),
+            ("numpy._core.numeric", "_frombuffer"),
             ("numpy", "ndarray"),
             ("numpy", "dtype"),
             ("_codecs", "encode"),  # how later Pythons write bytes for earlier ones
