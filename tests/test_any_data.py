@@ -84,7 +84,7 @@ def test_a_loader_pads_by_its_collate_function():
 
     found = as_dataset((DataLoader(items, batch_size=8, collate_fn=padded),) * 2)
     np.testing.assert_array_equal(found.train_x.sum(axis=1), 1 + np.arange(40) % 4)
-    with pytest.raises(InvalidValue, match="of one shape.*Pad or cut"):
+    with pytest.raises(InvalidValue, match=r"of one shape.*Pad or cut"):
         as_dataset(DataLoader(items, batch_size=1))
 
 

@@ -81,7 +81,7 @@ def test_functions_of_a_script_reach_worker_processes_and_are_recorded_by_name(t
     assert 'loss = "own:lambda"' in text and 'metric = "own:batch_size"' in text
     with pytest.raises(ap.InvalidValue, match=r"train\.loss names a function of the script.*Give it again"):
         ap.run(ap.Scenario.load(tmp_path / "scenario.toml"), out=tmp_path, resume=True)
-    with pytest.raises(ap.UsageError, match="train.loss is 'own:lambda' there, 'mse' here"):
+    with pytest.raises(ap.UsageError, match=r"train\.loss is 'own:lambda' there, 'mse' here"):
         list(ap.run(scenario, out=tmp_path, resume=True, **given | {"loss": "mse"}))
     assert not list(ap.run(scenario, out=tmp_path, resume=True, **given))
 
@@ -90,7 +90,7 @@ def test_a_registered_loss_and_metric_are_choices_of_scenarios(unregistered):
     ap.register(Loss(name="cubed", summary="", mean=lambda o, y: (o[:, 0] - y).abs().pow(3).mean(), metric="worst"))
     ap.register(Metric(name="worst", summary="", mean=lambda o, y: (o[:, 0] - y).abs().max()))
     assert last_of(tiny_scenario(train__loss="cubed"), model=line(), dataset=(X, NUMBERS))["test_worst"] > 0
-    with pytest.raises(ap.UsageError, match="Scenario.train.loss 'cubbed' is unknown; did you mean 'cubed'"):
+    with pytest.raises(ap.UsageError, match=r"Scenario\.train\.loss 'cubbed' is unknown; did you mean 'cubed'"):
         tiny_scenario(train__loss="cubbed")
 
 
@@ -147,7 +147,7 @@ def test_a_misfit_is_one_sentence_before_the_first_round(given, sentence):
 
 
 def test_the_batch_size_that_is_proposed_trains():
-    with pytest.raises(ap.InvalidValue, match="train.batch_size = 12"):
+    with pytest.raises(ap.InvalidValue, match=r"train\.batch_size = 12"):
         ap.run(tiny_scenario(train__batch_size=13), model=normed(), dataset=blobs())
     assert last_of(tiny_scenario(train__batch_size=12), model=normed(), dataset=blobs())["test_accuracy"] > 0.25
 
