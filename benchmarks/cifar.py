@@ -1,10 +1,10 @@
 """Accuracy of the small residual network on CIFAR-10: federated against a plain torch loop of the same budget.
 
 Both see as many samples, start from the same weights, and take as many steps one after the other: what is
-one minibatch in the loop is one of a quarter of its size on each of four devices. Devices take four steps between two
+one minibatch in the loop is one of a part of its size on each device. Devices take four steps between two
 averages of their edge, and edges average twice between two averages of the cloud. Nothing is pruned.
 
-.venv/bin/python benchmarks/cifar.py [--samples 2000] [--epochs 6] [--seeds 3]
+.venv/bin/python benchmarks/cifar.py [--samples 2000] [--epochs 6] [--seeds 3] [--devices 4]
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from airprune.data import Dataset
 from airprune.models import build_model
 from airprune.scenario.data import dataset_of
 
-DEVICES = 4
 LOCAL_STEPS, EDGE_ROUNDS = 4, 2
 
 
-def scenario_of(samples: int, epochs: int, batch: int, rate: float) -> ap.Scenario:
+def scenario_of(samples: int, epochs: int, batch: int, rate: float, devices: int) -> ap.Scenario:
     return ap.Scenario.preset("cifar").with_values(
         {
             "method": "hierfavg",
             "network.num_edges": 2,
-            "network.devices_per_edge": DEVICES // 2,
+            "network.devices_per_edge": devices // 2,
             "data.train_samples": samples,
             "data.test_samples": 2_000,
-            "train.batch_size": batch // DEVICES,
+            "train.batch_size": batch // devices,
             "train.learning_rate": rate,
             "train.momentum": 0.0,
             "train.local_steps": LOCAL_STEPS,
@@ -96,10 +95,11 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--devices", type=int, default=4, help="on two edges")
     parser.add_argument("--rate", type=float, default=0.1)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    base = scenario_of(options.samples, options.epochs, options.batch, options.rate)
+    base = scenario_of(options.samples, options.epochs, options.batch, options.rate, options.devices)
     ours: list[float] = []
     theirs: list[float] = []
     for seed in range(options.seeds):
