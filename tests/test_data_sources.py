@@ -21,7 +21,8 @@ from airprune.data import packages as package_tools
 from airprune.data.idx import BadFile, parse_idx, unpacked
 from airprune.data.mirrors import NotAvailable, download
 from airprune.data.packages import DebianPackage, NpmPackage
-from airprune.data.sources import IdxFile, IdxSource, cache_folder
+from airprune.data.published import PublishedFile, cache_folder
+from airprune.data.sources import IdxSource
 from airprune.errors import UsageError, WorkFailed
 
 NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -35,7 +36,7 @@ def idx(array: np.ndarray) -> bytes:
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (30, 4, 5)), RNG.integers(0, 256, (10, 4, 5))
 BLOBS = dict(zip(NAMES, (idx(PIXELS[0]), idx(np.arange(30) % 3), idx(PIXELS[1]), idx(np.arange(10) % 3)), strict=True))
-FILES = tuple(IdxFile(name, hashlib.sha256(blob).hexdigest(), len(blob)) for name, blob in BLOBS.items())
+FILES = tuple(PublishedFile(name, hashlib.sha256(blob).hexdigest(), len(blob)) for name, blob in BLOBS.items())
 
 
 @pytest.fixture(autouse=True)
@@ -280,7 +281,8 @@ def test_when_every_way_fails_the_error_names_each_and_the_way_out(source, tmp_p
 
 def test_two_processes_that_fetch_at_once_both_succeed(cache):
     code = (
-        "import sys; from pathlib import Path; from airprune.data.sources import IdxFile, IdxSource\n"
+        "import sys; from pathlib import Path; from airprune.data.published import PublishedFile\n"
+        "from airprune.data.sources import IdxSource\n"
         "url, files, folder = sys.argv[1], eval(sys.argv[2]), Path(sys.argv[3])\n"
         "source = IdxSource(name='tiny', files=files, num_classes=3, mirrors=(url,), system_folder=folder / 'none')\n"
         "for _ in range(20):\n"

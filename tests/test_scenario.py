@@ -192,7 +192,7 @@ COUPLED = {
     "network.num_edges", "network.devices_per_edge", "network.inner_m", "network.outer_m", "network.flat_inner_m",
     "network.flat_outer_m", "network.cpu_hz", "network.cpu_hz_max", "radio.noise_power_dbm", "radio.noise_figure_db",
     "radio.noise_density_dbm_per_hz", "radio.path_loss", "plan.scheme", "plan.min_pruning_ratio",
-    "plan.max_pruning_ratio", "rounds.edge_rounds", "method", "train.kernel", *CHOICES,
+    "plan.max_pruning_ratio", "rounds.edge_rounds", "method", "train.kernel", "train.loss", "train.metric", *CHOICES,
     "clock.compute", "clock.board", "clock.cores", "clock.flops_per_cycle", "clock.profile",
 }  # fmt: skip
 
@@ -356,6 +356,8 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "plan.scheme": "min-max",
     "plan.max_energy_j": 0.01,
     "train.kernel": "torch",
+    "train.loss": "mse",
+    "train.metric": "mae",
     "model.prunable": ["fc1"],
     "model.personal": ["last"],
     "topology.tree.nodes": [3],

@@ -14,6 +14,7 @@ One edge round, and the packages that make it:
     aggregation  how parents combine and move, Eqs. (12) and (13)
     topology     who averages whom
     kernels      what computes gradients
+    losses       what is minimised, and what models are judged by
 
     federation   the steps of a round, shared by simulation and deployment
     simulation   Algorithm 1 with a simulated clock
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from airprune.planning import Plan, PlanProblem, Status
     from airprune.registration import register
     from airprune.runs import run
+    from airprune.runs.exporting import load_model
     from airprune.scenario import Scenario
     from airprune.schemes import SCHEMES, plan
 
@@ -60,6 +62,7 @@ __all__ = [
     "METHODS",
     "register",
     "run",
+    "load_model",
     "AirpruneError",
     "UsageError",
     "InvalidValue",
@@ -82,6 +85,7 @@ _HOMES = {
     "METHODS": "methods",
     "register": "registration",
     "run": "runs",
+    "load_model": "runs.exporting",
     "AirpruneError": "errors",
     "UsageError": "errors",
     "InvalidValue": "errors",

@@ -13,11 +13,12 @@ MODELS: Registry[Callable[..., Any]] = Registry(
     {
         "paper-cnn": "airprune.models:paper_cnn",
         "cifar-cnn": "airprune.models:cifar_cnn",
+        "resnet-8": "airprune.models:resnet_8",
         "mlp": "airprune.models:MLP",
     },
 )
 
-# Hidden units of each.
+# Hidden units of those that are chains of layers.
 HIDDEN = {"paper-cnn": 8, "cifar-cnn": 64, "mlp": 64}
 
 PRUNABLE, PERSONAL = "Scenario.model.prunable", "Scenario.model.personal"

@@ -6,7 +6,7 @@ Which weights are prunable is found by type (Linear) or named by the user.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from airprune.errors import InvalidValue, UnknownName
-from airprune.flat import CnnSizes, Layout, LocalModel
+from airprune.flat import CnnSizes, Layout, LocalModel, Part
 from airprune.model_names import HIDDEN, MODELS, PERSONAL
 from airprune.own_models import check_module, personal_names, prunable_names
 from airprune.pruning.units import UnitGraph
@@ -63,9 +63,55 @@ class MLP(nn.Module):
         return self.fc2(F.relu_(self.fc1(x.flatten(1))))
 
 
-def paper_cnn(input_shape: Sequence[int], num_classes: int, hidden: int = HIDDEN["paper-cnn"]) -> nn.Module:
+class ResidualBlock(nn.Module):
+    """Two 3×3 convolutions, each batch-normalised, beside a shortcut: a 1×1 convolution where the shape changes."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inside = F.relu(self.norm1(self.conv1(x)))
+        return F.relu(self.norm2(self.conv2(inside)) + self.shortcut(x))
+
+
+class ResNet8(nn.Module):
+    """The smallest residual network for CIFAR-10: 16 channels, blocks of 16, 32 and 64, mean over places, classes.
+
+    With batch normalisation, whose running means and variances are averaged like weights but never pruned. On 32 × 32
+    in colour: 77,360 weights, all of them prunable with `model.prunable = ["*"]`.
+    """
+
+    def __init__(self, input_shape: Sequence[int], num_classes: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(input_shape[0], 16, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        self.blocks = nn.Sequential(ResidualBlock(16, 16, 1), ResidualBlock(16, 32, 2), ResidualBlock(32, 64, 2))
+        self.fc = nn.Linear(64, num_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.blocks(F.relu(self.norm(self.conv(x))))
+        return self.fc(x.mean((2, 3)))
+
+
+def resnet_8(input_shape: Sequence[int], num_classes: int) -> nn.Module:
+    check_images(input_shape)
+    return ResNet8(input_shape, num_classes)
+
+
+def check_images(input_shape: Sequence[int]) -> None:
     if len(input_shape) != 3:
         raise InvalidValue("Scenario.model.name", "needs images of shape [channels, height, width]", tuple(input_shape))
+
+
+def paper_cnn(input_shape: Sequence[int], num_classes: int, hidden: int = HIDDEN["paper-cnn"]) -> nn.Module:
+    check_images(input_shape)
     return PaperCNN(input_shape, num_classes, hidden)
 
 
@@ -114,13 +160,7 @@ class FlatModel(LocalModel):
         self.state = torch.zeros(self.num_state, dtype=dtype)
         self.gradient = torch.zeros(self.num_parameters, dtype=dtype)
         self.state_array, self.gradient_array = self.state.numpy(), self.gradient.numpy()
-        for part in self.parts:
-            tensor = tensors[part.name]
-            view = part.view(self.state)
-            view.copy_(tensor.detach())
-            tensor.data = view
-            if part.start < self.num_parameters:
-                tensor.grad = part.view(self.gradient)
+        lay_out(self.parts, tensors, self.state, self.gradient)
 
     def find_units(self) -> UnitGraph:
         return unit_graph(self.module, self.layers)
@@ -142,6 +182,19 @@ class FlatModel(LocalModel):
         from airprune.compact import small_model  # which makes models of this kind
 
         return small_model(self, kept, sample)
+
+
+def lay_out(
+    parts: Sequence[Part], tensors: Mapping[str, torch.Tensor], state: torch.Tensor, gradient: torch.Tensor
+) -> None:
+    """Moves tensors into a flat state: each becomes a view of its part, and of the gradient if it is trained."""
+    for part in parts:
+        tensor = tensors[part.name]
+        view = part.view(state)
+        view.copy_(tensor.detach())
+        tensor.data = view
+        if part.start < len(gradient):
+            tensor.grad = part.view(gradient)
 
 
 _CONVOLUTION = {

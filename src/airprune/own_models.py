@@ -23,7 +23,7 @@ def pickled_module(module: Any) -> bytes:
     try:
         return cloudpickle.dumps(module)
     except Exception as error:  # whatever the module's own pickling raises
-        got = f"{type(module).__name__} ({_first_sentence(error)})"
+        got = f"{type(module).__name__} ({first_sentence(error)})"
         way_out = "Parametrized and scripted modules cannot; give the plain module."
         raise InvalidValue(MODEL, "must be a module that can be pickled", got, way_out) from error
 
@@ -130,5 +130,5 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _first_sentence(error: Exception) -> str:
+def first_sentence(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip()}".split("\n")[0].split(". ")[0].rstrip(".!")

@@ -67,6 +67,8 @@ def registries() -> dict[type, Registry[Any]]:
     from airprune.compression import COMPRESSIONS, Compression
     from airprune.kernels import KERNELS
     from airprune.kernels.base import Kernel
+    from airprune.losses import LOSSES, METRICS
+    from airprune.losses.base import Loss, Metric
     from airprune.masking import MASKINGS, Masking
     from airprune.methods import METHODS, Recipe
     from airprune.objectives import OBJECTIVES, Objective
@@ -86,6 +88,8 @@ def registries() -> dict[type, Registry[Any]]:
         Step: STEPS,
         Topology: TOPOLOGIES,
         Kernel: KERNELS,
+        Loss: LOSSES,
+        Metric: METRICS,
         Importance: IMPORTANCES,
         Recipe: METHODS,
     }
@@ -211,6 +215,8 @@ def files_used_by(scenario: Scenario) -> dict[str, str]:
 def _choices(scenario: Scenario) -> Iterator[Address]:
     """What a scenario has chosen by name. Importances are named in options."""
     yield "kernels", scenario.train.kernel
+    yield "losses", scenario.train.loss
+    yield "metrics", scenario.train.metric
     for section, field, registry in scenario.choice_fields():
         part = getattr(scenario, section)
         yield registry.kind, getattr(part, field)

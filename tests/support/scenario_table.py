@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 from airprune.data import DATASETS
 from airprune.json_types import JsonRecord
 from airprune.kernels import KERNELS
+from airprune.losses import LOSSES, METRICS
 from airprune.masking import MASKINGS
 from airprune.measures import MEASURES
 from airprune.methods import METHODS
@@ -47,6 +48,8 @@ LISTS = {
     "model.name": MODELS,
     "data.name": DATASETS,
     "train.kernel": ("auto", *KERNELS),
+    "train.loss": LOSSES,
+    "train.metric": ("auto", *METRICS),
     "method": METHODS,
     **{f"{home}.{field}": registry for home, field, registry in Scenario.choice_fields()},
     **{f"masking.{name}.importance": IMPORTANCES for name in MASKINGS},

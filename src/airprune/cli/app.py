@@ -17,6 +17,7 @@ from airprune.cli.console import say
 from airprune.cli.data import data
 from airprune.cli.deploy import deploy
 from airprune.cli.doctor import doctor
+from airprune.cli.export import export
 from airprune.cli.league import league
 from airprune.cli.methods import methods
 from airprune.cli.plan import plan
@@ -45,6 +46,7 @@ app.command()(sweep)
 app.command()(league)
 app.command()(reproduce)
 app.command()(report)
+app.command()(export)
 app.command()(web)
 app.command()(schemes)
 app.command()(methods)

@@ -27,7 +27,7 @@ import airprune
 from airprune.cli.console import print_json, stdout_console
 from airprune.cli.options import AsJson
 from airprune.data import DATASETS, DatasetEntry
-from airprune.data.sources import cache_folder
+from airprune.data.published import cache_folder
 from airprune.errors import WorkFailed
 
 OLDEST_PYTHON = (3, 11)

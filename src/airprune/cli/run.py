@@ -16,6 +16,7 @@ from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
 from airprune.measures import MEASURES, SUMMARY, TO_TARGET
+from airprune.wording import number
 
 if TYPE_CHECKING:
     from airprune.reaching import Evaluation
@@ -136,4 +137,7 @@ def _summary(last: dict[str, Any], clock: str) -> str:
         told["test_loss"] = "not a number: training diverged"
     labels = {name: MEASURES[name].label for name in SUMMARY} | _SHORT_LABELS
     kept = [name for name in SUMMARY if last.get(name) is not None or (name == "test_loss" and name in last)]
-    return "\n".join([*(f"{labels[name]:<16} {told[name]}" for name in kept), f"{'clock':<16} {clock}"])
+    own = [name for name in last if name.startswith("test_") and name not in MEASURES]
+    lines = [f"{name.replace('_', ' '):<16} {number(last[name], '.4g')}" for name in own]
+    lines += [f"{labels[name]:<16} {told[name]}" for name in kept]
+    return "\n".join([*lines, f"{'clock':<16} {clock}"])

@@ -46,7 +46,8 @@ def _batch_size(experiment: Experiment) -> int:
 def _timing(experiment: Experiment, kernel: str, threads: int, *, seconds: float) -> Timing:
     """Minibatches drawn at random, until the time is up."""
     data, size = experiment.dataset, _batch_size(experiment)
-    gradient = KERNELS[kernel].build(experiment.model, data.train_x, data.train_y)
+    on = {"loss": experiment.judged_by.loss, "device": experiment.device}
+    gradient = KERNELS[kernel].build(experiment.model, data.train_x, data.train_y, **on)
     rng = rng_for(experiment.scenario.seed, "profile")
     wall_s: list[float] = []
     before = torch.get_num_threads()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from airprune.checks import whole_number
-from airprune.data import fashion_mnist, glyphs, mnist
+from airprune.data import cifar10, fashion_mnist, glyphs, mnist
 from airprune.data.dataset import Dataset
 from airprune.data.entry import DatasetEntry, LoadOptions
 from airprune.errors import InvalidValue, UnknownName, WorkFailed
 
-DATASETS: dict[str, DatasetEntry] = {module.ENTRY.name: module.ENTRY for module in (mnist, fashion_mnist, glyphs)}
+DATASETS: dict[str, DatasetEntry] = {
+    module.ENTRY.name: module.ENTRY for module in (mnist, fashion_mnist, cifar10, glyphs)
+}
 
 
 def dataset_named(name: str) -> DatasetEntry:

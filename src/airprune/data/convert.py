@@ -1,7 +1,12 @@
-"""From what users have, arrays or torch datasets, to a Dataset. Torch itself is never imported here."""
+"""From what users have to a Dataset: arrays, pandas tables, torch datasets and loaders, Hugging Face datasets.
+
+Each is known by what it can do; neither torch nor pandas nor datasets is imported here.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +16,14 @@ from airprune.data.dataset import Dataset
 from airprune.errors import InvalidValue
 from airprune.randomness import rng_for
 
-_WAY_OUT = "Give (x, y), ((x, y), (x_test, y_test)), a torch Dataset or a pair of them."
+_WAY_OUT = (
+    "Give (x, y), ((x, y), (x_test, y_test)), a pandas table, a torch Dataset or DataLoader, a Hugging Face dataset, "
+    "or a pair of them."
+)
 _CHANNELS = (1, 3, 4)
+# Columns of tables that hold the target, in the order in which they are looked for.
+TARGETS = ("label", "labels", "target", "y", "class")
+_ROWS_AT_ONCE = 1024
 
 Part = tuple[np.ndarray, np.ndarray]
 
@@ -25,19 +36,23 @@ def as_dataset(
     test_share: float = 0.2,
     seed: int = 0,
     num_classes: int | None = None,
+    targets: str = "classes",
 ) -> Dataset:
-    """A Dataset from arrays or torch objects.
+    """A Dataset from arrays, tables or torch objects.
 
-    Bytes are scaled from 0…255 to [0, 1]; [N, H, W] becomes [N, 1, H, W], and [N, H, W, C] with 1, 3 or 4
-    channels becomes [N, C, H, W]. Feature vectors stay [N, F].
+    Shapes stay as they are, real numbers become float32, whole numbers int64. Bytes are pixels: scaled from 0…255 to
+    [0, 1], with [N, H, W] turned to [N, 1, H, W], and [N, H, W, C] with 1, 3 or 4 channels to [N, C, H, W].
 
     Args:
-      data: (x, y) as numpy arrays, torch tensors or lists; ((x, y), (x_test, y_test)) as tuples; a map-style
-        torch Dataset of (x, y) items, or a pair of them; or a Dataset, which is returned as it is.
+      data: (x, y) as numpy arrays, pandas objects, torch tensors or lists; ((x, y), (x_test, y_test)) as tuples; a
+        pandas DataFrame or Hugging Face dataset with its target in a column of `TARGETS`; a map-style torch Dataset of
+        (x, y) items; a torch DataLoader of (x, y) batches; a pair of any of these; a mapping with "train" and "test";
+        or a Dataset, which is returned as it is.
       test: the test part, if `data` is only the training part.
       test_share: of the samples, drawn at random and held out, if there is no test part.
       seed: of that draw.
       num_classes: one more than the largest label, unless given.
+      targets: "classes": y holds one class per sample; "values": real numbers of any shape; "any": what y holds.
     """
     if isinstance(data, Dataset):
         if test is not None:
@@ -45,23 +60,58 @@ def as_dataset(
                 "as_dataset.test", "must be None for a Dataset, which has a test part", type(test).__name__
             )
         return data
+    if test is None and isinstance(data, Mapping) and {"train", "test"} <= set(data):
+        data, test = data["train"], data["test"]
     if test is None and isinstance(data, tuple) and len(data) == 2 and all(map(_is_part, data)):
         data, test = data
-    train = _part("as_dataset.data", data)
-    held_out = _hold_out(train, test_share, seed) if test is None else (train, _part("as_dataset.test", test))
+    train = _part("as_dataset.data", data, targets)
+    held_out = _hold_out(train, test_share, seed) if test is None else (train, _part("as_dataset.test", test, targets))
     (train_x, train_y), (test_x, test_y) = held_out
     if num_classes is None:
-        largest = max((int(y.max()) for y in (train_y, test_y) if y.size and y.dtype.kind in "iub"), default=1)
-        num_classes = max(1 + largest, 2)
+        num_classes = _num_classes((train_y, test_y), targets)
     return Dataset(name=name, train_x=train_x, train_y=train_y, test_x=test_x, test_y=test_y, num_classes=num_classes)
 
 
+def _num_classes(labels: Sequence[np.ndarray], targets: str) -> int:
+    """0 if the targets are no classes."""
+    whole = [y for y in labels if y.size and y.dtype.kind in "iub"]
+    if targets == "values" or (targets == "any" and not all(y.ndim == 1 and y.dtype.kind in "iub" for y in labels)):
+        return 0
+    if targets == "any" and any(int(y.min()) < 0 for y in whole):
+        return 0
+    return max(1 + max((int(y.max()) for y in whole), default=1), 2)
+
+
+def with_targets(dataset: Dataset, targets: str) -> Dataset:
+    """The samples with their classes as numbers, for losses of numbers."""
+    if targets != "values" or not dataset.num_classes:
+        return dataset
+    return Dataset(
+        name=dataset.name,
+        train_x=dataset.train_x,
+        train_y=dataset.train_y.astype(np.float32),
+        test_x=dataset.test_x,
+        test_y=dataset.test_y.astype(np.float32),
+        num_classes=0,
+    )
+
+
 def standardized(dataset: Dataset) -> Dataset:
-    """All samples shifted and scaled by one mean and one deviation, those of the training samples."""
-    mean = float(dataset.train_x.mean(dtype=np.float64))
-    deviation = float(dataset.train_x.std(dtype=np.float64)) or 1.0
+    """All samples shifted and scaled by the mean and the deviation of the training samples.
+
+    One of each for all, of images in colour one for each channel.
+    """
+    train = dataset.train_x
+    if train.ndim == 4 and train.shape[1] > 1:
+        mean = train.mean(axis=(0, 2, 3), dtype=np.float64, keepdims=True)
+        deviation = train.std(axis=(0, 2, 3), dtype=np.float64, keepdims=True)
+        deviation = np.where(deviation > 0.0, deviation, 1.0)
+    else:
+        mean = np.array(float(train.mean(dtype=np.float64)))
+        deviation = np.array(float(train.std(dtype=np.float64)) or 1.0)
     scaled = {
-        name: (getattr(dataset, name) - np.float32(mean)) / np.float32(deviation) for name in ("train_x", "test_x")
+        name: (getattr(dataset, name) - mean.astype(np.float32)) / deviation.astype(np.float32)
+        for name in ("train_x", "test_x")
     }
     return Dataset(
         name=dataset.name,
@@ -74,7 +124,21 @@ def standardized(dataset: Dataset) -> Dataset:
 
 def _is_part(value: Any) -> bool:
     """Whether `value` is a whole part, i.e. samples with labels, rather than one array."""
-    return (isinstance(value, tuple) and len(value) == 2) or _is_map_style(value)
+    is_pair = isinstance(value, tuple) and len(value) == 2
+    return is_pair or _is_table(value) or _is_loader(value) or _is_map_style(value)
+
+
+def _is_table(value: Any) -> bool:
+    """A pandas DataFrame or a Hugging Face dataset."""
+    return (hasattr(value, "columns") and hasattr(value, "to_numpy")) or _is_hugging_face(value)
+
+
+def _is_hugging_face(value: Any) -> bool:
+    return hasattr(value, "column_names") and hasattr(value, "with_format")
+
+
+def _is_loader(value: Any) -> bool:
+    return all(hasattr(value, name) for name in ("dataset", "collate_fn", "__iter__"))
 
 
 def _is_map_style(value: Any) -> bool:
@@ -83,32 +147,97 @@ def _is_map_style(value: Any) -> bool:
     return hasattr(value, "__getitem__") and hasattr(value, "__len__")
 
 
-def _part(field: str, value: Any) -> Part:
+def _part(field: str, value: Any, targets: str) -> Part:
     if isinstance(value, tuple) and len(value) == 2:
         x, y = _array(field, value[0]), _array(field, value[1])
+    elif _is_table(value):
+        x, y = _table(field, value)
+    elif _is_loader(value):
+        x, y = _stacked(field, _batches(value))
     elif _is_map_style(value):
         x, y = _items(field, value)
     else:
         raise InvalidValue(field, "must be samples with labels", type(value).__name__, _WAY_OUT)
-    if x.ndim < 2 or y.ndim != 1 or len(x) != len(y):
-        rule = "must be x [samples, features…] and y [samples]"
+    if x.ndim < 2 or y.ndim == 0 or (targets == "classes" and y.ndim != 1) or len(x) != len(y):
+        rule = f"must be x [samples, features…] and y [samples{'' if targets == 'classes' else ', …'}]"
         raise InvalidValue(field, rule, f"shapes {x.shape} and {y.shape}", _WAY_OUT)
+    if targets == "values" and y.dtype.kind in "iub":
+        y = y.astype(np.float32)
     return _as_images(x), y
+
+
+def _table(field: str, table: Any) -> Part:
+    """The column with the target, and the others side by side, or the only other one as it is."""
+    names = list(table.column_names if _is_hugging_face(table) else table.columns)
+    target = next((name for name in TARGETS if name in names), None)
+    others = [name for name in names if name != target]
+    if target is None or not others:
+        got = f"columns {', '.join(map(repr, names[:8]))}"
+        raise InvalidValue(field, f"must have a target in a column {', '.join(TARGETS)}, and features", got)
+    if not _is_hugging_face(table):
+        return _real(field, table[others]), _array(field, table[target])
+    rows = table.with_format("numpy")[:]
+    y = _array(field, rows[target])
+    if len(others) == 1:
+        return _array(field, list(rows[others[0]])), y
+    columns = [_array(field, rows[name]) for name in others]
+    if any(column.ndim != 1 or column.dtype.kind not in "fiub" for column in columns):
+        way_out = "Choose one with table.select_columns([…]), or give (x, y)."
+        raise InvalidValue(field, "must have one column of features, or columns of numbers", ", ".join(others), way_out)
+    return np.stack(columns, axis=1).astype(np.float32), y
+
+
+def _real(field: str, table: Any) -> np.ndarray:
+    """A pandas table of features as real numbers."""
+    try:
+        found: np.ndarray = table.to_numpy(dtype=np.float32)
+        return found
+    except (TypeError, ValueError) as error:
+        way_out = "Encode the others first, e.g. pandas.get_dummies(table)."
+        raise InvalidValue(field, "must have columns of numbers", str(error), way_out) from None
+
+
+def _batches(loader: Any) -> Iterable[Any]:
+    """What a loader gives, once around, in the order of its dataset: airprune shuffles by itself.
+
+    Its sampler says which samples, its collate function how they become batches. What has no order comes as it comes.
+    """
+    # Torch's streams have a `__getitem__` too, which only raises, and a sampler that never ends.
+    streams = any(kind.__name__ == "IterableDataset" for kind in type(loader.dataset).__mro__)
+    if streams or not hasattr(loader.dataset, "__len__") or getattr(loader, "batch_sampler", None) is None:
+        return loader
+    chosen = sorted(itertools.chain.from_iterable(loader.batch_sampler))
+    size = min(getattr(loader, "batch_size", None) or _ROWS_AT_ONCE, _ROWS_AT_ONCE)
+    starts = range(0, len(chosen), size)
+    return (loader.collate_fn([loader.dataset[i] for i in chosen[start : start + size]]) for start in starts)
+
+
+def _stacked(field: str, batches: Iterable[Any]) -> Part:
+    pairs = []
+    for batch in batches:
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            raise InvalidValue(field, "must have batches (x, y)", type(batch).__name__, _WAY_OUT)
+        pairs.append((_array(field, batch[0]), _array(field, batch[1])))
+    try:
+        return np.concatenate([x for x, _ in pairs]), np.concatenate([y for _, y in pairs])
+    except ValueError as error:
+        way_out = "Pad or cut samples to one length."
+        raise InvalidValue(field, "must have batches of samples of one shape", str(error), way_out) from None
 
 
 def _items(field: str, dataset: Any) -> Part:
     """All items of a map-style dataset, stacked."""
     try:
-        items = [dataset[index] for index in range(len(dataset))]
-        pairs = [(_array(field, x), int(y)) for x, y in items]
+        pairs = [dataset[index] for index in range(len(dataset))]
+        arrays = [(_array(field, x), _array(field, y)) for x, y in pairs]
     except (TypeError, ValueError) as error:
-        raise InvalidValue(field, "must have items (x, y) with a whole y", str(error), _WAY_OUT) from error
-    shapes = {x.shape for x, _ in pairs}
-    if len(shapes) != 1:
-        raise InvalidValue(
-            field, "must have items of one shape", sorted(shapes)[:3] or "no items", "Resize them first."
-        )
-    return np.stack([x for x, _ in pairs]), np.array([y for _, y in pairs], dtype=np.int64)
+        raise InvalidValue(field, "must have items (x, y)", str(error), _WAY_OUT) from error
+    for place in (0, 1):
+        shapes = {pair[place].shape for pair in arrays}
+        if len(shapes) != 1:
+            got = sorted(shapes)[:3] or "no items"
+            raise InvalidValue(field, "must have items of one shape", got, "Resize, pad or cut them first.")
+    return np.stack([x for x, _ in arrays]), np.stack([y for _, y in arrays])
 
 
 def _array(field: str, value: Any) -> np.ndarray:
@@ -123,10 +252,12 @@ def _array(field: str, value: Any) -> np.ndarray:
 
 
 def _as_images(x: np.ndarray) -> np.ndarray:
+    """Bytes are pixels."""
+    if x.dtype != np.uint8:
+        return x
     if x.ndim == 4 and x.shape[3] in _CHANNELS and x.shape[1] not in _CHANNELS:
         x = np.moveaxis(x, 3, 1)
-    if x.dtype == np.uint8:
-        x = x.astype(np.float32) / np.float32(255)
+    x = x.astype(np.float32) / np.float32(255)
     return x[:, None] if x.ndim == 3 else x
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,34 +26,50 @@ class Dataset:
 
     Attributes:
       name: for people.
-      train_x: float32; images are [num_train, channels, height, width] in [0, 1].  [num_train, *feature_shape]
-      train_y: int64 in [0, num_classes).  [num_train]
+      train_x: float32, or int64 for tokens; images are [num_train, channels, height, width] in [0, 1].
+        [num_train, *feature_shape]
+      train_y: int64 in [0, num_classes), [num_train]; without classes float32 or int64.  [num_train, *target_shape]
       test_x: [num_test, *feature_shape]
-      test_y: [num_test]
+      test_y: [num_test, *target_shape]
+      num_classes: 0 if targets are no classes.
     """
 
     name: str
-    train_x: NDArray[np.float32]
-    train_y: NDArray[np.int64]
-    test_x: NDArray[np.float32]
-    test_y: NDArray[np.int64]
+    train_x: NDArray[np.float32] | NDArray[np.int64]
+    train_y: NDArray[np.int64] | NDArray[np.float32]
+    test_x: NDArray[np.float32] | NDArray[np.int64]
+    test_y: NDArray[np.int64] | NDArray[np.float32]
     num_classes: int
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise InvalidValue("Dataset.name", "must be a non-empty name", repr(self.name))
-        num_classes = whole_number("Dataset.num_classes", self.num_classes, at_least=2)
+        num_classes = self.num_classes
+        if num_classes != 0:
+            num_classes = whole_number("Dataset.num_classes", num_classes, at_least=2)
         object.__setattr__(self, "num_classes", num_classes)
         for part in ("train", "test"):
-            x = _features(f"Dataset.{part}_x", getattr(self, f"{part}_x"))
-            y = _labels(f"Dataset.{part}_y", getattr(self, f"{part}_y"), num_classes)
-            if len(x) != len(y):
-                raise InvalidValue(f"Dataset.{part}_y", f"must have one label for each of {len(x)} samples", len(y))
-            object.__setattr__(self, f"{part}_x", _frozen(x, np.float32))
-            object.__setattr__(self, f"{part}_y", _frozen(y, np.int64))
-        if self.test_x.shape[1:] != self.feature_shape:
-            rule = f"must have samples of shape {self.feature_shape} as in train_x"
-            raise InvalidValue("Dataset.test_x", rule, self.test_x.shape[1:])
+            x = _numbers(f"Dataset.{part}_x", getattr(self, f"{part}_x"))
+            if x.ndim < 2 or x.size == 0:
+                rule = "must be [samples, features…] with at least one of each"
+                raise InvalidValue(f"Dataset.{part}_x", rule, f"shape {x.shape}")
+            field = f"Dataset.{part}_y"
+            y = _numbers(field, getattr(self, f"{part}_y")) if num_classes == 0 else self._labels_of(part)
+            if y.ndim == 0 or len(x) != len(y):
+                got = len(y) if y.ndim else "a single number"
+                raise InvalidValue(field, f"must have one label for each of {len(x)} samples", got)
+            object.__setattr__(self, f"{part}_x", _frozen(x.astype(np.float32) if x.dtype == bool else x))
+            object.__setattr__(self, f"{part}_y", _frozen(y))
+        for name in ("x", "y"):
+            train, test = getattr(self, f"train_{name}"), getattr(self, f"test_{name}")
+            if (test.shape[1:], test.dtype) != (train.shape[1:], train.dtype):
+                kind = "" if test.dtype == train.dtype else f" and type {train.dtype}"
+                rule = f"must have samples of shape {train.shape[1:]}{kind} as in train_{name}"
+                got = test.shape[1:] if test.dtype == train.dtype else f"{test.shape[1:]} and {test.dtype}"
+                raise InvalidValue(f"Dataset.test_{name}", rule, got)
+
+    def _labels_of(self, part: str) -> np.ndarray:
+        return _labels(f"Dataset.{part}_y", getattr(self, f"{part}_y"), self.num_classes)
 
     @classmethod
     def trusted(cls, *, fingerprint: str, **fields: Any) -> Dataset:
@@ -66,6 +83,11 @@ class Dataset:
     @property
     def feature_shape(self) -> tuple[int, ...]:
         return self.train_x.shape[1:]
+
+    @property
+    def num_outputs(self) -> int:
+        """Of a model for it: a score per class, or as many numbers as a sample's target has."""
+        return self.num_classes or math.prod(self.train_y.shape[1:])
 
     @property
     def num_train(self) -> int:
@@ -86,13 +108,13 @@ class Dataset:
         return digest.hexdigest()
 
 
-def _features(field: str, value: Any) -> np.ndarray:
+def _numbers(field: str, value: Any) -> np.ndarray:
     x = np.asarray(value)
     if x.dtype.kind not in "fiub":
         raise InvalidValue(field, "must hold numbers", f"dtype {x.dtype}")
-    if x.ndim < 2 or x.size == 0:
-        raise InvalidValue(field, "must be [samples, features…] with at least one of each", f"shape {x.shape}")
-    for start in range(0, len(x), _ROWS_AT_ONCE):  # in pieces: no second array as large as the data
+    if x.dtype == np.uint64 and x.size and x.max() > np.iinfo(np.int64).max:
+        raise InvalidValue(field, "must fit 64 bits with a sign", x.max())
+    for start in range(0, len(x) if x.dtype.kind == "f" else 0, _ROWS_AT_ONCE):  # in pieces: no second array as large
         with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which is refused below
             good = np.isfinite(x[start : start + _ROWS_AT_ONCE].astype(np.float32, copy=False))
         if not good.all():
@@ -105,7 +127,8 @@ def _labels(field: str, value: Any, num_classes: int) -> np.ndarray:
     y = np.asarray(value)
     if y.dtype.kind not in "iub" or y.ndim != 1:
         got = f"dtype {y.dtype}, shape {y.shape}"
-        raise InvalidValue(field, "must be a vector of whole numbers", got, "One class index per sample, not one-hot.")
+        way_out = 'One class index per sample, not one-hot; numbers need a loss of numbers, e.g. loss="mse".'
+        raise InvalidValue(field, "must be a vector of whole numbers", got, way_out)
     bad = (y < 0) | (y >= num_classes)
     if bad.any():
         first = int(np.argmax(bad))
@@ -113,8 +136,9 @@ def _labels(field: str, value: Any, num_classes: int) -> np.ndarray:
     return y
 
 
-def _frozen(array: np.ndarray, dtype: type) -> np.ndarray:
-    frozen: np.ndarray = np.ascontiguousarray(array, dtype=dtype)
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """Of its own: real numbers as float32, whole ones as int64."""
+    frozen: np.ndarray = np.ascontiguousarray(array, dtype=np.float32 if array.dtype.kind == "f" else np.int64)
     if frozen.flags.writeable:
         if np.shares_memory(frozen, array):
             frozen = frozen.copy()

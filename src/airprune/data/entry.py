@@ -60,8 +60,7 @@ def subset(dataset: Dataset, options: LoadOptions) -> Dataset:
     """The first samples of a seeded shuffle, so that a smaller subset is part of a larger one."""
     if options.train_samples is None and options.test_samples is None:
         return dataset
-    train = _some(dataset.num_train, options.train_samples, options.seed, 0)
-    test = _some(dataset.num_test, options.test_samples, options.seed, 1)
+    train, test = places(options, dataset.num_train, dataset.num_test)
     return Dataset(
         name=dataset.name,
         train_x=dataset.train_x[train],
@@ -70,6 +69,12 @@ def subset(dataset: Dataset, options: LoadOptions) -> Dataset:
         test_y=dataset.test_y[test],
         num_classes=dataset.num_classes,
     )
+
+
+def places(options: LoadOptions, num_train: int, num_test: int) -> tuple[slice | np.ndarray, slice | np.ndarray]:
+    """Where the samples that are asked for lie among those there are, to train and to test on."""
+    train = _some(num_train, options.train_samples, options.seed, 0)
+    return train, _some(num_test, options.test_samples, options.seed, 1)
 
 
 def _some(available: int, wanted: int | None, seed: int, part: int) -> slice | np.ndarray:

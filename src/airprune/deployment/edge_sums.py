@@ -90,7 +90,10 @@ def closed_round(
     with SerialEngine(_Arrived(asked, uploads, outcomes)) as engine:
         (result,) = engine.reduce([group])
     step = work.method.edge_step
-    model, slots = close_round(step, "edge_step", station.model, result.combined, result.held, dict(station.slots))
+    own, trained = dict(station.slots), work.shape.num_parameters
+    model, slots = close_round(
+        step, "edge_step", station.model, result.combined, result.held, own, num_parameters=trained
+    )
     return result, Station(model=model, slots=slots)
 
 

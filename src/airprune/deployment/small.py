@@ -18,6 +18,8 @@ from airprune.federation.device import Device, LocalSettings
 from airprune.federation.method import Method
 from airprune.flat import LocalModel
 from airprune.kernels import KERNELS, kernel_for
+from airprune.kernels.devices import device_named
+from airprune.losses import CROSS_ENTROPY, LOSSES
 from airprune.model_names import HIDDEN
 from airprune.plain_models import PlainCnn, chain_of
 from airprune.pruning.importance import IMPORTANCES
@@ -38,13 +40,16 @@ def local_device(
     scenario.check_names()
     wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
     model = _model(scenario, wanted, input_shape, num_classes, x, y)
+    train = scenario.train
+    device = device_named(train.device, float64=scenario.model.float64)
     return Device(
         model,
         x,
         y,
-        LocalSettings.of(scenario, kernel_for(wanted, model, x, y)),
+        LocalSettings.of(scenario, kernel_for(wanted, model, x, y, loss=train.loss, device=device), device),
         Method.of(scenario).local,
         Wire.of(model.shape, value_bits=scenario.plan.bits_per_weight),
+        loss=None if train.loss == CROSS_ENTROPY else LOSSES[train.loss],
     )
 
 
@@ -65,6 +70,8 @@ def torch_needed_for(scenario: Scenario) -> str:
         f"model.name = {scenario.model.name!r}": scenario.model.name not in _NATIVE,
         "model.float64": scenario.model.float64,
         "train.kernel = 'torch'": scenario.train.kernel == "torch",
+        f"train.loss = {scenario.train.loss!r}": scenario.train.loss != CROSS_ENTROPY,
+        f"train.device = {scenario.train.device!r}": scenario.train.device != "cpu",
         f"train.optimizer = {scenario.train.optimizer!r}": scenario.train.optimizer != "sgd",
         "diagnostics.gradients": scenario.diagnostics.gradients,
         f"the importance {importance!r}": importance is not None and IMPORTANCES[importance].needs_loss,

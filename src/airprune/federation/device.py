@@ -30,6 +30,7 @@ from airprune.scenario import Scenario
 
 if TYPE_CHECKING:
     from airprune.kernels.autograd import MinibatchLoss
+    from airprune.losses.base import Loss
 
 Array = np.ndarray
 
@@ -46,9 +47,10 @@ class LocalSettings:
     weight_decay: float = 0.0
     diagnostics: bool = False
     kernel: str = "torch"
+    device: str = "cpu"
 
     @classmethod
-    def of(cls, scenario: Scenario, kernel: str) -> LocalSettings:
+    def of(cls, scenario: Scenario, kernel: str, device: str = "cpu") -> LocalSettings:
         train = scenario.train
         return cls(
             batch_size=train.batch_size,
@@ -59,6 +61,7 @@ class LocalSettings:
             weight_decay=train.weight_decay,
             diagnostics=scenario.diagnostics.gradients,
             kernel=kernel,
+            device=device,
         )
 
 
@@ -88,15 +91,29 @@ class Streams:
 
 
 class Device:
-    """One model and the samples around it: all that a device round needs and that outlives it."""
+    """One model and the samples around it: all that a device round needs and that outlives it.
+
+    Args:
+      loss: what is minimised; none is cross-entropy.
+    """
 
     def __init__(
-        self, model: LocalModel, x: Array, y: Array, settings: LocalSettings, method: LocalMethod, wire: Wire
+        self,
+        model: LocalModel,
+        x: Array,
+        y: Array,
+        settings: LocalSettings,
+        method: LocalMethod,
+        wire: Wire,
+        *,
+        loss: Loss | None = None,
     ) -> None:
         self.model, self.settings, self.method, self.wire = model, settings, method, wire
         self.shape: ModelShape = model.shape
-        self.gradient = KERNELS[settings.kernel].build(model, x, y)
-        self.x, self.y = x.astype(np.float64, copy=False) if model.state_array.dtype == np.float64 else x, y
+        self._loss = loss
+        self.gradient = KERNELS[settings.kernel].build(model, x, y, loss=loss, device=settings.device)
+        widened = model.state_array.dtype == np.float64 and x.dtype == np.float32
+        self.x, self.y = x.astype(np.float64) if widened else x, y
         compression = method.compression
         self.adjusts, self.reports = method.objective.has("adjust"), method.masking.has("report")
         self.observes, self.collects = method.masking.has("observe"), method.masking.has("collects")
@@ -111,7 +128,7 @@ class Device:
         """F as torch computes it, for Eq. (1)."""
         from airprune.kernels.autograd import MinibatchLoss
 
-        return MinibatchLoss(self.model, self.x, self.y)
+        return MinibatchLoss(self.model, self.x, self.y, loss=self._loss, device=self.settings.device)
 
     @property
     def constants(self) -> ModuleType:
@@ -134,7 +151,7 @@ class Device:
         model = self.model.smaller(kept, self.x[:1])
         if model is None or KERNELS[self.settings.kernel].unsupported(model, self.x, self.y):
             return None  # another kernel would be slower than this one on zeros
-        return Device(model, self.x, self.y, self.settings, self.method, self.wire)
+        return Device(model, self.x, self.y, self.settings, self.method, self.wire, loss=self._loss)
 
 
 def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Array:

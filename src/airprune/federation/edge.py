@@ -170,11 +170,25 @@ def prepared_round(terms: Terms, opened: OpenRound, view: RoundView, values: Val
 
 
 def close_round(
-    step: Chosen, tier: str, previous: Array, combined: Array, held: Array | None, values: Values
+    step: Chosen,
+    tier: str,
+    previous: Array,
+    combined: Array,
+    held: Array | None,
+    values: Values,
+    *,
+    num_parameters: int,
 ) -> tuple[Array, Values]:
-    """A parent's next model from the combined one, and its slots; `values` are those of this parent alone."""
+    """A parent's next model from the combined one, and its slots; `values` are those of this parent alone.
+
+    Steps are for what is trained. Buffers behind it, such as running variances, are taken as combined: a step beyond
+    them could make a variance negative.
+    """
     own = {slot: values[tier_name(tier, slot)] for slot in _names(values, tier)}
     model, moved = step("move", previous, combined, held, own)
+    if num_parameters < len(model) and model is not combined:
+        model = model.copy()
+        model[num_parameters:] = combined[num_parameters:]
     return model, {tier_name(tier, slot): array for slot, array in moved.items()}
 
 

@@ -3,6 +3,7 @@
 base      what a kernel is
 native    the paper's CNN in C
 autograd  `torch`: any torch module
+devices   what torch can compute on besides the CPU
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airprune.errors import InvalidValue
+from airprune.losses import CROSS_ENTROPY
 from airprune.registry import Registry
 
 if TYPE_CHECKING:
@@ -20,15 +22,24 @@ KERNELS: Registry[Kernel] = Registry(
 )
 
 
-def kernel_for(wanted: str, model: Any, x: Any, y: Any) -> str:
-    """The name of the kernel that `train.kernel` means for this model and these samples."""
+def kernel_for(wanted: str, model: Any, x: Any, y: Any, *, loss: str = CROSS_ENTROPY, device: str = "cpu") -> str:
+    """The name of the kernel that `train.kernel` means for this model, these samples, this loss and this device."""
+
+    def unsupported(name: str) -> str:
+        kernel = KERNELS[name]
+        if kernel.losses and loss not in kernel.losses:
+            return f"it does not know the loss {loss!r}"
+        if device not in kernel.devices:
+            return f"it does not compute on {device!r}"
+        return kernel.unsupported(model, x, y)
+
     if wanted != "auto":
-        problem = KERNELS[wanted].unsupported(model, x, y)
+        problem = unsupported(wanted)
         if problem:
             rule = f"cannot be {wanted}: {problem}"
             raise InvalidValue("Scenario.train.kernel", rule, repr(wanted), "Use auto or torch.")
         return wanted
-    return next(name for name in KERNELS if not KERNELS[name].unsupported(model, x, y))
+    return next(name for name in KERNELS if not unsupported(name))
 
 
 __all__ = ["KERNELS", "kernel_for"]

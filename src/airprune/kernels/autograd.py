@@ -6,11 +6,13 @@ import warnings
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
 from airprune.errors import InvalidValue
 from airprune.flat import LocalModel
 from airprune.kernels.base import Gradient, Kernel
+from airprune.kernels.devices import ACCELERATORS, Twin
+from airprune.losses import CROSS_ENTROPY, LOSSES
+from airprune.losses.base import Loss
 from airprune.models import FlatModel
 
 Array = np.ndarray
@@ -23,42 +25,72 @@ def tensor_of(array: Array) -> torch.Tensor:
         return torch.from_numpy(array)
 
 
-class MinibatchLoss:
-    """F(w, ξ) of Eq. (7) on minibatches of samples that all devices share."""
+def in_precision(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Features and targets in the model's precision; classes and tokens stay whole."""
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
-    def __init__(self, model: LocalModel, x: Array, y: Array) -> None:
+
+class MinibatchLoss:
+    """F(w, ξ) of Eq. (7) on minibatches of samples that all devices share.
+
+    Attributes:
+      home: what computes: the model itself on a CPU, else its twin.
+    """
+
+    def __init__(self, model: LocalModel, x: Array, y: Array, *, loss: Loss | None = None, device: str = "cpu") -> None:
         if not isinstance(model, FlatModel):
             raise InvalidValue("MinibatchLoss.model", "must be a FlatModel, a torch module", type(model).__name__)
         self.model = model
-        self.x = tensor_of(x).to(model.state.dtype) if model.state.dtype == torch.float64 else tensor_of(x)
-        self.y = tensor_of(y)
+        self.twin = None if device == "cpu" else Twin(model, device)
+        self.loss = LOSSES[CROSS_ENTROPY] if loss is None else loss
+        self.x, self.y = (in_precision(tensor_of(array), model.state.dtype) for array in (x, y))
+        if self.twin is not None:
+            self.x, self.y = self.x.to(self.twin.device), self.y.to(self.twin.device)
 
     def __call__(self, batch: Array) -> torch.Tensor:
         index = torch.from_numpy(batch)
+        if self.twin is not None:
+            index = index.to(self.twin.device)
         x = self.x[index]
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        return F.cross_entropy(self.model.module(x), self.y[index])
+        return self.loss.mean((self.twin or self.model).module(x), self.y[index])
 
     def value(self, batch: Array) -> float:
         with torch.no_grad():
-            return self(batch).item()
+            if self.twin is None:
+                return self(batch).item()
+            self.twin.take()
+            value = self(batch).item()
+            self.twin.give()
+            return value
 
-
-def build(model: FlatModel, x: Array, y: Array) -> Gradient:
-    loss_of = MinibatchLoss(model, x, y)
-
-    def gradient(batch: Array) -> float:
-        model.gradient.zero_()
-        loss = loss_of(batch)
+    def gradient(self, batch: Array) -> float:
+        """Leaves ∇F in the model's gradient; returns F."""
+        home = self.twin or self.model
+        if self.twin is not None:
+            self.twin.take()
+        home.gradient.zero_()
+        loss = self(batch)
         loss.backward()
+        if self.twin is not None:
+            self.twin.give()
         return loss.item()
 
-    return gradient
+
+def build(model: FlatModel, x: Array, y: Array, *, loss: Loss | None = None, device: str = "cpu") -> Gradient:
+    return MinibatchLoss(model, x, y, loss=loss, device=device).gradient
 
 
 def unsupported(model: LocalModel, x: Array, y: Array) -> str:
     return "" if isinstance(model, FlatModel) else "the model is not a torch module"
 
 
-KERNEL = Kernel(name="torch", summary="any torch module", unsupported=unsupported, build=build)
+KERNEL = Kernel(
+    name="torch",
+    summary="any torch module",
+    unsupported=unsupported,
+    build=build,
+    losses=(),
+    devices=("cpu", *ACCELERATORS),
+)

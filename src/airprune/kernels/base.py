@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from airprune.components import Component
+from airprune.losses import CROSS_ENTROPY
 
 Array = np.ndarray
 Gradient = Callable[[Array], float]
@@ -21,8 +22,12 @@ class Kernel(Component):
 
     Attributes:
       unsupported: why it cannot serve this model and these samples; empty if it can.
-      build: of (model, x, y) → the gradient.
+      build: of (model, x, y, loss=…, device=…) → the gradient; no loss is cross-entropy.
+      losses: names of those it computes; empty for any.
+      devices: what it computes on.
     """
 
     unsupported: Callable[[Any, Array, Array], str]
-    build: Callable[[Any, Array, Array], Gradient]
+    build: Callable[..., Gradient]
+    losses: tuple[str, ...] = (CROSS_ENTROPY,)
+    devices: tuple[str, ...] = ("cpu",)

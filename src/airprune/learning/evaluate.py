@@ -1,45 +1,39 @@
-"""Loss and accuracy of a model, or of several that predict together, on held-out samples."""
+"""Loss and metric of a model, or of several that predict together, on held-out samples."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
-from torch.nn import functional as F
 
+from airprune.kernels.autograd import in_precision
+from airprune.kernels.devices import Twin
+from airprune.losses.own import Judged
 from airprune.models import FlatModel
 
 # Small enough for the activations of the paper's CNN to stay in cache.
 BATCH = 64
 
 
-def evaluate(model: FlatModel, states: np.ndarray, x: torch.Tensor, y: torch.Tensor) -> tuple[float, int]:
-    """(Σ of cross-entropy, number of correct predictions) over the samples.
+def evaluate(
+    model: FlatModel | Twin, states: np.ndarray, x: torch.Tensor, y: torch.Tensor, judged: Judged
+) -> tuple[float, float]:
+    """(Σ of the loss, Σ of the metric) over the samples; of accuracy the number of correct predictions.
 
     Args:
       states: of the models that predict together.  [num_models, num_state]
     """
     model.module.eval()
-    loss, correct = 0.0, 0
+    loss = 0.0
+    score: float = 0  # whole where the metric counts
+    dtype = model.state.dtype
     with torch.inference_mode():
         members = []
         for state in states:
             model.load(state)
-            members.append([model.module(inputs.to(model.state.dtype)) for inputs in x.split(BATCH)])
-        for labels, *outputs_of in zip(y.split(BATCH), *members, strict=True):
-            outputs = together(torch.stack(outputs_of))
-            loss += float(F.cross_entropy(outputs, labels, reduction="sum"))
-            correct += int((outputs.argmax(1) == labels).sum())
-    return loss, correct
-
-
-def together(outputs: torch.Tensor) -> torch.Tensor:
-    """Logits of the mean of the members' probabilities; a single member's stay as they are.
-
-    Args:
-      outputs: logits.  [num_models, num_samples, num_classes]
-    """
-    if len(outputs) == 1:
-        return outputs[0]
-    return outputs.log_softmax(-1).logsumexp(0) - math.log(len(outputs))
+            members.append([model.module(in_precision(inputs, dtype)) for inputs in x.split(BATCH)])
+        for targets, *outputs_of in zip(y.split(BATCH), *members, strict=True):
+            wanted, outputs = in_precision(targets, dtype), judged.loss.combined(torch.stack(outputs_of))
+            loss += float(judged.loss.sum(outputs, wanted))
+            if judged.metric is not None:
+                score += judged.metric.sum(outputs, wanted)
+    return loss, score

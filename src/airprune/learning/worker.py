@@ -11,7 +11,6 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import torch
-from torch.nn import functional as F
 
 from airprune.compression.base import Wire
 from airprune.data import Dataset
@@ -22,9 +21,11 @@ from airprune.federation.device import Device, LocalSettings, Streams, device_ro
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
-from airprune.kernels.autograd import tensor_of
+from airprune.kernels.autograd import in_precision, tensor_of
+from airprune.kernels.devices import Twin, seed_layers
 from airprune.learning.chunks import ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
 from airprune.learning.evaluate import evaluate
+from airprune.losses.own import Judged
 from airprune.models import FlatModel
 from airprune.randomness import rng_for
 
@@ -39,6 +40,7 @@ class Job(Workshop):
 
     Attributes:
       module: the model, pickled by value so that classes of a user's script reach the workers.
+      judged: the loss and the metric, likewise.
       dataset: anything whose `open()` gives the `Dataset`: in a worker process, a map of shared files.
       samples: the training samples of each device.
       drop_failing: whether a device whose training fails `MAX_TRIES` times is left out; else it ends the run.
@@ -54,6 +56,7 @@ class Job(Workshop):
     method: LocalMethod
     wire: Wire
     seed: int
+    judged: bytes
     drop_failing: bool = False
     folder: Path | None = None
     luggage: bytes | None = None
@@ -96,8 +99,13 @@ class Worker:
         self.model = FlatModel(
             cloudpickle.loads(job.module), prunable=job.prunable, personal=job.personal, float64=job.float64
         )
-        self.device = Device(self.model, dataset.train_x, dataset.train_y, job.settings, job.method, job.wire)
+        self.judged: Judged = cloudpickle.loads(job.judged)
+        x, y, place = dataset.train_x, dataset.train_y, job.settings.device
+        self.device = Device(self.model, x, y, job.settings, job.method, job.wire, loss=self.judged.loss)
+        self.judge = self.model if place == "cpu" else Twin(self.model, place)
         self.test_x, self.test_y = tensor_of(dataset.test_x), tensor_of(dataset.test_y)
+        if isinstance(self.judge, Twin):
+            self.test_x, self.test_y = self.test_x.to(self.judge.device), self.test_y.to(self.judge.device)
         buffers = self.model.module.buffers()
         self._counters = [(counter, counter.clone()) for counter in buffers if not counter.is_floating_point()]
 
@@ -125,7 +133,7 @@ class Worker:
                     memory={name: rows[number] for name, rows in task.memory.items()},
                 )
                 for tries_left in reversed(range(MAX_TRIES)):
-                    torch.default_generator.manual_seed(layer_seeds[device])
+                    seed_layers(self.job.settings.device, layer_seeds[device])
                     for counter, start in self._counters:
                         counter.copy_(start)
                     try:
@@ -141,19 +149,18 @@ class Worker:
                             raise DeviceFailed(upload) from error
                 yield upload
 
-    def evaluate(self, states: Array, start: int) -> tuple[float, int]:
-        """(Σ loss, correct) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
+    def evaluate(self, states: Array, start: int) -> tuple[float, float]:
+        """(Σ loss, Σ metric) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
         part = slice(start, start + TEST_PART)
-        return evaluate(self.model, states, self.test_x[part], self.test_y[part])
+        return self._evaluated(states, part)
 
-    def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, int]:
-        """(Σ loss, correct) of a device's model, made of a common state and its own layers, on its test samples."""
+    def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, float]:
+        """(Σ loss, Σ metric) of a device's model, made of a common state and its own layers, on its test samples."""
         own = put_in(state, task.memory, self.device.shape)
-        samples = torch.from_numpy(task.samples)
-        return evaluate(self.model, own[np.newaxis], self.test_x[samples], self.test_y[samples])
+        return self._evaluated(own[np.newaxis], torch.from_numpy(task.samples))
 
-    def evaluate_held(self, state: Array, task: HeldTest) -> tuple[float, int]:
-        """(Σ loss, correct) of what a device holds of a state, on a part of the test samples."""
+    def evaluate_held(self, state: Array, task: HeldTest) -> tuple[float, float]:
+        """(Σ loss, Σ metric) of what a device holds of a state, on a part of the test samples."""
         held = held_model(
             self.device,
             Broadcast(model=state, mask=task.told),
@@ -162,7 +169,10 @@ class Worker:
             streams=Streams(self.job.seed, *task.place),
         )
         part = slice(task.start, task.start + TEST_PART)
-        return evaluate(self.model, held[np.newaxis], self.test_x[part], self.test_y[part])
+        return self._evaluated(held[np.newaxis], part)
+
+    def _evaluated(self, states: Array, samples: slice | torch.Tensor) -> tuple[float, float]:
+        return evaluate(self.judge, states, self.test_x[samples], self.test_y[samples], self.judged)
 
     def test_gradient(self, state: Array, start: int) -> Array:
         """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""
@@ -170,6 +180,6 @@ class Worker:
         self.model.module.eval()
         self.model.gradient.zero_()
         part = slice(start, start + TEST_PART)
-        x, y = self.test_x[part].to(self.model.state.dtype), self.test_y[part]
-        F.cross_entropy(self.model.module(x), y, reduction="sum").backward()
+        x, y = (in_precision(tensor[part].cpu(), self.model.state.dtype) for tensor in (self.test_x, self.test_y))
+        self.judged.loss.sum(self.model.module(x), y).backward()
         return self.model.gradient.numpy().astype(np.float64)

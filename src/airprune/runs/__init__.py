@@ -8,6 +8,7 @@
     writer        a run folder while its run goes on: what is written, in which order
     driver        `run`, which ties a run to its folder and its engine
     compare       several variants over several seeds
+    exporting     the trained model as a torch module, a file of tensors, ONNX
     evaluations   every test of the model, and what had been spent by then
     environment   what a result may depend on besides its scenario
 

@@ -37,6 +37,8 @@ def run(
     resume: bool = False,
     model: Any = None,
     dataset: Any = None,
+    loss: Any = None,
+    metric: Any = None,
     replay: str | Path | None = None,
 ) -> Records:
     """Runs a scenario; yields one record per edge round and per global round as they happen.
@@ -49,7 +51,10 @@ def run(
         started from the beginning; one with another scenario is refused.
       model: any torch module in place of the scenario's own; its Linear layers are prunable unless
         `scenario.model.prunable` names others.
-      dataset: (x, y) arrays, ((x, y), (x_test, y_test)), or torch datasets in place of the scenario's own.
+      dataset: (x, y) arrays, ((x, y), (x_test, y_test)), a pandas table, torch datasets or loaders, or Hugging Face
+        datasets in place of the scenario's own; see `airprune.data.as_dataset`.
+      loss: of (outputs, targets) → their mean loss, in place of `train.loss`: a torch function or module, or your own.
+      metric: of (outputs, targets) → a mean over samples, in place of `train.metric`; recorded as `test_` and its name.
       replay: a deployment's run folder: who is there, what is planned with and what becomes of uploads is as it was.
     """
     engine_named(instance("run.scenario", scenario, Scenario).engine.name)  # before anything is loaded or written
@@ -68,7 +73,9 @@ def run(
             f"{out if replay is None else replay} was trained with the native kernel, which cannot be used here: "
             f"{native.trouble}; continue it where airprune doctor finds the kernel."
         )
-    return records_of(Experiment.of(scenario, model=model, dataset=dataset, kernel=kernel), folder, world)
+    return records_of(
+        Experiment.of(scenario, model=model, dataset=dataset, loss=loss, metric=metric, kernel=kernel), folder, world
+    )
 
 
 def records_of(experiment: Experiment, folder: RunFolder | None, world: World) -> Records:

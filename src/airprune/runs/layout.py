@@ -175,7 +175,8 @@ class RunFolder:
             run = self.saved_provenance()
         except WorkFailed:
             return None  # resuming the run will report it
-        known = run is not None and (even_if_ended or not run.has_ended) and run.kernel in ("native", "torch")
+        known = run is not None and (even_if_ended or not run.has_ended)
+        known = known and run is not None and run.kernel.partition(":")[0] in ("native", "torch")
         return run.kernel if run is not None and known else None
 
     def saved_provenance(self) -> Provenance | None:

@@ -68,7 +68,7 @@ class RunWriter:
         self._scenario_hash = experiment.scenario.hash
         self._identity = identity(experiment)
         self._files = files_used_by(experiment.scenario)
-        self._kernel = experiment.kernel
+        self._kernel = experiment.used
         self._settings = settings_digest(self._scenario.to_toml())
         self._records = Lines(folder.records_file)
         self._records_hash = hashlib.sha256()

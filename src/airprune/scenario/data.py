@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
+from airprune.data.convert import with_targets
 from airprune.errors import InvalidValue
 from airprune.network import Network
 from airprune.scenario.scenario import Scenario
@@ -14,14 +15,14 @@ from airprune.scenario.scenario import Scenario
 Array = np.ndarray
 
 
-def dataset_of(scenario: Scenario, given: Any = None) -> Dataset:
-    """What the scenario names, or what is `given` in its place."""
+def dataset_of(scenario: Scenario, given: Any = None, *, targets: str = "classes") -> Dataset:
+    """What the scenario names, or what is `given` in its place; `targets` as the loss needs them, see `as_dataset`."""
     data = scenario.data
     if given is not None:
         if data.judge_on == "held-out":
             rule, way_out = "must be test with a dataset of your own", "Give held-out samples as its test samples"
             raise InvalidValue("Scenario.data.judge_on", rule, data.judge_on, way_out)
-        return as_dataset(given, seed=scenario.seed)
+        return as_dataset(given, seed=scenario.seed, targets=targets)
     dataset = load_dataset(
         data.name,
         data_dir=data.data_dir,
@@ -30,14 +31,22 @@ def dataset_of(scenario: Scenario, given: Any = None) -> Dataset:
         judge_on=data.judge_on,
         seed=scenario.seed,
     )
-    return standardized(dataset) if data.standardize else dataset
+    return with_targets(standardized(dataset) if data.standardize else dataset, targets)
+
+
+def classes_of(y: Array, data: Dataset) -> Array:
+    """The class of each sample; without classes all are alike.  [num_samples]"""
+    return y if data.num_classes else np.zeros(len(y), dtype=np.int64)
 
 
 def samples_by_device(scenario: Scenario, data: Dataset, network: Network) -> tuple[Array, ...]:
     """Indices of each device's training samples.  [num_devices] arrays"""
     settings = scenario.data
+    if not data.num_classes and settings.partition != "iid":
+        rule = "must be iid for samples without classes"
+        raise InvalidValue("Scenario.data.partition", rule, repr(settings.partition), 'Example: partition = "iid"')
     samples = partition(
-        data.train_y,
+        classes_of(data.train_y, data),
         edge=network.edge,
         kind=settings.partition,
         seed=scenario.seed,

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from airprune.channel import Radio
 from airprune.checks import instance, path_of
 from airprune.errors import InvalidValue, UnknownName, UsageError
+from airprune.losses import AUTO, CROSS_ENTROPY
 from airprune.methods import DEFAULT_METHOD, METHODS
 from airprune.network import Network
 from airprune.registry import Registry
@@ -193,6 +194,9 @@ class Scenario(Section):
             del values["model"]["personal"]
         if self.train.local_steps is None:
             del values["train"]["local_steps"]
+        for key, usual in (("loss", CROSS_ENTROPY), ("metric", AUTO), ("device", "cpu")):
+            if values["train"][key] == usual:
+                del values["train"][key]
         if not self.plan.framing:
             del values["plan"]["framing"]
         if self.backhaul == sections.BackhaulSection():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from airprune.aggregation import AGGREGATIONS
 from airprune.aggregation.steps import STEPS
@@ -16,6 +16,7 @@ from airprune.compute.boards import BOARDS, EFFICIENCY
 from airprune.compute.profile import clock_keys
 from airprune.errors import InvalidValue, UnknownName
 from airprune.kernels import KERNELS
+from airprune.losses import AUTO, CROSS_ENTROPY, LOSSES, METRICS, OWN
 from airprune.masking import MASKINGS
 from airprune.objectives import OBJECTIVES
 from airprune.path_loss import PATH_LOSS
@@ -318,6 +319,11 @@ class TrainSection(Section):
     kernel: Text = Field(
         default="auto", description="what computes gradients; native is fast and for the paper's CNN; auto: if it can"
     )
+    loss: Text = Field(default=CROSS_ENTROPY, description="what is minimised; own ones by --import or `run(loss=…)`")
+    metric: Text = Field(default=AUTO, description="what models are judged by besides; auto: as the loss has it")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        default="cpu", description="what the kernel torch computes on; auto: an accelerator if torch finds one"
+    )
 
     def samples_seen(self, num_samples: Any) -> Any:
         """Sample passes of an edge round, of devices with so many samples.
@@ -330,6 +336,14 @@ class TrainSection(Section):
         epochs = np.minimum(self.local_steps // np.maximum(per_epoch, 1), self.local_epochs)
         rest = np.where(epochs < self.local_epochs, (self.local_steps - epochs * per_epoch) * self.batch_size, 0.0)
         return num_samples * epochs + np.minimum(rest, num_samples)
+
+    @field_validator("loss", "metric")
+    @classmethod
+    def _known_function(cls, name: str, info: ValidationInfo) -> str:
+        known = LOSSES if info.field_name == "loss" else (AUTO, *METRICS)
+        if name not in known and not name.startswith(OWN):
+            raise UnknownName(f"{cls.owner}.{info.field_name}", name[:60], known)
+        return name
 
     @field_validator("kernel")
     @classmethod

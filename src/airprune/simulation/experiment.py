@@ -25,9 +25,14 @@ from airprune.federation.method import Method
 from airprune.federation.personal import samples_like
 from airprune.federation.relayed import Positions
 from airprune.federation.terms import Terms
+from airprune.fitting import check_fit
 from airprune.kernels import kernel_for
+from airprune.kernels.devices import device_named
 from airprune.learning.optimisers import learning_rate_at
 from airprune.learning.worker import TEST_PART, HeldTest, Job
+from airprune.losses import CROSS_ENTROPY
+from airprune.losses.own import Judged, judged, named
+from airprune.model_names import HIDDEN
 from airprune.models import FlatModel, build_model
 from airprune.network import Network
 from airprune.own_models import pickled_module
@@ -35,7 +40,7 @@ from airprune.planning.deadline import FIRST_KAPPA, measured_kappa
 from airprune.randomness import rng_for
 from airprune.registration import luggage
 from airprune.scenario import Scenario
-from airprune.scenario.data import dataset_of, samples_by_device
+from airprune.scenario.data import classes_of, dataset_of, samples_by_device
 from airprune.selection.base import Candidates
 from airprune.simulation.clock import TimedRound
 from airprune.simulation.state import RunState
@@ -68,6 +73,8 @@ class Experiment:
       model: the starting model; its weight counts feed the planner.
       samples: indices of each device's training samples.  [num_devices] arrays
       kernel: what computes gradients here: a name of KERNELS.
+      judged_by: the loss that is minimised, and what models are judged by.
+      device: what the kernel computes on.
     """
 
     scenario: Scenario
@@ -79,21 +86,36 @@ class Experiment:
     samples: tuple[Array, ...]
     kernel: str
     method: Method
+    judged_by: Judged
+    device: str = "cpu"
 
     @classmethod
-    def of(cls, scenario: Scenario, *, model: Any = None, dataset: Any = None, kernel: str | None = None) -> Experiment:
-        """From a scenario; `model` (a torch module) and `dataset` (arrays or torch data) replace its own.
+    def of(
+        cls,
+        scenario: Scenario,
+        *,
+        model: Any = None,
+        dataset: Any = None,
+        loss: Any = None,
+        metric: Any = None,
+        kernel: str | None = None,
+    ) -> Experiment:
+        """From a scenario; `model` (a torch module), `dataset`, `loss` and `metric` replace its own, see `run`.
 
-        Where the scenario leaves the kernel open, it is `kernel`: that of the run to be continued, if there is one.
+        Where the scenario leaves kernel and device open, they are `kernel`: those of the run to be continued, if there
+        is one, as `used` has them.
         """
+        scenario = named(scenario, loss, metric)
         scenario.check_names()
+        judged_by = judged(scenario, loss, metric)
+        kernel, device = _device(scenario, kernel)
         network = scenario.build_network()
-        data = dataset_of(scenario, dataset)
+        data = dataset_of(scenario, dataset, targets=judged_by.loss.targets)
         module = model
         if module is None:
             shape = data.train_x.shape[1:]
             module = build_model(
-                scenario.model.name, input_shape=shape, num_classes=data.num_classes, seed=scenario.seed
+                scenario.model.name, input_shape=shape, num_classes=data.num_outputs, seed=scenario.seed
             )
         pickled = pickled_module(module)
         settings = scenario.model
@@ -108,6 +130,14 @@ class Experiment:
         _check_deadline(scenario, method)
         _check_relay(method, scenario)
         _check_steps(scenario, method)
+        if (
+            model is not None
+            or dataset is not None
+            or scenario.model.name not in HIDDEN
+            or scenario.train.loss != CROSS_ENTROPY
+        ):
+            copied = cloudpickle.loads(pickled).to(flat.state.dtype)
+            check_fit(copied, data, judged_by, samples, batch_size=scenario.train.batch_size)
         wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
         return cls(
             scenario=scenario,
@@ -117,9 +147,16 @@ class Experiment:
             model=flat,
             module=pickled,
             samples=samples,
-            kernel=kernel_for(wanted, flat, data.train_x, data.train_y),
+            kernel=kernel_for(wanted, flat, data.train_x, data.train_y, loss=scenario.train.loss, device=device),
             method=method,
+            judged_by=judged_by,
+            device=device,
         )
+
+    @property
+    def used(self) -> str:
+        """The kernel, and what it computes on unless that is the CPU: `torch:cuda`."""
+        return self.kernel if self.device == "cpu" else f"{self.kernel}:{self.device}"
 
     @cached_property
     def max_pruning_ratio(self) -> float:
@@ -414,8 +451,9 @@ class Experiment:
         data, num_devices = self.dataset, self.network.num_devices
         count = max(_OWN_TEST, len(data.test_y) // num_devices)
         streams = (rng_for(self.scenario.seed, "own-test", device) for device in range(num_devices))
-        classes = (data.train_y[samples] for samples in self.samples)
-        return tuple(samples_like(own, data.test_y, count, rng) for own, rng in zip(classes, streams, strict=True))
+        train, test = classes_of(data.train_y, data), classes_of(data.test_y, data)
+        classes = (train[samples] for samples in self.samples)
+        return tuple(samples_like(own, test, count, rng) for own, rng in zip(classes, streams, strict=True))
 
     def job(self, dataset: Any) -> Job:
         """What workers need; `dataset` tells them where to find the samples."""
@@ -426,7 +464,8 @@ class Experiment:
             float64=self.scenario.model.float64,
             dataset=dataset,
             samples=self.samples,
-            settings=LocalSettings.of(self.scenario, self.kernel),
+            settings=LocalSettings.of(self.scenario, self.kernel, self.device),
+            judged=cloudpickle.dumps(self.judged_by),
             method=self.method.local,
             wire=self.wire,
             seed=self.scenario.seed,
@@ -434,6 +473,17 @@ class Experiment:
             folder=getattr(dataset, "folder", None),
             luggage=luggage(),
         )
+
+
+def _device(scenario: Scenario, used: str | None) -> tuple[str | None, str]:
+    """(kernel, device) where a run used these before; what `train.device` means here where it did not."""
+    wanted: str = scenario.train.device
+    earlier: str | None = None
+    if used is not None:
+        used, _, earlier = used.partition(":")
+    if wanted == "auto" and earlier is not None:
+        wanted = earlier or "cpu"
+    return used, device_named(wanted, float64=scenario.model.float64)
 
 
 def _check_deadline(scenario: Scenario, method: Method) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -129,8 +130,9 @@ def node_record(state: RunState, level: int, node_round: int, nodes: Array, late
 
 
 def global_record(state: RunState, latency_s: float, metrics: dict[str, Any]) -> dict[str, Any]:
-    """One global round; `metrics` are optional fields of a `GlobalRecord`."""
+    """One global round; `metrics` are optional fields of a `GlobalRecord`, or others under their own names."""
     totals = state.totals
+    known = {field.name for field in fields(GlobalRecord)}
     return GlobalRecord(
         global_round=state.global_round + 1,
         latency_s=latency_s,
@@ -143,7 +145,8 @@ def global_record(state: RunState, latency_s: float, metrics: dict[str, Any]) ->
         train_loss=totals.round_loss_sum / totals.round_samples if totals.round_samples else None,
         participants=totals.round_devices,
         left_out=totals.round_left_out,
-        **metrics,
+        **{name: value for name, value in metrics.items() if name in known},
+        extra={name: value for name, value in metrics.items() if name not in known},
     ).to_json()
 
 

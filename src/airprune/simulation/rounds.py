@@ -372,7 +372,10 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
     combined = experiment.combined(state, 0, world.out(state))[0]
     own = {name: state.values[name] for name in experiment.slot_names(Owner.CLOUD)}
     step = experiment.method.cloud_step
-    state.models[0], own = close_round(step, "cloud_step", state.global_state, combined, state.held, own)
+    trained = experiment.shape.num_parameters
+    state.models[0], own = close_round(
+        step, "cloud_step", state.global_state, combined, state.held, own, num_parameters=trained
+    )
     state.values |= own
     if experiment.method.objective.has("close"):
         state.values = experiment.method.objective("close", state.values, experiment.network.num_devices)
@@ -389,7 +392,8 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
         metrics |= accuracy_of(experiment, engine, state, experiment.judged(state))
     if tests := experiment.held_tests(state):
         parts = engine.map("evaluate_held", experiment.judged(state)[0], tests)
-        metrics["device_accuracy"] = sum(correct for _, correct in parts) / len(experiment.dataset.test_y)
+        if experiment.judged_by.is_accuracy:
+            metrics["device_accuracy"] = sum(correct for _, correct in parts) / len(experiment.dataset.test_y)
     if experiment.scenario.diagnostics.gradients:
         metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
     record = global_record(state, latency_s, metrics)
@@ -403,7 +407,7 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
 
 
 def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, models: Array) -> dict[str, float]:
-    """Of the models' mean prediction on the test set, its parts judged in parallel and added in order.
+    """Loss and metric of the models' mean prediction on the test set, its parts judged in parallel and added in order.
 
     Where devices have layers of their own, the means over devices, each judged on samples like its own.
     """
@@ -418,10 +422,10 @@ def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, models:
     else:
         size = len(experiment.dataset.test_y)
         parts = list(engine.map("evaluate", models, range(0, size, TEST_PART)))
-    return {
-        "test_loss": sum(loss for loss, _ in parts) / size,
-        "test_accuracy": sum(correct for _, correct in parts) / size,
-    }
+    found = {"test_loss": sum(loss for loss, _ in parts) / size}
+    if experiment.judged_by.metric is not None:
+        found[experiment.judged_by.key] = sum(score for _, score in parts) / size
+    return found
 
 
 def _gradient_sq(experiment: Experiment, engine: Engine, model_state: Array) -> float:

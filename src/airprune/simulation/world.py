@@ -89,7 +89,13 @@ def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeR
     own = {name: state.values[name][edge] for name in names}
     step = experiment.method.edge_step
     state.edge_states[edge], own = close_round(
-        step, "edge_step", state.edge_states[edge], result.combined, result.held, own
+        step,
+        "edge_step",
+        state.edge_states[edge],
+        result.combined,
+        result.held,
+        own,
+        num_parameters=experiment.shape.num_parameters,
     )
     for name, array in own.items():
         state.values[name][edge] = array

@@ -78,4 +78,8 @@ def add_scaled(target: Array, values: Array, factor: float) -> None:
     _paper_cnn.add_scaled(instruction_sets[0], target, values, factor)
 
 
-KERNEL = Kernel(name="native", summary="the paper's CNN, in C", unsupported=unsupported, build=NativeGradient)
+def build(model: LocalModel, x: Array, y: Array, **_: object) -> NativeGradient:
+    return NativeGradient(model, x, y)
+
+
+KERNEL = Kernel(name="native", summary="the paper's CNN, in C", unsupported=unsupported, build=build)

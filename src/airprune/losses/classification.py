@@ -1,0 +1,43 @@
+"""Cross-entropy of class scores, and the share of samples whose highest score is their class."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn import functional as F
+
+from airprune.losses.base import Loss, Metric
+
+
+def total(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(outputs, targets, reduction="sum")
+
+
+def together(outputs: torch.Tensor) -> torch.Tensor:
+    """Logits of the mean of the members' probabilities.
+
+    Args:
+      outputs: logits.  [num_models, num_samples, num_classes]
+    """
+    return outputs.log_softmax(-1).logsumexp(0) - math.log(len(outputs))
+
+
+def correct(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return (outputs.argmax(1) == targets).sum()
+
+
+def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return correct(outputs, targets) / len(targets)
+
+
+CROSS_ENTROPY = Loss(
+    name="cross-entropy",
+    summary="of class scores and one class per sample",
+    mean=F.cross_entropy,
+    total=total,
+    targets="classes",
+    metric="accuracy",
+    together=together,
+)
+ACCURACY = Metric(name="accuracy", summary="share of samples classified right", mean=accuracy, total=correct)

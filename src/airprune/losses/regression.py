@@ -1,0 +1,34 @@
+"""Losses of numbers: squared, absolute, and squared near zero but absolute far from it.
+
+Outputs [samples, 1] fit targets [samples], which torch by itself would spread to [samples, samples].
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+
+from airprune.losses.base import Loss, Metric
+
+
+def squared(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return F.mse_loss(*_alike(outputs, targets))
+
+
+def huber(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return F.huber_loss(*_alike(outputs, targets))
+
+
+def absolute(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return F.l1_loss(*_alike(outputs, targets))
+
+
+def _alike(outputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    if outputs.numel() != targets.numel():
+        raise ValueError(f"outputs of shape {tuple(outputs.shape)} for targets of shape {tuple(targets.shape)}")
+    return outputs.reshape(targets.shape), targets
+
+
+MSE = Loss(name="mse", summary="mean squared error", mean=squared, targets="values", metric="mae")
+HUBER = Loss(name="huber", summary="squared errors up to 1, then absolute", mean=huber, targets="values", metric="mae")
+MAE = Metric(name="mae", summary="mean absolute error", mean=absolute)
