@@ -25,7 +25,7 @@ from airprune.models import MLP, FlatModel, PaperCNN
 from airprune.planning import PlanProblem
 from airprune.pruning.units import foremost, leading
 from airprune.schemes import plan
-from support.tiny import blobs, tiny_scenario
+from support.tiny import blobs, tiny_device, tiny_scenario
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -116,15 +116,6 @@ def test_ordered_dropout_of_a_linear_net_ends_in_the_truncated_svd():
         assert second.matrix(found * mask) @ first.matrix(found * mask) == pytest.approx(best, abs=1e-3)
 
 
-def device_of(name, options, **settings) -> Device:
-    torch.manual_seed(0)
-    (x, y), _ = blobs()
-    method = Method.of(tiny_scenario(**{"masking.name": name} | {f"masking.{name}.{k}": v for k, v in options.items()}))
-    model = FlatModel(MLP((12,), 4, hidden=8), float64=True)
-    wire = Wire(value_bits=64.0, num_weights=model.shape.num_weights, num_tensors=2)
-    return Device(model, x, y, LocalSettings(batch_size=16, local_epochs=2, **settings), method.local, wire)
-
-
 def drawn_units(name, width, rng, graph):
     return foremost(graph, width, rng.random(graph.num_units))[0] if name == "feddrop" else leading(graph, width)[0]
 
@@ -135,7 +126,7 @@ def test_a_device_trains_as_if_it_had_only_its_units(name, momentum, small, monk
     """Against a loop over really narrow matrices with scaled activations; trained small, and with zeros."""
     if not small:
         monkeypatch.setattr(Device, "smaller", lambda self, kept: None)
-    one = device_of(name, {} if name == "feddrop" else {"widths": [0.25, 0.5, 1.0]}, momentum=momentum)
+    one = tiny_device(name, {} if name == "feddrop" else {"widths": [0.25, 0.5, 1.0]}, momentum=momentum)
     shape, start = one.shape, one.model.state_array.copy()
     graph, keep = shape.units, weights_at(shape.units, 0.5)
     orders = Orders(device=3, keep=keep, learning_rate=0.1, round_index=0)
@@ -217,7 +208,7 @@ def test_a_smaller_model_ends_where_the_whole_one_with_zeros_does(build, is_smal
 
 
 def test_a_step_of_fjord_leaves_wider_units_where_they_were_whatever_the_momentum():
-    one = device_of("fjord", {"widths": [0.25, 1.0]}, momentum=0.9, weight_decay=0.1)
+    one = tiny_device("fjord", {"widths": [0.25, 1.0]}, momentum=0.9, weight_decay=0.1)
     start = one.model.state_array.copy()
     method = one.method.masking
     seen = []

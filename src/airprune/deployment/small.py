@@ -18,6 +18,7 @@ from airprune.federation.device import Device, LocalSettings
 from airprune.federation.method import Method
 from airprune.flat import LocalModel
 from airprune.kernels import KERNELS, kernel_for
+from airprune.masking import MASKINGS
 from airprune.model_names import HIDDEN
 from airprune.plain_models import PlainCnn, chain_of
 from airprune.pruning.importance import IMPORTANCES
@@ -38,12 +39,14 @@ def local_device(
     scenario.check_names()
     wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
     model = _model(scenario, wanted, input_shape, num_classes, x, y)
+    method = Method.of(scenario).local
+    teaches = method.masking.component.teaches
     return Device(
         model,
         x,
         y,
-        LocalSettings.of(scenario, kernel_for(wanted, model, x, y)),
-        Method.of(scenario).local,
+        LocalSettings.of(scenario, kernel_for(wanted, model, x, y, teaches=teaches)),
+        method,
         Wire.of(model.shape, value_bits=scenario.plan.bits_per_weight),
     )
 
@@ -67,6 +70,7 @@ def torch_needed_for(scenario: Scenario) -> str:
         "train.kernel = 'torch'": scenario.train.kernel == "torch",
         f"train.optimizer = {scenario.train.optimizer!r}": scenario.train.optimizer != "sgd",
         "diagnostics.gradients": scenario.diagnostics.gradients,
+        f"masking.name = {scenario.masking.name!r}": MASKINGS[scenario.masking.name].teaches,
         f"the importance {importance!r}": importance is not None and IMPORTANCES[importance].needs_loss,
     }
     return ", ".join(reason for reason, holds in reasons.items() if holds)

@@ -20,15 +20,21 @@ KERNELS: Registry[Kernel] = Registry(
 )
 
 
-def kernel_for(wanted: str, model: Any, x: Any, y: Any) -> str:
-    """The name of the kernel that `train.kernel` means for this model and these samples."""
+def kernel_for(wanted: str, model: Any, x: Any, y: Any, *, teaches: bool = False) -> str:
+    """The name of the kernel that `train.kernel` means for this model and these samples, and for distillation."""
+
+    def unsupported(name: str) -> str:
+        if teaches and KERNELS[name].teaching is None:
+            return "it does not distil, which the masking asks for"
+        return KERNELS[name].unsupported(model, x, y)
+
     if wanted != "auto":
-        problem = KERNELS[wanted].unsupported(model, x, y)
+        problem = unsupported(wanted)
         if problem:
             rule = f"cannot be {wanted}: {problem}"
             raise InvalidValue("Scenario.train.kernel", rule, repr(wanted), "Use auto or torch.")
         return wanted
-    return next(name for name in KERNELS if not KERNELS[name].unsupported(model, x, y))
+    return next(name for name in KERNELS if not unsupported(name))
 
 
 __all__ = ["KERNELS", "kernel_for"]

@@ -34,11 +34,15 @@ class MinibatchLoss:
         self.y = tensor_of(y)
 
     def __call__(self, batch: Array) -> torch.Tensor:
-        index = torch.from_numpy(batch)
-        x = self.x[index]
+        return F.cross_entropy(self.outputs(batch), self.y[torch.from_numpy(batch)])
+
+    def outputs(self, batch: Array) -> torch.Tensor:
+        """What the model says of these samples, before the softmax.  [num_samples, num_classes]"""
+        x = self.x[torch.from_numpy(batch)]
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        return F.cross_entropy(self.model.module(x), self.y[index])
+        outputs: torch.Tensor = self.model.module(x)
+        return outputs
 
     def value(self, batch: Array) -> float:
         with torch.no_grad():
@@ -57,8 +61,28 @@ def build(model: FlatModel, x: Array, y: Array) -> Gradient:
     return gradient
 
 
+class TorchTeaching:
+    """Distillation: probabilities that are predicted once are targets for another pass."""
+
+    def __init__(self, model: FlatModel, x: Array, y: Array) -> None:
+        self._model, self._loss = model, MinibatchLoss(model, x, y)
+
+    def teach(self, batch: Array) -> tuple[float, torch.Tensor]:
+        self._model.gradient.zero_()
+        outputs = self._loss.outputs(batch)
+        loss = F.cross_entropy(outputs, self._loss.y[torch.from_numpy(batch)])
+        loss.backward()
+        return loss.item(), outputs.detach().softmax(dim=1)
+
+    def learn(self, batch: Array, probabilities: torch.Tensor) -> float:
+        self._model.gradient.zero_()
+        loss = F.cross_entropy(self._loss.outputs(batch), probabilities)
+        loss.backward()
+        return loss.item()
+
+
 def unsupported(model: LocalModel, x: Array, y: Array) -> str:
     return "" if isinstance(model, FlatModel) else "the model is not a torch module"
 
 
-KERNEL = Kernel(name="torch", summary="any torch module", unsupported=unsupported, build=build)
+KERNEL = Kernel(name="torch", summary="any torch module", unsupported=unsupported, build=build, teaching=TorchTeaching)

@@ -19,6 +19,7 @@ widths       what the following, which leave out whole units, have in common
 feddrop      units drawn anew in every round
 heterofl     the leading units, at one of a few widths
 fjord        the same, every minibatch at a width of its own
+fjord_kd     … and what all of it predicts teaches that width
 afd          units drawn by a score map
 small_model  one width for all devices and rounds
 """
@@ -47,6 +48,7 @@ MASKINGS: Registry[Masking] = Registry(
         "feddrop": "airprune.masking.feddrop:MASKING",
         "heterofl": "airprune.masking.heterofl:MASKING",
         "fjord": "airprune.masking.fjord:MASKING",
+        "fjord-kd": "airprune.masking.fjord_kd:MASKING",
         "afd": "airprune.masking.afd:MASKING",
         "small-model": "airprune.masking.small_model:MASKING",
     },

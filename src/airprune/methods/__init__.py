@@ -33,6 +33,7 @@ METHODS: Registry[Recipe] = Registry(
         "heterofl-fc": "airprune.methods.dropping:HETEROFL_FC",
         "fjord": "airprune.methods.dropping:FJORD",
         "fjord-fc": "airprune.methods.dropping:FJORD_FC",
+        "fjord-kd": "airprune.methods.dropping:FJORD_KD",
         "afd": "airprune.methods.dropping:AFD",
         "afd-multi": "airprune.methods.dropping:AFD_MULTI",
         "small-model": "airprune.methods.dropping:SMALL_MODEL",

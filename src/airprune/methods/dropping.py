@@ -73,6 +73,15 @@ FJORD_FC = Recipe(
     settings={**_EQUAL_SHARES, **_BY_DATA, "masking.name": "fjord"},
 )
 
+FJORD_KD = Recipe(
+    name="fjord-kd",
+    summary="fjord with distillation: the widest sub-model that fits learns from labels and teaches the width drawn",
+    source=_HORVATH,
+    label="after Horváth et al.",
+    settings={**FJORD.settings, "masking.name": "fjord-kd"},
+    claim="distillation helps: more accurate than fjord without it",
+)
+
 AFD = Recipe(
     name="afd",
     summary="one score map for all devices: units that were kept when the loss fell come again",

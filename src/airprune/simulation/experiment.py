@@ -117,7 +117,7 @@ class Experiment:
             model=flat,
             module=pickled,
             samples=samples,
-            kernel=kernel_for(wanted, flat, data.train_x, data.train_y),
+            kernel=kernel_for(wanted, flat, data.train_x, data.train_y, teaches=method.masking.component.teaches),
             method=method,
         )
 
