@@ -181,12 +181,14 @@ def chunk_sum(
         if isinstance(upload, Failure):
             failures.append(upload)
             continue
-        add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received)
+        device = task.devices[number]
+        member = (device, device if task.group is None else task.group[number])
+        add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received, member)
         for name, array in {**upload.report, **_sent_by_group(task, number, upload, shape)}.items():
             reports[name] = reports[name] + array if name in reports else array
         for name, kept in memory.items():
             kept.append(upload.memory[name])
-        rows.append(_row(task.devices[number], upload, shape))
+        rows.append(_row(device, upload, shape))
     return ChunkSum(
         total=total,
         statistics=DeviceStatistics.of(rows),

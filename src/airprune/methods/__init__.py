@@ -67,6 +67,7 @@ METHODS: Registry[Recipe] = Registry(
         "fogfl": "airprune.methods.topologies:FOGFL",
         "lanfl": "airprune.methods.topologies:LANFL",
         "d2d-fedavg": "airprune.methods.topologies:D2D_FEDAVG",
+        "d2d-sign": "airprune.methods.topologies:D2D_SIGN",
         "tt-prune": "airprune.methods.topologies:TT_PRUNE",
         "phfl": "airprune.methods.allocating:PHFL",
         "ren2021": "airprune.methods.allocating:REN2021",
