@@ -1,5 +1,6 @@
 """Methods that leave out whole units: how many fit, which are chosen, what a step moves, what servers make of it."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -20,12 +21,13 @@ from airprune.federation.method import Method
 from airprune.learning.evaluate import together
 from airprune.masking import MASKINGS
 from airprune.masking.afd import KEYS, LOSS, SCORES, drawn_keys, learnt
+from airprune.masking.feddrop import flipped
 from airprune.masking.widths import weights_at, width_of
 from airprune.models import MLP, FlatModel, PaperCNN
 from airprune.planning import PlanProblem
 from airprune.pruning.units import foremost, leading
 from airprune.schemes import plan
-from support.tiny import blobs, tiny_device, tiny_scenario
+from support.tiny import blobs, timed_rounds, tiny_device, tiny_scenario
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -78,6 +80,45 @@ def test_fjords_nested_mean_counts_data_of_those_who_hold_a_unit():
     values = np.array([[1, 2, 0, 0], [5, 0, 0, 0], [3, 4, 6, 0]])
     held = np.arange(4) < np.array([[2], [1], [3]])
     assert aggregate(values, held, np.array([0, 0, 0, 8.0]), weights=[1, 2, 1]).tolist() == [3.5, 3, 6, 8]
+
+
+def test_coins_keep_each_unit_with_the_share_that_fits_and_never_none():
+    graph = FlatModel(MLP((12,), 4, hidden=8)).shape.units
+    rng = np.random.default_rng(0)
+    kept = np.array([flipped(graph, 0.625, rng)[0] for _ in range(4_000)])
+    assert kept.mean(axis=0) == pytest.approx(np.full(8, 0.625), abs=4 * np.sqrt(0.625 * 0.375 / 4_000))
+    assert len(set(kept.sum(axis=1).tolist())) > 5  # not an exact number
+    assert min(int(flipped(graph, 0.125, rng)[0].sum()) for _ in range(500)) == 1
+
+
+def test_coins_of_the_server_are_those_of_the_devices_and_make_some_late():
+    values = {"method": "feddrop-bernoulli", "plan.deadline_s": 3e-4, "radio.fading": "rayleigh"}
+    rounds, experiment = timed_rounds(tiny_scenario(**values))  # a run checks that charged bits are sent bits
+    assert not experiment.method.masking("adapts")
+    total_s = np.concatenate([timed.total_s for timed in rounds])
+    assert np.any(total_s > 3e-4) and np.any(total_s < 3e-4)
+    opened, streams = rounds[0].opened, Streams(experiment.scenario.seed, 0, 0)
+    for n in np.flatnonzero(opened.planned):
+        device = int(opened.device[n])
+        units = flipped(experiment.shape.units, opened.mask[device], streams.masking[device])
+        assert opened.keep[n] == 16 * units[0].sum()
+
+
+def test_coins_for_everybody_at_once_are_refused():
+    with pytest.raises(InvalidValue, match=r"masking.feddrop.draw must be exact with subnets = uniform, got bernoulli"):
+        tiny_scenario(method="feddrop-uniform", masking__feddrop__draw="bernoulli")
+
+
+def test_runs_from_before_there_were_coins_are_found_again(monkeypatch):
+    """Their hash was of a table without the key."""
+    hashed, dumps = [], json.dumps
+    monkeypatch.setattr(json, "dumps", lambda value, **how: hashed.append(value) or dumps(value, **how))
+    exact = tiny_scenario(method="feddrop")
+    assert exact.hash != exact.with_("masking.feddrop.draw", "bernoulli").hash
+    assert [sorted(values["masking"]["feddrop"]) for values in hashed] == [
+        ["scale", "subnets"],
+        ["draw", "scale", "subnets"],
+    ]
 
 
 def test_kept_units_count_for_the_dropped_ones_on_average():

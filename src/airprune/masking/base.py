@@ -114,6 +114,7 @@ class RoundView:
       device: who takes part, ascending.  [num_devices asked]
       keep: whole prunable weights of each of them.  [num_devices asked]
       rng: a stream of this round.
+      device_rng: of a device's number: the stream with which that device chooses in this round.
       run_rng: a stream that is the same in every round.
       train_loss: mean over all samples of the round; NaN before it, or if nobody arrived.
     """
@@ -128,6 +129,7 @@ class RoundView:
     device: Array
     keep: Array
     rng: Callable[..., np.random.Generator]
+    device_rng: Callable[[int], np.random.Generator]
     run_rng: Callable[[], np.random.Generator]
     train_loss: float = np.nan
 

@@ -39,6 +39,14 @@ FEDDROP_UNIFORM = Recipe(
     settings={**FEDDROP.settings, "masking.feddrop.subnets": "uniform"},
 )
 
+FEDDROP_BERNOULLI = Recipe(
+    name="feddrop-bernoulli",
+    summary="as feddrop, with a coin for every unit instead of exact numbers: right on average, and late now and then",
+    source=_WEN,
+    label="after Wen et al.",
+    settings={**FEDDROP.settings, "masking.feddrop.draw": "bernoulli"},
+)
+
 HETEROFL = Recipe(
     name="heterofl",
     summary="every device trains the leading channels and units, at the largest of five widths that fits",

@@ -194,6 +194,12 @@ class Scenario(Section):
             del values["plan"]["framing"]
         if self.backhaul == sections.BackhaulSection():
             del values["backhaul"]
+        for section, field, _ in self.choice_fields():
+            part = getattr(self, section)
+            options = part.options_of(field)
+            for key in options.later:
+                if getattr(options, key) == type(options).model_fields[key].default:
+                    del values[section][getattr(part, field)][key]
         if self.network.table is not None:
             values["network"]["table"] = _digest(self.network.table)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))

@@ -16,6 +16,7 @@ import numpy as np
 from airprune.components import Owner
 from airprune.engines.base import MAX_TRIES, Engine
 from airprune.errors import WorkFailed
+from airprune.federation.device import Streams
 from airprune.federation.edge import close_round, open_round, prepared_round
 from airprune.federation.messages import Broadcast
 from airprune.federation.opened import OpenRound
@@ -127,6 +128,7 @@ def _edge_round(
 
 def _with_mask(experiment: Experiment, state: RunState, opened: OpenRound) -> tuple[OpenRound, RoundView]:
     """The round with what the masking prepared for everybody."""
+    streams = Streams(experiment.scenario.seed, state.global_round, experiment.step_index(state))
     view = RoundView(
         round_index=experiment.round_index(state),
         global_round=state.global_round,
@@ -138,6 +140,7 @@ def _with_mask(experiment: Experiment, state: RunState, opened: OpenRound) -> tu
         device=opened.device[opened.planned],
         keep=opened.keep[opened.planned],
         rng=lambda: rng_for(experiment.scenario.seed, "masking", state.global_round, *state.counters),
+        device_rng=lambda device: streams.masking[device],
         run_rng=lambda: rng_for(experiment.scenario.seed, "masking"),
     )
     opened, state.values = prepared_round(experiment.terms, opened, view, state.values)
