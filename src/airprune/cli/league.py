@@ -129,6 +129,7 @@ def _league(
 def _play(chosen: League, *, with_claims: bool) -> tuple[dict[str, Any], dict[str, str]]:
     """Trials, then the runs that count, then what the claims need; the document, and what failed by label."""
     from airprune.league import claims
+    from airprune.league.sources import CLAIMS
     from airprune.runs.lock import locked
 
     failures: dict[str, str] = {}
@@ -138,7 +139,7 @@ def _play(chosen: League, *, with_claims: bool) -> tuple[dict[str, Any], dict[st
         troubles |= _run(chosen, "matches", chosen.matches(), failures)
         verdicts: list[dict[str, Any]] = []
         if with_claims:
-            judged = claims.applicable(chosen.base)
+            judged = claims.applicable(CLAIMS, chosen.base)
             troubles |= _run(chosen, "runs for claims", claims.matches(judged, chosen.base, chosen.seeds), failures)
             verdicts = claims.verdicts(judged, chosen.base, chosen.seeds, chosen.pitch)
         document = chosen.write(chosen.standings(troubles), verdicts)

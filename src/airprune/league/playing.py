@@ -12,11 +12,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from airprune.compression.base import Wire
+from airprune.federation.backhaul import Backhaul
+from airprune.federation.method import Method
 from airprune.league import tuning
 from airprune.league.divisions import Division
 from airprune.league.lineup import Entrant
 from airprune.league.measured import Played, played
 from airprune.league.tuning import Trial
+from airprune.model_shapes import shape_of
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.sweep import Sweep, SweepFolder, SweptRun
@@ -58,12 +62,23 @@ def matches(division: Division, entrant: Entrant, trial: Trial | None, seeds: Se
     return [match(scenario, seed, division=division.name, method=entrant.name) for seed in seeds]
 
 
+def backhaul_bits(scenario: Scenario) -> float:
+    """Of a whole model on a link above the edges, and of what the objective sends beside it."""
+    shape, method, value_bits = shape_of(scenario), Method.of(scenario), scenario.plan.bits_per_weight
+    beside = method.objective("upload_bits", shape, value_bits) if method.objective.has("upload_bits") else 0.0
+    wire = Wire.of(shape, value_bits=value_bits)
+    return Backhaul(
+        compression=method.backhaul, wire=wire, shape=shape, seed=scenario.seed, extra_bits=float(beside)
+    ).bits
+
+
 class Pitch:
     """The folder of all runs."""
 
     def __init__(self, path: Path, engine: Any) -> None:
         self.path = path.absolute()
         self.engine = engine
+        self._backhaul_bits: dict[str, float] = {}
 
     def sweep_of(self, runs: Iterable[Match]) -> SweepFolder:
         """Those runs as a sweep; each once, however many tables need it."""
@@ -76,7 +91,19 @@ class Pitch:
         if not folder.has_finished(run.scenario):
             return None
         deadline_s = run.scenario.plan.deadline_s
-        return played(folder, deadline_s=float("inf") if isinstance(deadline_s, str) else deadline_s)
+        return played(
+            folder,
+            deadline_s=float("inf") if isinstance(deadline_s, str) else deadline_s,
+            model_bits=self._model_bits(run.scenario),
+            has_backhaul=not run.scenario.is_flat,
+        )
+
+    def _model_bits(self, scenario: Scenario) -> float:
+        """What an edge sends to the cloud; the same for all seeds."""
+        key = scenario.with_("seed", 0).hash
+        if key not in self._backhaul_bits:
+            self._backhaul_bits[key] = backhaul_bits(scenario)
+        return self._backhaul_bits[key]
 
     def choice(self, division: Division, entrant: Entrant) -> Trial | None:
         """The best trial of those that have been run; None if there is none."""
