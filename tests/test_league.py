@@ -322,6 +322,7 @@ def test_the_kinds_of_judgement_go_both_ways():
     for judge, good, bad in (
         (judges.cheaper("a", "b"), fast, turned),
         (judges.spends_less("a", "b", "time_s"), fast, turned),
+        (judges.ahead_at_equal_time("a", "b"), fast, turned),
         (judges.no_worse("a", "b"), fast, poor),
         (judges.trend("b", "a", rising=False), poor, {"a": poor["b"], "b": poor["a"]}),
         (judges.every(judges.cheaper("a", "b"), judges.no_worse("a", "b")), fast, poor),

@@ -320,9 +320,10 @@ def _train(
     plain = sub_model.forward is None and sub_model.scale is None
     power = device.method.masking("collects", orders.round_index) if device.collects else 0
     gradient_sum = np.zeros_like(gradient) if power else None
+    last_step = settings.local_steps if orders.local_steps is None else orders.local_steps
     loss_sum, count, num_steps, gradient_sq_max = 0.0, 0, 0, 0.0
     for epoch in range(settings.local_epochs):
-        if num_steps == settings.local_steps:
+        if num_steps == last_step:
             break
         if epoch:
             order = rng.permutation(samples)
@@ -353,7 +354,7 @@ def _train(
                 _step_inside(moves, weights[model.prunable], lambda: step(weights, gradient))
             else:
                 step(weights, gradient)
-            if num_steps == settings.local_steps:
+            if num_steps == last_step:
                 break
     return _Trained(
         loss=loss_sum / count,

@@ -9,6 +9,7 @@ from airprune.league.claims import Claim, Settings
 from airprune.league.divisions import FLAT_DEADLINE, deadline_s
 from airprune.league.judges import (
     Judge,
+    ahead_at_equal_time,
     alike,
     better,
     cheaper,
@@ -273,6 +274,13 @@ CLAIMS: tuple[Claim, ...] = (
         needs=("hier-qsgd",),
         arms=_reassigned,
         judge=alike("as placed", "reassigned"),
+    ),
+    _two(
+        "fewer-and-fewer-local-steps-are-ahead",
+        "Liu, Zhang, Song, Letaief",
+        "Local steps that decay with the loss are ahead of a constant number at equal simulated time.",
+        ("hier-qsgd-decay", "hier-qsgd"),
+        ahead_at_equal_time("hier-qsgd-decay", "hier-qsgd"),
     ),
     Claim(
         name="gradual-pruning-loses-less",

@@ -56,6 +56,7 @@ METHODS: Registry[Recipe] = Registry(
         "sign-sgd": "airprune.methods.uploading:SIGN_SGD",
         "hier-sign": "airprune.methods.uploading:HIER_SIGN",
         "hier-qsgd": "airprune.methods.uploading:HIER_QSGD",
+        "hier-qsgd-decay": "airprune.methods.uploading:HIER_QSGD_DECAY",
         "random": "airprune.methods.allocating:RANDOM",
         "best-channel": "airprune.methods.allocating:BEST_CHANNEL",
         "proportional-fair": "airprune.methods.allocating:PROPORTIONAL_FAIR",

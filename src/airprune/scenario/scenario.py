@@ -190,6 +190,8 @@ class Scenario(Section):
             del values["model"]["personal"]
         if self.train.local_steps is None:
             del values["train"]["local_steps"]
+        if self.train.steps_decay == "none":
+            del values["train"]["steps_decay"]
         if not self.plan.framing:
             del values["plan"]["framing"]
         if self.backhaul == sections.BackhaulSection():

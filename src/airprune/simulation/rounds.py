@@ -85,7 +85,7 @@ def _edge_round(
     cpu_hz = experiment.network.cpu_hz[candidates.device]
     candidates, cpu_hz = world.candidates(experiment, state, candidates, cpu_hz)
     opened = open_round(
-        experiment.terms.bounded(state.values),
+        experiment.terms_at(state).bounded(state.values),
         candidates,
         cpu_hz,
         candidates.round_index,
@@ -93,7 +93,7 @@ def _edge_round(
         positions_m=experiment.positions_m,
     )
     opened, view = _with_mask(experiment, state, opened)
-    timed = time_round(experiment.terms, opened, _events(experiment, state, opened, interrupted))
+    timed = time_round(experiment.terms_at(state), opened, _events(experiment, state, opened, interrupted))
     timed, lag = _only_due(experiment, state, timed)
 
     opened = timed.opened
@@ -190,7 +190,7 @@ def _group(
     received = state.edge_states[edge].copy()
     if started:
         received = state.values[HISTORY][edge, started].astype(received.dtype)
-    learning_rate = experiment.learning_rate(state)
+    learning_rate, steps = experiment.learning_rate(state), experiment.local_steps(state)
     per_device = float(np.mean(scenario.train.samples_seen(experiment.data_sizes)))
     tasks = [
         TrainTask(
@@ -199,6 +199,7 @@ def _group(
             weights=tuple(method.edge("weights", experiment.data_sizes[opened.device[chunk]]).tolist()),
             code=None if opened.code is None else tuple(opened.code[chunk].tolist()),
             group=None if opened.relay is None else tuple(opened.device[opened.relay.head[chunk]].tolist()),
+            local_steps=None if steps is None else tuple(steps[opened.device[chunk]].tolist()),
             learning_rate=learning_rate,
             global_round=state.global_round,
             edge_round=experiment.step_index(state),
@@ -396,6 +397,7 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
     if experiment.scenario.diagnostics.gradients:
         metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
     record = global_record(state, latency_s, metrics)
+    experiment.learn_loss(state, record["train_loss"])
     state.global_round += 1
     state.counters[0] = 0
     state.latency_s[0] = []
