@@ -7,11 +7,9 @@ from safetensors.numpy import load_file
 import airprune as ap
 from airprune.aggregation import AGGREGATIONS
 from airprune.compression import COMPRESSIONS
-from airprune.deployment.groundwork import check_deployable
-from airprune.errors import UsageError
 from airprune.federation.backhaul import Backhaul
 from airprune.federation.cloud import combine_level
-from airprune.federation.method import Chosen, Method
+from airprune.federation.method import Chosen
 from airprune.planning.periods import best_edge_rounds, local_steps_at
 from airprune.randomness import rng_for
 from airprune.simulation.experiment import Experiment
@@ -149,8 +147,3 @@ def test_steps_that_do_not_decay_have_the_hash_that_they_had_and_no_state():
     scenario = ap.Scenario()
     assert scenario.hash != scenario.with_("train.steps_decay", "loss").hash
     assert "steps/losses" not in Experiment.of(tiny_scenario(), dataset=blobs()).initial_state().values
-
-
-def test_steps_that_decay_cannot_be_deployed():
-    with pytest.raises(UsageError, match=r'train.steps_decay = "loss" cannot be deployed; simulate it'):
-        check_deployable(Method.of(tiny_scenario(method="hier-qsgd-decay")), steps_decay="loss")
