@@ -342,6 +342,16 @@ def test_devices_with_less_time_hold_a_part_of_the_clouds_largest_weights_for_a_
     assert small.sum() == 20 and not np.any(small & ~large)
 
 
+def test_the_cloud_uses_its_largest_weights_alone_as_many_as_somebody_held():
+    masking, shape, model = MASKINGS["dpf-global"], shape_of((1, 5)), np.array([0.5, -3.0, 0.1, 2.0, -1.0])
+    options = masking.Options()
+    values = start_of(masking, options, shape)
+    assert masking.judged(options, shape, model, values) is model  # before the first round
+    _, values = masking.prepare(options, round_view(shape, [2, 3, 1], model), values)
+    assert masking.judged(options, shape, model, values).tolist() == [0.0, -3.0, 0.0, 2.0, -1.0]
+    assert model[0] == 0.5  # the cloud keeps the others
+
+
 # Whole runs
 
 QUICK = {
