@@ -185,6 +185,8 @@ def test_masters_send_one_bit_per_weight_to_the_edge_and_members_to_them():
         assert both["d2d-fedavg"][kind] == 64 * both["d2d-sign"][kind]
 
 
-def test_codes_that_cannot_be_added_up_need_a_vote_in_groups():
+@pytest.mark.parametrize("code", ["sign", "top-k"])
+def test_codes_that_cannot_be_added_up_need_a_vote_in_groups(code):
+    changes = {"aggregation__edge": "vote", "compression__name": code}
     with pytest.raises(InvalidValue, match="must leave values as they are with topology 'd2d'"):
-        Experiment.of(tiny_scenario(method="d2d-sign", aggregation__edge="vote"), dataset=blobs())
+        Experiment.of(tiny_scenario(method="d2d-sign", **changes), dataset=blobs())
