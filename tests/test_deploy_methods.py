@@ -35,8 +35,9 @@ def scenario_of(method: str) -> Scenario:
 
 
 def is_deployable(method: str) -> bool:
-    topology = Method.of(scenario_of(method)).topology
-    return not (topology.has("relay") or topology.has("due"))
+    scenario = scenario_of(method)
+    topology = Method.of(scenario).topology
+    return not (topology.has("relay") or topology.has("due") or scenario.train.steps_decay != "none")
 
 
 DEPLOYABLE = [name for name in ap.METHODS if is_deployable(name)]
@@ -44,8 +45,9 @@ DEPLOYABLE = [name for name in ap.METHODS if is_deployable(name)]
 
 @pytest.mark.parametrize("method", sorted(set(ap.METHODS) - set(DEPLOYABLE)))
 def test_what_has_no_real_counterpart_is_refused_in_a_sentence(method):
+    scenario = scenario_of(method)
     with pytest.raises(UsageError, match="cannot be deployed"):
-        check_deployable(Method.of(scenario_of(method)))
+        check_deployable(Method.of(scenario), steps_decay=scenario.train.steps_decay)
 
 
 @pytest.mark.parametrize(

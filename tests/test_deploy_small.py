@@ -68,6 +68,7 @@ def test_a_device_without_torch_says_what_it_would_need_torch_for(without_torch)
         ({"diagnostics.gradients": True}, "diagnostics.gradients"),
         ({"masking.probe.importance": "exact"}, "the importance 'exact'"),
         ({"train.kernel": "torch"}, "train.kernel = 'torch'"),
+        ({"masking.name": "fjord-kd"}, "masking.name = 'fjord-kd'"),
     ],
 )
 def test_what_needs_torch_gets_a_torch_module(changes, needed):

@@ -1,5 +1,6 @@
 """Methods that leave out whole units: how many fit, which are chosen, what a step moves, what servers make of it."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -20,12 +21,13 @@ from airprune.federation.method import Method
 from airprune.learning.evaluate import together
 from airprune.masking import MASKINGS
 from airprune.masking.afd import KEYS, LOSS, SCORES, drawn_keys, learnt
+from airprune.masking.feddrop import flipped
 from airprune.masking.widths import weights_at, width_of
 from airprune.models import MLP, FlatModel, PaperCNN
 from airprune.planning import PlanProblem
 from airprune.pruning.units import foremost, leading
 from airprune.schemes import plan
-from support.tiny import blobs, tiny_scenario
+from support.tiny import blobs, timed_rounds, tiny_device, tiny_scenario
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -80,6 +82,45 @@ def test_fjords_nested_mean_counts_data_of_those_who_hold_a_unit():
     assert aggregate(values, held, np.array([0, 0, 0, 8.0]), weights=[1, 2, 1]).tolist() == [3.5, 3, 6, 8]
 
 
+def test_coins_keep_each_unit_with_the_share_that_fits_and_never_none():
+    graph = FlatModel(MLP((12,), 4, hidden=8)).shape.units
+    rng = np.random.default_rng(0)
+    kept = np.array([flipped(graph, 0.625, rng)[0] for _ in range(4_000)])
+    assert kept.mean(axis=0) == pytest.approx(np.full(8, 0.625), abs=4 * np.sqrt(0.625 * 0.375 / 4_000))
+    assert len(set(kept.sum(axis=1).tolist())) > 5  # not an exact number
+    assert min(int(flipped(graph, 0.125, rng)[0].sum()) for _ in range(500)) == 1
+
+
+def test_coins_of_the_server_are_those_of_the_devices_and_make_some_late():
+    values = {"method": "feddrop-bernoulli", "plan.deadline_s": 3e-4, "radio.fading": "rayleigh"}
+    rounds, experiment = timed_rounds(tiny_scenario(**values))  # a run checks that charged bits are sent bits
+    assert not experiment.method.masking("adapts")
+    total_s = np.concatenate([timed.total_s for timed in rounds])
+    assert np.any(total_s > 3e-4) and np.any(total_s < 3e-4)
+    opened, streams = rounds[0].opened, Streams(experiment.scenario.seed, 0, 0)
+    for n in np.flatnonzero(opened.planned):
+        device = int(opened.device[n])
+        units = flipped(experiment.shape.units, opened.mask[device], streams.masking[device])
+        assert opened.keep[n] == 16 * units[0].sum()
+
+
+def test_coins_for_everybody_at_once_are_refused():
+    with pytest.raises(InvalidValue, match=r"masking.feddrop.draw must be exact with subnets = uniform, got bernoulli"):
+        tiny_scenario(method="feddrop-uniform", masking__feddrop__draw="bernoulli")
+
+
+def test_runs_from_before_there_were_coins_are_found_again(monkeypatch):
+    """Their hash was of a table without the key."""
+    hashed, dumps = [], json.dumps
+    monkeypatch.setattr(json, "dumps", lambda value, **how: hashed.append(value) or dumps(value, **how))
+    exact = tiny_scenario(method="feddrop")
+    assert exact.hash != exact.with_("masking.feddrop.draw", "bernoulli").hash
+    assert [sorted(values["masking"]["feddrop"]) for values in hashed] == [
+        ["scale", "subnets"],
+        ["draw", "scale", "subnets"],
+    ]
+
+
 def test_kept_units_count_for_the_dropped_ones_on_average():
     """h = (2, 4, 6), v = (1, −1, 2): two of three units give −3, 21 and 12, on average the whole output 10."""
     graph = FlatModel(nn.Sequential(nn.Linear(1, 3), nn.ReLU(), nn.Linear(3, 1))).shape.units
@@ -116,15 +157,6 @@ def test_ordered_dropout_of_a_linear_net_ends_in_the_truncated_svd():
         assert second.matrix(found * mask) @ first.matrix(found * mask) == pytest.approx(best, abs=1e-3)
 
 
-def device_of(name, options, **settings) -> Device:
-    torch.manual_seed(0)
-    (x, y), _ = blobs()
-    method = Method.of(tiny_scenario(**{"masking.name": name} | {f"masking.{name}.{k}": v for k, v in options.items()}))
-    model = FlatModel(MLP((12,), 4, hidden=8), float64=True)
-    wire = Wire(value_bits=64.0, num_weights=model.shape.num_weights, num_tensors=2)
-    return Device(model, x, y, LocalSettings(batch_size=16, local_epochs=2, **settings), method.local, wire)
-
-
 def drawn_units(name, width, rng, graph):
     return foremost(graph, width, rng.random(graph.num_units))[0] if name == "feddrop" else leading(graph, width)[0]
 
@@ -135,7 +167,7 @@ def test_a_device_trains_as_if_it_had_only_its_units(name, momentum, small, monk
     """Against a loop over really narrow matrices with scaled activations; trained small, and with zeros."""
     if not small:
         monkeypatch.setattr(Device, "smaller", lambda self, kept: None)
-    one = device_of(name, {} if name == "feddrop" else {"widths": [0.25, 0.5, 1.0]}, momentum=momentum)
+    one = tiny_device(name, {} if name == "feddrop" else {"widths": [0.25, 0.5, 1.0]}, momentum=momentum)
     shape, start = one.shape, one.model.state_array.copy()
     graph, keep = shape.units, weights_at(shape.units, 0.5)
     orders = Orders(device=3, keep=keep, learning_rate=0.1, round_index=0)
@@ -217,7 +249,7 @@ def test_a_smaller_model_ends_where_the_whole_one_with_zeros_does(build, is_smal
 
 
 def test_a_step_of_fjord_leaves_wider_units_where_they_were_whatever_the_momentum():
-    one = device_of("fjord", {"widths": [0.25, 1.0]}, momentum=0.9, weight_decay=0.1)
+    one = tiny_device("fjord", {"widths": [0.25, 1.0]}, momentum=0.9, weight_decay=0.1)
     start = one.model.state_array.copy()
     method = one.method.masking
     seen = []

@@ -19,12 +19,15 @@ from airprune.league.document import document_of
 from airprune.league.ledger import Line, read_ledger, write_ledger
 from airprune.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
 from airprune.league.measured import Conduct, Played, conduct
-from airprune.league.playing import Pitch
+from airprune.league.playing import Pitch, backhaul_bits
 from airprune.league.schedule import SCHEDULES
-from airprune.league.standings import By
+from airprune.league.sources import CLAIMS
+from airprune.league.standings import By, standings
 from airprune.league.statistics import gap, holm, paired_p, pareto_front, ranks, student_p
 from airprune.league.tables import csv_rows, gap_text, latex, shown, tex
+from airprune.links import LinkBits
 from airprune.methods import METHODS, Recipe
+from airprune.model_shapes import shape_of
 from airprune.paper.judging import Verdict
 from airprune.records import EdgeRecord, record_from
 from support.league import ABOUT, BASE, made_up, run_of, tiny_league
@@ -241,6 +244,37 @@ def test_the_target_is_95_percent_of_no_pruning_and_not_reaching_it_is_a_value(t
     assert rows[SEED]["reached"] == "0 of 3" and rows[ALONE]["reached"] is None
 
 
+def test_bits_to_the_target_are_told_apart_by_link(table):
+    """Two rounds to the target, each with 3 Mbit from edges to the cloud and 5 Mbit between devices."""
+    result = next(row.result for row in table.rows if row.entrant.name == FP32)
+    links = {number: LinkBits(backhaul=3e6 * number, d2d=5e6 * number) for number in (1, 2)}
+    runs = {seed: dataclasses.replace(run, links=links) for seed, run in result.runs.items()}
+    told = standings(
+        DIVISIONS["A"],
+        [dataclasses.replace(result, runs=runs), *(row.result for row in table.rows if row.entrant.name != FP32)],
+        seeds=(0, 1, 2),
+        horizon_s=2.0,
+    )
+    rows = {row["method"]: row for row in csv_rows(told)}
+    kinds = ("bits_to_target", "backhaul_bits_to_target", "d2d_bits_to_target")
+    assert [rows[FP32][name] for name in kinds] == [2e6, 6e6, 10e6]
+    assert [rows["mem-sgd"][name] for name in kinds] == ["not reached"] * 3
+    assert rows[WHOLE]["bits_to_target"] == 2e6 and rows[WHOLE]["backhaul_bits_to_target"] is None  # nothing is known
+    conduct_table = shown(told)[1]
+    place = [conduct_table.header.index(f"{link} (Mbit to target)") for link in ("edges to cloud", "between devices")]
+    cells = next(row for row in conduct_table.rows if row[0].startswith(FP32))
+    assert [float(cells[i].split()[0]) for i in place] == [6.0, 10.0]
+
+
+def test_a_model_on_its_way_to_the_cloud_has_the_bits_that_a_run_charges():
+    whole = shape_of(BASE).num_weights
+    found = {name: backhaul_bits(BASE.with_("method", name)) for name in ("hierfavg", "scaffold", "hier-qsgd")}
+    assert found["hierfavg"] == 64 * whole and found["scaffold"] == 2 * found["hierfavg"]
+    assert found["hier-qsgd"] == 6 * whole + 64 * 4  # sign and 17 levels; a norm for each of four tensors
+    personal = BASE.with_("method", "japp")
+    assert backhaul_bits(personal) == 64 * (whole - 10 * 8)  # its last layer stays on the devices
+
+
 def test_gaps_are_paired_corrected_and_marked(table):
     row = table.row("frozen-pruning")
     assert gap_text(row.gaps[By.TIME, SEED]) == "+5.00 ± 0.00 *"
@@ -275,7 +309,7 @@ def test_claims_are_judged_by_their_arms():
             "adaptive-pruning": {seed: run_of(second - 0.001 * seed) for seed in range(3)},
         }
 
-    claim = next(claim for claim in claims.CLAIMS if claim.name == "frozen-beats-zeroed")
+    claim = next(claim for claim in CLAIMS if claim.name == "frozen-beats-zeroed")
     assert claims.judged(claim, arms(0.75, 0.70)).verdict is Verdict.HOLDS
     assert claims.judged(claim, arms(0.60, 0.70)).verdict is Verdict.FAILS
     missing = arms(0.75, 0.70) | {"adaptive-pruning": {0: None, 1: None, 2: None}}
@@ -289,6 +323,7 @@ def test_the_kinds_of_judgement_go_both_ways():
     for judge, good, bad in (
         (judges.cheaper("a", "b"), fast, turned),
         (judges.spends_less("a", "b", "time_s"), fast, turned),
+        (judges.ahead_at_equal_time("a", "b"), fast, turned),
         (judges.no_worse("a", "b"), fast, poor),
         (judges.trend("b", "a", rising=False), poor, {"a": poor["b"], "b": poor["a"]}),
         (judges.every(judges.cheaper("a", "b"), judges.no_worse("a", "b")), fast, poor),
@@ -297,15 +332,15 @@ def test_the_kinds_of_judgement_go_both_ways():
 
 
 def test_claims_wait_for_the_recipes_they_need():
-    found = claims.applicable(BASE)
+    found = claims.applicable(CLAIMS, BASE)
     assert all(set(claim.needs) <= set(METHODS) for claim in found) and len(found) >= 12
-    unknown = dataclasses.replace(claims.CLAIMS[0], needs=("nobody-has-written-it",))
-    assert claims.applicable(BASE, [unknown]) == []
-    assert len({claim.name for claim in claims.CLAIMS}) == len(claims.CLAIMS)
+    unknown = dataclasses.replace(CLAIMS[0], needs=("nobody-has-written-it",))
+    assert claims.applicable([unknown], BASE) == []
+    assert len({claim.name for claim in CLAIMS}) == len(CLAIMS)
 
 
 def test_the_arms_of_every_claim_differ():
-    for claim in claims.applicable(BASE):
+    for claim in claims.applicable(CLAIMS, BASE):
         hashes = [scenario.hash for scenario in claim.scenarios(BASE).values()]
         assert len(set(hashes)) == len(hashes) >= 2, claim.name
 

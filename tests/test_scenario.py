@@ -371,11 +371,13 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "topology.lan.wan_bps": 1e9,
     "masking.heterofl.widths": [0.5, 1.0],
     "masking.fjord.widths": [0.5, 1.0],
+    "masking.fjord-kd.widths": [0.5, 1.0],
     "masking.small-model.width": 0.5,
     "association.ina.exact_up_to": 9,
     "association.replicator.rewards": [1.0, 2.0],
     "aggregation.momentum.beta": 0.5,
     "aggregation.vote.rate": 0.01,
+    "aggregation.group-vote.rate": 0.01,
     "train.local_steps": 7,
     **{
         f"{section}.{key}": value

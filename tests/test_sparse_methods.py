@@ -3,11 +3,13 @@
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from airprune.aggregation.masked_sum import aggregate
 from airprune.components import paper_shape
 from airprune.compression.base import Wire
 from airprune.federation.device import Device, LocalSettings, Streams, device_round
@@ -304,6 +306,50 @@ def test_dpf_becomes_sparse_by_a_cubic_and_never_less_than_the_deadline_asks():
     options = masking.Options(sparsity=0.8, until=4)
     views = [round_view(shape, [100, 40], np.zeros(100), round_index=t) for t in (0, 1, 2, 4)]
     assert [masking.counts(options, view, None).tolist() for view in views] == [[100, 40], [54, 40], [30, 30], [20, 20]]
+
+
+def test_a_weight_that_nobody_holds_waits_at_the_cloud_and_comes_back():
+    """F = ½ ‖w − t‖², t = (0, 2), η = ¼, one weight fits: (1, 0.9) → (0.75, 0.9) → (0.75, 1.175)."""
+    masking, shape = MASKINGS["dpf-global"], shape_of((1, 2))
+    options, cloud, masks = masking.Options(), np.array([1.0, 0.9]), []
+    for _ in range(2):
+        told, _ = masking.prepare(options, round_view(shape, [1], cloud), {})
+        view = SimpleNamespace(keep=1, shape=shape, shared=told)
+        sub_model = masking.choose(options, view)
+        masks.append(sub_model.sent.tolist())
+        trained = np.where(sub_model.moves, cloud - 0.25 * (cloud - [0.0, 2.0]), 0.0)
+        cloud = aggregate(trained[np.newaxis], sub_model.sent[np.newaxis], cloud)
+    assert masks == [[True, False], [False, True]]
+    assert cloud == pytest.approx([0.75, 1.175], rel=1e-12)
+
+
+def test_devices_with_less_time_hold_a_part_of_the_clouds_largest_weights_for_a_global_round():
+    values = {"method": "dpf-global", "plan__deadline_s": TIGHT_S, "radio__fading": "rayleigh"}
+    rounds = played(tiny_scenario(rounds__edge_rounds=2, **values))
+    told = [one.timed.opened.mask for one in rounds]
+    assert (
+        np.array_equal(told[0], told[1]) and np.array_equal(told[2], told[3]) and not np.array_equal(told[1], told[2])
+    )
+    assert len({int(keep) for one in rounds for keep in one.timed.opened.keep}) > 2
+    for one in rounds:
+        assert np.array_equal(one.timed.opened.bits, 64.0 * one.timed.opened.keep)  # nothing to say which they are
+    masking, shape = MASKINGS["dpf-global"], shape_of((4, 25))
+    scores = np.random.default_rng(0).random(100)
+    small, large = (
+        masking.choose(masking.Options(), SimpleNamespace(keep=keep, shape=shape, shared=scores)).sent
+        for keep in (20, 60)
+    )
+    assert small.sum() == 20 and not np.any(small & ~large)
+
+
+def test_the_cloud_uses_its_largest_weights_alone_as_many_as_somebody_held():
+    masking, shape, model = MASKINGS["dpf-global"], shape_of((1, 5)), np.array([0.5, -3.0, 0.1, 2.0, -1.0])
+    options = masking.Options()
+    values = start_of(masking, options, shape)
+    assert masking.judged(options, shape, model, values) is model  # before the first round
+    _, values = masking.prepare(options, round_view(shape, [2, 3, 1], model), values)
+    assert masking.judged(options, shape, model, values).tolist() == [0.0, -3.0, 0.0, 2.0, -1.0]
+    assert model[0] == 0.5  # the cloud keeps the others
 
 
 # Whole runs

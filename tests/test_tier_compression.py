@@ -113,3 +113,37 @@ def test_edge_rounds_and_local_steps_of_the_authors_rules():
     assert local_steps_at(10, loss_ratio=0.5) == 8  # ⌈10 √½⌉
     assert local_steps_at(10, loss_ratio=0.5, rate_ratio=2.0) == 10
     assert local_steps_at(10, loss_ratio=0.0) == 1
+
+
+def decaying(clock=None, **changes):
+    """(records, experiment) of five rounds of six devices with 40 samples: two epochs of 16, 16 and 8."""
+    values = {"method": "hier-qsgd-decay", "rounds__global_rounds": 5, "rounds__edge_rounds": 1, **(clock or {})}
+    scenario = tiny_scenario(**{**values, **changes})
+    return list(ap.run(scenario, dataset=blobs())), Experiment.of(scenario, dataset=blobs())
+
+
+@pytest.mark.parametrize("clock", [{}, {"clock__compute": "flops", "clock__flops_per_cycle": 8.0}])
+def test_local_steps_follow_the_loss_and_the_clock_follows_them(clock):
+    records, _ = decaying(clock)
+    edge = [record for record in records if record["kind"] == "edge"]
+    losses = [record["train_loss"] for record in records if record["kind"] == "global"]
+    steps = [6] + [min(6, local_steps_at(6, loss_ratio=loss / losses[0])) for loss in losses[:-1]]
+    assert steps[-1] < 4
+    seen = [sum([16, 16, 8, 16, 16, 8][:count]) for count in steps]
+    assert [record["num_samples"] for record in edge] == [6 * count for count in seen]
+    first = np.array(edge[0]["compute_s"])
+    for record, count, passes in zip(edge, steps, seen, strict=True):
+        share = passes / 80 if clock else count / 6
+        np.testing.assert_allclose(record["compute_s"], share * first, rtol=1e-12)  # closed form
+
+
+def test_a_lower_learning_rate_asks_for_more_steps_but_never_for_more_than_at_first():
+    """η falls to a hundredth at once, so the rule asks for ten times as many steps as the loss alone."""
+    records, _ = decaying(train__schedule="step", train__step_factor=0.01)
+    assert {record["num_samples"] for record in records if record["kind"] == "edge"} == {6 * 80}
+
+
+def test_steps_that_do_not_decay_have_the_hash_that_they_had_and_no_state():
+    scenario = ap.Scenario()
+    assert scenario.hash != scenario.with_("train.steps_decay", "loss").hash
+    assert "steps/losses" not in Experiment.of(tiny_scenario(), dataset=blobs()).initial_state().values

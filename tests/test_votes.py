@@ -9,6 +9,7 @@ from airprune.aggregation import AGGREGATIONS
 from airprune.components import paper_shape
 from airprune.compute.times import compute_times
 from airprune.compute.work import LayerWork, ModelWork
+from airprune.errors import InvalidValue
 from airprune.federation.method import Chosen, Method
 from airprune.federation.summing import add_child
 from airprune.simulation.experiment import Experiment
@@ -100,3 +101,92 @@ def test_passes_on_the_clock_are_those_of_training(steps, tmp_path):
     if steps == 7:
         trained = next(iter(ap.run(scenario, out=tmp_path, dataset=blobs())))["num_samples"]
         assert trained == 6 * expected
+
+
+GROUP_VOTE = AGGREGATIONS["group-vote"]
+
+
+def group_voted(signs, heads, *, chunks=None, masks=None, **options):
+    """The move of one edge from 0 at a rate of 1, its devices' signs added in these chunks."""
+    chosen = Chosen(GROUP_VOTE, GROUP_VOTE.Options(**options)).at_rate(1.0)
+    previous = np.zeros(len(signs[0]))
+    parts = []
+    for chunk in chunks or [range(len(signs))]:
+        total = GROUP_VOTE.Sum.zeros(previous.size, slice(0, previous.size))
+        for n in chunk:
+            mask = None if masks is None else np.array(masks[n])
+            state = np.array(signs[n], dtype=np.float64)
+            add_child(chosen, total, state, mask, 1.0, previous, (n, heads[n]))
+        parts.append(total)
+    for part in parts[1:]:
+        parts[0].merge(part)
+    return chosen("finish", parts[0], previous)
+
+
+def test_groups_of_two_and_one_vote_by_size_and_would_tie_alike():
+    signs, masters = [[1], [1], [-1]], [0, 0, 2]
+    assert group_voted(signs, masters).tolist() == [1.0]
+    assert group_voted(signs, masters, masters="alike").tolist() == [0.0]
+
+
+def test_a_tie_inside_a_group_is_as_its_master_says_because_one_bit_has_no_zero():
+    """A master with −, a member with +: the group says −, with two votes against one."""
+    signs, masters = [[1], [-1], [1]], [1, 1, 2]
+    assert group_voted(signs, masters).tolist() == [-1.0]
+    assert group_voted([[1], [-1], [1], [-1]], [0, 0, 3, 3]).tolist() == [0.0]  # the edge's own tie moves nothing
+
+
+def test_a_vote_in_groups_is_not_the_vote_of_all():
+    """Two groups of three with 2 : 1 each for + outvote four devices for −, of which two vote alone."""
+    signs, masters = [[1], [1], [-1], [1], [1], [-1], [-1], [-1]], [0, 0, 0, 3, 3, 3, 6, 7]
+    assert group_voted(signs, masters).tolist() == [1.0]
+    assert voted(signs, np.zeros(1)).tolist() == [0.0]
+
+
+def test_groups_split_over_chunks_vote_as_one_and_by_hand():
+    rng = np.random.default_rng(0)
+    signs = rng.choice([-1, 1], size=(9, 50))
+    masters = [0, 0, 2, 0, 2, 5, 8, 8, 8]
+    groups = {master: [n for n in range(9) if masters[n] == master] for master in set(masters)}
+    by_hand = np.zeros(50)
+    for master, group in groups.items():
+        total = signs[group].sum(axis=0)
+        by_hand += len(group) * np.where(total == 0, signs[master], np.sign(total))
+    for chunks in ([range(9)], [range(4), range(4, 9)], [[n] for n in range(9)]):
+        assert np.array_equal(group_voted(signs, masters, chunks=chunks), np.sign(by_hand))
+
+
+def test_what_a_device_did_not_send_is_no_vote_in_its_group():
+    masks = [[True, False], [True, True], [True, True]]
+    assert group_voted([[1, 0], [1, -1], [-1, -1]], [0, 0, 2], masks=masks).tolist() == [1.0, -1.0]
+
+
+def test_groups_of_one_are_hier_sign_to_the_bit(tmp_path):
+    alone = {"topology__d2d__max_distance_m": 0.0}
+    ends = []
+    for name, changes in (("hier-sign", {}), ("d2d-sign", alone)):
+        scenario = tiny_scenario(method=name, rounds__edge_rounds=3, **changes)
+        records = list(ap.run(scenario, out=tmp_path / name, dataset=blobs()))
+        ends.append((records[-1]["time_s"], load_file(tmp_path / name / "final.safetensors")))
+    (time_s, theirs), (our_time_s, ours) = ends
+    assert our_time_s == time_s and all(np.array_equal(ours[key], array) for key, array in theirs.items())
+
+
+def test_masters_send_one_bit_per_weight_to_the_edge_and_members_to_them():
+    near = {"topology__d2d__max_distance_m": 1_000.0, "topology__d2d__power_dbm": 60.0, "rounds__global_rounds": 1}
+    both = {}
+    for name in ("d2d-sign", "d2d-fedavg"):
+        scenario = tiny_scenario(method=name, rounds__edge_rounds=1, **near)
+        *_, both[name] = ap.run(scenario, dataset=blobs())
+    weights = 16 * 64
+    assert both["d2d-sign"]["uploaded_bits"] == 2 * weights  # two edges, a group at each
+    assert both["d2d-sign"]["d2d_bits"] == 4 * weights
+    for kind in ("uploaded_bits", "d2d_bits"):
+        assert both["d2d-fedavg"][kind] == 64 * both["d2d-sign"][kind]
+
+
+@pytest.mark.parametrize("code", ["sign", "top-k"])
+def test_codes_that_cannot_be_added_up_need_a_vote_in_groups(code):
+    changes = {"aggregation__edge": "vote", "compression__name": code}
+    with pytest.raises(InvalidValue, match="must leave values as they are with topology 'd2d'"):
+        Experiment.of(tiny_scenario(method="d2d-sign", **changes), dataset=blobs())

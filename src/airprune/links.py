@@ -30,13 +30,22 @@ class LinkBits:
 
 
 def link_bits(records: Iterable[Record], *, model_bits: float, has_backhaul: bool = True) -> LinkBits:
-    """Of the finished global rounds. A record that tells a number itself is believed.
+    """Of all finished global rounds."""
+    found = link_bits_by_round(records, model_bits=model_bits, has_backhaul=has_backhaul)
+    return list(found.values())[-1] if found else LinkBits()
+
+
+def link_bits_by_round(
+    records: Iterable[Record], *, model_bits: float, has_backhaul: bool = True
+) -> dict[int, LinkBits]:
+    """After each global round, by its number. A record that tells a number itself is believed.
 
     Args:
       model_bits: of a whole model.
       has_backhaul: whether stations are something else than the cloud.
     """
-    total, asked, sent_up = LinkBits(), 0, 0
+    found: dict[int, LinkBits] = {}
+    asked, sent_up = 0, 0
     waiting: dict[int, set[int]] = {}  # nodes with a model for their parent, by links below the cloud; edges: −1
     for record in records:
         if isinstance(record, EdgeRecord):
@@ -49,13 +58,13 @@ def link_bits(records: Iterable[Record], *, model_bits: float, has_backhaul: boo
             sent_up += sum(len(nodes) for nodes in waiting.values())
             waiting.clear()
             derived = sent_up * model_bits if has_backhaul else 0.0
-            total = LinkBits(
+            found[record.global_round] = LinkBits(
                 uplink=record.uploaded_bits or 0.0,
                 d2d=record.d2d_bits or 0.0,
                 backhaul=derived if record.backhaul_bits is None else record.backhaul_bits,
                 downlink=asked * model_bits if record.downlink_bits is None else record.downlink_bits,
             )
-    return total
+    return found
 
 
-__all__ = ["LinkBits", "link_bits"]
+__all__ = ["LinkBits", "link_bits", "link_bits_by_round"]

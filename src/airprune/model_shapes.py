@@ -19,4 +19,4 @@ def shape_of(scenario: Scenario) -> ModelShape:
     module = build_model(
         settings.name, input_shape=data.feature_shape, num_classes=data.num_classes, seed=scenario.seed
     )
-    return FlatModel(module, prunable=settings.prunable).shape
+    return FlatModel(module, prunable=settings.prunable, personal=settings.personal).shape

@@ -76,6 +76,7 @@ def round_view(
         "edge_round": 0,
         "device": np.arange(keep.size),
         "rng": lambda: np.random.default_rng(0),
+        "device_rng": np.random.default_rng,
         "run_rng": lambda: np.random.default_rng(1),
     }
     return RoundView(

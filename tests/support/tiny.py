@@ -6,10 +6,16 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import airprune as ap
+from airprune.compression.base import Wire
 from airprune.engines.serial import SerialEngine
+from airprune.federation.device import Device, LocalSettings
+from airprune.federation.method import Method
+from airprune.models import MLP, FlatModel
 from airprune.runs.driver import InProcess, opened_store
+from airprune.simulation.clock import TimedRound
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.rounds import run_rounds
 
@@ -52,6 +58,27 @@ def last_state(scenario: ap.Scenario):
         state.store = opened_store(experiment, Path(folder))
         records = list(run_rounds(experiment, engine, state))
     return state, records, experiment
+
+
+def timed_rounds(scenario: ap.Scenario) -> tuple[list[TimedRound], Experiment]:
+    """(every edge round of a run without memory as the clock saw it, the experiment)."""
+    experiment, rounds = Experiment.of(scenario, dataset=blobs()), []
+    with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
+        state = experiment.initial_state()
+        for _ in run_rounds(experiment, engine, state, watch=lambda timed, _: rounds.append(timed)):
+            pass
+    return rounds, experiment
+
+
+def tiny_device(masking: str, options: dict, **settings) -> Device:
+    """A device with an MLP of eight hidden units, in float64."""
+    torch.manual_seed(0)
+    (x, y), _ = blobs()
+    choice = {"masking.name": masking} | {f"masking.{masking}.{key}": value for key, value in options.items()}
+    model = FlatModel(MLP((12,), 4, hidden=8), float64=True)
+    wire = Wire(value_bits=64.0, num_weights=model.shape.num_weights, num_tensors=2)
+    local = LocalSettings(batch_size=16, local_epochs=2, **settings)
+    return Device(model, x, y, local, Method.of(tiny_scenario(**choice)).local, wire)
 
 
 def final_bytes(folder: Path) -> tuple[bytes, bytes]:

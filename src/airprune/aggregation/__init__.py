@@ -8,7 +8,8 @@ heard_weighted  … edges by the samples of the devices they heard from
 cached          devices that an edge did not hear from count as unchanged
 fill            what a child did not send counts as unchanged
 vote            one step with the majority of the children
-predicted       … counts as predicted from the others, as far as children agree
+group_vote      … in groups of devices first, then over the groups
+predicted       what a child did not send counts as predicted from the others, as far as children agree
 steps           how a parent moves to the combined model
 """
 
@@ -26,6 +27,7 @@ AGGREGATIONS: Registry[Aggregation] = Registry(
         "cached": "airprune.aggregation.cached:AGGREGATION",
         "fill": "airprune.aggregation.fill:AGGREGATION",
         "vote": "airprune.aggregation.vote:AGGREGATION",
+        "group-vote": "airprune.aggregation.group_vote:AGGREGATION",
         "predicted": "airprune.aggregation.predicted:AGGREGATION",
     },
 )

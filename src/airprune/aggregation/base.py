@@ -51,6 +51,7 @@ class Aggregation(Component):
       counts: at the cloud, which samples a child stands for: those of all devices it serves, or of the uploads it has
         heard since the last global round.
       read: what is added of a child, given its model and what the parent had: a new array; None: its model.
+      by_group: whether a device that uploads for others combines them by this rule; its sum then has `add_member`.
       at_rate: the options for a round with this learning rate; None if it does not matter.
     """
 
@@ -60,4 +61,5 @@ class Aggregation(Component):
     absent: Callable[[Any, Array, Array, float], Array] | None = None
     counts: Literal["served", "heard"] = "served"
     read: Callable[[Any, Array, Array], Array] | None = None
+    by_group: bool = False
     at_rate: Callable[[Any, float], Any] | None = None

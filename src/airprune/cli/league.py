@@ -144,6 +144,7 @@ def _league(
 def _play(chosen: League, *, with_claims: bool) -> tuple[dict[str, Any], dict[str, str]]:
     """Trials, then the runs that count, then what the claims need; the document, and what failed by label."""
     from airprune.league import claims
+    from airprune.league.sources import CLAIMS
     from airprune.runs.lock import locked
 
     failures: dict[str, str] = {}
@@ -158,7 +159,7 @@ def _play(chosen: League, *, with_claims: bool) -> tuple[dict[str, Any], dict[st
             troubles |= _run(chosen, "matches", matches, failures)
             verdicts: list[dict[str, Any]] = []
             if with_claims:
-                judged = claims.applicable(chosen.base)
+                judged = claims.applicable(CLAIMS, chosen.base)
                 arms = claims.matches(judged, chosen.base, chosen.seeds)
                 asked += arms
                 troubles |= _run(chosen, "runs for claims", arms, failures)

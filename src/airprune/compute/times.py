@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from airprune.compute.boards import BOARDS
-from airprune.compute.work import ModelWork
+from airprune.compute.work import ModelWork, SecondPass
 from airprune.errors import InvalidValue
 from airprune.latency import compute_time_s, seconds_per_weight
 
@@ -70,15 +70,33 @@ class ComputeTimes:
         return cycles / whole_model_s
 
     def line(
-        self, device: Array, cpu_hz: Array, *, probe: bool = False, dense_gradients: bool = False
+        self,
+        device: Array,
+        cpu_hz: Array,
+        *,
+        probe: bool = False,
+        dense_gradients: bool = False,
+        second_pass: SecondPass | None = None,
+        fixed_weights: int = 0,
     ) -> tuple[Array, Array]:
-        """(a_n, x_n) of these devices at these clocks; a probe and gradients of all weights add to x_n."""
+        """(a_n, x_n) of these devices at these clocks; a probe and gradients of all weights add to x_n.
+
+        With a second pass the line is never below the clock's time, and meets it at the smallest sub-model.
+
+        Args:
+          fixed_weights: that are in every pass.
+        """
         dense = self._dense(dense_gradients)
         slope_s = seconds_per_weight(
             local_iterations=self._passes(device), cycles_per_weight=self.cycles_per_weight, cpu_hz=cpu_hz
         )
         extra_s = slope_s * (dense * self.num_weights) + self._fixed_s(device, cpu_hz)
-        return slope_s * (1.0 - dense), extra_s + self.probe_s(device, cpu_hz) if probe else extra_s
+        slope_s = slope_s * (1.0 - dense)
+        if second_pass is not None:
+            more, least = second_pass.line
+            extra_s = 2.0 * extra_s + slope_s * (least + (1.0 - more) * fixed_weights)
+            slope_s = slope_s * (1.0 + more)
+        return slope_s, extra_s + self.probe_s(device, cpu_hz) if probe else extra_s
 
     def training_s(self, weights: Array, device: Array, cpu_hz: Array, *, dense_gradients: bool = False) -> Array:
         """T_cmp without a probe."""

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+Array = np.ndarray
 
 NOT_COUNTED = "biases, activations, pooling, normalisation, the loss and the optimiser's step"
 
@@ -58,3 +63,38 @@ class ModelWork:
     @property
     def prunable_weight_gradients(self) -> float:
         return sum(layer.weight_gradient for layer in self.layers if layer.prunable)
+
+
+@dataclass(frozen=True)
+class SecondPass:
+    """A second pass in every local step over a smaller part of what a device keeps, for a short list of sub-models.
+
+    Attributes:
+      sub_models: (prunable weights kept, prunable weights of the second pass on average), ascending.
+    """
+
+    sub_models: tuple[tuple[int, float], ...]
+
+    @cached_property
+    def kept(self) -> Array:
+        return np.array([kept for kept, _ in self.sub_models], dtype=np.int64)
+
+    @cached_property
+    def second(self) -> Array:
+        return np.array([second for _, second in self.sub_models], dtype=np.float64)
+
+    def weights(self, keep: Array) -> Array:
+        """Prunable weights of the second pass of devices that keep so many: of the largest sub-model within them."""
+        place = np.searchsorted(self.kept, keep, side="right") - 1
+        return self.second[np.maximum(place, 0)]
+
+    @cached_property
+    def line(self) -> tuple[float, float]:
+        """(m, c): m keep + c is never below `weights`, and right for the smallest sub-model.
+
+        So who can carry the smallest one is known exactly. m ≤ 1 where the second pass of a sub-model is a mean over it
+        and smaller ones.
+        """
+        rise, run = self.second[1:] - self.second[0], self.kept[1:] - self.kept[0]
+        slope = float(np.max(rise / run, initial=0.0))
+        return slope, float(self.second[0] - slope * self.kept[0])

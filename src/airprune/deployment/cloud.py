@@ -65,7 +65,7 @@ def deployed_run(
     if folder.has_run and not resume:
         raise UsageError(f"{folder.path} already holds a run; resume it (--resume) or choose another folder.")
     experiment = Experiment.of(scenario, dataset=dataset, kernel=folder.kernel)
-    check_deployable(experiment.method)
+    check_deployable(experiment.method, steps_decay=experiment.scenario.train.steps_decay)
     cloud = _Cloud(node, experiment, folder, settings)
     with contextlib.ExitStack() as stack:
         if metrics_port is not None:

@@ -101,8 +101,16 @@ def check_versions(protocol: int, version: str) -> str:
     )
 
 
-def check_deployable(method: Method) -> None:
-    """Topologies in which devices talk to each other, or begin at different times, have no real counterpart here."""
+def check_deployable(method: Method, *, steps_decay: str = "none") -> None:
+    """Topologies in which devices talk to each other, or begin at different times, have no real counterpart here.
+
+    Nor have local steps that change during a run: orders do not tell them.
+    """
+    if steps_decay != "none":
+        raise UsageError(
+            f'train.steps_decay = "{steps_decay}" cannot be deployed; simulate it with `airprune run`, or set '
+            'train.steps_decay="none".'
+        )
     topology = method.topology
     if topology.has("relay") or topology.has("due"):
         what = "whose devices send to each other" if topology.has("relay") else "whose devices begin at different times"

@@ -20,6 +20,7 @@ from airprune.flat import LocalModel
 from airprune.kernels import KERNELS, kernel_for
 from airprune.kernels.devices import device_named
 from airprune.losses import CROSS_ENTROPY, LOSSES
+from airprune.masking import MASKINGS
 from airprune.model_names import HIDDEN
 from airprune.plain_models import PlainCnn, chain_of
 from airprune.pruning.importance import IMPORTANCES
@@ -42,12 +43,14 @@ def local_device(
     model = _model(scenario, wanted, input_shape, num_classes, x, y)
     train = scenario.train
     device = device_named(train.device, float64=scenario.model.float64)
+    method = Method.of(scenario).local
+    named = kernel_for(wanted, model, x, y, loss=train.loss, device=device, teaches=method.masking.component.teaches)
     return Device(
         model,
         x,
         y,
-        LocalSettings.of(scenario, kernel_for(wanted, model, x, y, loss=train.loss, device=device), device),
-        Method.of(scenario).local,
+        LocalSettings.of(scenario, named, device),
+        method,
         Wire.of(model.shape, value_bits=scenario.plan.bits_per_weight),
         loss=None if train.loss == CROSS_ENTROPY else LOSSES[train.loss],
     )
@@ -74,6 +77,7 @@ def torch_needed_for(scenario: Scenario) -> str:
         f"train.device = {scenario.train.device!r}": scenario.train.device != "cpu",
         f"train.optimizer = {scenario.train.optimizer!r}": scenario.train.optimizer != "sgd",
         "diagnostics.gradients": scenario.diagnostics.gradients,
+        f"masking.name = {scenario.masking.name!r}": MASKINGS[scenario.masking.name].teaches,
         f"the importance {importance!r}": importance is not None and IMPORTANCES[importance].needs_loss,
     }
     return ", ".join(reason for reason, holds in reasons.items() if holds)

@@ -22,6 +22,7 @@ from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.flat import LocalModel, places
 from airprune.kernels import KERNELS
+from airprune.kernels.base import Teaching
 from airprune.learning.optimisers import OPTIMISERS, add_scaled
 from airprune.masking.base import DeviceView, SubModel
 from airprune.objectives.base import LocalRun
@@ -112,6 +113,11 @@ class Device:
         self.shape: ModelShape = model.shape
         self._loss = loss
         self.gradient = KERNELS[settings.kernel].build(model, x, y, loss=loss, device=settings.device)
+        self.teaching: Teaching | None = None
+        if method.masking.component.teaches:
+            build = KERNELS[settings.kernel].teaching
+            assert build is not None  # `kernel_for` has checked it
+            self.teaching = build(model, x, y)
         widened = model.state_array.dtype == np.float64 and x.dtype == np.float32
         self.x, self.y = x.astype(np.float64) if widened else x, y
         compression = method.compression
@@ -331,9 +337,10 @@ def _train(
     plain = sub_model.forward is None and sub_model.scale is None
     power = device.method.masking("collects", orders.round_index) if device.collects else 0
     gradient_sum = np.zeros_like(gradient) if power else None
+    last_step = settings.local_steps if orders.local_steps is None else orders.local_steps
     loss_sum, count, num_steps, gradient_sq_max = 0.0, 0, 0, 0.0
     for epoch in range(settings.local_epochs):
-        if num_steps == settings.local_steps:
+        if num_steps == last_step:
             break
         if epoch:
             order = rng.permutation(samples)
@@ -364,7 +371,7 @@ def _train(
                 _step_inside(moves, weights[model.prunable], lambda: step(weights, gradient))
             else:
                 step(weights, gradient)
-            if num_steps == settings.local_steps:
+            if num_steps == last_step:
                 break
     return _Trained(
         loss=loss_sum / count,
@@ -399,6 +406,8 @@ def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: i
 
     Returns F and what the forward pass used, None for all that is held.
     """
+    if sub_model.teaches:
+        return _distilled_gradient(device, sub_model, batch, step), None
     model = device.model
     weights = model.state_array[model.prunable]
     saved, used = weights.copy(), None
@@ -412,6 +421,28 @@ def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: i
     if sub_model.scale is not None:
         model.gradient_array[model.prunable] *= sub_model.scale
     return loss, used
+
+
+def _distilled_gradient(device: Device, sub_model: SubModel, batch: Array, step: int) -> float:
+    """∇F of all that is held, plus ∇ of the cross-entropy of the forward pass to what that predicts; returns F.
+
+    A pass over all that is held has nothing to learn from itself: the gradient is 0, and it is left out.
+    """
+    model, teaching = device.model, device.teaching
+    assert teaching is not None and sub_model.forward is not None
+    weights, gradient = model.state_array[model.prunable], model.gradient_array
+    loss, probabilities = teaching.teach(batch)
+    saved = weights.copy()
+    used = sub_model.forward(step, saved)
+    if used.all() if sub_model.held is None else np.array_equal(used, sub_model.held):
+        return loss
+    from_labels = gradient.copy()
+    weights *= used
+    teaching.learn(batch, probabilities)
+    weights[:] = saved
+    gradient[model.prunable] *= used
+    gradient += from_labels
+    return loss
 
 
 def _encode(

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from airprune.compute.work import SecondPass
 from airprune.federation.method import Chosen, tier_name
 from airprune.federation.opened import OpenRound
 from airprune.federation.relayed import Positions, for_groups, relay_of, whole_bits, whole_s, without_uplink
@@ -56,6 +57,8 @@ def _opened(
 
     keep = np.zeros(len(chosen.device), dtype=np.int64)
     keep[planned] = terms.method.masking("weights", plan.kept_fc_weights, terms.shape)
+    if charges.second_pass is not None and plan.cpu_hz is None and plan.power_w is None:
+        keep[planned] = _widest_in_time(terms, plan, keep[planned], charges, charges.second_pass)
     share = np.full(len(chosen.device), np.nan)
     share[planned] = plan.bandwidth_share
     code = None if plan.code is None else _as_planned(plan.code, planned, 0.0).astype(np.int64)
@@ -78,6 +81,25 @@ def _opened(
         code=code,
         bits_per_weight=None if plan.bits_per_weight is None else _as_planned(plan.bits_per_weight, planned, np.nan),
     )
+
+
+def _widest_in_time(terms: Terms, plan: Plan, keep: Array, charges: Charges, second_pass: SecondPass) -> Array:
+    """The most prunable weights with which each device meets its deadline; `keep` where its share is for those.
+
+    The planner's line is never below what a second pass takes, so a larger sub-model may fit than it knows.
+    """
+    problem, best = plan.problem, keep.copy()
+    (more, least), fixed = second_pass.line, terms.shape.fixed_weights
+    one_pass_s = problem.seconds_per_weight / (1.0 + more)
+    rate_bps = plan.bandwidth_share * problem.full_band_rate_bps
+    for kept, second in second_pass.sub_models:
+        over_s = one_pass_s * (more * kept + least - second)
+        compute_s = problem.seconds_per_weight * (fixed + kept) + problem.extra_seconds - over_s
+        sent = np.full(len(keep), kept)
+        with np.errstate(divide="ignore"):
+            total_s = compute_s + terms.upload_bits(sent, charges, plan.code) / rate_bps
+        best = np.where(total_s <= problem.deadline_s, np.maximum(best, kept), best)
+    return best
 
 
 def _as_planned(chosen: Array | None, planned: Array, otherwise: Array | float) -> Array:

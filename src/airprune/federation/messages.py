@@ -35,6 +35,7 @@ class Orders:
       keep: whole prunable weights that it may hold or send.
       round_index: edge rounds since the start of the run.
       code: what to send with, if the planner has chosen it: see `Wire.code`.
+      local_steps: after which it stops; None: as its settings say.
       memory: the device's slots, if it does not keep them itself.
     """
 
@@ -43,6 +44,7 @@ class Orders:
     learning_rate: float
     round_index: int
     code: int | None = None
+    local_steps: int | None = None
     memory: Mapping[str, Array] = field(default_factory=dict)
 
 

@@ -108,6 +108,16 @@ class Terms:
         bits = bits + charges.beside_bits + np.where(counts < self.shape.prunable_weights, charges.uplink_bits, 0.0)
         return bits[place]
 
+    def training_s(self, keep: Array, device: Array, cpu_hz: Array, charges: Charges) -> Array:
+        """How long devices compute that keep so many prunable weights, without a probe."""
+        fixed, dense = self.shape.fixed_weights, charges.dense_gradients
+        once_s = self.compute.training_s(fixed + keep, device, cpu_hz, dense_gradients=dense)
+        if charges.second_pass is None:
+            return once_s
+        return once_s + self.compute.training_s(
+            fixed + charges.second_pass.weights(keep), device, cpu_hz, dense_gradients=dense
+        )
+
     def update_bits(self, code: int | None, num_sent: int) -> float:
         """Of the update alone."""
         if self.plan.framing:
@@ -163,7 +173,12 @@ def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: C
     if codes is not None:
         per_weight_bits, fixed_bits = codes.bits(codes.numbers[0], shape.num_weights) / shape.num_weights, 0.0
     per_weight_s, extra_s = terms.compute.line(
-        candidates.device, cpu_hz, probe=charges.probe, dense_gradients=charges.dense_gradients
+        candidates.device,
+        cpu_hz,
+        probe=charges.probe,
+        dense_gradients=charges.dense_gradients,
+        second_pass=charges.second_pass,
+        fixed_weights=shape.fixed_weights,
     )
     return PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,

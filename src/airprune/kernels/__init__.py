@@ -22,8 +22,20 @@ KERNELS: Registry[Kernel] = Registry(
 )
 
 
-def kernel_for(wanted: str, model: Any, x: Any, y: Any, *, loss: str = CROSS_ENTROPY, device: str = "cpu") -> str:
-    """The name of the kernel that `train.kernel` means for this model, these samples, this loss and this device."""
+def kernel_for(
+    wanted: str,
+    model: Any,
+    x: Any,
+    y: Any,
+    *,
+    loss: str = CROSS_ENTROPY,
+    device: str = "cpu",
+    teaches: bool = False,
+) -> str:
+    """The name of the kernel that `train.kernel` means for this model, these samples, this loss and this device.
+
+    `teaches`: the masking asks for distillation, which is of cross-entropy on the CPU.
+    """
 
     def unsupported(name: str) -> str:
         kernel = KERNELS[name]
@@ -31,6 +43,8 @@ def kernel_for(wanted: str, model: Any, x: Any, y: Any, *, loss: str = CROSS_ENT
             return f"it does not know the loss {loss!r}"
         if device not in kernel.devices:
             return f"it does not compute on {device!r}"
+        if teaches and (kernel.teaching is None or loss != CROSS_ENTROPY or device != "cpu"):
+            return "it does not distil, which the masking asks for"
         return kernel.unsupported(model, x, y)
 
     if wanted != "auto":

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from airprune.errors import InvalidValue
 from airprune.flat import LocalModel
@@ -48,13 +49,20 @@ class MinibatchLoss:
             self.x, self.y = self.x.to(self.twin.device), self.y.to(self.twin.device)
 
     def __call__(self, batch: Array) -> torch.Tensor:
+        index = self.index(batch)
+        return self.loss.mean(self.outputs(batch), self.y[index])
+
+    def index(self, batch: Array) -> torch.Tensor:
         index = torch.from_numpy(batch)
-        if self.twin is not None:
-            index = index.to(self.twin.device)
-        x = self.x[index]
+        return index if self.twin is None else index.to(self.twin.device)
+
+    def outputs(self, batch: Array) -> torch.Tensor:
+        """What the model says of these samples, before the softmax.  [num_samples, num_classes]"""
+        x = self.x[self.index(batch)]
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        return self.loss.mean((self.twin or self.model).module(x), self.y[index])
+        outputs: torch.Tensor = (self.twin or self.model).module(x)
+        return outputs
 
     def value(self, batch: Array) -> float:
         with torch.no_grad():
@@ -82,6 +90,26 @@ def build(model: FlatModel, x: Array, y: Array, *, loss: Loss | None = None, dev
     return MinibatchLoss(model, x, y, loss=loss, device=device).gradient
 
 
+class TorchTeaching:
+    """Distillation: probabilities that are predicted once are targets for another pass."""
+
+    def __init__(self, model: FlatModel, x: Array, y: Array) -> None:
+        self._model, self._loss = model, MinibatchLoss(model, x, y)
+
+    def teach(self, batch: Array) -> tuple[float, torch.Tensor]:
+        self._model.gradient.zero_()
+        outputs = self._loss.outputs(batch)
+        loss = F.cross_entropy(outputs, self._loss.y[torch.from_numpy(batch)])
+        loss.backward()
+        return loss.item(), outputs.detach().softmax(dim=1)
+
+    def learn(self, batch: Array, probabilities: torch.Tensor) -> float:
+        self._model.gradient.zero_()
+        loss = F.cross_entropy(self._loss.outputs(batch), probabilities)
+        loss.backward()
+        return loss.item()
+
+
 def unsupported(model: LocalModel, x: Array, y: Array) -> str:
     return "" if isinstance(model, FlatModel) else "the model is not a torch module"
 
@@ -93,4 +121,5 @@ KERNEL = Kernel(
     build=build,
     losses=(),
     devices=("cpu", *ACCELERATORS),
+    teaching=TorchTeaching,
 )

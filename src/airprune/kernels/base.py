@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,6 +16,16 @@ Gradient = Callable[[Array], float]
 """Of the numbers of a minibatch's samples: leaves ∇F(w, ξ) in `model.gradient_array`, returns F(w, ξ)."""
 
 
+class Teaching(Protocol):
+    """Gradients of two kinds: from labels, with what was predicted, and from predictions."""
+
+    def teach(self, batch: Array) -> tuple[float, Any]:
+        """As a `Gradient`; returns F and the probabilities of all classes."""
+
+    def learn(self, batch: Array, probabilities: Any) -> float:
+        """∇ of the cross-entropy to these probabilities, in `model.gradient_array`; returns that cross-entropy."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kernel(Component):
     """One way to compute gradients.
@@ -25,9 +35,11 @@ class Kernel(Component):
       build: of (model, x, y, loss=…, device=…) → the gradient; no loss is cross-entropy.
       losses: names of those it computes; empty for any.
       devices: what it computes on.
+      teaching: of (model, x, y) → the same for distillation; None if it cannot do that.
     """
 
     unsupported: Callable[[Any, Array, Array], str]
     build: Callable[..., Gradient]
     losses: tuple[str, ...] = (CROSS_ENTROPY,)
     devices: tuple[str, ...] = ("cpu",)
+    teaching: Callable[[Any, Array, Array], Teaching] | None = None

@@ -12,7 +12,8 @@ standings    a division's table
 tables       the same as CSV, LaTeX and text
 figure       accuracy against seconds, bits and joules, with the Pareto front
 judges       how the arms of a claim are judged
-claims       what the methods' sources claim, with verdicts
+claims       what a claim is, and how it comes to a verdict
+sources      what the methods' sources claim
 page         one self-contained HTML page
 document     all of it as plain data
 folder       what lies where in a league's folder

@@ -123,6 +123,21 @@ def faster_early(first: str, second: str) -> Judge:
     return judge
 
 
+def ahead_at_equal_time(first: str, second: str) -> Judge:
+    """Whether one arm is more accurate at the simulated second at which the first of the two has ended."""
+
+    def judge(arms: Arms) -> Judgement:
+        pairs = [(arms[first][seed], arms[second][seed]) for seed in arms[first]]
+        ends_s = [min(run.tests[-1].time_s or math.inf for run in pair) for pair in pairs]
+        mine, other = (
+            np.array([pair[arm].accuracy_by(end_s) for pair, end_s in zip(pairs, ends_s, strict=True)])
+            for arm in (0, 1)
+        )
+        return judge_better(mine, other, noise=_NOISE, what="accuracy at equal time", names=(first, second))
+
+    return judge
+
+
 def every(*judges: Judge) -> Judge:
     """Several statements in one."""
     return lambda arms: combined([judge(arms) for judge in judges])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from airprune.links import LinkBits, link_bits_by_round
 from airprune.reaching import FIELDS, Evaluation, evaluations
 from airprune.records import EdgeRecord, GlobalRecord, Record, record_in
 from airprune.runs.layout import RunFolder
 
 _CONDUCT = frozenset({"pruning_ratio", "fate", "deadline_s", "coverage", "device_accuracy"})
+_LINKS = frozenset({"level", "node", "d2d_bits", "backhaul_bits"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +39,21 @@ class Conduct:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """One finished run: every test of its cloud models, and how it behaved."""
+    """One finished run: every test of its cloud models, and how it behaved.
+
+    Attributes:
+      links: what had gone up over which links by each global round; downlinks are not read.
+    """
 
     tests: tuple[Evaluation, ...]
     conduct: Conduct
+    links: Mapping[int, LinkBits] = field(default_factory=dict)
+
+    def tests_by(self, link: str) -> list[Evaluation]:
+        """The tests with the bits of one kind of link in the place of uploaded ones; None where they are not known."""
+        return [
+            replace(test, uploaded_bits=getattr(self.links.get(test.global_round), link, None)) for test in self.tests
+        ]
 
     @property
     def accuracy(self) -> float:
@@ -58,12 +71,21 @@ class Played:
         return last is not None and last * (1.0 + 1.0 / len(self.tests)) <= time_s * (1.0 + 1e-9)
 
 
-def played(folder: RunFolder, *, deadline_s: float) -> Played:
-    """Damaged lines are left out. `deadline_s` is the scenario's; a round that chose its own is judged by that."""
-    lines = (record_in(line, only=FIELDS | _CONDUCT) for line in folder.record_lines() if line.strip())
+def played(
+    folder: RunFolder, *, deadline_s: float, model_bits: float | None = None, has_backhaul: bool = True
+) -> Played:
+    """Damaged lines are left out.
+
+    Args:
+      deadline_s: the scenario's; a round that chose its own is judged by that.
+      model_bits: of a whole model between edges and cloud; None: links are not told apart.
+      has_backhaul: whether there is anything between them.
+    """
+    lines = (record_in(line, only=FIELDS | _CONDUCT | _LINKS) for line in folder.record_lines() if line.strip())
     records = [record for record in lines if record is not None]
     tests = tuple(test for test in evaluations(records) if test.edge_round is None)
-    return Played(tests=tests, conduct=conduct(records, deadline_s=deadline_s))
+    links = {} if model_bits is None else link_bits_by_round(records, model_bits=model_bits, has_backhaul=has_backhaul)
+    return Played(tests=tests, conduct=conduct(records, deadline_s=deadline_s), links=links)
 
 
 def conduct(records: Iterable[Record], *, deadline_s: float) -> Conduct:

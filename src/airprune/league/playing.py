@@ -12,12 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from airprune.compression.base import Wire
+from airprune.federation.backhaul import Backhaul
+from airprune.federation.method import Method
 from airprune.league import tuning
 from airprune.league.divisions import Division
 from airprune.league.ledger import Line
 from airprune.league.lineup import Entrant
 from airprune.league.measured import Played, played
 from airprune.league.tuning import Trial
+from airprune.model_shapes import shape_of
 from airprune.registration import files_used_by
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
@@ -60,6 +64,16 @@ def matches(division: Division, entrant: Entrant, trial: Trial | None, seeds: Se
     return [match(scenario, seed, division=division.name, method=entrant.name) for seed in seeds]
 
 
+def backhaul_bits(scenario: Scenario) -> float:
+    """Of a whole model on a link above the edges, and of what the objective sends beside it."""
+    shape, method, value_bits = shape_of(scenario), Method.of(scenario), scenario.plan.bits_per_weight
+    beside = method.objective("upload_bits", shape, value_bits) if method.objective.has("upload_bits") else 0.0
+    wire = Wire.of(shape, value_bits=value_bits)
+    return Backhaul(
+        compression=method.backhaul, wire=wire, shape=shape, seed=scenario.seed, extra_bits=float(beside)
+    ).bits
+
+
 class Pitch:
     """The folder of all runs, and what is known of runs that are not there.
 
@@ -71,6 +85,7 @@ class Pitch:
         self.path = path.absolute()
         self.engine = engine
         self.recorded = recorded or {}
+        self._backhaul_bits: dict[str, float] = {}
 
     def sweep_of(self, runs: Iterable[Match]) -> SweepFolder:
         """Those runs that are not recorded, as a sweep; each once, however many tables need it."""
@@ -89,12 +104,24 @@ class Pitch:
         if recorded is not None or not folder.has_finished(run.scenario):
             return recorded
         deadline_s = run.scenario.plan.deadline_s
-        found = played(folder, deadline_s=float("inf") if isinstance(deadline_s, str) else deadline_s)
+        found = played(
+            folder,
+            deadline_s=float("inf") if isinstance(deadline_s, str) else deadline_s,
+            model_bits=self._model_bits(run.scenario),
+            has_backhaul=not run.scenario.is_flat,
+        )
         return Line.of(run=run.folder_name, label=run.label, environment=folder.environment(), played=found)
 
     def _recorded(self, run: Match) -> Line | None:
         is_here = (self.path / run.folder_name).exists()
         return None if is_here or files_used_by(run.scenario) else self.recorded.get(run.folder_name)
+
+    def _model_bits(self, scenario: Scenario) -> float:
+        """What an edge sends to the cloud; the same for all seeds."""
+        key = scenario.with_("seed", 0).hash
+        if key not in self._backhaul_bits:
+            self._backhaul_bits[key] = backhaul_bits(scenario)
+        return self._backhaul_bits[key]
 
     def choice(self, division: Division, entrant: Entrant) -> Trial | None:
         """The best trial of those that have been run; None if there is none."""

@@ -17,6 +17,8 @@ from airprune.league.tuning import Trial
 from airprune.measures import TO_TARGET
 from airprune.reaching import Costs
 
+# Bits to the target on links that `TO_TARGET` does not tell apart, and what `LinkBits` calls these.
+LINKS = {"backhaul_bits_to_target": "backhaul", "d2d_bits_to_target": "d2d"}
 # Of the accuracy that no pruning ends with.
 TARGET_SHARE = 0.95
 
@@ -63,7 +65,7 @@ class Row:
 
     Attributes:
       accuracy: by what they are compared after; None where there is no model yet.
-      costs: to the target, by the names of `TO_TARGET`; None for references without costs.
+      costs: to the target, by the names of `TO_TARGET` and `LINKS`; None for references without costs.
       gaps: to the paper's method and to fp32.
       ranks: None without intervals, and for references.
       ends_early: whether it has run all its rounds so early that another would have fitted into the time that is
@@ -168,5 +170,10 @@ def _gaps(
 
 
 def _costs(result: Result, target: float | None) -> dict[str, Costs]:
-    tests = {seed: run.tests for seed, run in result.runs.items()} if target is not None else {}
-    return {measure: Costs.of(tests, target or 0.0, measure) for measure in TO_TARGET}
+    runs, goal = ({}, 0.0) if target is None else (result.runs, target)
+    tests = {seed: run.tests for seed, run in runs.items()}
+    by_link = {
+        name: Costs.of({seed: run.tests_by(link) for seed, run in runs.items()}, goal, "bits_to_target")
+        for name, link in LINKS.items()
+    }
+    return {measure: Costs.of(tests, goal, measure) for measure in TO_TARGET} | by_link

@@ -10,7 +10,7 @@ from typing import Any
 
 from airprune.estimates import Estimate, estimate_text
 from airprune.league.lineup import FP32, SEED
-from airprune.league.standings import By, Row, Standings
+from airprune.league.standings import LINKS, By, Row, Standings
 from airprune.league.statistics import Gap
 from airprune.measures import MEASURES, TO_TARGET
 from airprune.paper.tidy import write_rows
@@ -31,6 +31,8 @@ NOTES = (
     "± is the half-width of the 95 % interval (Student's t).",
     "Every method makes as many passes over its data per edge round; one whose source sends one gradient per round is "
     "played with updates of the same passes, and its origin says so.",
+    "Bits to the target are those from devices to edges; between edges and cloud, and between devices, they are told "
+    "apart under Conduct.",
     "Memory, probes and extra bits are charged as the clock, the planner and the encoder count them.",
     "Methods marked “after” are our reading of their source; “as published” is its algorithm.",
     f"{CODES}: sends compressed updates, a knob that the paper's method does not have. {EARLY}: has run all its rounds "
@@ -121,6 +123,8 @@ def _conduct(found: Standings) -> Shown:
         "Γ*",
         "uncovered weights",
         "device memory (kB)",
+        "edges to cloud (Mbit to target)",
+        "between devices (Mbit to target)",
         "learning rate",
         "momentum",
         "trials",
@@ -136,6 +140,7 @@ def _conduct(found: Standings) -> Shown:
             number(row.conduct.min_count, ".0f"),
             number(row.conduct.uncovered, ",.0f"),
             number(row.state_bytes, ",.0f", scale=1e-3),
+            *(MISSING if row.costs is None else row.costs[name].text("bits_to_target") for name in LINKS),
             _knobs(row),
             number(row.entrant.scenario.train.momentum, "g"),
             str(row.result.num_trials or MISSING),
@@ -198,9 +203,9 @@ def _csv_row(found: Standings, row: Row) -> dict[str, Any]:
             cells |= _cells(name, gap.difference if gap else None)
             cells[f"{name}_p_holm"] = _known(gap.p_holm) if gap else None
     cells |= {"horizon_s": found.horizon_s, "target_accuracy": found.target}
-    costs = row.costs or {measure: Costs({}) for measure in TO_TARGET}
+    costs = row.costs or {measure: Costs({}) for measure in (*TO_TARGET, *LINKS)}
     cells["reached"] = costs["time_to_target_s"].reached_text if row.costs else None
-    for measure in TO_TARGET:
+    for measure in (*TO_TARGET, *LINKS):
         cells |= _cost_cells(measure, costs[measure])
     return cells | {
         "device_accuracy": _known(row.conduct.device_accuracy),

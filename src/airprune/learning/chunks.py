@@ -48,6 +48,7 @@ class TrainTask(Task):
     Attributes:
       weights: c_n of each in the edge's average.
       code: the rung that each sends with, if the planner has chosen.
+      local_steps: after which each stops, where that is not as in every round.
       group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
       store: where the devices' memory is; stays with the driver.
       memory: their slots, read just before the task is handed out.  Each [num_devices, …]
@@ -61,6 +62,7 @@ class TrainTask(Task):
     edge_round: int
     round_index: int
     code: tuple[int, ...] | None = None
+    local_steps: tuple[int, ...] | None = None
     group: tuple[int, ...] | None = None
     store: DeviceStore | None = None
     memory: Mapping[str, Array] = field(default_factory=dict)
@@ -78,13 +80,17 @@ class TrainTask(Task):
         return self._of([place for place, device in enumerate(self.devices) if device not in gone])
 
     def _of(self, places: Sequence[int]) -> TrainTask:
+        def some(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(values[i] for i in places)
+
         return replace(
             self,
-            devices=tuple(self.devices[i] for i in places),
-            keep=tuple(self.keep[i] for i in places),
-            weights=tuple(self.weights[i] for i in places),
-            code=None if self.code is None else tuple(self.code[i] for i in places),
-            group=None if self.group is None else tuple(self.group[i] for i in places),
+            devices=some(self.devices),
+            keep=some(self.keep),
+            weights=some(self.weights),
+            code=None if self.code is None else some(self.code),
+            local_steps=None if self.local_steps is None else some(self.local_steps),
+            group=None if self.group is None else some(self.group),
         )
 
 
@@ -181,12 +187,14 @@ def chunk_sum(
         if isinstance(upload, Failure):
             failures.append(upload)
             continue
-        add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received)
+        device = task.devices[number]
+        member = (device, device if task.group is None else task.group[number])
+        add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received, member)
         for name, array in {**upload.report, **_sent_by_group(task, number, upload, shape)}.items():
             reports[name] = reports[name] + array if name in reports else array
         for name, kept in memory.items():
             kept.append(upload.memory[name])
-        rows.append(_row(task.devices[number], upload, shape))
+        rows.append(_row(device, upload, shape))
     return ChunkSum(
         total=total,
         statistics=DeviceStatistics.of(rows),

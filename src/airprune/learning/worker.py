@@ -130,6 +130,7 @@ class Worker:
                     learning_rate=task.learning_rate,
                     round_index=task.round_index,
                     code=None if task.code is None else task.code[number],
+                    local_steps=None if task.local_steps is None else task.local_steps[number],
                     memory={name: rows[number] for name, rows in task.memory.items()},
                 )
                 for tries_left in reversed(range(MAX_TRIES)):

@@ -15,10 +15,12 @@ snip         … after one dense round, by |w · gradient|
 prunefl      reconfigured every few rounds, for the most squared gradient per second
 feddst       devices swap small weights for promising ones
 dpf          the forward pass uses the largest weights, steps move all
+dpf_global   … chosen and remembered by the cloud
 widths       what the following, which leave out whole units, have in common
 feddrop      units drawn anew in every round
 heterofl     the leading units, at one of a few widths
 fjord        the same, every minibatch at a width of its own
+fjord_kd     … and what all of it predicts teaches that width
 afd          units drawn by a score map
 small_model  one width for all devices and rounds
 """
@@ -44,9 +46,11 @@ MASKINGS: Registry[Masking] = Registry(
         "prunefl": "airprune.masking.prunefl:MASKING",
         "feddst": "airprune.masking.feddst:MASKING",
         "dpf": "airprune.masking.dpf:MASKING",
+        "dpf-global": "airprune.masking.dpf_global:MASKING",
         "feddrop": "airprune.masking.feddrop:MASKING",
         "heterofl": "airprune.masking.heterofl:MASKING",
         "fjord": "airprune.masking.fjord:MASKING",
+        "fjord-kd": "airprune.masking.fjord_kd:MASKING",
         "afd": "airprune.masking.afd:MASKING",
         "small-model": "airprune.masking.small_model:MASKING",
     },

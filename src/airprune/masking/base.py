@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from airprune.components import Component, ModelShape, ReportKind
+from airprune.compute.work import SecondPass
 from airprune.objectives.base import LocalRun
 
 Array = np.ndarray
@@ -26,6 +27,7 @@ class SubModel:
       moves: what local steps may change. A weight that is held but does not move keeps its received value.
       forward: if given, what the forward pass of a step uses of the held weights: of (step, prunable weights).
       forward_only: whether a step changes only what its forward pass used; the rest waits at its value.
+      teaches: whether in a step all that is held learns from labels, and the forward pass from what that predicts.
       scale: factors of the forward pass and of its gradients.
       start: the prunable weights that the device starts from, if they are not those it received.
       sent_after: if given, what is sent in place of `sent`: of the trained prunable weights.
@@ -38,6 +40,7 @@ class SubModel:
     moves: Array | None = None
     forward: Callable[[int, Array], Array] | None = None
     forward_only: bool = False
+    teaches: bool = False
     scale: Array | None = None
     start: Array | None = None
     sent_after: Callable[[Array], Array] | None = None
@@ -111,6 +114,7 @@ class RoundView:
       device: who takes part, ascending.  [num_devices asked]
       keep: whole prunable weights of each of them.  [num_devices asked]
       rng: a stream of this round.
+      device_rng: of a device's number: the stream with which that device chooses in this round.
       run_rng: a stream that is the same in every round.
       train_loss: mean over all samples of the round; NaN before it, or if nobody arrived.
     """
@@ -125,6 +129,7 @@ class RoundView:
     device: Array
     keep: Array
     rng: Callable[..., np.random.Generator]
+    device_rng: Callable[[int], np.random.Generator]
     run_rng: Callable[[], np.random.Generator]
     train_loss: float = np.nan
 
@@ -139,6 +144,7 @@ class Charges:
       late_bits: per device, sent beside the weights whatever the deadline: on the clock, but not in the plan.
       probe: whether the device computes one more minibatch on the whole model.
       dense_gradients: whether it computes the gradients of all weights, although its forward pass uses only some.
+      second_pass: what every step computes once more on a part of the sub-model, if it does.
     """
 
     uplink_bits: float = 0.0
@@ -146,6 +152,7 @@ class Charges:
     late_bits: float = 0.0
     probe: bool = False
     dense_gradients: bool = False
+    second_pass: SecondPass | None = None
 
     @property
     def beside_bits(self) -> float:
@@ -205,6 +212,7 @@ class Masking(Component):
       judged: the model as it is used, from a server's model and the run's slots, if that is not all of it.
       dense_compute: the share of a step's compute that is done on the whole model, whatever is kept.
       whole_units: whether its masks remove whole units, which saves work on dense hardware.
+      teaches: whether its sub-models do, which not every kernel can.
     """
 
     choose: Callable[[Any, DeviceView], SubModel]
@@ -224,3 +232,4 @@ class Masking(Component):
     judged: Callable[[Any, ModelShape, Array, Values], Array] | None = None
     dense_compute: float = 0.0
     whole_units: Callable[[Any], bool] = scattered
+    teaches: bool = False

@@ -47,9 +47,13 @@ def charges(options: DpfOptions, round_index: int, shape: ModelShape, value_bits
 
 
 def counts(options: DpfOptions, view: RoundView, told: Array | None) -> Array:
-    """The budget, or the schedule's count where that is smaller; at least one weight per row."""
+    return scheduled(view, options.sparsity, options.until)
+
+
+def scheduled(view: RoundView, sparsity: float, until: int) -> Array:
+    """The budget, or the schedule's count where that is smaller; at least one weight per row.  [num_devices asked]"""
     size = view.shape.prunable_weights
-    wanted = size - int(sparsity_at(options.sparsity, view.round_index / options.until) * size + 1e-9)
+    wanted = size - int(sparsity_at(sparsity, view.round_index / until) * size + 1e-9)
     return np.minimum(view.keep, max(wanted, view.shape.layers.num_rows))
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from airprune.components import ModelShape
 from airprune.compression.base import Wire
-from airprune.masking.base import Charges
 
 # Charges that come back every few rounds do so within as many.
 _ROUNDS = 60
@@ -41,7 +39,6 @@ def _air(method: Any, shape: ModelShape, value_bits: float) -> str:
 def _masking(method: Any, shape: ModelShape, value_bits: float) -> list[str]:
     masking = method.masking
     charges = [masking("charges", number, shape, value_bits) for number in range(_ROUNDS)]
-    most = {field.name: max(getattr(charge, field.name) for charge in charges) for field in fields(Charges)}
     words = {
         "uplink_bits": "{:,.0f} bits to say which weights are sent",
         "always_bits": "{:,.0f} bits beside the weights in rounds that report",
@@ -49,7 +46,10 @@ def _masking(method: Any, shape: ModelShape, value_bits: float) -> list[str]:
         "probe": "a minibatch on the whole model",
         "dense_gradients": "gradients of all weights",
     }
+    most = {name: max(getattr(charge, name) for charge in charges) for name in words}
     told = [text.format(most[name]) for name, text in words.items() if most[name]]
+    if any(charge.second_pass is not None for charge in charges):
+        told.append("a second pass in every step, over a smaller width")
     if masking.component.dense_compute:
         told.append(f"{masking.component.dense_compute:.0%} of the compute of the whole model, whatever is sent")
     return told

@@ -39,6 +39,14 @@ FEDDROP_UNIFORM = Recipe(
     settings={**FEDDROP.settings, "masking.feddrop.subnets": "uniform"},
 )
 
+FEDDROP_BERNOULLI = Recipe(
+    name="feddrop-bernoulli",
+    summary="as feddrop, with a coin for every unit instead of exact numbers: right on average, and late now and then",
+    source=_WEN,
+    label="after Wen et al.",
+    settings={**FEDDROP.settings, "masking.feddrop.draw": "bernoulli"},
+)
+
 HETEROFL = Recipe(
     name="heterofl",
     summary="every device trains the leading channels and units, at the largest of five widths that fits",
@@ -71,6 +79,15 @@ FJORD_FC = Recipe(
     source=_HORVATH,
     label="after Horváth et al., restricted to linear layers",
     settings={**_EQUAL_SHARES, **_BY_DATA, "masking.name": "fjord"},
+)
+
+FJORD_KD = Recipe(
+    name="fjord-kd",
+    summary="fjord with distillation: the widest sub-model that fits learns from labels and teaches the width drawn",
+    source=_HORVATH,
+    label="after Horváth et al.",
+    settings={**FJORD.settings, "masking.name": "fjord-kd"},
+    claim="distillation helps: more accurate than fjord without it",
 )
 
 AFD = Recipe(

@@ -95,6 +95,14 @@ DPF = Recipe(
     claim="better than magnitude pruning with a fixed mask at 70 % sparsity",
 )
 
+DPF_GLOBAL = Recipe(
+    name="dpf-global",
+    summary="devices hold the largest weights of the cloud's model, as many as fit; the cloud remembers the others",
+    source="Lin, Stich, Barba, Dmitriev, Jaggi: Dynamic model pruning with feedback",
+    label="after Lin et al.; the federated form is own",
+    settings=_masked("dpf-global"),
+)
+
 TAYLOR = Recipe(
     name="taylor",
     summary="the paper's plan; each device ranks by (w · gradient)², averaged over its rounds",

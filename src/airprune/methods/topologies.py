@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airprune.methods import uploading
 from airprune.methods.base import Recipe
 
 _HIERFAVG = {
@@ -35,6 +36,15 @@ D2D_FEDAVG = Recipe(
     label="after Zhang et al.",
     settings={**_HIERFAVG, "topology.name": "d2d"},
     claim="less uplink traffic at the same accuracy, the more so the more devices a cell has",
+)
+
+D2D_SIGN = Recipe(
+    name="d2d-sign",
+    summary="near devices send signs of one gradient to a master, masters their group's vote to the edge, which votes",
+    source="device-to-device groups after Zhang et al., sign-SGD with majority vote after Bernstein et al.",
+    label="our reading: D2D grouping with sign-SGD",
+    settings={**uploading.HIER_SIGN.settings, "aggregation.edge": "group-vote", "topology.name": "d2d"},
+    claim="far fewer bits than D2D-FedAvg at about its accuracy",
 )
 
 TT_PRUNE = Recipe(

@@ -134,3 +134,12 @@ HIER_QSGD = Recipe(
     },
     claim="which device sits at which edge does not change convergence on like data",
 )
+
+HIER_QSGD_DECAY = Recipe(
+    name="hier-qsgd-decay",
+    summary="hier-qsgd with fewer local steps as the loss falls: the square root of its share of the first loss",
+    source="Liu, Zhang, Song, Letaief: Hierarchical federated learning with quantization",
+    label="as published, its rule for local steps; loss is that of training",
+    settings={**HIER_QSGD.settings, "train.steps_decay": "loss"},
+    claim="fewer and fewer local steps beat a constant number at equal time",
+)

@@ -194,13 +194,19 @@ class Scenario(Section):
             del values["model"]["personal"]
         if self.train.local_steps is None:
             del values["train"]["local_steps"]
-        for key, usual in (("loss", CROSS_ENTROPY), ("metric", AUTO), ("device", "cpu")):
+        for key, usual in (("loss", CROSS_ENTROPY), ("metric", AUTO), ("device", "cpu"), ("steps_decay", "none")):
             if values["train"][key] == usual:
                 del values["train"][key]
         if not self.plan.framing:
             del values["plan"]["framing"]
         if self.backhaul == sections.BackhaulSection():
             del values["backhaul"]
+        for section, field, _ in self.choice_fields():
+            part = getattr(self, section)
+            options = part.options_of(field)
+            for key in options.later:
+                if getattr(options, key) == type(options).model_fields[key].default:
+                    del values[section][getattr(part, field)][key]
         if self.network.table is not None:
             values["network"]["table"] = _digest(self.network.table)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))

@@ -313,6 +313,10 @@ class TrainSection(Section):
     local_steps: Count | None = Field(
         default=None, description="minibatch steps after which a device stops in an edge round; none: all of its epochs"
     )
+    steps_decay: Literal["none", "loss"] = Field(
+        default="none",
+        description="loss: from round to round fewer local steps, in proportion to sqrt(F(t) / F(0) eta(0) / eta(t))",
+    )
     schedule: Literal["constant", "step", "cosine"] = Field(default="constant", description="of the learning rate")
     step_every: Count = Field(default=1, description="global rounds between two steps, schedule step")
     step_factor: Positive = Field(default=0.5, description="of each step, schedule step")
@@ -325,16 +329,22 @@ class TrainSection(Section):
         default="cpu", description="what the kernel torch computes on; auto: an accelerator if torch finds one"
     )
 
-    def samples_seen(self, num_samples: Any) -> Any:
-        """Sample passes of an edge round, of devices with so many samples.
+    def steps(self, num_samples: Any) -> Any:
+        """Minibatch steps of an edge round, of devices with so many samples, before they decay."""
+        whole = self.local_epochs * np.ceil(np.asarray(num_samples) / self.batch_size)
+        return whole if self.local_steps is None else np.minimum(whole, self.local_steps)
+
+    def samples_seen(self, num_samples: Any, local_steps: Any = None) -> Any:
+        """Sample passes of an edge round, of devices with so many samples; in so many steps, if given.
 
         Every epoch ends with a smaller minibatch if the samples do not divide.
         """
-        if self.local_steps is None:
+        steps = self.local_steps if local_steps is None else local_steps
+        if steps is None:
             return num_samples * self.local_epochs
         per_epoch = np.ceil(np.asarray(num_samples) / self.batch_size)
-        epochs = np.minimum(self.local_steps // np.maximum(per_epoch, 1), self.local_epochs)
-        rest = np.where(epochs < self.local_epochs, (self.local_steps - epochs * per_epoch) * self.batch_size, 0.0)
+        epochs = np.minimum(steps // np.maximum(per_epoch, 1), self.local_epochs)
+        rest = np.where(epochs < self.local_epochs, (steps - epochs * per_epoch) * self.batch_size, 0.0)
         return num_samples * epochs + np.minimum(rest, num_samples)
 
     @field_validator("loss", "metric")

@@ -44,6 +44,9 @@ class Section(BaseModel):
     either: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Pairs of fields of which one is given: setting one takes the other away."""
 
+    later: ClassVar[tuple[str, ...]] = ()
+    """Fields of a component's options that came later: at their defaults, results are those of before them."""
+
     @classmethod
     def overlaid(cls, values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
         """Plain values with some changed."""

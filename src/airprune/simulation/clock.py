@@ -117,10 +117,7 @@ def _indexed(value: Any, kept: Array, *, but: tuple[str, ...]) -> dict[str, Any]
 def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
     """Times, energies and fates of a planned round."""
     planned, shape = opened.planned, terms.shape
-    weights = shape.fixed_weights + opened.keep
-    training_s = terms.compute.training_s(
-        weights, opened.device, opened.cpu_hz, dense_gradients=opened.charges.dense_gradients
-    )
+    training_s = terms.training_s(opened.keep, opened.device, opened.cpu_hz, opened.charges)
     compute_s = training_s + terms.compute.probe_s(opened.device, opened.cpu_hz) if opened.charges.probe else training_s
     powered_s = compute_s if terms.compute.probe_takes_energy else training_s
     rate_bps = uplink_rate_bps(np.where(planned, opened.share, 1.0), opened.full_band_rate_bps)

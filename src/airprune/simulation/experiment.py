@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +37,7 @@ from airprune.models import FlatModel, build_model
 from airprune.network import Network
 from airprune.own_models import pickled_module
 from airprune.planning.deadline import FIRST_KAPPA, measured_kappa
+from airprune.planning.periods import local_steps_at
 from airprune.randomness import rng_for
 from airprune.registration import luggage
 from airprune.scenario import Scenario
@@ -55,6 +56,8 @@ Array = np.ndarray
 _HEARD = "heard/samples"
 # … what deadlines that tune themselves have learnt,
 _KAPPA = "deadline/kappa"
+# … the training loss of the first global round and of the last one, if local steps decay with it,
+_LOSSES = "steps/losses"
 # … and what each edge has received in this global round, for topologies with a round of their own at the root.
 _RECEIVED_BITS = "root/received-bits"
 
@@ -147,7 +150,15 @@ class Experiment:
             model=flat,
             module=pickled,
             samples=samples,
-            kernel=kernel_for(wanted, flat, data.train_x, data.train_y, loss=scenario.train.loss, device=device),
+            kernel=kernel_for(
+                wanted,
+                flat,
+                data.train_x,
+                data.train_y,
+                loss=scenario.train.loss,
+                device=device,
+                teaches=method.masking.component.teaches,
+            ),
             method=method,
             judged_by=judged_by,
             device=device,
@@ -217,6 +228,34 @@ class Experiment:
             float64=self.scenario.model.float64,
         )
 
+    def terms_at(self, state: RunState) -> Terms:
+        """As they are in this global round: with the compute times of as many local steps as it has."""
+        steps = self.local_steps(state)
+        if steps is None:
+            return self.terms
+        train, sizes = self.scenario.train, self.data_sizes
+        if self.scenario.clock.compute == "paper":
+            share = steps / np.maximum(train.steps(sizes), 1.0)
+        else:
+            share = train.samples_seen(sizes, steps) / np.maximum(train.samples_seen(sizes), 1.0)
+        return replace(self.terms, compute=replace(self.compute, passes=self.compute.passes * share))
+
+    def local_steps(self, state: RunState) -> Array | None:
+        """τ_n(t) of every device in this global round; None where it is τ_n(0).  [num_devices]"""
+        if _LOSSES not in state.values or not state.values[_LOSSES][0]:
+            return None
+        first, last = state.values[_LOSSES].tolist()
+        rate_ratio = self.scenario.train.learning_rate / self.learning_rate(state)
+        whole = self.scenario.train.steps(self.data_sizes).astype(np.int64)
+        found = [local_steps_at(n, loss_ratio=last / first, rate_ratio=rate_ratio) for n in whole.tolist()]
+        return np.minimum(found, whole)
+
+    def learn_loss(self, state: RunState, train_loss: float | None) -> None:
+        """Keeps in mind the loss of a global round, for the local steps of the next."""
+        if _LOSSES in state.values and train_loss is not None and np.isfinite(train_loss) and train_loss > 0.0:
+            first = state.values[_LOSSES][0] or train_loss
+            state.values[_LOSSES] = np.array([first, train_loss])
+
     @cached_property
     def tree(self) -> Tree:
         tree: Tree = self.method.topology("build", np.array(self.scenario.edge_rounds_on(self.network)))
@@ -243,6 +282,8 @@ class Experiment:
             state.values[_HEARD] = np.zeros(self.network.num_edges)
         if self.scenario.plan.deadline_s == "auto":
             state.values[_KAPPA] = np.array([FIRST_KAPPA])
+        if self.scenario.train.steps_decay == "loss":
+            state.values[_LOSSES] = np.zeros(2)
         if self.method.topology.has("root"):
             state.values[_RECEIVED_BITS] = np.zeros(self.network.num_edges)
         if self.scenario.diagnostics.sub_models:
@@ -497,8 +538,11 @@ def _check_deadline(scenario: Scenario, method: Method) -> None:
 
 
 def _check_relay(method: Method, scenario: Scenario) -> None:
-    """Devices add up each other's updates, which codes do not allow."""
-    wire = Wire(value_bits=scenario.plan.bits_per_weight, num_weights=1, num_tensors=1)
+    """Devices add up each other's updates, which codes do not allow, unless all that goes on is a vote."""
+    if method.edge.component.by_group and method.topology.component.masters:
+        return
+    # Of so many weights that a code which leaves some out does.
+    wire = Wire(value_bits=scenario.plan.bits_per_weight, num_weights=1_000_000, num_tensors=1)
     if method.topology.has("relay") and not method.compression("exact", wire):
         rule = f"must leave values as they are with topology {method.topology.name!r}, whose devices add them up"
         way_out = 'Example: compression.name = "cast"'

@@ -16,6 +16,7 @@ import numpy as np
 from airprune.components import Owner
 from airprune.engines.base import MAX_TRIES, Engine
 from airprune.errors import WorkFailed
+from airprune.federation.device import Streams
 from airprune.federation.edge import close_round, open_round, prepared_round
 from airprune.federation.messages import Broadcast
 from airprune.federation.opened import OpenRound
@@ -84,7 +85,7 @@ def _edge_round(
     cpu_hz = experiment.network.cpu_hz[candidates.device]
     candidates, cpu_hz = world.candidates(experiment, state, candidates, cpu_hz)
     opened = open_round(
-        experiment.terms.bounded(state.values),
+        experiment.terms_at(state).bounded(state.values),
         candidates,
         cpu_hz,
         candidates.round_index,
@@ -92,7 +93,7 @@ def _edge_round(
         positions_m=experiment.positions_m,
     )
     opened, view = _with_mask(experiment, state, opened)
-    timed = time_round(experiment.terms, opened, _events(experiment, state, opened, interrupted))
+    timed = time_round(experiment.terms_at(state), opened, _events(experiment, state, opened, interrupted))
     timed, lag = _only_due(experiment, state, timed)
 
     opened = timed.opened
@@ -127,6 +128,7 @@ def _edge_round(
 
 def _with_mask(experiment: Experiment, state: RunState, opened: OpenRound) -> tuple[OpenRound, RoundView]:
     """The round with what the masking prepared for everybody."""
+    streams = Streams(experiment.scenario.seed, state.global_round, experiment.step_index(state))
     view = RoundView(
         round_index=experiment.round_index(state),
         global_round=state.global_round,
@@ -138,6 +140,7 @@ def _with_mask(experiment: Experiment, state: RunState, opened: OpenRound) -> tu
         device=opened.device[opened.planned],
         keep=opened.keep[opened.planned],
         rng=lambda: rng_for(experiment.scenario.seed, "masking", state.global_round, *state.counters),
+        device_rng=lambda device: streams.masking[device],
         run_rng=lambda: rng_for(experiment.scenario.seed, "masking"),
     )
     opened, state.values = prepared_round(experiment.terms, opened, view, state.values)
@@ -187,7 +190,7 @@ def _group(
     received = state.edge_states[edge].copy()
     if started:
         received = state.values[HISTORY][edge, started].astype(received.dtype)
-    learning_rate = experiment.learning_rate(state)
+    learning_rate, steps = experiment.learning_rate(state), experiment.local_steps(state)
     per_device = float(np.mean(scenario.train.samples_seen(experiment.data_sizes)))
     tasks = [
         TrainTask(
@@ -196,6 +199,7 @@ def _group(
             weights=tuple(method.edge("weights", experiment.data_sizes[opened.device[chunk]]).tolist()),
             code=None if opened.code is None else tuple(opened.code[chunk].tolist()),
             group=None if opened.relay is None else tuple(opened.device[opened.relay.head[chunk]].tolist()),
+            local_steps=None if steps is None else tuple(steps[opened.device[chunk]].tolist()),
             learning_rate=learning_rate,
             global_round=state.global_round,
             edge_round=experiment.step_index(state),
@@ -397,6 +401,7 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
     if experiment.scenario.diagnostics.gradients:
         metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
     record = global_record(state, latency_s, metrics)
+    experiment.learn_loss(state, record["train_loss"])
     state.global_round += 1
     state.counters[0] = 0
     state.latency_s[0] = []

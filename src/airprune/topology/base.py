@@ -120,6 +120,7 @@ class Topology(Component):
       stations: whether the edges serve the devices, or the cloud itself over one band.
       adapts: whether its edge rounds keep the deadline if the scheme does.
       relay: what devices do among themselves before the uplink. Whoever then uploads is planned; the others are not.
+      masters: whether its relay hands updates to a device that may combine them by the rule of the edge's aggregation.
       root: what the round at the root costs beyond the links of the tree.
       deadlines: T_th of each device of a plan problem, where they differ.  [num_devices]
       due: of (how long each device of the round takes, NaN if it does not arrive, its edge, the deadline, edge rounds
@@ -134,6 +135,7 @@ class Topology(Component):
     stations: Literal["edges", "cloud"] = "edges"
     adapts: bool = True
     relay: Callable[[Any, RelayView], Relay] | None = None
+    masters: bool = False
     root: Callable[[Any, RootView], RootRound] | None = None
     deadlines: Callable[[Any, PlanProblem], Array] | None = None
     due: Callable[[Any, Array, Array, float, int], Due] | None = None

@@ -111,5 +111,6 @@ TOPOLOGY = Topology(
     Options=D2dOptions,
     build=build,
     relay=relay,
+    masters=True,
     fully_open={"max_distance_m": 0.0},
 )
