@@ -12,7 +12,7 @@ import typer
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.estimates import estimates_json, estimates_table
-from airprune.cli.options import Engine, ScenarioName, Scheduler, TableAsJson, Target, Tls, Workers
+from airprune.cli.options import Engine, FleetTable, ScenarioName, Scheduler, TableAsJson, Target, Tls, Workers
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.target import target_table
@@ -45,6 +45,7 @@ def compare(
     seeds: Annotated[str, typer.Option(help="Seeds, e.g. `0-4` or `1,5,9`.")] = "0",
     target: Target = None,
     out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the curves.")] = Path("runs/compare"),
+    fleet: FleetTable = None,
     engine: Engine = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -59,7 +60,9 @@ def compare(
     from airprune.report import write_report
     from airprune.runs.compare import curves
 
-    base = scenario_from(scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
+    base = scenario_from(
+        scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls, fleet=fleet
+    )
     if schemes is None:
         schemes = "" if methods is not None else "optimal,no-pruning"
     variants = variants_of(base, _names(schemes), _names(methods or ""), also or [])

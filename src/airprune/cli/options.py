@@ -23,6 +23,10 @@ Tls = Annotated[
         help="The cluster's certificates, made by `airprune cluster certificates`, for tls:// addresses.",
     ),
 ]
+FleetTable = Annotated[
+    Path | None,
+    typer.Option(metavar="TABLE", help="Train this fleet, a table as of `airprune plan`; the same as network.table."),
+]
 Target = Annotated[
     float | None,
     typer.Option(
