@@ -45,7 +45,7 @@ def plan(
         str,
         typer.Argument(
             metavar="FLEET",
-            help="CSV or JSON table with one row per device, or - for standard input. Needs `device,edge` and `snr_db`, "
+            help="CSV or JSON table with one row per device, or - for standard input. Needs `device,edge` and `snr_db` "
             "or in its place measured `rate_mbps`, `distance_m` or places; takes `cpu_hz`, `cycles_per_weight`, "
             "`local_iterations`, `seconds_per_step`, `seconds_per_sample`, `conv_weights`, `fc_weights`, "
             "`objective_weight`, `fixed_bits`, `extra_seconds` too.",
