@@ -26,7 +26,7 @@ from airprune.cli.target import target_table
 
 if TYPE_CHECKING:
     from airprune.crossover import Crossover
-    from airprune.sweep import Outcome, Row, Sweep, SweepFolder
+    from airprune.sweeps import Outcome, Row, Sweep, SweepFolder
 
 # Beyond these a page of curves takes minutes and nobody can tell the curves apart.
 _MAX_REPORTED_ROWS = 20
@@ -63,7 +63,7 @@ def sweep(
     With `--target` and one swept key that is a number, crossover.png shows time to the target over that key, and where
     pruning stops paying: `airprune sweep smoke plan.scheme=optimal,no-pruning plan.deadline_s=0.014,0.02 --target 0.2`
     """
-    from airprune.sweep import SweepFolder, crossover_in
+    from airprune.sweeps import SweepFolder, crossover_in
 
     chosen = _sweep(scenario, settings or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     out = out or Path("runs") / f"{chosen.runs[0].scenario.name}-sweep"
@@ -95,7 +95,7 @@ def sweep(
 
 def _sweep(scenario: str, settings: Sequence[str], **options: Any) -> Sweep:
     """All runs, checked, and where they go: as `options` say, else as the settings or the scenario do."""
-    from airprune.sweep import Sweep
+    from airprune.sweeps import Sweep
 
     chosen = Sweep.of(scenario_from(scenario, []), settings)
     about_engine = [word for word in settings if word.strip().startswith("engine.")]
@@ -184,7 +184,7 @@ def _headings(chosen: Sweep) -> Sequence[str]:
 
 
 def _values(row: Row) -> list[str]:
-    from airprune.sweep.runs import value_text
+    from airprune.sweeps.runs import value_text
 
     return [value_text(value) for value in row.values.values()]
 

@@ -29,7 +29,7 @@ from airprune.league.standings import Result, Standings, standings
 from airprune.league.tables import write_csv, write_latex
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-from airprune.sweep import MAX_RUNS
+from airprune.sweeps import MAX_RUNS
 from airprune.tables import write_text_atomic
 
 

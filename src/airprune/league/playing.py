@@ -19,8 +19,8 @@ from airprune.league.measured import Played, played
 from airprune.league.tuning import Trial
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-from airprune.sweep import Sweep, SweepFolder, SweptRun
-from airprune.sweep.runs import WITHIN
+from airprune.sweeps import Sweep, SweepFolder, SweptRun
+from airprune.sweeps.runs import WITHIN
 
 
 @dataclass(frozen=True, kw_only=True)

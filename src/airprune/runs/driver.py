@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from airprune.data.shared import save_shared
 from airprune.engines import engine_named
 from airprune.errors import UsageError
 from airprune.kernels import native
+from airprune.runs.callbacks import GivenCallback, callbacks_of, told
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.store import DeviceStore
@@ -37,6 +38,7 @@ def run(
     model: Any = None,
     dataset: Any = None,
     replay: str | Path | None = None,
+    callbacks: Sequence[GivenCallback] = (),
 ) -> Records:
     """Runs a scenario; yields one record per edge round and per global round as they happen.
 
@@ -50,7 +52,10 @@ def run(
         `scenario.model.prunable` names others.
       dataset: (x, y) arrays, ((x, y), (x_test, y_test)), or torch datasets in place of the scenario's own.
       replay: a deployment's run folder: who is there, what is planned with and what becomes of uploads is as it was.
+      callbacks: hear of every record once it is saved: functions of a record, `Callback`s, or names of loggers
+        ("tensorboard", "wandb", "mlflow").
     """
+    hearers = callbacks_of(callbacks)
     engine_named(scenario.engine.name)  # before anything is loaded or written
     folder = None if out is None else RunFolder(Path(out))
     if folder is not None and folder.has_run and not resume:
@@ -67,7 +72,8 @@ def run(
             f"{out if replay is None else replay} was trained with the native kernel, which cannot be used here: "
             f"{native.trouble}; continue it where airprune doctor finds the kernel."
         )
-    return records_of(Experiment.of(scenario, model=model, dataset=dataset, kernel=kernel), folder, world)
+    records = records_of(Experiment.of(scenario, model=model, dataset=dataset, kernel=kernel), folder, world)
+    return told(records, hearers, scenario, None if out is None else Path(out)) if hearers else records
 
 
 def records_of(experiment: Experiment, folder: RunFolder | None, world: World) -> Records:
