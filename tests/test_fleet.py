@@ -85,7 +85,9 @@ def test_a_distance_gives_the_snr_of_the_papers_radio():
     assert problem.full_band_rate_bps[0] == pytest.approx(20e6 * np.log2(1 + 10 ** (snr_db / 10)), rel=1e-9)
 
 
-@pytest.mark.parametrize("table", ["device,edge,snr_db\na,n,43\nb,s,41\n", MEASURED, "device,edge,distance_m\n1,1,130\n"])
+@pytest.mark.parametrize(
+    "table", ["device,edge,snr_db\na,n,43\nb,s,41\n", MEASURED, "device,edge,distance_m\n1,1,130\n"]
+)
 def test_a_plan_that_was_written_is_the_same_fleet_again(tmp_path, table):
     fleet = read_fleet(stream(table))
     plan = ap.plan(fleet.problem(bandwidth_hz=20e6))

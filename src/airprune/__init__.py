@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airprune.aggregation.masked_sum import aggregate
+    from airprune.analysis import load_runs
     from airprune.compression import compress
     from airprune.convergence import convergence_bound
     from airprune.errors import AirpruneError, Infeasible, InvalidValue, UsageError
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
     from airprune.planning import Plan, PlanProblem, Status
     from airprune.registration import register
     from airprune.runs import run
+    from airprune.runs.callbacks import Callback
     from airprune.scenario import Scenario
     from airprune.schemes import SCHEMES, plan
+    from airprune.studies import compare, sweep
 
 __version__ = "0.1.0"
 
@@ -60,6 +63,10 @@ __all__ = [
     "METHODS",
     "register",
     "run",
+    "Callback",
+    "compare",
+    "sweep",
+    "load_runs",
     "AirpruneError",
     "UsageError",
     "InvalidValue",
@@ -82,6 +89,10 @@ _HOMES = {
     "METHODS": "methods",
     "register": "registration",
     "run": "runs",
+    "Callback": "runs.callbacks",
+    "compare": "studies",
+    "sweep": "studies",
+    "load_runs": "analysis",
     "AirpruneError": "errors",
     "UsageError": "errors",
     "InvalidValue": "errors",

@@ -58,8 +58,8 @@ def new_figure(
         ax.spines[["top", "right"]].set_visible(False)
         if paper is not None:
             ax.tick_params(labelsize=7)
-            ax.xaxis.label.set_size(8)
-            ax.yaxis.label.set_size(8)
+            ax.xaxis.label.set_fontsize(8)
+            ax.yaxis.label.set_fontsize(8)
     return figure, axes
 
 

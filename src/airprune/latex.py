@@ -35,7 +35,15 @@ def latex_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, num_w
     comment = [f"% {line}" for line in about.splitlines()]
     body = [" & ".join(map(escaped, row)) + r" \\" for row in rows]
     head = " & ".join(map(escaped, headings)) + r" \\"
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
+    lines = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
     return "\n".join([*comment, *lines]) + "\n"
 
 

@@ -11,7 +11,7 @@ import typer
 
 from airprune import files
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.options import Engine, FleetTable, Scheduler, Tls, Workers
+from airprune.cli.options import Engine, FleetTable, Log, Scheduler, Tls, Workers
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
@@ -43,6 +43,7 @@ def run(
     workers: Workers = None,
     scheduler: Scheduler = None,
     tls: Tls = None,
+    log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the last global round as JSON.")] = False,
 ) -> None:
     """Train a scenario: plan, prune, learn, average, round after round.
@@ -60,7 +61,9 @@ def run(
         out = Path("runs") / f"{chosen.name}-seed{chosen.seed}" if replay is None else Path(f"{replay}-replay")
     folder = RunFolder(out)
     try:
-        with contextlib.closing(run_scenario(chosen, out=out, resume=resume, replay=replay)) as records:
+        with contextlib.closing(
+            run_scenario(chosen, out=out, resume=resume, replay=replay, callbacks=log or [])
+        ) as records:
             for _ in watched(records, chosen, label=chosen.name, done=len(folder.records())):
                 pass
     except KeyboardInterrupt:

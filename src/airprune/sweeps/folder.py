@@ -22,7 +22,7 @@ from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
 from airprune.estimates import Estimate, summary
 from airprune.measures import TO_TARGET
-from airprune.reaching import TIME, ToTarget, tidy_row, to_target
+from airprune.reaching import TIME, Evaluation, ToTarget, tidy_row, to_target
 from airprune.registration import luggage
 from airprune.runs.evaluations import evaluations_in
 from airprune.runs.layout import RunFolder
@@ -161,6 +161,14 @@ class SweepFolder:
             )
             for name, pairs in lasts.items()
         ]
+
+    def evaluations(self) -> dict[str, dict[int, list[Evaluation]]]:
+        """Every test of the models of the finished runs, by combination and seed."""
+        found: dict[str, dict[int, list[Evaluation]]] = {}
+        for run in filter(self.is_finished, self.sweep.runs):
+            variant = run.folder_name.rpartition("-seed")[0]
+            found.setdefault(variant, {})[run.scenario.seed] = evaluations_in(self.run_folder(run))
+        return found
 
     def _to_target(self, runs: Mapping[str, Sequence[SweptRun]], target: float) -> dict[str, ToTarget]:
         found = {
