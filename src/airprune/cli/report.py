@@ -19,7 +19,8 @@ def report(
 ) -> None:
     """Write a self-contained HTML page about a folder: summary, curves, devices, claims, and how to repeat it.
 
-    Pictures are kept beside the page as PNG, PDF, SVG and CSV, tables as LaTeX. An unfinished run shows what it has so far.
+    Pictures are kept beside the page as PNG, PDF, SVG and CSV, tables as LaTeX. An unfinished run
+    shows what it has so far.
 
     Example: `airprune report runs/smoke-seed0`
     """
