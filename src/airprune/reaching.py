@@ -350,8 +350,8 @@ def to_target(runs: Mapping[str, Runs], target: float, *, reference: str | None 
 def default_target(runs: Iterable[Runs]) -> float | None:
     """An accuracy to compare at where nobody names one: the highest whole percent that every run has reached.
 
-    At least half of what the best run reached, so that a run which learns nothing does not make the comparison void. None
-    if nothing was tested, or it would be 0.
+    At least half of what the best run reached, so that a run which learns nothing does not make the comparison void.
+    None if nothing was tested, or it would be 0.
     """
     best = [
         max(accuracies)

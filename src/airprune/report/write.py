@@ -20,7 +20,8 @@ def write_report(
 
     Args:
       out: the page, by default `report.html` in the folder. Pictures of runs and comparisons are also kept beside it,
-        as PNG, PDF, SVG and tidy CSV, tables of comparisons as LaTeX, in `figures/` (in `NAME-figures/` if the page is not called report.html).
+        as PNG, PDF, SVG and tidy CSV, tables of comparisons as LaTeX, in `figures/`
+        (in `NAME-figures/` if the page is not called report.html).
       target: the accuracy that time, bits and joules are told for; by default the scenarios' `rounds.target_accuracy`,
         a reproduction's own, and of comparisons what all runs reach.
       paper: "single" or "double": curves as wide as one or both columns of an IEEE paper.
