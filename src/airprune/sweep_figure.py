@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from airprune.figures import PaperColumn, draw_target, new_figure, outside_legend
+from airprune.figures import PaperColumn, draw_target, new_figure, note, outside_legend
 from airprune.measures import MEASURES
 from airprune.reaching import target_text
 from airprune.styles import Style, styles_for
@@ -19,9 +19,12 @@ from airprune.sweeps.runs import value_text
 
 _COSTS = ("time_to_target_s", "bits_to_target", "joules_to_target")
 _MUCH_MORE = 20.0
+_AT_TOP = 0.965
 
 
 class _Point(NamedTuple):
+    """A mean and the half-width of its interval; ∞ where a seed has not reached the target, NaN where nothing is known."""
+
     x: float
     value: float
     half_width: float
@@ -30,7 +33,7 @@ class _Point(NamedTuple):
 def sweep_figure(rows: Sequence[Row], target: float | None, *, paper: PaperColumn | None = None) -> Figure | None:
     """Mean and 95 % interval over seeds; one curve per combination of the other swept keys. None if no key was swept.
 
-    Of the swept keys the numeric one with the most values is the axis; names stand side by side if there is none.
+    ▲ stands where a seed has not reached the target. Of the swept keys the numeric one with the most values is the axis; names stand side by side if there is none.
     """
     key = _axis_key(rows)
     if key is None:
@@ -52,6 +55,8 @@ def sweep_figure(rows: Sequence[Row], target: float | None, *, paper: PaperColum
         _label(ax, key, measure, target, places=None if numeric else places)
     if target is not None:
         draw_target(axes[0], target)
+    if target is not None and paper is None:
+        note(figure, f"Mean and 95 % interval over seeds; ▲ {target_text(target)} not reached on every seed.")
     if len(groups) > 1:
         outside_legend(figure, axes[0], most_columns=2 if paper is PaperColumn.single else 6)
     return figure
@@ -78,28 +83,29 @@ def _group(row: Row, key: str) -> str:
 
 def _point(row: Row, measure: str, x: float) -> _Point:
     scale = MEASURES[measure].axis_scale
-    if measure in row.estimates:
-        found: Any = row.estimates[measure]
-    else:
-        found = None if row.to_target is None or measure not in row.to_target.costs else row.to_target.costs[measure]
-        found = None if found is None else found.estimate
-    if found is None:
-        return _Point(x, math.nan, math.nan)
-    return _Point(x, found.mean * scale, found.half_width * scale)
+    costs = None if row.to_target is None else row.to_target.costs.get(measure)
+    found = row.estimates.get(measure) if costs is None else costs.estimate
+    if found is not None:
+        return _Point(x, found.mean * scale, found.half_width * scale)
+    return _Point(x, math.inf if costs is not None and costs.by_seed else math.nan, math.nan)
 
 
 def _draw(ax: Axes, points: Sequence[_Point], measure: str, style: Style, name: str, *, joined: bool) -> None:
+    known = [point for point in points if math.isfinite(point.value)]
     ax.errorbar(
-        [point.x for point in points],
-        [point.value for point in points],
-        yerr=[0.0 if math.isnan(point.half_width) else point.half_width for point in points],
+        [point.x for point in known],
+        [point.value for point in known],
+        yerr=[0.0 if math.isnan(point.half_width) else point.half_width for point in known],
         fmt=style.marker,
         linestyle=style.line if joined else "none",
         color=style.colour,
         markersize=4,
         capsize=2,
+        elinewidth=0.8,
         label=name,
     )
+    missed = [point.x for point in points if point.value == math.inf]
+    ax.plot(missed, [_AT_TOP] * len(missed), "^", color=style.colour, markersize=7, transform=ax.get_xaxis_transform())
 
 
 def _label(ax: Axes, key: str, measure: str, target: float | None, *, places: Mapping[str, int] | None) -> None:
@@ -112,5 +118,9 @@ def _label(ax: Axes, key: str, measure: str, target: float | None, *, places: Ma
     else:
         ax.set_xticks(list(places.values()), list(places), rotation=20, ha="right")
     low, high = ax.get_ylim()
-    if measure != "test_accuracy" and low > 0 and high > _MUCH_MORE * low:
+    if measure == "test_accuracy":
+        ax.set_ylim(max(low, 0.0), min(high, 1.0))  # few seeds have intervals beyond what there is
+    elif low > 0 and high > _MUCH_MORE * low:
         ax.set_yscale("log")
+    else:
+        ax.set_ylim(bottom=max(low, 0.0))

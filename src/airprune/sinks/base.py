@@ -38,7 +38,7 @@ class Sink(Callback):
     name: ClassVar[str]
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        """`folder`: where the logger writes; by default a folder of its name in the run folder or in runs/NAME-seedN."""
+        """`folder`: where the logger writes; by default a folder of its name in the run folder, or runs/NAME-seedN."""
         self._folder = None if folder is None else Path(folder)
         self._edge_rounds = 1
 
