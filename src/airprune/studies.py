@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airprune.analysis import Level, load_runs
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.estimates import Estimate, summary
+from airprune.extras import needed
 from airprune.latex import summary_latex, target_latex
 from airprune.measures import DRAWN
 from airprune.reaching import ToTarget, default_target, reference_among, to_target
@@ -26,6 +27,7 @@ from airprune.settings.toml_text import literal
 from airprune.sweeps import Row, Sweep, SweepFolder
 from airprune.sweeps.runs import value_text
 from airprune.tables import write_text_atomic
+from airprune.tidy_records import TOTAL, cumulative
 
 if TYPE_CHECKING:
     import pandas
@@ -74,14 +76,12 @@ class Comparison:
 
     def frame(self, level: Level = "global") -> pandas.DataFrame:
         """As `load_runs`, of these variants and seeds alone."""
-        return load_runs([variant.folder(self.out, seed).path for variant, seed in self._places], level=level)
-
-    @property
-    def _places(self) -> list[tuple[Variant, int]]:
-        return [(variant, seed) for variant in self.variants for seed in self.seeds]
+        found = load_runs(self.out, level=level)
+        mine = {variant.folder(self.out, seed).path.name for variant in self.variants for seed in self.seeds}
+        return found[found["run"].isin(mine)].reset_index(drop=True)
 
     def table(self) -> pandas.DataFrame:
-        """A row per variant: mean and half-width of the 95 % interval of what the tables show."""
+        """A row per variant: mean and half-width of the 95 % interval, named as in `load_runs`."""
         return _table([({"variant": name}, found, self.to_target.get(name)) for name, found in self.estimates.items()])
 
     def figure(self, *, paper: PaperColumn | None = None) -> Figure:
@@ -252,13 +252,12 @@ def _with_gaps(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(rows: Sequence[tuple[dict[str, Any], Mapping[str, Estimate], ToTarget | None]]) -> pandas.DataFrame:
-    from airprune.extras import needed
-
     pandas = needed("pandas", extra="analysis", purpose="table()")
     found = []
     for names, estimates, reached in rows:
         row = dict(names)
-        for name, estimate in estimates.items():
+        for measure, estimate in estimates.items():
+            name = f"{TOTAL}{measure}" if measure in cumulative() else measure
             row |= {name: estimate.mean, f"{name}_half_width_95": estimate.half_width}
         if reached is not None:
             row |= {"target_accuracy": reached.target, "reached": next(iter(reached.costs.values())).num_reached}

@@ -23,7 +23,7 @@ _AT_TOP = 0.965
 
 
 class _Point(NamedTuple):
-    """A mean and the half-width of its interval; ∞ where a seed has not reached the target, NaN where nothing is known."""
+    """A mean and the half-width of its interval; ∞ where a seed has not reached the target, NaN where none was tested."""
 
     x: float
     value: float
@@ -33,7 +33,8 @@ class _Point(NamedTuple):
 def sweep_figure(rows: Sequence[Row], target: float | None, *, paper: PaperColumn | None = None) -> Figure | None:
     """Mean and 95 % interval over seeds; one curve per combination of the other swept keys. None if no key was swept.
 
-    ▲ stands where a seed has not reached the target. Of the swept keys the numeric one with the most values is the axis; names stand side by side if there is none.
+    ▲ stands where a seed has not reached the target. Of the swept keys the numeric one with the most values is the axis;
+    names stand side by side if there is none.
     """
     key = _axis_key(rows)
     if key is None:
