@@ -226,7 +226,9 @@ def comparison(tmp_path_factory) -> tuple[list[str], Path, subprocess.CompletedP
 def test_compare_makes_a_folder_per_run_curves_and_a_table(comparison):
     _, out, done = comparison
     runs = {f"{name}-seed{seed}" for name in ("optimal", "no-pruning", "flat") for seed in (0, 1)}
-    assert {path.name for path in out.iterdir()} == runs | {"curves.png", "curves.pdf", "report.html", "figures"}
+    assert {path.name for path in out.iterdir()} == runs | {
+        *("curves.png", "curves.pdf", "curves.svg", "report.html", "figures", "comparison.json", "tables.tex")
+    }
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert (out / "curves.pdf").read_bytes().startswith(b"%PDF")
     assert "mean ± 95 % interval" in done.stdout

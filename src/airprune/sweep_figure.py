@@ -20,10 +20,11 @@ from airprune.sweeps.runs import value_text
 _COSTS = ("time_to_target_s", "bits_to_target", "joules_to_target")
 _MUCH_MORE = 20.0
 _AT_TOP = 0.965
+_MOST_TICKS = 6
 
 
 class _Point(NamedTuple):
-    """A mean and the half-width of its interval; ∞ where a seed has not reached the target, NaN where none was tested."""
+    """A mean and the half-width of its interval; ∞: a seed has not reached the target, NaN: nothing was tested."""
 
     x: float
     value: float
@@ -33,8 +34,8 @@ class _Point(NamedTuple):
 def sweep_figure(rows: Sequence[Row], target: float | None, *, paper: PaperColumn | None = None) -> Figure | None:
     """Mean and 95 % interval over seeds; one curve per combination of the other swept keys. None if no key was swept.
 
-    ▲ stands where a seed has not reached the target. Of the swept keys the numeric one with the most values is the axis;
-    names stand side by side if there is none.
+    ▲ stands where a seed has not reached the target. Of the swept keys the numeric one with the most values is the
+    axis; names stand side by side if there is none.
     """
     key = _axis_key(rows)
     if key is None:
@@ -53,7 +54,7 @@ def sweep_figure(rows: Sequence[Row], target: float | None, *, paper: PaperColum
                 _point(row, measure, float(row.values[key]) if numeric else places[_name(row, key)]) for row in mine
             ]
             _draw(ax, sorted(points), measure, styles[name], name, joined=numeric)
-        _label(ax, key, measure, target, places=None if numeric else places)
+        _label(ax, key, measure, target, places=places, numeric=numeric)
     if target is not None:
         draw_target(axes[0], target)
     if target is not None and paper is None:
@@ -92,7 +93,7 @@ def _point(row: Row, measure: str, x: float) -> _Point:
 
 
 def _draw(ax: Axes, points: Sequence[_Point], measure: str, style: Style, name: str, *, joined: bool) -> None:
-    known = [point for point in points if math.isfinite(point.value)]
+    known = [point if math.isfinite(point.value) else _Point(point.x, math.nan, math.nan) for point in points]
     ax.errorbar(
         [point.x for point in known],
         [point.value for point in known],
@@ -109,15 +110,17 @@ def _draw(ax: Axes, points: Sequence[_Point], measure: str, style: Style, name: 
     ax.plot(missed, [_AT_TOP] * len(missed), "^", color=style.colour, markersize=7, transform=ax.get_xaxis_transform())
 
 
-def _label(ax: Axes, key: str, measure: str, target: float | None, *, places: Mapping[str, int] | None) -> None:
+def _label(ax: Axes, key: str, measure: str, target: float | None, *, places: Mapping[str, int], numeric: bool) -> None:
     about = MEASURES[measure]
     heading = about.axis_label if target is None else about.axis_label.replace("target", target_text(target))
     ax.set_ylabel(heading)
     ax.set_xlabel(key)
-    if places is None:
-        ax.xaxis.set_major_locator(MaxNLocator(6))
-    else:
+    if not numeric:
         ax.set_xticks(list(places.values()), list(places), rotation=20, ha="right")
+    elif len(places) <= _MOST_TICKS:
+        ax.set_xticks([float(name) for name in places], list(places))
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(6))
     low, high = ax.get_ylim()
     if measure == "test_accuracy":
         ax.set_ylim(max(low, 0.0), min(high, 1.0))  # few seeds have intervals beyond what there is
