@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import airprune
-from airprune import files
 from airprune.errors import UsageError
 from airprune.reaching import Evaluation
 from airprune.report.reading import asked_order
@@ -53,7 +52,10 @@ def checked(variants: Sequence[Variant]) -> list[Variant]:
 
 def note_variants(variants: Sequence[Variant], out: Path) -> None:
     """Writes down in which order variants were asked for, before those of earlier comparisons in the folder."""
-    files.make_folder(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{out} cannot be used as a folder of runs: {error.strerror}.") from None
     names = dict.fromkeys([*(variant.folder_name for variant in variants), *asked_order(out)])
     note = {"airprune": airprune.__version__, "variants": list(names)}
     write_text_atomic(out / "comparison.json", json.dumps(note, indent=1) + "\n", follow_link=False)
