@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_a_single_run_and_several_folders_can_be_loaded(study):
 
 
 def test_a_package_that_is_missing_is_named():
-    with pytest.raises(UsageError, match="load_runs needs the package pandass, .* pip install pandass"):
+    with pytest.raises(UsageError, match=r"load_runs needs the package pandass, .* pip install pandass"):
         needed("pandass", purpose="load_runs")
 
 
@@ -79,7 +80,7 @@ def test_a_package_that_is_missing_is_named():
 def test_compare_is_the_command_compare(study, tmp_path, monkeypatch, capsys, blank_pictures):
     """The same folder serves both: the command finds nothing left to run."""
     scenario = tmp_path / "tiny.toml"
-    scenario.write_text((study.out / "no-pruning-seed0/scenario.toml").read_text())
+    scenario.write_text((study.out / "optimal-seed0/scenario.toml").read_text())
     words = ["--schemes", "no-pruning,optimal", "--also", "a long one: plan.deadline_s=0.5", "--seeds", "0-1"]
     assert main(["compare", str(scenario), *words, "--out", str(study.out), "--json", "--engine", "serial"]) == 0
     shown = capsys.readouterr()
@@ -127,7 +128,7 @@ def test_a_wrong_study_is_refused_in_one_sentence(call, words, tmp_path):
 # To a target that nobody named
 
 
-def tests_of(*accuracies: float) -> list[Evaluation]:
+def evaluated(*accuracies: float) -> list[Evaluation]:
     return [
         Evaluation(global_round=q, edge_round=None, test_accuracy=a, time_s=1.0, uploaded_bits=1.0, energy_j=1.0)
         for q, a in enumerate(accuracies, start=1)
@@ -135,8 +136,8 @@ def tests_of(*accuracies: float) -> list[Evaluation]:
 
 
 def test_the_default_target_is_what_every_run_reached():
-    assert default_target([{0: tests_of(0.2, 0.617, 0.5)}, {0: tests_of(0.8), 1: tests_of(0.7)}]) == 0.61
-    assert default_target([{0: tests_of(0.1)}, {0: tests_of(0.9)}]) == 0.45  # who learns nothing decides nothing
+    assert default_target([{0: evaluated(0.2, 0.617, 0.5)}, {0: evaluated(0.8), 1: evaluated(0.7)}]) == 0.61
+    assert default_target([{0: evaluated(0.1)}, {0: evaluated(0.9)}]) == 0.45  # who learns nothing decides nothing
     assert default_target([{0: []}]) is None
 
 
@@ -166,7 +167,7 @@ def test_callbacks_hear_of_saved_records_and_of_the_end(tmp_path):
     for _ in ap.run(tiny_scenario(**TINY), dataset=blobs(), out=tmp_path / "run", callbacks=[heard, look]):
         pass
     assert saved == list(range(1, len(saved) + 1))
-    assert heard.said[0] == ("begin", 0, tmp_path / "run") and heard.said[-1] == ("end", True)
+    assert heard.said[0] == ("begin", 5, tmp_path / "run") and heard.said[-1] == ("end", True)
     assert heard.said[1:-1].count("global") == 2
 
 
@@ -175,7 +176,7 @@ def test_a_run_that_is_stopped_tells_its_callbacks_and_can_be_resumed(tmp_path):
     records = ap.run(tiny_scenario(**TINY), dataset=blobs(), out=tmp_path / "run", callbacks=[heard])
     next(records)
     records.close()
-    assert heard.said == [("begin", 0, tmp_path / "run"), "edge", ("end", False)]
+    assert heard.said == [("begin", 5, tmp_path / "run"), "edge", ("end", False)]
     again = Heard()
     list(ap.run(tiny_scenario(**TINY), dataset=blobs(), out=tmp_path / "run", resume=True, callbacks=[again]))
     assert again.said[-1] == ("end", True) and len(again.said) > 3
