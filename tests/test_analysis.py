@@ -241,10 +241,7 @@ def test_mlflow_and_wandb_log_offline(tmp_path):
     subprocess.run([sys.executable, "-m", "venv", home], check=True)
     (site,) = home.glob("lib/python3*/site-packages")
     root = Path(__file__).parents[1]
-    (packages,) = (
-        path for path in map(Path, sys.path) if path.name == "site-packages" and Path(sys.prefix) in path.parents
-    )
-    (site / "seen.pth").write_text(f"{root / 'src'}\n{packages}\n")
+    (site / "seen.pth").write_text(f"{root / 'src'}\n{sysconfig.get_path('purelib')}\n")
     subprocess.run([home / "bin/pip", "install", "-q", "mlflow-skinny", "wandb"], check=True, capture_output=True)
     (tmp_path / "log.py").write_text(LOG_ELSEWHERE)
     quiet = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "MLFLOW"))}
