@@ -87,8 +87,8 @@ def compare(
     study = Comparison.read(variants, chosen, out, target=target)
     _draw(study, column)
     if as_json:
-        rows = {name: estimates_json(row) for name, row in study.estimates.items()}
-        print_json({name: row | _target_json(study.to_target.get(name)) for name, row in rows.items()})
+        told = {name: estimates_json(row) for name, row in study.estimates.items()}
+        print_json({name: row | _target_json(study.to_target.get(name)) for name, row in told.items()})
         return
     clocks = [variant.scenario.clock.words for variant in variants]
     rows = (([name], row) for name, row in study.estimates.items())
@@ -160,5 +160,7 @@ def parse_seeds(text: str) -> list[int]:
 def _draw(study: Comparison, column: PaperWidth | None) -> None:
     from airprune.figures import PaperColumn, picture_files, save_figure
 
-    save_figure(study.figure(paper=column and PaperColumn(column)), *picture_files(study.out / "curves"))
+    save_figure(
+        study.figure(paper=None if column is None else PaperColumn(column)), *picture_files(study.out / "curves")
+    )
     say(f"Curves: {study.out / 'curves.png'}")

@@ -208,7 +208,8 @@ def _draw(crossover: Crossover, target: float, out: Path) -> None:
 def _draw_sweep(result: SweepResult, column: PaperWidth | None) -> None:
     from airprune.figures import PaperColumn, picture_files, save_figure
 
-    figure = result.figure(paper=column and PaperColumn(column)) if any(row.seeds for row in result.rows) else None
+    paper = None if column is None else PaperColumn(column)
+    figure = result.figure(paper=paper) if any(row.seeds for row in result.rows) else None
     if figure is not None:
         save_figure(figure, *picture_files(result.out / "sweep"))
         say(f"Picture: {result.out / 'sweep.png'}")
