@@ -114,7 +114,7 @@ def test_out_writes_csv_and_leaves_stdout_empty(tmp_path):
     done = airprune("plan", "-", "--out", out, stdin=FLEET)
     assert done.returncode == 0 and done.stdout == b""
     lines = out.read_text().splitlines()
-    assert lines[0] == "device,edge,bandwidth_share,pruning_ratio,latency_ms"
+    assert lines[0] == "device,edge,snr_db,bandwidth_share,pruning_ratio,latency_ms"
     assert [line.split(",")[0] for line in lines[1:]] == ["cam-1", "cam-2", "cam-3"]
 
 

@@ -226,7 +226,9 @@ def comparison(tmp_path_factory) -> tuple[list[str], Path, subprocess.CompletedP
 def test_compare_makes_a_folder_per_run_curves_and_a_table(comparison):
     _, out, done = comparison
     runs = {f"{name}-seed{seed}" for name in ("optimal", "no-pruning", "flat") for seed in (0, 1)}
-    assert {path.name for path in out.iterdir()} == runs | {"curves.png", "curves.pdf", "report.html", "figures"}
+    assert {path.name for path in out.iterdir()} == runs | {
+        *("curves.png", "curves.pdf", "curves.svg", "report.html", "figures", "comparison.json", "tables.tex")
+    }
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert (out / "curves.pdf").read_bytes().startswith(b"%PDF")
     assert "mean ± 95 % interval" in done.stdout
@@ -234,7 +236,11 @@ def test_compare_makes_a_folder_per_run_curves_and_a_table(comparison):
         row = next(line for line in done.stdout.splitlines() if line.startswith(name))
         assert row.count("±") == 6
     assert done.stderr.splitlines()[0].startswith("[1/6] optimal, seed 0: round 1/2")
-    assert done.stderr.splitlines()[-2:] == [f"Curves: {out / 'curves.png'}", f"Report: {out / 'report.html'}"]
+    assert done.stderr.splitlines()[-3:] == [
+        f"Curves: {out / 'curves.png'}",
+        f"Tables for LaTeX: {out / 'tables.tex'}",
+        f"Report: {out / 'report.html'}",
+    ]
 
 
 def test_compare_variants_differ_only_in_what_was_asked(comparison):

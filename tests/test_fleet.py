@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import airprune as ap
+from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import BadTable
-from airprune.fleet import read_fleet, read_network
+from airprune.fleet import read_fleet, read_network, write_fleet
+from support.tiny import blobs, tiny_scenario
 
 
 def stream(text: str) -> io.BytesIO:
@@ -62,3 +64,72 @@ def test_an_edge_with_two_places_is_refused_with_its_line():
     rows = "a,n,103,4,100,0\nb,n,3,4,0,0\n"
     with pytest.raises(BadTable, match="line 3: edge n stands at"):
         read_network(stream("device,edge,x_m,y_m,edge_x_m,edge_y_m\n" + rows))
+
+
+MEASURED = (
+    "device,edge,rate_mbps,seconds_per_step,fc_weights\na,n,250,0.001,10000\nb,n,200,,10000\nc,s,180,0.002,10000\n"
+)
+
+
+def test_measured_rates_and_steps_stand_for_snr_and_clock():
+    problem = read_fleet(stream(MEASURED)).problem(bandwidth_hz=5e6)
+    assert problem.full_band_rate_bps.tolist() == [250e6, 200e6, 180e6]
+    whole_model_s = problem.seconds_per_weight * (18_720 + 10_000)
+    assert whole_model_s[[0, 2]] == pytest.approx([0.002, 0.004], rel=1e-12)  # two iterations of one step each
+    assert problem.seconds_per_weight[1] == pytest.approx(40 / 3e9, rel=1e-15)  # not measured: the clock's
+
+
+def test_a_distance_gives_the_snr_of_the_papers_radio():
+    problem = read_fleet(stream("device,edge,distance_m\na,0,130\n")).problem(bandwidth_hz=20e6)
+    snr_db = 28.0 - (128.1 + 37.6 * np.log10(0.130)) + 110.0
+    assert problem.full_band_rate_bps[0] == pytest.approx(20e6 * np.log2(1 + 10 ** (snr_db / 10)), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "table", ["device,edge,snr_db\na,n,43\nb,s,41\n", MEASURED, "device,edge,distance_m\n1,1,130\n"]
+)
+def test_a_plan_that_was_written_is_the_same_fleet_again(tmp_path, table):
+    fleet = read_fleet(stream(table))
+    plan = ap.plan(fleet.problem(bandwidth_hz=20e6))
+    write_fleet(fleet, tmp_path / "plan.csv", plan)
+    again = read_fleet(tmp_path / "plan.csv")
+    assert again.ignored == () and again.given == fleet.given
+    np.testing.assert_array_equal(ap.plan(again.problem(bandwidth_hz=20e6)).pruning_ratio, plan.pruning_ratio)
+    network, before = read_network(tmp_path / "plan.csv"), read_network(stream(table))
+    assert network.device_names == before.device_names == tuple(map(str, fleet.device))
+    np.testing.assert_array_equal(network.edge, before.edge)
+    np.testing.assert_array_equal(network.link_distance_m, before.link_distance_m)
+
+
+def test_a_run_has_the_names_edges_rates_and_steps_of_the_fleet():
+    network = read_network(stream(MEASURED), batch_samples=16)
+    assert (network.device_names, network.edge_names) == (("a", "b", "c"), ("n", "s"))
+    assert network.full_band_rate_bps.tolist() == [250e6, 200e6, 180e6]
+    np.testing.assert_array_equal(network.seconds_per_sample, [0.001 / 16, np.nan, 0.002 / 16])
+
+
+def test_a_planned_fleet_trains(tmp_path):
+    fleet = read_fleet(stream("device,edge,snr_db\na,north,43\nb,north,42\nc,south,41\n"))
+    write_fleet(fleet, tmp_path / "plan.csv", ap.plan(fleet.problem(bandwidth_hz=20e6)))
+    scenario = tiny_scenario(network__table=str(tmp_path / "plan.csv"))
+    edge_round = next(ap.run(scenario, dataset=blobs()))
+    assert edge_round["device"] == [0, 1, 2] and edge_round["edge"] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("device,edge,snr\na,0,1\n", r"line 1: missing snr_db .* snr \(did you mean snr_db\?\)"),
+        ("device,edge,rate_mbps,full_band_rate_bps\na,0,1,1\n", "say the same; give one"),
+        ("device,edge,rate_mbps\na,0,1\nb,0,\n", "line 3: rate_mbps is empty"),
+    ],
+)
+def test_a_fleet_without_links_says_where(table, words):
+    with pytest.raises(BadTable, match=words):
+        read_fleet(stream(table))
+
+
+def test_a_run_says_which_columns_of_a_fleet_it_leaves_alone(tmp_path, capsys):
+    (tmp_path / "fleet.csv").write_text(MEASURED)
+    scenario_from("smoke", [], fleet=tmp_path / "fleet.csv")
+    assert "fc_weights of" in capsys.readouterr().err

@@ -29,7 +29,7 @@ from airprune.registry import Registry
 from airprune.runs.layout import RunFolder
 from airprune.selection import SELECTIONS
 from airprune.settings.section import Section
-from airprune.sweep.whole_run import WholeRun
+from airprune.sweeps.whole_run import WholeRun
 from airprune.web.starting.form import form
 from support.processes import PATIENCE_S, wait_for
 from support.tiny import TINY_TOML, final_bytes, tiny_file

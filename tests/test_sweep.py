@@ -21,8 +21,8 @@ from airprune.cli import main
 from airprune.errors import UsageError
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
-from airprune.sweep import Sweep, SweepFolder
-from airprune.sweep.values import split
+from airprune.sweeps import Sweep, SweepFolder
+from airprune.sweeps.values import split
 from support.processes import (
     PATIENCE_S,
     kill,
@@ -377,7 +377,7 @@ def test_a_run_that_workers_die_of_is_given_up_and_the_others_go_on(tmp_path, co
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
         "if any(word.endswith('worker_process.py') for word in sys.orig_argv):\n"
-        "    import airprune.sweep.whole_run as whole_run\n"
+        "    import airprune.sweeps.whole_run as whole_run\n"
         "    run = whole_run.run_scenario\n"
         "    def deadly(scenario, **options):\n"
         "        open('tries', 'a').write('x') if scenario.seed == 1 else None\n"
@@ -514,7 +514,7 @@ def test_a_network_table_travels_with_its_run(tmp_path, command, scenario, dask)
 
 def test_workers_whose_kernel_is_another_are_left_out(command, scenario, dask, monkeypatch):
     """The driver's is: on one machine all workers have the same."""
-    monkeypatch.setattr("airprune.sweep.folder.own_kernel", lambda: "another")
+    monkeypatch.setattr("airprune.sweeps.folder.own_kernel", lambda: "another")
     monkeypatch.setattr("airprune.engines.cluster.engine._ONLY_REFUSED_S", 0.5)
     status, _, err = command(*sweep_on(dask, scenario, "seed=0-1"))
     assert status == 1 and err.count("\n") == 1

@@ -221,7 +221,7 @@ def test_the_drawn_network_downloaded_as_a_table_gives_the_same_plan_on_the_comm
     rows = json.loads(done.stdout)["devices"]
     answer = planned(server, **query)
     np.testing.assert_allclose([row["pruning_ratio"] for row in rows], answer["devices"]["ratio"], rtol=ROUNDING)
-    assert list(rows[0]) == planned(server, "/api/plan.csv", **query).splitlines()[0].split(",")
+    assert set(rows[0]) <= set(planned(server, "/api/plan.csv", **query).splitlines()[0].split(","))
 
 
 def test_a_device_of_a_table_stands_where_its_snr_puts_it_and_moves_with_it(server):

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airprune.aggregation.masked_sum import aggregate
+    from airprune.analysis import load_runs
     from airprune.compression import compress
     from airprune.convergence import convergence_bound
     from airprune.errors import AirpruneError, Infeasible, InvalidValue, UsageError
@@ -41,9 +42,11 @@ if TYPE_CHECKING:
     from airprune.planning import Plan, PlanProblem, Status
     from airprune.registration import register
     from airprune.runs import run
+    from airprune.runs.callbacks import Callback
     from airprune.runs.exporting import load_model
     from airprune.scenario import Scenario
     from airprune.schemes import SCHEMES, plan
+    from airprune.studies import compare, sweep
 
 __version__ = "0.1.0"
 
@@ -63,6 +66,10 @@ __all__ = [
     "register",
     "run",
     "load_model",
+    "Callback",
+    "compare",
+    "sweep",
+    "load_runs",
     "AirpruneError",
     "UsageError",
     "InvalidValue",
@@ -86,6 +93,10 @@ _HOMES = {
     "register": "registration",
     "run": "runs",
     "load_model": "runs.exporting",
+    "Callback": "runs.callbacks",
+    "compare": "studies",
+    "sweep": "studies",
+    "load_runs": "analysis",
     "AirpruneError": "errors",
     "UsageError": "errors",
     "InvalidValue": "errors",

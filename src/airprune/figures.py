@@ -4,9 +4,11 @@ everywhere (so that grey prints stay readable), vector output where the file nam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,16 +22,44 @@ from airprune.styles import styles_for
 TARGET_COLOUR = "#B03A00"
 MUCH_LONGER = 5.0
 _DPI = 150
+# Text that journals take: TrueType in PDF, outlines in SVG; equal pictures are equal files.
+_FILES_LOOK: Any = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "airprune"}
+_NO_DATES: dict[str, Any] = {
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    ".svg": {"Date": None, "Creator": None},
+}
 
 
-def new_figure(columns: int, *, rows: int = 1, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list[Axes]]:
-    """Axes in the house look, row by row."""
+class PaperColumn(StrEnum):
+    """How wide a picture is in a two-column paper of the IEEE."""
+
+    single = "single"
+    double = "double"
+
+    @property
+    def width_in(self) -> float:
+        return 3.5 if self is PaperColumn.single else 7.16
+
+
+def new_figure(
+    columns: int, *, rows: int = 1, width: float = 4.2, height: float = 3.2, paper: PaperColumn | None = None
+) -> tuple[Figure, list[Axes]]:
+    """Axes in the house look, row by row; `paper` makes the whole picture as wide as that, one panel above the other
+    where two would not fit, and its text 7 and 8 points high."""
+    if paper is not None:
+        columns, rows = (1, rows * columns) if paper is PaperColumn.single else (columns, rows)
+        width, height = paper.width_in / columns, height * min(1.0, paper.width_in / columns / width)
     figure = Figure(figsize=(width * columns, height * rows), dpi=_DPI, layout="constrained")
     axes = [figure.add_subplot(rows, columns, i + 1) for i in range(rows * columns)]
     for ax in axes:
         ax.grid(True, color="#dddddd", linewidth=0.6)
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
+        if paper is not None:
+            ax.tick_params(labelsize=7)
+            ax.xaxis.label.set_fontsize(8)
+            ax.yaxis.label.set_fontsize(8)
     return figure, axes
 
 
@@ -67,10 +97,17 @@ def draw_curves(
 
 
 def comparison_figure(
-    runs_by_name: Mapping[str, list[list[dict[str, Any]]]], *, title: str = "", target: float | None = None
+    runs_by_name: Mapping[str, list[list[dict[str, Any]]]],
+    *,
+    title: str = "",
+    target: float | None = None,
+    paper: PaperColumn | None = None,
 ) -> Figure:
-    """Accuracy against rounds, simulated time and uploaded bits, and the loss against rounds; a line at the target."""
-    figure, axes = new_figure(2, rows=2)
+    """Accuracy against rounds, simulated time and uploaded bits, and the loss against rounds; a line at the target.
+
+    The legend follows the order of the names. A picture for a paper has no title: its caption says it.
+    """
+    figure, axes = new_figure(2, rows=2, paper=paper)
     draw_curves(axes[0], runs_by_name, measure="test_loss")
     draw_curves(axes[1], runs_by_name, measure="test_accuracy")
     draw_curves(axes[2], runs_by_name, measure="test_accuracy", against="time_s")
@@ -78,8 +115,8 @@ def comparison_figure(
     if target is not None:
         for ax in axes[1:]:
             draw_target(ax, target)
-    outside_legend(figure, axes[0])
-    if title:
+    outside_legend(figure, axes[0], most_columns=2 if paper is PaperColumn.single else 6)
+    if title and paper is None:
         figure.suptitle(title)
     return figure
 
@@ -90,7 +127,7 @@ def draw_target(ax: Axes, target: float) -> None:
 
 
 def save_figure(figure: Figure, *paths: Path) -> None:
-    """PNG or PDF by the file names; without dates inside, so that equal pictures are equal files.
+    """PNG, PDF or SVG by the file names; without dates inside, so that equal pictures are equal files.
 
     Laid out once, and then for good: with a layout left to do, every `savefig` would draw the picture twice.
     """
@@ -98,12 +135,14 @@ def save_figure(figure: Figure, *paths: Path) -> None:
         layout.execute(figure)
         figure.set_layout_engine(None)
     for path in paths:
-        metadata = (
-            {"Software": None} if path.suffix == ".png" else {"CreationDate": None, "Producer": None, "Creator": None}
-        )
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(path) as file:
-            figure.savefig(file, format=path.suffix[1:], dpi=_DPI, metadata=metadata)
+        with files.replacing(path) as file, matplotlib.rc_context(_FILES_LOOK):
+            figure.savefig(file, format=path.suffix[1:], dpi=_DPI, metadata=_NO_DATES[path.suffix])
+
+
+def picture_files(stem: Path) -> tuple[Path, ...]:
+    """The files of a picture: for screens, for papers, for the web."""
+    return tuple(stem.with_name(f"{stem.name}{suffix}") for suffix in _NO_DATES)
 
 
 def curve_axes(ax: Axes, rows: Sequence[Mapping[str, Any]], *, measure: str, against: str = "global_round") -> None:
@@ -114,10 +153,11 @@ def curve_axes(ax: Axes, rows: Sequence[Mapping[str, Any]], *, measure: str, aga
     draw_curves(ax, {name: list(by_seed.values()) for name, by_seed in runs.items()}, measure=measure, against=against)
 
 
-def outside_legend(figure: Figure, ax: Axes) -> None:
+def outside_legend(figure: Figure, ax: Axes, *, most_columns: int = 6) -> None:
     """The legend of one axes below the whole picture."""
     handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6), frameon=False, fontsize=8)
+    columns = max(1, min(len(labels), most_columns))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
 
 
 def note(figure: Figure, text: str) -> None:

@@ -347,6 +347,24 @@ def to_target(runs: Mapping[str, Runs], target: float, *, reference: str | None 
     }
 
 
+def default_target(runs: Iterable[Runs]) -> float | None:
+    """An accuracy to compare at where nobody names one: the highest whole percent that every run has reached.
+
+    At least half of what the best run reached, so that a run which learns nothing does not make the comparison void.
+    None if nothing was tested, or it would be 0.
+    """
+    best = [
+        max(accuracies)
+        for by_seed in runs
+        for found in by_seed.values()
+        if (accuracies := [test.test_accuracy for test in found if not math.isnan(test.test_accuracy)])
+    ]
+    if not best:
+        return None
+    percent = math.floor(100.0 * max(min(best), max(best) / 2.0) + 1e-9)
+    return percent / 100.0 if percent > 0 else None
+
+
 def reference_among(scheme_by_name: Mapping[str, str]) -> str | None:
     """Whom the others are measured against: the first that does not prune, else the first; None for a single one."""
     names = list(scheme_by_name)

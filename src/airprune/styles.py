@@ -43,10 +43,23 @@ _SPARE = (
 )
 
 
+_MARKERS = ("o", "s", "^", "D", "v", "P", "x", "*", "<", ">", "h")
+_LINES = ("-", "--", "-.", ":")
+
+
 def styles_for(names: Sequence[str]) -> dict[str, Style]:
-    """A style per name: the scheme's own, or one of the spare ones that nobody else in the picture uses."""
+    """A style per name: the scheme's own, or one of the spare ones that nobody else in the picture uses.
+
+    Where there are more names than spare colours, markers and dashes tell those of one colour apart.
+    """
     chosen = {name: STYLES[name] for name in names if name in STYLES}
     free = [style for style in _SPARE if style.colour not in {used.colour for used in chosen.values()}] or list(_SPARE)
     for i, name in enumerate(name for name in names if name not in chosen):
-        chosen[name] = free[i % len(free)]
+        lap, place = divmod(i, len(free))
+        spare = free[place]
+        chosen[name] = Style(spare.colour, _turned(_MARKERS, spare.marker, lap), _turned(_LINES, spare.line, lap))
     return chosen
+
+
+def _turned(choices: tuple[str, ...], first: str, steps: int) -> str:
+    return choices[(choices.index(first) + steps) % len(choices)]

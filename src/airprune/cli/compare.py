@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,17 +11,29 @@ import typer
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.estimates import estimates_json, estimates_table
-from airprune.cli.options import Engine, ScenarioName, Scheduler, TableAsJson, Target, Tls, Workers
+from airprune.cli.options import (
+    Column,
+    Engine,
+    FleetTable,
+    Log,
+    ScenarioName,
+    Scheduler,
+    TableAsJson,
+    Target,
+    Tls,
+    Workers,
+)
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.target import target_table
 from airprune.errors import UsageError
-from airprune.measures import DRAWN
 
 if TYPE_CHECKING:
+    from airprune.cli.options import PaperWidth
     from airprune.reaching import ToTarget
     from airprune.runs.compare import Variant
     from airprune.scenario import Scenario
+    from airprune.studies import Comparison
 
 MAX_RUNS = 10_000
 
@@ -45,21 +56,25 @@ def compare(
     seeds: Annotated[str, typer.Option(help="Seeds, e.g. `0-4` or `1,5,9`.")] = "0",
     target: Target = None,
     out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the curves.")] = Path("runs/compare"),
+    fleet: FleetTable = None,
     engine: Engine = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     tls: Tls = None,
+    column: Column = None,
+    log: Log = None,
     as_json: TableAsJson = False,
 ) -> None:
     """Compare schemes or methods over seeds on the same network, samples and fading; finished runs are not repeated.
 
     Example: `airprune compare smoke --methods adaptive-pruning,frozen-pruning,fp32 --seeds 0-2`
     """
-    from airprune.estimates import summary
     from airprune.report import write_report
-    from airprune.runs.compare import curves
+    from airprune.studies import Comparison
 
-    base = scenario_from(scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
+    base = scenario_from(
+        scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls, fleet=fleet
+    )
     if schemes is None:
         schemes = "" if methods is not None else "optimal,no-pruning"
     variants = variants_of(base, _names(schemes), _names(methods or ""), also or [])
@@ -68,32 +83,22 @@ def compare(
         raise UsageError(
             f"--seeds and the variants ask for {len(variants) * len(chosen):,} runs; at most {MAX_RUNS:,}."
         )
-    run_all(variants, chosen, out)
-    results = curves(variants, chosen, out)
-    table = summary(results)
-    target = base.rounds.target_accuracy if target is None else target
-    reached = {} if target is None else _reached(variants, chosen, out, target)
-    title = f"{base.name}, {len(chosen)} seed{'s' if len(chosen) > 1 else ''}"
-    _draw(results, out, title=title, target=target)
+    run_all(variants, chosen, out, log or [])
+    study = Comparison.read(variants, chosen, out, target=target)
+    _draw(study, column)
     if as_json:
-        rows = {name: estimates_json(row) for name, row in table.items()}
-        print_json({name: row | _target_json(reached.get(name)) for name, row in rows.items()})
+        told = {name: estimates_json(row) for name, row in study.estimates.items()}
+        print_json({name: row | _target_json(study.to_target.get(name)) for name, row in told.items()})
         return
     clocks = [variant.scenario.clock.words for variant in variants]
-    stdout_console().print(estimates_table(["variant"], (([name], row) for name, row in table.items()), clocks=clocks))
-    if target is not None:
+    rows = (([name], row) for name, row in study.estimates.items())
+    stdout_console().print(estimates_table(["variant"], rows, clocks=clocks))
+    if study.target is not None:
         stdout_console().print()
-        stdout_console().print(target_table(["variant"], (([name], row) for name, row in reached.items()), target))
-    say(f"Report: {write_report(out, target=target)}")
-
-
-def _reached(variants: Sequence[Variant], seeds: Sequence[int], out: Path, target: float) -> dict[str, ToTarget]:
-    """What it took every variant, against the one that does not prune, else the first."""
-    from airprune.reaching import reference_among, to_target
-    from airprune.runs.compare import evaluations
-
-    reference = reference_among({variant.name: variant.scenario.plan.scheme for variant in variants})
-    return to_target(evaluations(variants, seeds, out), target, reference=reference)
+        reached = (([name], row) for name, row in study.to_target.items())
+        stdout_console().print(target_table(["variant"], reached, study.target))
+    say(f"Tables for LaTeX: {study.write_latex()}")
+    say(f"Report: {write_report(out, target=study.target, paper=column)}")
 
 
 def _target_json(reached: ToTarget | None) -> dict[str, Any]:
@@ -106,7 +111,7 @@ def _names(text: str) -> list[str]:
 
 def variants_of(base: Scenario, schemes: Sequence[str], methods: Sequence[str], also: Sequence[str]) -> list[Variant]:
     """The schemes, the methods, and the variants spelled out by the user."""
-    from airprune.runs.compare import Variant, method_variants, scheme_variants
+    from airprune.runs.compare import Variant, checked, method_variants, scheme_variants
 
     variants = scheme_variants(base, schemes) + method_variants(base, methods)
     for words in also:
@@ -114,20 +119,18 @@ def variants_of(base: Scenario, schemes: Sequence[str], methods: Sequence[str], 
         if not colon or not name.strip():
             raise UsageError(f"--also must read `NAME: key=value …`, got {words!r}.")
         variants.append(Variant(name=name.strip(), scenario=base.with_overrides(changes.split())))
-    names = [variant.name for variant in variants]
-    if not variants or len({variant.folder_name for variant in variants}) != len(names):
-        got = ", ".join(names)
-        raise UsageError(f"--schemes, --methods and --also must name at least one variant, each once, got {got}.")
-    return variants
+    return checked(variants)
 
 
-def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> None:
+def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path, log: Sequence[str] = ()) -> None:
     """Runs everything that is not finished, showing each run."""
     from airprune.runs.compare import compare as runs_of
+    from airprune.runs.compare import note_variants
 
+    note_variants(variants, out)
     places = [(variant, seed) for seed in seeds for variant in variants]
     try:
-        for variant, seed, records in runs_of(variants, seeds, out):
+        for variant, seed, records in runs_of(variants, seeds, out, callbacks=log):
             label = f"[{places.index((variant, seed)) + 1}/{len(places)}] {variant.name}, seed {seed}"
             with contextlib.closing(records):
                 for _ in watched(records, variant.scenario, label=label, done=len(variant.folder(out, seed).records())):
@@ -154,15 +157,10 @@ def parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def _draw(results: dict[str, list[list[dict[str, Any]]]], out: Path, *, title: str, target: float | None) -> None:
-    from airprune.figures import comparison_figure, save_figure
+def _draw(study: Comparison, column: PaperWidth | None) -> None:
+    from airprune.figures import PaperColumn, picture_files, save_figure
 
-    def drawable(record: dict[str, Any]) -> dict[str, Any]:
-        """What was not measured, or was not a number, leaves a gap."""
-        gaps = {measure: math.nan for measure in DRAWN if record.get(measure) is None}
-        return record | gaps
-
-    shown = {name: [[drawable(record) for record in records] for records in runs] for name, runs in results.items()}
-    figure = comparison_figure(shown, title=title, target=target)
-    save_figure(figure, out / "curves.png", out / "curves.pdf")
-    say(f"Curves: {out / 'curves.png'}")
+    save_figure(
+        study.figure(paper=None if column is None else PaperColumn(column)), *picture_files(study.out / "curves")
+    )
+    say(f"Curves: {study.out / 'curves.png'}")

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+class PaperWidth(StrEnum):
+    """As `figures.PaperColumn`, which needs a drawing library."""
+
+    single = "single"
+    double = "double"
+
 
 ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file.")]
 Engine = Annotated[str | None, typer.Option(help="serial, processes or dask (a cluster); the result is the same.")]
@@ -23,6 +32,10 @@ Tls = Annotated[
         help="The cluster's certificates, made by `airprune cluster certificates`, for tls:// addresses.",
     ),
 ]
+FleetTable = Annotated[
+    Path | None,
+    typer.Option(metavar="TABLE", help="Train this fleet, a table as of `airprune plan`; the same as network.table."),
+]
 Target = Annotated[
     float | None,
     typer.Option(
@@ -30,6 +43,14 @@ Target = Annotated[
         max=1.0,
         help="Also tell time, bits and joules until this test accuracy, e.g. 0.7; by default rounds.target_accuracy.",
     ),
+]
+Column = Annotated[
+    PaperWidth | None,
+    typer.Option(help="Pictures as wide as one or both columns of an IEEE paper, 3.5 or 7.16 inches."),
+]
+Log = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LOGGER", help="Also log to `tensorboard`, `wandb` or `mlflow`; may be given several times."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TableAsJson = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]

@@ -15,14 +15,13 @@ from airprune.checks import quantity
 from airprune.cli.console import print_json, records, say, stdout_console
 from airprune.cli.options import AsJson
 from airprune.errors import UsageError
-from airprune.fleet import Fleet, read_fleet
+from airprune.fleet import Fleet, read_fleet, write_fleet
 from airprune.inverse import Answer, smallest_bandwidth_hz, smallest_deadline_s
 from airprune.measures import MEASURES
 from airprune.planning import Plan, PlanProblem, Status
 from airprune.planning.plan import round_up_ms
 from airprune.schemes import SCHEMES, scheme_named
 from airprune.schemes import plan as plan_by
-from airprune.tables import write_csv_atomic
 from airprune.units import mhz_to_hz, ms_to_s
 from airprune.wording import MISSING, number
 
@@ -46,8 +45,9 @@ def plan(
         str,
         typer.Argument(
             metavar="FLEET",
-            help="CSV or JSON table with one row per device, or - for standard input. Needs `device,edge,snr_db`; "
-            "takes `cpu_hz`, `cycles_per_weight`, `local_iterations`, `conv_weights`, `fc_weights`, "
+            help="CSV or JSON table with one row per device, or - for standard input. Needs `device,edge` and `snr_db` "
+            "or in its place measured `rate_mbps`, `distance_m` or places; takes `cpu_hz`, `cycles_per_weight`, "
+            "`local_iterations`, `seconds_per_step`, `seconds_per_sample`, `conv_weights`, `fc_weights`, "
             "`objective_weight`, `fixed_bits`, `extra_seconds` too.",
         ),
     ],
@@ -68,7 +68,7 @@ def plan(
         TargetStatistic, typer.Option(help="With --solve: whether the target is for the mean or the largest ratio.")
     ] = TargetStatistic.mean,
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="Write the devices' plan to this CSV file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write fleet and plan to this CSV file, a fleet again.")] = None,
 ) -> int:
     """Give every device a bandwidth share and a pruning ratio so that each round meets the deadline.
 
@@ -105,8 +105,7 @@ def plan(
     else:
         result = plan_by(problem, scheme)
     if out is not None:
-        columns = devices.device_columns(result)
-        write_csv_atomic(out, list(columns), list(columns.values()))
+        write_fleet(devices, out, result)
         say(f"Plan of {problem.num_devices:,} devices written to {out}")
     if as_json:
         extra = {"solve": answer} if answer else {}

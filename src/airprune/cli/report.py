@@ -8,23 +8,25 @@ from typing import Annotated
 import typer
 
 from airprune.cli.console import say
-from airprune.cli.options import Target
+from airprune.cli.options import Column, Target
 
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run, comparison or reproduction folder.")],
     out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the folder.")] = None,
     target: Target = None,
+    column: Column = None,
 ) -> None:
     """Write a self-contained HTML page about a folder: summary, curves, devices, claims, and how to repeat it.
 
-    Pictures are kept beside the page as PNG, PDF and CSV. An unfinished run shows what it has so far.
+    Pictures are kept beside the page as PNG, PDF, SVG and CSV, tables as LaTeX. An unfinished run
+    shows what it has so far.
 
     Example: `airprune report runs/smoke-seed0`
     """
     from airprune.report import write_report
     from airprune.report.reading import troubles
 
-    typer.echo(str(write_report(folder, out, target=target)))
+    typer.echo(str(write_report(folder, out, target=target, paper=column)))
     for trouble in troubles(folder):
         say(f"note: {trouble}")

@@ -11,7 +11,7 @@ import typer
 
 from airprune import files
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.options import Engine, Scheduler, Tls, Workers
+from airprune.cli.options import Engine, FleetTable, Log, Scheduler, Tls, Workers
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
@@ -39,10 +39,12 @@ def run(
         Path | None,
         typer.Option(metavar="RUN", help="Repeat a deployment: its rounds, plans and lost uploads, simulated."),
     ] = None,
+    fleet: FleetTable = None,
     engine: Engine = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     tls: Tls = None,
+    log: Log = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the last global round as JSON.")] = False,
 ) -> None:
     """Train a scenario: plan, prune, learn, average, round after round.
@@ -55,12 +57,14 @@ def run(
     from airprune.runs.layout import RunFolder
 
     name, changes = _named(scenario, overrides or [], replay)
-    chosen = scenario_from(name, changes, engine=engine, workers=workers, scheduler=scheduler, tls=tls)
+    chosen = scenario_from(name, changes, engine=engine, workers=workers, scheduler=scheduler, tls=tls, fleet=fleet)
     if out is None:
         out = Path("runs") / f"{chosen.name}-seed{chosen.seed}" if replay is None else Path(f"{replay}-replay")
     folder = RunFolder(out)
     try:
-        with contextlib.closing(run_scenario(chosen, out=out, resume=resume, replay=replay)) as records:
+        with contextlib.closing(
+            run_scenario(chosen, out=out, resume=resume, replay=replay, callbacks=log or [])
+        ) as records:
             for _ in watched(records, chosen, label=chosen.name, done=len(folder.records())):
                 pass
     except KeyboardInterrupt:

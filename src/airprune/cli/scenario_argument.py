@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from airprune.cli.console import say
 from airprune.errors import UsageError
 from airprune.scenario import Scenario
 
@@ -17,13 +18,16 @@ def scenario_from(
     workers: int | None = None,
     scheduler: str | None = None,
     tls: Path | None = None,
+    fleet: Path | None = None,
 ) -> Scenario:
-    """The preset or file `name` with `key=value` changes and the engine options applied.
+    """The preset or file `name` with `key=value` changes, the fleet and the engine options applied.
 
     A scheduler or its certificates mean the engine dask, unless another one is asked for, which is refused.
     """
     scenario = Scenario.load(name) if name.endswith(".toml") or "/" in name else Scenario.preset(name)
     scenario = scenario.with_overrides(overrides)
+    if fleet is not None:
+        scenario = _with_fleet(scenario, fleet)
     if engine is None and (scheduler is not None or tls is not None):
         engine = "dask"
     if engine is not None:
@@ -36,6 +40,15 @@ def scenario_from(
         scenario = scenario.with_("engine.tls", str(tls))
     _check_cluster(scenario, engine, scheduler, tls)
     return scenario
+
+
+def _with_fleet(scenario: Scenario, fleet: Path) -> Scenario:
+    from airprune.fleet import left_to_the_scenario
+
+    unused = left_to_the_scenario(fleet)
+    if unused:
+        say(f"note: {', '.join(unused)} of {fleet} are for `airprune plan`; a run takes them from model and scenario.")
+    return scenario.with_("network.table", str(fleet))
 
 
 def _check_cluster(scenario: Scenario, engine: str | None, scheduler: str | None, tls: Path | None) -> None:

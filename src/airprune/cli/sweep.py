@@ -19,14 +19,17 @@ from rich.table import Column, Table
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.estimates import estimates_json, estimates_table
+from airprune.cli.options import Column as PaperOption
 from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Target, Tls
 from airprune.cli.progress import STOPPED
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.target import target_table
 
 if TYPE_CHECKING:
+    from airprune.cli.options import PaperWidth
     from airprune.crossover import Crossover
-    from airprune.sweep import Outcome, Row, Sweep, SweepFolder
+    from airprune.studies import SweepResult
+    from airprune.sweeps import Outcome, Row, Sweep, SweepFolder
 
 # Beyond these a page of curves takes minutes and nobody can tell the curves apart.
 _MAX_REPORTED_ROWS = 20
@@ -52,6 +55,7 @@ def sweep(
     scheduler: Scheduler = None,
     tls: Tls = None,
     target: Target = None,
+    column: PaperOption = None,
     as_json: TableAsJson = False,
 ) -> None:
     """Run a scenario for every combination of values, several whole runs at a time, and average over seeds.
@@ -63,20 +67,23 @@ def sweep(
     With `--target` and one swept key that is a number, crossover.png shows time to the target over that key, and where
     pruning stops paying: `airprune sweep smoke plan.scheme=optimal,no-pruning plan.deadline_s=0.014,0.02 --target 0.2`
     """
-    from airprune.sweep import SweepFolder, crossover_in
+    from airprune.studies import SweepResult
+    from airprune.sweeps import SweepFolder, crossover_in
 
     chosen = _sweep(scenario, settings or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     out = out or Path("runs") / f"{chosen.runs[0].scenario.name}-sweep"
     folder = SweepFolder(chosen, out)
-    target = chosen.runs[0].scenario.rounds.target_accuracy if target is None else target
+    asked = chosen.runs[0].scenario.rounds.target_accuracy if target is None else target
     with folder.locked():
         failures = run_missing(folder, out)
+        result = dataclasses.replace(SweepResult.read(folder, target=target), out=out)
+        rows, target = result.rows, result.target
         table = folder.write_table([failure.run for failure in failures], target)
         say(f"Runs: {table}".replace(str(folder.path), str(out)))
-        rows = folder.rows(target)
-        crossover = None if target is None else crossover_in(rows)
-        if crossover is not None and target is not None:
-            _draw(crossover, target, out)
+        _draw_sweep(result, column)
+        crossover = None if asked is None else crossover_in(rows)  # only where somebody asks for it
+        if crossover is not None and asked is not None:
+            _draw(crossover, asked, out)
         if as_json:
             print_json(_json(out, rows, failures))
         else:
@@ -86,7 +93,8 @@ def sweep(
                 print_wide(_target_table(chosen, rows, target))
             for sentence in crossover.sentences if crossover else ():
                 stdout_console().print(sentence, markup=False)
-            _report(rows, out, target)
+            say(f"Tables for LaTeX: {result.write_latex()}")
+            _report(rows, out, target, column)
     for failure in failures:
         say(f"failed: {failure.run.label}: {failure.trouble}")
     if failures:
@@ -95,7 +103,7 @@ def sweep(
 
 def _sweep(scenario: str, settings: Sequence[str], **options: Any) -> Sweep:
     """All runs, checked, and where they go: as `options` say, else as the settings or the scenario do."""
-    from airprune.sweep import Sweep
+    from airprune.sweeps import Sweep
 
     chosen = Sweep.of(scenario_from(scenario, []), settings)
     about_engine = [word for word in settings if word.strip().startswith("engine.")]
@@ -184,18 +192,27 @@ def _headings(chosen: Sweep) -> Sequence[str]:
 
 
 def _values(row: Row) -> list[str]:
-    from airprune.sweep.runs import value_text
+    from airprune.sweeps.runs import value_text
 
     return [value_text(value) for value in row.values.values()]
 
 
 def _draw(crossover: Crossover, target: float, out: Path) -> None:
     from airprune.crossover_figure import crossover_figure
-    from airprune.figures import save_figure
+    from airprune.figures import picture_files, save_figure
 
-    figure = crossover_figure(crossover, target)
-    save_figure(figure, out / "crossover.png", out / "crossover.pdf")
+    save_figure(crossover_figure(crossover, target), *picture_files(out / "crossover"))
     say(f"Crossover: {out / 'crossover.png'}")
+
+
+def _draw_sweep(result: SweepResult, column: PaperWidth | None) -> None:
+    from airprune.figures import PaperColumn, picture_files, save_figure
+
+    paper = None if column is None else PaperColumn(column)
+    figure = result.figure(paper=paper) if any(row.seeds for row in result.rows) else None
+    if figure is not None:
+        save_figure(figure, *picture_files(result.out / "sweep"))
+        say(f"Picture: {result.out / 'sweep.png'}")
 
 
 def print_wide(table: Table) -> None:
@@ -208,7 +225,7 @@ def print_wide(table: Table) -> None:
     console.print(table)
 
 
-def _report(rows: Sequence[Row], out: Path, target: float | None) -> None:
+def _report(rows: Sequence[Row], out: Path, target: float | None, column: PaperWidth | None) -> None:
     from airprune.report import write_report
 
     if not any(row.seeds for row in rows):
@@ -217,7 +234,7 @@ def _report(rows: Sequence[Row], out: Path, target: float | None) -> None:
         asked = "" if target is None else f" --target {target:g}"
         say(f"Report: not made for so many; `airprune report {out}{asked}` makes it.")
     else:
-        say(f"Report: {write_report(out, target=target)}")
+        say(f"Report: {write_report(out, target=target, paper=column)}")
 
 
 def _json(out: Path, rows: Sequence[Row], failures: Sequence[Outcome]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from airprune.league.tables import write_csv, write_latex
 from airprune.registration import files_used_by
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-from airprune.sweep import MAX_RUNS
+from airprune.sweeps import MAX_RUNS
 from airprune.tables import write_text_atomic
 
 

@@ -25,8 +25,8 @@ from airprune.model_shapes import shape_of
 from airprune.registration import files_used_by
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-from airprune.sweep import Sweep, SweepFolder, SweptRun
-from airprune.sweep.runs import WITHIN
+from airprune.sweeps import Sweep, SweepFolder, SweptRun
+from airprune.sweeps.runs import WITHIN
 
 
 @dataclass(frozen=True, kw_only=True)

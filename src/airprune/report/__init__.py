@@ -17,11 +17,13 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def write_report(folder: Path | str, out: Path | str | None = None, *, target: float | None = None) -> Path:
+def write_report(
+    folder: Path | str, out: Path | str | None = None, *, target: float | None = None, paper: str | None = None
+) -> Path:
     """Writes the report of a folder; see `write.write_report`. Imported late: reading a folder needs no pictures."""
     from airprune.report import write
 
-    return write.write_report(folder, out, target=target)
+    return write.write_report(folder, out, target=target, paper=paper)
 
 
 __all__ = ["write_report"]

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from airprune.estimates import estimate_text, summary
+from airprune.latex import summary_latex
 from airprune.measures import MEASURES, SUMMARY
-from airprune.reaching import evaluations
+from airprune.reaching import default_target, evaluations
 from airprune.report.markup import Markup, badge, code_block, details, exact, note, paragraph, table
 from airprune.report.page import Page, Place, Section
 from airprune.report.reading import Run, differences, read_run, seed_runs, target_of
@@ -34,7 +35,12 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
         ],
         "curves.csv",
     )
+    tests = {
+        variant: {seed: evaluations(run.records) for seed, run in _counted(by_seed).items()}
+        for variant, by_seed in runs.items()
+    }
     target = target_of(_all(runs)) if target is None else target
+    target = default_target(tests.values()) if target is None else target
     curves = {variant: [run.rounds for run in by_seed.values()] for variant, by_seed in runs.items()}
     about = "Mean over seeds; the band reaches from the lowest to the highest seed and ends with the shortest one."
     environment, remark = _environment(runs)
@@ -43,8 +49,8 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
         name=folder.resolve().name,
         lead=_lead(runs),
         sections=[
-            Section("Summary", _summary(runs)),
-            *([] if target is None else [_target(folder, runs, place, target)]),
+            Section("Summary", _summary(runs, place)),
+            *([] if target is None else [target_section(folder, tests, _first_scenarios(runs), place, target)]),
             curves_section(curves, place, about=about),
             Section("What the variants differ in", _differences(runs)),
             Section("Runs", _runs_table(runs, place)),
@@ -75,7 +81,7 @@ def _counted(by_seed: Mapping[int, Run]) -> dict[int, Run]:
     return {seed: run for seed, run in with_rounds.items() if run.is_finished} or with_rounds
 
 
-def _summary(runs: Runs) -> list[Markup]:
+def _summary(runs: Runs, place: Place) -> list[Markup]:
     chosen = {variant: [run.rounds for run in _counted(by_seed).values()] for variant, by_seed in runs.items()}
     estimates = summary({variant: rounds for variant, rounds in chosen.items() if rounds})
     rows = [
@@ -91,15 +97,11 @@ def _summary(runs: Runs) -> list[Markup]:
         "Last global round: mean over seeds ± half-width of the 95 % interval (Student's t). A single seed has no "
         "interval. Runs that are not finished count only where a variant has no other."
     )
-    return [table(header, rows, label="Last global round", words=("variant", "seeds"), class_="estimates"), note(about)]
-
-
-def _target(folder: Path, runs: Runs, place: Place, target: float) -> Section:
-    tests = {
-        variant: {seed: evaluations(run.records) for seed, run in _counted(by_seed).items()}
-        for variant, by_seed in runs.items()
-    }
-    return target_section(folder, tests, _first_scenarios(runs), place, target)
+    latex = summary_latex(["variant"], (([variant], found) for variant, found in estimates.items()))
+    return [
+        table(header, rows, label="Last global round", words=("variant", "seeds"), class_="estimates"),
+        note(about, " ", place.add_text(latex, "summary.tex")),
+    ]
 
 
 def _seeds_word(by_seed: Mapping[int, Run], used: int) -> str:
@@ -173,6 +175,7 @@ def _repeat(folder: Path, runs: Runs) -> Section:
     scenarios = _first_scenarios(runs)
     if not scenarios:
         return Section("Repeat it", [])
+    unread = [variant for variant in runs if variant not in scenarios]
     base_name = next((name for name in scenarios if name in SCHEMES), next(iter(scenarios)))
     base = scenarios[base_name]
     base_file = next(run.path for run in runs[base_name].values() if run.scenario is not None) / "scenario.toml"
@@ -193,6 +196,7 @@ def _repeat(folder: Path, runs: Runs) -> Section:
     return repeat_section(
         [["airprune", "compare", str(base_file), *options]],
         "A model or data set of your own, given in Python, is not part of the scenarios and must be given again.",
+        *([f"Not in the command, since their scenarios cannot be read here: {', '.join(unread)}."] if unread else []),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from airprune.figures import draw_curves, new_figure, save_figure
+from airprune.figures import PaperColumn, draw_curves, new_figure, picture_files, save_figure
 from airprune.measures import MEASURES
 from airprune.report.reading import MAX_BARS, EdgeRound, Row
 
@@ -22,11 +22,13 @@ _DEADLINE = "#B03A00"
 _LABEL_LENGTH = 40
 
 
-def curve_panel(runs_by_name: Mapping[str, list[list[Row]]], *, measure: str, against: str) -> Figure:
+def curve_panel(
+    runs_by_name: Mapping[str, list[list[Row]]], *, measure: str, against: str, paper: PaperColumn | None = None
+) -> Figure:
     """One panel; with several names, the legend below."""
     shown = {_label(name): [[_with_gaps(row) for row in run] for run in runs] for name, runs in runs_by_name.items()}
     lines = math.ceil(len(shown) / 2) if len(shown) > 1 else 0
-    figure, (ax,) = new_figure(1, height=3.2 + 0.2 * lines)
+    figure, (ax,) = new_figure(1, height=3.2 + 0.2 * lines, paper=paper)
     draw_curves(ax, shown, measure=measure, against=against)
     if lines:
         handles, labels = ax.get_legend_handles_labels()
@@ -69,11 +71,11 @@ def device_bars(devices: EdgeRound, values: np.ndarray, *, label: str, colour: s
     return figure
 
 
-def save_both(figure: Figure, stem: Path) -> None:
-    """PNG and PDF; a letter that the font lacks becomes a box without ado."""
+def save_pictures(figure: Figure, stem: Path) -> None:
+    """PNG, PDF and SVG; a letter that the font lacks becomes a box without ado."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
-        save_figure(figure, *(stem.with_name(stem.name + suffix) for suffix in (".png", ".pdf")))
+        save_figure(figure, *picture_files(stem))
 
 
 def has_values(runs_by_name: Mapping[str, Sequence[Sequence[Row]]], measure: str) -> bool:

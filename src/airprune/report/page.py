@@ -12,10 +12,12 @@ from matplotlib.figure import Figure
 
 import airprune
 from airprune import files
+from airprune.figures import PaperColumn, picture_files
 from airprune.paper.tidy import Rows, write_rows
-from airprune.report.drawing import save_both
+from airprune.report.drawing import save_pictures
 from airprune.report.markup import Markup, element, escaped, image, join, link
 from airprune.report.style import CSS
+from airprune.tables import write_text_atomic
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Place:
     """Where a page and its pictures are written."""
 
     out: Path
+    paper: PaperColumn | None = None
 
     @property
     def figures(self) -> Path:
@@ -53,11 +56,11 @@ class Place:
         return link(path.name, os.path.relpath(path.resolve(), self.out.parent.resolve()))
 
     def add_figure(self, figure: Figure, name: str, *, alt: str, caption: str, table: str = "") -> Markup:
-        """Saves a picture as PNG and PDF and puts it into the page; `table` is the CSV it shows."""
+        """Saves a picture as PNG, PDF and SVG and puts it into the page; `table` is the CSV it shows."""
         files.make_folder(self.figures)
         stem = self.figures / name
-        save_both(figure, stem)
-        names = [f"{name}.png", f"{name}.pdf", *([table] if table else [])]
+        save_pictures(figure, stem)
+        names = [*(path.name for path in picture_files(stem)), *([table] if table else [])]
         return image(
             stem.with_name(f"{name}.png"),
             alt=alt,
@@ -68,6 +71,12 @@ class Place:
         if rows:
             files.make_folder(self.figures)
             write_rows(self.figures / name, rows)
+
+    def add_text(self, text: str, name: str) -> Markup:
+        """Keeps a text beside the pictures; a link to it."""
+        files.make_folder(self.figures)
+        write_text_atomic(self.figures / name, text, follow_link=False)
+        return self.link_to(self.figures / name)
 
 
 def captioned(caption: str, links: Sequence[Markup]) -> Markup:

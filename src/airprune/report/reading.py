@@ -135,13 +135,30 @@ def is_run(path: Path) -> bool:
 
 
 def seed_runs(path: Path) -> dict[tuple[str, int], Path]:
-    """(variant, seed) → run folder, variants in alphabetical order, seeds ascending."""
+    """(variant, seed) → run folder, variants in the order asked for, others after them by name, seeds ascending."""
     found = {}
     for child in path.iterdir():
-        match = _SEED_FOLDER.fullmatch(child.name)
-        if match and is_run(child):
-            found[writable(match["variant"]), int(match["seed"])] = child
-    return dict(sorted(found.items()))
+        names = variant_and_seed(child.name)
+        if names and is_run(child):
+            found[names] = child
+    place = {name: index for index, name in enumerate(asked_order(path))}
+    return dict(sorted(found.items(), key=lambda item: (place.get(item[0][0], len(place)), item[0])))
+
+
+def variant_and_seed(name: str) -> tuple[str, int] | None:
+    """What the name of a run folder says in a comparison or a sweep; None for another name."""
+    match = _SEED_FOLDER.fullmatch(name)
+    return (writable(match["variant"]), int(match["seed"])) if match else None
+
+
+def asked_order(path: Path) -> list[str]:
+    """Folder names of a comparison's or a sweep's variants as they were asked for; what is not noted is not there."""
+    for note in ("comparison.json", "sweep.json"):
+        found = read_json(path / note)
+        names = found.get("variants") if isinstance(found, dict) else None
+        if isinstance(names, list):
+            return [name for name in names if isinstance(name, str)]
+    return []
 
 
 def read_run(path: Path) -> Run:

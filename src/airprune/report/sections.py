@@ -43,7 +43,7 @@ def curves_section(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *,
 
 
 def _panel(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *, measure: str, against: str) -> Markup:
-    figure = curve_panel(runs_by_name, measure=measure, against=against)
+    figure = curve_panel(runs_by_name, measure=measure, against=against, paper=place.paper)
     drawn, axis = MEASURES[measure], MEASURES[against]
     title = f"{capitalised(drawn.label)} against {axis.label}"
     ends = "; ".join(_ends(name, runs, measure) for name, runs in runs_by_name.items())

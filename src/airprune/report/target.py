@@ -8,6 +8,7 @@ from typing import Any
 
 from airprune.crossover import Swept, crossover_of
 from airprune.crossover_figure import crossover_figure
+from airprune.latex import target_latex
 from airprune.measures import MEASURES, TO_TARGET
 from airprune.reaching import TIME, Runs, ToTarget, reference_among, target_text, tidy_row, to_target
 from airprune.report.markup import Markup, note, table
@@ -41,7 +42,11 @@ def target_section(
         ratio = [] if reference is None else [row.time_ratio.text if row.time_ratio else MISSING]
         rows.append((variant, row.reached_text, *(row.costs[name].text(name) for name in TO_TARGET), *ratio))
     title = f"To {target_text(target)} test accuracy"
-    found = [table(header, rows, label=title, words=("variant", "reached"), class_="estimates"), note(_ABOUT)]
+    latex = place.add_text(
+        target_latex(["variant"], (([name], row) for name, row in reached.items()), target), "target.tex"
+    )
+    shown = table(header, rows, label=title, words=("variant", "reached"), class_="estimates")
+    found = [shown, note(_ABOUT, " ", latex)]
     return Section(title, [*found, *_crossover(sweep, scenarios, reached, place, target)])
 
 

@@ -6,20 +6,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 from airprune.errors import UsageError, WorkFailed
+from airprune.figures import PaperColumn
 from airprune.report import comparison, reproduction, run
 from airprune.report.page import Page, Place, page_text
 from airprune.report.reading import is_run, seed_runs
 from airprune.tables import write_text_atomic
 
 
-def write_report(folder: Path | str, out: Path | str | None = None, *, target: float | None = None) -> Path:
+def write_report(
+    folder: Path | str, out: Path | str | None = None, *, target: float | None = None, paper: str | None = None
+) -> Path:
     """Writes the report of a run, comparison or reproduction folder; the page's path.
 
     Args:
       out: the page, by default `report.html` in the folder. Pictures of runs and comparisons are also kept beside it,
-        as PNG, PDF and tidy CSV, in `figures/` (in `NAME-figures/` if the page is not called report.html).
+        as PNG, PDF, SVG and tidy CSV, tables of comparisons as LaTeX, in `figures/`
+        (in `NAME-figures/` if the page is not called report.html).
       target: the accuracy that time, bits and joules are told for; by default the scenarios' `rounds.target_accuracy`,
-        and a reproduction's own.
+        a reproduction's own, and of comparisons what all runs reach.
+      paper: "single" or "double": curves as wide as one or both columns of an IEEE paper.
     """
     folder = Path(folder)
     sections = _sections_for(folder)
@@ -29,7 +34,7 @@ def write_report(folder: Path | str, out: Path | str | None = None, *, target: f
     if not out.parent.is_dir():
         raise UsageError(f"{out} cannot be written: its folder does not exist; create it first.")
     try:
-        page = sections(folder, Place(out), target)
+        page = sections(folder, Place(out, None if paper is None else PaperColumn(paper)), target)
     except OSError as error:  # a folder that is read-only, a full disk
         raise WorkFailed(
             f"{out} was not written: {error.strerror or error}; choose another place with --out."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from airprune.data.shared import save_shared
 from airprune.engines import engine_named
 from airprune.errors import UsageError
 from airprune.kernels import native
+from airprune.runs.callbacks import GivenCallback, callbacks_of, told
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.store import DeviceStore
@@ -40,6 +41,7 @@ def run(
     loss: Any = None,
     metric: Any = None,
     replay: str | Path | None = None,
+    callbacks: Sequence[GivenCallback] = (),
 ) -> Records:
     """Runs a scenario; yields one record per edge round and per global round as they happen.
 
@@ -56,7 +58,10 @@ def run(
       loss: of (outputs, targets) → their mean loss, in place of `train.loss`: a torch function or module, or your own.
       metric: of (outputs, targets) → a mean over samples, in place of `train.metric`; recorded as `test_` and its name.
       replay: a deployment's run folder: who is there, what is planned with and what becomes of uploads is as it was.
+      callbacks: hear of every record once it is saved: functions of a record, `Callback`s, or names of loggers
+        ("tensorboard", "wandb", "mlflow").
     """
+    hearers = callbacks_of(callbacks)
     engine_named(instance("run.scenario", scenario, Scenario).engine.name)  # before anything is loaded or written
     folder = None if out is None else RunFolder(path_of("run.out", out))
     if folder is not None and folder.has_run and not resume:
@@ -73,9 +78,9 @@ def run(
             f"{out if replay is None else replay} was trained with the native kernel, which cannot be used here: "
             f"{native.trouble}; continue it where airprune doctor finds the kernel."
         )
-    return records_of(
-        Experiment.of(scenario, model=model, dataset=dataset, loss=loss, metric=metric, kernel=kernel), folder, world
-    )
+    experiment = Experiment.of(scenario, model=model, dataset=dataset, loss=loss, metric=metric, kernel=kernel)
+    records = records_of(experiment, folder, world)
+    return told(records, hearers, scenario, None if folder is None else folder.path) if hearers else records
 
 
 def records_of(experiment: Experiment, folder: RunFolder | None, world: World) -> Records:

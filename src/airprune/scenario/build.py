@@ -29,9 +29,10 @@ def build_radio(section: RadioSection) -> Radio:
     )
 
 
-def build_network(section: NetworkSection, *, flat: bool, seed: int) -> Network:
+def build_network(section: NetworkSection, *, flat: bool, seed: int, batch_samples: int) -> Network:
+    """`batch_samples`, of one local step, is for tables that tell how long a step takes."""
     if section.table is not None:
-        network = _from_table(section, section.table, seed=seed)
+        network = _from_table(section, section.table, seed=seed, batch_samples=batch_samples)
         return network.flat() if flat else network
     if flat:
         ring = _placement(section, section.flat_inner_m, section.flat_outer_m)
@@ -54,13 +55,12 @@ def _cpu_hz(section: NetworkSection) -> float | tuple[float, float]:
     return section.cpu_hz if section.cpu_hz_max is None else (section.cpu_hz, section.cpu_hz_max)
 
 
-def _from_table(section: NetworkSection, table: str, *, seed: int) -> Network:
+def _from_table(section: NetworkSection, table: str, *, seed: int, batch_samples: int) -> Network:
     """The table's network, with the scenario's CPUs where the table has none."""
-    from airprune.fleet import read_network  # few scenarios have a table, and readers of run folders should not wait
-    from airprune.tables import Column, read_table
+    from airprune.fleet import network_and_columns  # few scenarios have a table: readers of run folders should not wait
 
-    network = read_network(table)
-    if "cpu_hz" in read_table(table, (Column(name="cpu_hz"),), unique=None):
+    network, present = network_and_columns(table, batch_samples=batch_samples)
+    if "cpu_hz" in present:
         return network
     # A placed network of the same sizes has the same draws, edge by edge.
     sizes = np.bincount(network.edge, minlength=network.num_edges).tolist()

@@ -235,7 +235,7 @@ class Scenario(Section):
 
     def build_network(self) -> Network:
         """Who is where: placed by the seed, or read from the table."""
-        return build.build_network(self.network, flat=self.is_flat, seed=self.seed)
+        return build.build_network(self.network, flat=self.is_flat, seed=self.seed, batch_samples=self.train.batch_size)
 
     def build_radio(self) -> Radio:
         """The uplink band in SI units."""

@@ -58,7 +58,7 @@ class NetworkSection(Section):
     cpu_hz_max: Positive | None = Field(default=None, description="if given, f_n is uniform from cpu_hz to this")
     table: FilePath | None = Field(
         default=None,
-        description="CSV or JSON of device, edge and distance_m, places, snr_db or full_band_rate_bps; "
+        description="the fleet of `airprune plan`: device, edge and snr_db, rate_mbps, distance_m or places; "
         "overrides counts and placement",
     )
 

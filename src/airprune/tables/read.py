@@ -33,6 +33,7 @@ class Table:
       ignored: columns that nobody asked for, each with the nearest absent name:
         `cpu_ghz (did you mean cpu_hz?)`.
       is_list: the source was a JSON list, where a line alone may not tell the row.
+      present: known columns that the source has; `columns` holds defaults of others too.
     """
 
     source: str
@@ -40,6 +41,7 @@ class Table:
     line: np.ndarray
     ignored: tuple[str, ...] = ()
     is_list: bool = False
+    present: frozenset[str] = frozenset()
 
     @property
     def num_rows(self) -> int:
@@ -133,7 +135,14 @@ class _Gathering:
                 columns[name] = self._merged(self.parts[name])
             elif column.default is not None:
                 columns[name] = np.repeat(column.array([None], text=False), self.num_rows)
-        table = Table(self.source, columns, np.concatenate(self.lines), self.header.ignored(), self.is_list)
+        table = Table(
+            source=self.source,
+            columns=columns,
+            line=np.concatenate(self.lines),
+            ignored=self.header.ignored(),
+            is_list=self.is_list,
+            present=frozenset(self.header.present),
+        )
         if self.unique and self.unique in table and _has_duplicate(table[self.unique]):
             raise _duplicate(table, self.unique)
         return table

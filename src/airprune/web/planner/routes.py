@@ -83,7 +83,7 @@ def all_schemes(request: Request) -> Response:
 @router.get("/api/plan.csv", summary="The plan of every device, as `airprune plan --out` writes it", **_QUERY)
 def plan_csv(request: Request) -> Response:
     planned = _planned(request, request.query_params)
-    return _csv("plan.csv", planned.scene.fleet.device_columns(planned.plan))
+    return _csv("plan.csv", planned.scene.fleet.table_columns(planned.plan))
 
 
 @router.get("/api/fleet.csv", summary="The devices as a table that `airprune plan` reads", **_QUERY)

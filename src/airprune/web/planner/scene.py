@@ -110,7 +110,7 @@ def table_scene(settings: PlannerSettings, fleet: Fleet) -> Scene:
             gain = db_to_ratio(-path_loss_db(math.hypot(east_m, north_m), radio))
             snr_db[key[0]] = ratio_to_db(float(snr(gain, radio)))
     if moved:
-        fleet = dataclasses.replace(fleet, columns={**fleet.columns, "snr_db": snr_db})
+        fleet = fleet.with_snr(moved, snr_db)
     edges = _edge_position_m(len(fleet.edge_names), float(distance_m.max()))
     return Scene(
         fleet=fleet,

@@ -22,14 +22,14 @@ from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
 from airprune.estimates import Estimate, summary
 from airprune.measures import TO_TARGET
-from airprune.reaching import TIME, ToTarget, tidy_row, to_target
+from airprune.reaching import TIME, Evaluation, ToTarget, tidy_row, to_target
 from airprune.registration import luggage
 from airprune.runs.evaluations import evaluations_in
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
-from airprune.sweep.files import Marker, install
-from airprune.sweep.runs import Sweep, SweptRun, value_text
-from airprune.sweep.whole_run import WholeRun, WholeRuns, given_up, own_kernel
+from airprune.sweeps.files import Marker, install
+from airprune.sweeps.runs import Sweep, SweptRun, value_text
+from airprune.sweeps.whole_run import WholeRun, WholeRuns, given_up, own_kernel
 from airprune.tables import write_csv_atomic, write_text_atomic
 from airprune.wording import shown
 
@@ -103,7 +103,13 @@ class SweepFolder:
         fixed = self.sweep.fixed()
         self._refuse_others(fixed)
         with locked(self.path):
-            note = {"airprune": airprune.__version__, "swept": self.sweep.keys, "fixed": fixed}
+            variants = dict.fromkeys(run.folder_name.rpartition("-seed")[0] for run in self.sweep.runs)
+            note = {
+                "airprune": airprune.__version__,
+                "swept": self.sweep.keys,
+                "variants": list(variants),
+                "fixed": fixed,
+            }
             write_text_atomic(self.path / _NOTE, json.dumps(note, indent=1) + "\n", follow_link=False)
             yield
 
@@ -155,6 +161,14 @@ class SweepFolder:
             )
             for name, pairs in lasts.items()
         ]
+
+    def evaluations(self) -> dict[str, dict[int, list[Evaluation]]]:
+        """Every test of the models of the finished runs, by combination and seed."""
+        found: dict[str, dict[int, list[Evaluation]]] = {}
+        for run in filter(self.is_finished, self.sweep.runs):
+            variant = run.folder_name.rpartition("-seed")[0]
+            found.setdefault(variant, {})[run.scenario.seed] = evaluations_in(self.run_folder(run))
+        return found
 
     def _to_target(self, runs: Mapping[str, Sequence[SweptRun]], target: float) -> dict[str, ToTarget]:
         found = {

@@ -20,7 +20,7 @@ from airprune.kernels import native
 from airprune.runs import run as run_scenario
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-from airprune.sweep.files import Files, Marker, files_in, put_files
+from airprune.sweeps.files import Files, Marker, files_in, put_files
 
 _LOOK_S = 0.5
 # How long a folder may stay somebody else's: a run that has lost its driver leaves it after its current round.

@@ -9,7 +9,7 @@ files      a run's files on their way between machines
 
 from __future__ import annotations
 
-from airprune.sweep.folder import Outcome, Row, SweepFolder, crossover_in
-from airprune.sweep.runs import MAX_RUNS, Sweep, SweptRun
+from airprune.sweeps.folder import Outcome, Row, SweepFolder, crossover_in
+from airprune.sweeps.runs import MAX_RUNS, Sweep, SweptRun
 
 __all__ = ["MAX_RUNS", "Outcome", "Row", "Sweep", "SweepFolder", "SweptRun", "crossover_in"]

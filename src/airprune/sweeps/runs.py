@@ -15,7 +15,7 @@ from airprune.errors import UsageError
 from airprune.scenario import Scenario
 from airprune.scenario.scenario import flat
 from airprune.settings.toml_text import literal
-from airprune.sweep.values import MAX_RUNS, values_by_key
+from airprune.sweeps.values import MAX_RUNS, values_by_key
 
 _LONGEST_NAME = 120
 # Each run is one process's work, whatever engine runs the sweep.

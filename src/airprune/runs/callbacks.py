@@ -1,0 +1,80 @@
+"""Who else hears of a run's records: functions, loggers, anything with a `take`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from airprune.errors import InvalidValue
+from airprune.scenario import Scenario
+
+Record = dict[str, Any]
+
+
+class Callback:
+    """Base of callbacks that want to know when a run begins and ends; override what you need.
+
+    A callback hears of records after they are saved, in the process that drives the run. What it raises ends the run,
+    resumable. A resumed run tells the records still to come.
+    """
+
+    def begin(self, scenario: Scenario, folder: Path | None) -> None:
+        """Before the first record; `folder` is the run folder, None if nothing is written."""
+
+    def take(self, record: Record) -> None:
+        """One record: `record["kind"]` is "edge", "node" or "global"."""
+
+    def end(self, *, finished: bool) -> None:
+        """After the last record (finished), or when the run was stopped before."""
+
+
+class _Function(Callback):
+    def __init__(self, function: Callable[[Record], Any]) -> None:
+        self._function = function
+
+    def take(self, record: Record) -> None:
+        self._function(record)
+
+
+# A callback, a function of a record, or the name of a logger ("tensorboard").
+GivenCallback = Callback | Callable[[Record], Any] | str
+
+
+def callbacks_of(given: Iterable[GivenCallback]) -> list[Callback]:
+    """Each as a callback of its own; names are those of `airprune.sinks.SINKS`."""
+    found: list[Callback] = []
+    for one in given:
+        if isinstance(one, str):
+            from airprune.sinks import sink_named
+
+            found.append(sink_named(one)())
+        elif isinstance(one, Callback):
+            found.append(one)
+        elif callable(one):
+            found.append(_Function(one))
+        else:
+            rule = "must be functions of a record, callbacks or names of loggers"
+            raise InvalidValue("run.callbacks", rule, repr(one), 'Example: callbacks=[print, "tensorboard"]')
+    return found
+
+
+def told(
+    records: Generator[Record, None, None], callbacks: Sequence[Callback], scenario: Scenario, folder: Path | None
+) -> Generator[Record, None, None]:
+    """The records, told to the callbacks as they pass; all callbacks that have begun are told the end."""
+    begun: list[Callback] = []
+    finished = False
+    try:
+        for callback in callbacks:
+            callback.begin(scenario, folder)
+            begun.append(callback)
+        for record in records:
+            for callback in callbacks:
+                callback.take(record)
+            yield record
+        finished = True
+    finally:
+        records.close()
+        for callback in begun:
+            callback.end(finished=finished)
