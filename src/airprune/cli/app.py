@@ -29,6 +29,7 @@ from airprune.cli.schemes import schemes
 from airprune.cli.sweep import sweep
 from airprune.cli.web import web
 from airprune.errors import AirpruneError, UsageError
+from airprune.extras import MissingExtra, sentence_for
 
 app = typer.Typer(
     name="airprune",
@@ -91,6 +92,12 @@ def main(arguments: list[str] | None = None) -> int:
     except AirpruneError as error:
         say(f"error: {error}")
         return error.exit_status
+    except ModuleNotFoundError as error:
+        sentence = sentence_for(error, " ".join(["airprune", *_command(arguments)]))
+        if sentence is None:
+            raise
+        say(f"error: {sentence}")
+        return MissingExtra.exit_status
     except (KeyboardInterrupt, typer.Abort):
         say("stopped.")
         return 130
@@ -98,6 +105,11 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _command(arguments: list[str]) -> list[str]:
+    """The name of the command among its arguments."""
+    return [word for word in arguments if not word.startswith("-")][:1]
 
 
 def _with_imports(arguments: list[str]) -> list[str]:
