@@ -129,7 +129,8 @@ def _torch() -> Finding:
 def _kernel() -> Finding:
     native = importlib.import_module("airprune.kernels.native")
     if native.trouble:
-        advice = f"Training works with torch, at half the speed or less; with a C compiler: {extras.install_command('train')}"
+        way_in = f"with a C compiler: {extras.install_command('train')}"
+        advice = f"Training works with torch, at half the speed or less; {way_in}"
         return Finding("kernel", Health.NOTE, f"torch; no native one: {native.trouble}", advice)
     return Finding("kernel", Health.OK, f"native, {native.instruction_sets[0]}")
 

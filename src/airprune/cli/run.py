@@ -15,7 +15,9 @@ from airprune.cli.options import Engine, Scheduler, Tls, Workers
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
+from airprune.extras import need
 from airprune.measures import MEASURES, SUMMARY, TO_TARGET
+from airprune.wording import counted
 
 if TYPE_CHECKING:
     from airprune.reaching import Evaluation
@@ -32,7 +34,9 @@ def run(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes, e.g. `plan.deadline_s=0.04 seed=3`.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; by default runs/NAME-seedN, or RUN-replay.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; by default runs/NAME-CHANGES-seedN, or RUN-replay.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     replay: Annotated[
         Path | None,
@@ -48,16 +52,25 @@ def run(
 
     Example: `airprune run paper plan.deadline_s=0.04 --out runs/paper-40ms`
     """
-    from airprune.report import write_report
-    from airprune.runs import run as run_scenario
-    from airprune.runs.evaluations import evaluations_in
     from airprune.runs.layout import RunFolder
+    from airprune.runs.naming import default_folder
 
     name, changes = _named(scenario, overrides or [], replay)
     chosen = scenario_from(name, changes, engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     if out is None:
-        out = Path("runs") / f"{chosen.name}-seed{chosen.seed}" if replay is None else Path(f"{replay}-replay")
+        out = default_folder(Path("runs"), chosen, changes) if replay is None else Path(f"{replay}-replay")
     folder = RunFolder(out)
+    if folder.has_run and not resume:
+        raise UsageError(_used(folder))
+    if replay is None:
+        chosen.check_names()
+    need("train", "airprune run")
+
+    # Only now, since these take seconds to import.
+    from airprune.report import write_report
+    from airprune.runs import run as run_scenario
+    from airprune.runs.evaluations import evaluations_in
+
     try:
         with contextlib.closing(run_scenario(chosen, out=out, resume=resume, replay=replay)) as records:
             for _ in watched(records, chosen, label=chosen.name, done=len(folder.records())):
@@ -80,6 +93,16 @@ def run(
     if target is not None:
         stdout_console().print(_to_target(tests, target), markup=False)
     say(f"Report: {write_report(out)}")
+
+
+def _used(folder: RunFolder) -> str:
+    """Why a folder with a run is not run again, and what to do with it."""
+    path, records = folder.path, folder.records()
+    if folder.is_finished:
+        return f"{path} already holds a run, finished: `airprune report {path}` shows it; or choose another --out."
+    done = sum(record["kind"] == "global" for record in records)
+    state = "is still going on" if folder.is_running else f"stopped after {counted(done, 'global round')}"
+    return f"{path} already holds a run, which {state}; continue it with --resume or choose another --out."
 
 
 def _named(scenario: str | None, overrides: list[str], replay: Path | None) -> tuple[str, list[str]]:

@@ -184,7 +184,7 @@ def _headings(chosen: Sweep) -> Sequence[str]:
 
 
 def _values(row: Row) -> list[str]:
-    from airprune.sweep.runs import value_text
+    from airprune.runs.naming import value_text
 
     return [value_text(value) for value in row.values.values()]
 
