@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import shlex
 import shutil
 import sys
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from airprune.errors import UsageError
 
@@ -98,6 +96,9 @@ def _checkout() -> Path | None:
 
 def _installed_from() -> Path | None:
     """The folder or wheel that pip noted (PEP 610), if it is still there."""
+    import importlib.metadata  # slow, and needed for a hint only
+    from urllib.parse import unquote, urlparse
+
     try:
         noted = importlib.metadata.distribution("airprune").read_text("direct_url.json")
         url = urlparse(json.loads(noted or "{}").get("url", ""))
