@@ -11,7 +11,7 @@ import typer
 
 from airprune import files
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.options import Engine, Scheduler, Tls, Workers
+from airprune.cli.options import Engine, Scheduler, Tls, Workers, preset_names
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
@@ -29,7 +29,12 @@ _SHORT_LABELS = {"uploaded_weights": "uploaded", "mean_pruning_ratio": "mean pru
 
 def run(
     scenario: Annotated[
-        str | None, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file; of a replay, its own.")
+        str | None,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="A preset's name or a TOML file; of a replay, its own.",
+            autocompletion=preset_names,
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes, e.g. `plan.deadline_s=0.04 seed=3`.")
