@@ -13,7 +13,7 @@ from airprune.errors import UsageError
 
 # The packages of each extra of pyproject.toml; the first is the one whose version is told.
 EXTRAS = {
-    "train": ("torch", "safetensors", "cloudpickle"),
+    "train": ("torch", "cloudpickle"),
     "cluster": ("distributed", "dask", "cryptography"),
     "deploy": ("grpc", "google.protobuf", "cryptography"),
 }
