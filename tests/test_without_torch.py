@@ -51,11 +51,11 @@ def test_what_trains_says_in_one_sentence_which_extra_to_install(answers, words)
     status, out, err = answers[words]
     name = words.split()[0]
     assert (status, out) == (2, "")
-    assert err == f"error: airprune {name} needs the extra `train`: {extras.install_command('train')}\n"
+    assert err == f"error: airprune {name} needs the extra `train`: {answers['way in']}\n"
 
 
 def test_training_from_python_names_the_extra(answers):
-    assert answers["ap.run"] == f"MissingExtra: airprune.run needs the extra `train`: {extras.install_command('train')}"
+    assert answers["ap.run"] == f"MissingExtra: airprune.run needs the extra `train`: {answers['way in']}"
 
 
 def test_what_is_refused_leaves_nothing_behind(answers, folder):

@@ -1,6 +1,6 @@
 """Commands and pages in a process that refuses the packages of the extra `train`.
 
-Run as a program with a folder that holds a run, `run`, and a table, `fleet.csv`: prints what each command said, as JSON.
+Run as a program in a folder that holds a run, `run`, and a table, `fleet.csv`: prints what each command said, as JSON.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ PAGES = ("/", "/api/plan?deadline_ms=30", "/runs", "/api/runs")
 
 
 def main() -> None:
-    from airprune.extras import EXTRAS
+    from airprune.extras import EXTRAS, install_command
 
     for name in EXTRAS["train"]:
         sys.modules[name] = None  # type: ignore[assignment]
     answers: dict[str, Any] = {words: called(words) for words in (*COMMANDS, *REFUSED)}
     answers |= {path: asked(path) for path in PAGES}
-    answers["ap.run"] = from_python()
+    answers |= {"ap.run": from_python(), "way in": install_command("train")}
     sys.stdout.write(json.dumps(answers))
 
 
