@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.durations import tell_duration
 from airprune.cli.estimates import estimates_json, estimates_table
 from airprune.cli.options import Engine, ScenarioName, Scheduler, TableAsJson, Target, Tls, Workers
 from airprune.cli.progress import STOPPED, watched
@@ -126,6 +127,13 @@ def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> Non
     from airprune.runs.compare import compare as runs_of
 
     places = [(variant, seed) for seed in seeds for variant in variants]
+    tell_duration(
+        [
+            variant.scenario
+            for variant, seed in places
+            if not variant.folder(out, seed).has_finished(variant.scenario.with_("seed", seed))
+        ]
+    )
     try:
         for variant, seed, records in runs_of(variants, seeds, out):
             label = f"[{places.index((variant, seed)) + 1}/{len(places)}] {variant.name}, seed {seed}"

@@ -11,6 +11,7 @@ import typer
 
 from airprune import files
 from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.durations import tell_duration
 from airprune.cli.options import Engine, Scheduler, Tls, Workers, preset_names
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
@@ -76,6 +77,8 @@ def run(
     from airprune.runs import run as run_scenario
     from airprune.runs.evaluations import evaluations_in
 
+    if not folder.has_run and replay is None:
+        tell_duration([chosen])
     try:
         with contextlib.closing(run_scenario(chosen, out=out, resume=resume, replay=replay)) as records:
             for _ in watched(records, chosen, label=chosen.name, done=len(folder.records())):
