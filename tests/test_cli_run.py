@@ -322,6 +322,19 @@ def test_a_target_in_the_scenario_is_the_default_and_repeats_no_run(comparison, 
     assert {path: path.stat().st_mtime_ns for path in out.glob("*/records.jsonl")} == before
 
 
+def test_compare_refuses_the_folder_of_another_comparison_before_torch_is_imported(scenario, tmp_path):
+    folder = tmp_path / "runs/compare/optimal-seed0"
+    folder.mkdir(parents=True)
+    (folder / "scenario.toml").write_text(ap.Scenario.load(scenario).with_("plan.deadline_s", 0.02).to_toml())
+    code = (
+        "import sys; from airprune.cli import main; status = main(sys.argv[1:]); print(status, 'torch' in sys.modules)"
+    )
+    words = ["compare", scenario, "--schemes", "optimal"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "2 False\n"
+    assert "runs/compare/optimal-seed0 holds another scenario: plan.deadline_s is 0.02 there, 0.01 here" in done.stderr
+
+
 def test_compare_goes_on_with_runs_that_were_stopped(command, scenario):
     chosen = ap.Scenario.load(scenario).with_values({"engine.name": "serial", "plan.scheme": "optimal"})
     run = ap.run(chosen, out="both/optimal-seed0")

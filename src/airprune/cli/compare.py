@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,10 +57,6 @@ def compare(
 
     Example: `airprune compare smoke --methods adaptive-pruning,frozen-pruning,fp32 --seeds 0-2`
     """
-    from airprune.estimates import summary
-    from airprune.report import write_report
-    from airprune.runs.compare import curves
-
     base = scenario_from(scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     if schemes is None:
         schemes = "" if methods is not None else "optimal,no-pruning"
@@ -69,6 +66,14 @@ def compare(
         raise UsageError(
             f"--seeds and the variants ask for {len(variants) * len(chosen):,} runs; at most {MAX_RUNS:,}."
         )
+    for variant, seed in itertools.product(variants, chosen):
+        if (folder := variant.folder(out, seed)).has_run:
+            folder.check_scenario(variant.scenario.with_("seed", seed))
+
+    from airprune.estimates import summary
+    from airprune.report import write_report
+    from airprune.runs.compare import curves
+
     run_all(variants, chosen, out)
     results = curves(variants, chosen, out)
     table = summary(results)

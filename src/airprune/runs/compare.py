@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airprune.reaching import Evaluation
-from airprune.runs.driver import Records, run
 from airprune.runs.evaluations import evaluations_in
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
+
+if TYPE_CHECKING:
+    from airprune.runs.driver import Records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,8 @@ def method_variants(scenario: Scenario, methods: Sequence[str]) -> list[Variant]
 
 def compare(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> Iterator[tuple[Variant, int, Records]]:
     """Runs what is not finished yet; yields (variant, seed, records still to come) for the caller to consume."""
+    from airprune.runs.driver import run  # here, since naming variants does not wait for torch
+
     for seed in seeds:
         for variant in variants:
             folder, scenario = variant.folder(out, seed), variant.scenario.with_("seed", seed)
