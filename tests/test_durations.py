@@ -6,6 +6,7 @@ import airprune as ap
 from airprune.cli import durations as cli
 from airprune.cli.durations import tell_duration
 from airprune.durations import Workload, about, workload_of
+from airprune.errors import UsageError
 
 SMALL = {
     "data.name": "glyphs",
@@ -76,6 +77,11 @@ def test_the_speed_of_this_machine_is_measured_on_the_scenarios_own_model(capsys
     monkeypatch.setattr(cli, "_FEW_SAMPLES", 0)
     tell_duration([ap.Scenario().with_values(SMALL)])
     assert capsys.readouterr().err.startswith("This will take about ")
+
+
+def test_an_unknown_dataset_is_refused_by_its_own_sentence():
+    with pytest.raises(UsageError, match="Scenario.data.name 'cifar0' is unknown"):
+        tell_duration([ap.Scenario().with_("data.name", "cifar0")])
 
 
 def test_what_cannot_be_timed_is_run_without_a_guess(capsys, monkeypatch):

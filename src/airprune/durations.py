@@ -37,6 +37,7 @@ class Workload:
 
 def workload_of(scenario: Scenario) -> Workload:
     """At most: devices that are not asked, or do not finish, train less."""
+    scenario.check_names()
     entry, data, train = DATASETS[scenario.data.name], scenario.data, scenario.train
     num_train = data.train_samples or entry.num_train
     num_test = data.test_samples or entry.num_test
