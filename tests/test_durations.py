@@ -80,7 +80,7 @@ def test_the_speed_of_this_machine_is_measured_on_the_scenarios_own_model(capsys
 
 
 def test_an_unknown_dataset_is_refused_by_its_own_sentence():
-    with pytest.raises(UsageError, match="Scenario.data.name 'cifar0' is unknown"):
+    with pytest.raises(UsageError, match=r"Scenario\.data\.name 'cifar0' is unknown"):
         tell_duration([ap.Scenario().with_("data.name", "cifar0")])
 
 
