@@ -158,6 +158,23 @@ def test_the_answer_to_an_inverse_question_keeps_the_target_when_planned(questio
     assert f"Smallest {question}" in shown.stdout.decode()
 
 
+def test_an_inverse_answer_names_what_it_holds_fixed():
+    found = plan_json("--solve", "bandwidth", "--target-pruning", 0.5, stdin=paper_csv())["solve"]
+    assert found["deadline_ms"] == 30.0  # the default is told as well
+    shown = airprune("plan", "-", "--solve", "bandwidth", "--target-pruning", 0.5, stdin=paper_csv())
+    assert "with a deadline of 30 ms: " in shown.stdout.decode()
+    shown = airprune("plan", "-", "--solve", "deadline", "--target-pruning", 0.5, stdin=paper_csv())
+    assert "with 20 MHz per edge: " in shown.stdout.decode()
+
+
+def test_no_plan_that_a_user_meets_first_removes_a_classifier():
+    cap = ap.Scenario().plan.max_pruning_ratio
+    tight = plan_json("--deadline-ms", 28, stdin=paper_csv())
+    assert max(device["pruning_ratio"] for device in tight["devices"]) == cap == 0.95
+    allowed = plan_json("--deadline-ms", 28, "--max-pruning", 1, stdin=paper_csv())
+    assert max(device["pruning_ratio"] for device in allowed["devices"]) == 1.0  # when asked for
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from airprune.errors import UsageError
 from airprune.estimates import Estimate
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
+from airprune.runs.naming import default_folder
 from support.processes import AIRPRUNE, PATIENCE_S, airprune
 from support.tiny import final_bytes, tiny_file
 
@@ -73,10 +75,37 @@ def test_run_tells_what_its_target_took(command, scenario, target, words):
     assert "to_target" not in json.loads(out)
 
 
-def test_run_names_its_folder_by_scenario_and_seed(command, scenario):
+def test_run_names_its_folder_by_scenario_seed_and_what_was_changed(command, scenario):
     assert command("run", scenario, "seed=3", "rounds.global_rounds=1", "--engine", "serial")[0] == 0
-    assert RunFolder(Path("runs/tiny-seed3")).has_finished(
+    assert RunFolder(Path("runs/tiny-rounds.global_rounds-1-seed3")).has_finished(
         ap.Scenario.load(scenario).with_values({"seed": 3, "rounds.global_rounds": 1})
+    )
+
+
+def test_a_scenario_file_that_was_edited_gets_a_folder_of_its_own(scenario, monkeypatch, tmp_path):
+    first = ap.Scenario.load(scenario)
+    folder = default_folder(tmp_path, first, ["engine.workers=3"])  # where work runs does not matter
+    assert folder == tmp_path / "tiny-seed0"
+    folder.mkdir()
+    (folder / "scenario.toml").write_text(first.to_toml())
+    assert default_folder(tmp_path, first, []) == folder
+    edited = first.with_("plan.deadline_s", 0.02)
+    assert default_folder(tmp_path, edited, []) == tmp_path / f"tiny-seed0-{edited.hash[:8]}"
+
+
+def test_a_used_folder_is_refused_before_torch_is_imported(scenario, tmp_path):
+    folder = tmp_path / "used"
+    folder.mkdir()
+    (folder / "scenario.toml").write_text(ap.Scenario.load(scenario).to_toml())
+    code = (
+        "import sys; from airprune.cli import main; status = main(sys.argv[1:]); print(status, 'torch' in sys.modules)"
+    )
+    words = ["run", str(scenario), "--out", str(folder)]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "2 False\n"
+    assert done.stderr == (
+        f"error: {folder} already holds a run, which stopped after 0 global rounds; "
+        "continue it with --resume or choose another --out.\n"
     )
 
 
@@ -86,7 +115,9 @@ def test_run_refuses_a_used_folder_and_resumes_it_when_asked(command, scenario):
     before = final_bytes(Path("here"))
     status, out, err = command(*run)
     assert status == 2 and out == ""
-    assert err == "error: here already holds a run; resume it (--resume, resume=True) or choose another folder.\n"
+    assert err == (
+        "error: here already holds a run, finished: `airprune report here` shows it; or choose another --out.\n"
+    )
     status, out, err = command(*run, "--resume", "--json")
     assert status == 0 and json.loads(out)["global_round"] == 2
     assert "round" not in err and final_bytes(Path("here")) == before
@@ -295,6 +326,19 @@ def test_a_target_in_the_scenario_is_the_default_and_repeats_no_run(comparison, 
     status, shown, _ = command(*words[:2], "rounds.target_accuracy=0.0", *words[2:], "--json")
     assert status == 0 and json.loads(shown)["flat"]["to_target"]["target_accuracy"] == 0.0
     assert {path: path.stat().st_mtime_ns for path in out.glob("*/records.jsonl")} == before
+
+
+def test_compare_refuses_the_folder_of_another_comparison_before_torch_is_imported(scenario, tmp_path):
+    folder = tmp_path / "runs/compare/optimal-seed0"
+    folder.mkdir(parents=True)
+    (folder / "scenario.toml").write_text(ap.Scenario.load(scenario).with_("plan.deadline_s", 0.02).to_toml())
+    code = (
+        "import sys; from airprune.cli import main; status = main(sys.argv[1:]); print(status, 'torch' in sys.modules)"
+    )
+    words = ["compare", scenario, "--schemes", "optimal"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "2 False\n"
+    assert "runs/compare/optimal-seed0 holds another scenario: plan.deadline_s is 0.02 there, 0.01 here" in done.stderr
 
 
 def test_compare_goes_on_with_runs_that_were_stopped(command, scenario):

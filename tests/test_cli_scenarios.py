@@ -1,6 +1,7 @@
 """`airprune scenarios`: presets, full settings, schema."""
 
 import json
+import re
 
 import pytest
 
@@ -23,6 +24,24 @@ def test_a_preset_shown_in_full_is_a_scenario_file(capsys, tmp_path):
     assert Scenario.load(path).hash == Scenario.preset("hetero-cpu").hash
     assert main(["scenarios", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["network"]["cpu_hz_max"] == 3e9
+
+
+@pytest.mark.parametrize("name", presets())
+def test_a_preset_shown_in_full_explains_every_setting_and_loads_again(capsys, name):
+    assert main(["scenarios", name]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"# {presets()[name]}\n")
+    assert Scenario.from_text(text) == Scenario.preset(name)
+    for line in filter(None, text.splitlines()):
+        assert line.startswith(("[", "# ")) or "  # " in line, line
+
+
+def test_a_setting_is_told_with_its_unit(capsys):
+    assert main(["scenarios", "paper"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^deadline_s = 0\.03 +# s: T_th", shown, re.MULTILINE)
+    assert re.search(r"^transmit_power_dbm = 28\.0 +# dBm: p_n", shown, re.MULTILINE)
+    assert re.search(r"^placement = \"ring\" .*one of ring, disc$", shown, re.MULTILINE)
 
 
 def test_the_schema_knows_every_section(capsys):

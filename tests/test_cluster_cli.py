@@ -19,6 +19,7 @@ from distributed import Client
 from airprune.cli import main
 from airprune.engines.cluster.certificates import make_certificates, security_of
 from airprune.engines.cluster.crew import is_loopback
+from airprune.extras import install_command
 from support.processes import PATIENCE_S, airprune, kill, start_airprune, wait_for, wait_until_gone
 from support.tiny import tiny_file
 
@@ -178,7 +179,7 @@ def test_a_missing_package_is_named_with_its_way_out(command, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert command("cluster", "scheduler", "--dashboard") == (
         2,
-        "error: airprune cluster needs the extra `cluster`: pip install 'airprune[cluster]'\n",
+        f"error: airprune cluster needs the extra `cluster`: {install_command('cluster')}\n",
     )
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "bokeh" or None)
     status, said = command("cluster", "scheduler", "--port", 0, "--dashboard")

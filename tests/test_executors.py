@@ -12,6 +12,7 @@ import pytest
 from airprune.engines import ENGINES
 from airprune.engines.base import GROUP_CHUNKS, Engine
 from airprune.errors import WorkFailed
+from airprune.extras import install_command
 from support import workshops
 from support.workshops import NeedsLuggage, Numbers, Sum, Toys
 
@@ -118,6 +119,4 @@ def test_a_missing_package_is_one_sentence_that_names_the_extra():
         "except UsageError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == (
-        "The engine dask needs the package distributed; install the extra: pip install 'airprune[cluster]'.\n"
-    )
+    assert done.stdout == f"The engine dask needs the extra `cluster`: {install_command('cluster')}\n"

@@ -1,8 +1,6 @@
 """The README works line by line, for somebody who has nothing but the checkout."""
 
-import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +13,8 @@ from support.readme import (
     commands,
     copy_checkout,
     follow,
+    fresh_shell,
+    steps,
     treatment_of,
 )
 
@@ -32,6 +32,15 @@ def test_every_command_of_the_readme_is_run_or_has_a_reason_not_to():
     assert len(commands(README)) >= 5
     for command in commands(README):
         treatment_of(command)
+
+
+def test_what_a_python_block_prints_is_compared(tmp_path):
+    readme = "```bash\ncat > a <<'X'\nX\n```\n```python\nprint(1)\n```\n```text\n{}\n```\n"
+    assert [step.printed for step in steps(readme.format(1))] == [None, "1\n"]
+    shell = Shell(tmp_path, tmp_path)
+    follow(readme.format(1), shell, variant=QUICK, timeout_s=10)
+    with pytest.raises(AssertionError, match="must print\n2\n\ngot\n1"):
+        follow(readme.format(2), shell, variant=QUICK, timeout_s=10)
 
 
 def test_a_command_without_a_row_is_an_error():
@@ -61,10 +70,5 @@ def test_the_readme_works_line_by_line(tmp_path):
 def test_the_readme_works_on_a_fresh_machine(tmp_path):
     """With an environment of its own, made by the first command, and Fashion-MNIST fetched; ten minutes."""
     checkout = copy_checkout(tmp_path / "airprune", built=False)
-    # How this machine reaches a package index is its own affair.
-    ways = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or "proxy" in name.lower()}
-    shell = Shell(checkout, tmp_path, **ways)
-    if (config := Path.home() / ".config/pip").is_dir():
-        shutil.copytree(config, tmp_path / "home/.config/pip")
-    follow(README, shell, variant=FULL, timeout_s=1800)
+    follow(README, fresh_shell(checkout, tmp_path), variant=FULL, timeout_s=1800)
     shutil.rmtree(checkout / ".venv")  # more than a gigabyte, and pytest keeps its folders

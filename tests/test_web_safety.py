@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from airprune.cli import main
+from airprune.extras import install_command
 from airprune.web import safety
 from airprune.web.app import create_app
 from airprune.web.site import Site
@@ -208,10 +209,10 @@ def test_everything_static_is_served_with_its_kind(server):
 
 
 @pytest.mark.parametrize("missing", ["fastapi", "uvicorn", "plotly"])
-def test_without_the_extra_the_command_says_what_to_install(missing, monkeypatch, capsys):
+def test_without_its_packages_the_command_says_what_to_install(missing, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, missing, None)
     assert main(["web"]) == 2
-    assert capsys.readouterr().err == "error: airprune web needs the extra `web`: pip install 'airprune[web]'\n"
+    assert capsys.readouterr().err == f"error: airprune web needs the package {missing}: {install_command()}\n"
 
 
 def test_the_command_prints_its_address_serves_and_stops(tmp_path):

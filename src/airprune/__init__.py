@@ -107,6 +107,13 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'airprune' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"airprune.{_HOMES[name]}"), name)
+    try:
+        value = getattr(importlib.import_module(f"airprune.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        from airprune import extras
+
+        if sentence := extras.sentence_for(error, f"airprune.{name}"):
+            raise extras.MissingExtra(sentence) from error
+        raise
     globals()[name] = value
     return value

@@ -35,7 +35,7 @@ def load_runs(folder: str | Path | Iterable[str | Path], *, level: Level = "glob
       folder: a run, a comparison, a sweep, or any folder with such folders in it; or several.
       level: "edge": a row per edge round; "device": per device and edge round.
     """
-    pandas = needed("pandas", purpose="load_runs")
+    pandas = needed("pandas", extra="analysis", what="load_runs")
     if level not in LEVELS:
         raise UnknownName("load_runs.level", str(level), LEVELS)
     roots = [Path(folder)] if isinstance(folder, str | Path) else [Path(one) for one in folder]

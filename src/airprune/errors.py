@@ -4,7 +4,8 @@
     ├── UsageError                the request is wrong: a field, an option, a file      (exit status 2)
     │   ├── InvalidValue          a field breaks its rule
     │   ├── UnknownName           a name that is not in its list; says which is nearest
-    │   └── BadTable              a fleet or network table cannot be read; says the line
+    │   ├── BadTable              a fleet or network table cannot be read; says the line
+    │   └── MissingExtra          a package is not installed; says the command (airprune.extras)
     └── WorkFailed                the request is right but cannot be fulfilled          (exit status 1)
         ├── Infeasible            no plan exists; says what blocks and what would work
         └── BadUpload             a device's bytes are not the update asked for (airprune.deployment.uploads)

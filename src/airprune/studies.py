@@ -252,7 +252,7 @@ def _with_gaps(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(rows: Sequence[tuple[dict[str, Any], Mapping[str, Estimate], ToTarget | None]]) -> pandas.DataFrame:
-    pandas = needed("pandas", purpose="table()")
+    pandas = needed("pandas", extra="analysis", what="table()")
     found = []
     for names, estimates, reached in rows:
         row = dict(names)

@@ -21,6 +21,7 @@ from airprune.path_loss import PATH_LOSS
 from airprune.pruning import IMPORTANCES
 from airprune.records import About, EdgeRecord, GlobalRecord, NodeRecord
 from airprune.scenario import Scenario, presets
+from airprune.scenario.explained import unit_of
 from airprune.settings.section import Section
 from airprune.settings.toml_text import literal
 
@@ -28,21 +29,6 @@ PAGE = Path(__file__).parents[2] / "docs/scenarios.md"
 MARKED = re.compile(r"(<!-- fields: (\w*) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 RECORD_HEAD = "| field | per | unit | meaning |\n|---|---|---|---|"
 HEAD = "| key | default | unit or choices | meaning |\n|---|---|---|---|"
-UNITS = {
-    "noise_density_dbm_per_hz": "dBm/Hz",
-    "bits_per_weight": "bit",
-    "_dbm": "dBm",
-    "_db": "dB",
-    "_hz": "Hz",
-    "_hz_max": "Hz",
-    "_m": "m",
-    "_s": "s",
-    "_ratio": "0 … 1",
-    "_accuracy": "0 … 1",
-    "_bps": "bit/s",
-    "_j": "J",
-    "_probability": "0 … 1",
-}
 LISTS = {
     "radio.path_loss": PATH_LOSS,
     "model.name": MODELS,
@@ -125,7 +111,7 @@ def _values(key: str, schema: dict[str, Any]) -> str:
         return ", ".join(schema["enum"])
     if schema.get("type") == "boolean":
         return "true, false"
-    return next((unit for ending, unit in UNITS.items() if key.endswith(ending)), "")
+    return unit_of(key)
 
 
 def up_to_date(page: str) -> str:

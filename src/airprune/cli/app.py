@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -10,52 +11,68 @@ from typing import Annotated
 import typer
 
 import airprune
-from airprune.cli.advise import advise
-from airprune.cli.cluster import cluster
-from airprune.cli.compare import compare
 from airprune.cli.console import say
-from airprune.cli.data import data
-from airprune.cli.deploy import deploy
-from airprune.cli.doctor import doctor
-from airprune.cli.export import export
-from airprune.cli.league import league
-from airprune.cli.methods import methods
-from airprune.cli.plan import plan
-from airprune.cli.profile import profile
-from airprune.cli.report import report
-from airprune.cli.reproduce import reproduce
-from airprune.cli.run import run
-from airprune.cli.scenarios import scenarios
-from airprune.cli.schemes import schemes
-from airprune.cli.sweep import sweep
-from airprune.cli.web import web
 from airprune.errors import AirpruneError, UsageError
+from airprune.extras import MissingExtra, sentence_for
 
-app = typer.Typer(
-    name="airprune",
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command()(plan)
-app.command()(advise)
-app.command()(run)
-app.command()(compare)
-app.command()(sweep)
-app.command()(league)
-app.command()(reproduce)
-app.command()(report)
-app.command()(export)
-app.command()(web)
-app.command()(schemes)
-app.command()(methods)
-app.command()(scenarios)
-app.command()(profile)
-app.command()(doctor)
-app.add_typer(data, name="data")
-app.add_typer(cluster, name="cluster")
-app.add_typer(deploy, name="deploy")
+# Every command by its name, which is also that of its module and of what the module calls it, with its summary: the
+# first paragraph of its help.
+COMMANDS = {
+    "plan": "Give every device a bandwidth share and a pruning ratio so that each round meets the deadline.",
+    "advise": "Advise on a method for a fleet: pilot runs and the planner tell time, bits and joules to an accuracy.",
+    "run": "Train a scenario: plan, prune, learn, average, round after round.",
+    "compare": "Compare schemes or methods over seeds on the same network, samples and fading; finished runs are not "
+    "repeated.",
+    "sweep": "Run a scenario for every combination of values, several whole runs at a time, and average over seeds.",
+    "league": "Play all methods against each other on one network, clock and set of seeds; tables, a picture and a "
+    "page.",
+    "reproduce": "Reproduce the paper: tables, figures, and each of its claims with a verdict.",
+    "report": "Write a self-contained HTML page about a folder: summary, curves, devices, claims, and how to repeat "
+    "it.",
+    "export": "Write the trained model of a run as a state dict for torch, or as ONNX.",
+    "web": "Open the planner, the runs and the reproduction in a browser, served by this machine alone.",
+    "schemes": "List the schemes that choose bandwidth shares and pruning ratios.",
+    "methods": "List the methods, tell all about one, or check one.",
+    "scenarios": "List the presets, show one with every setting, or print the JSON schema.",
+    "profile": "Time a scenario's model on this machine and count its FLOPs.",
+    "doctor": "Check the installation: versions, memory, data, a small plan and a small training run.",
+    "data": "List, fetch and look at datasets.",
+    "cluster": "Start the machines of a cluster for `airprune run --engine dask`.",
+    "deploy": "Run a scenario on real machines: a cloud, edges and devices, each a process of its own.",
+}
+
+
+def app_for(*words: str) -> typer.Typer:
+    """The application. Of its commands those among `words` are imported; the others are there by name and summary,
+    so that a command does not wait for what the others import."""
+    app = typer.Typer(
+        name="airprune",
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, summary in COMMANDS.items():
+        if name not in words:
+            app.command(name, help=summary)(_not_imported)
+            continue
+        command = getattr(importlib.import_module(f"airprune.cli.{name}"), name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
+def _not_imported() -> None:
+    raise AssertionError("only commands that were imported are called")
+
+
+def _words(arguments: list[str]) -> list[str]:
+    """The name of the command among its arguments; of those that a shell wants completed, if it asks for that."""
+    completed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    asked = completed.split()[1:] if "_AIRPRUNE_COMPLETE" in os.environ else arguments
+    return [word for word in asked if not word.startswith("-")][:1]
 
 
 def _show_version(wanted: bool) -> None:
@@ -64,7 +81,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
@@ -86,13 +102,19 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         arguments = _with_imports(arguments)
-        status = app(arguments or ["--help"], prog_name="airprune", standalone_mode=False)
+        status = app_for(*_words(arguments))(arguments or ["--help"], prog_name="airprune", standalone_mode=False)
     except typer.TyperException as error:
         say(f"error: {error.format_message()}")
         return 2
     except AirpruneError as error:
         say(f"error: {error}")
         return error.exit_status
+    except ModuleNotFoundError as error:
+        sentence = sentence_for(error, " ".join(["airprune", *_words(arguments)]))
+        if sentence is None:
+            raise
+        say(f"error: {sentence}")
+        return MissingExtra.exit_status
     except (KeyboardInterrupt, typer.Abort):
         say("stopped.")
         return 130

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from airprune.cli.console import say
 from airprune.cli.options import Tls, Workers
 from airprune.errors import UsageError
+from airprune.extras import need
 
 cluster = typer.Typer(
     help="Start the machines of a cluster for `airprune run --engine dask`.",
@@ -24,8 +24,7 @@ Insecure = Annotated[bool, typer.Option("--insecure", help="Let other machines i
 
 @cluster.callback()
 def _needs_the_extra() -> None:
-    if any(importlib.util.find_spec(name) is None for name in ("distributed", "cryptography")):
-        raise UsageError("airprune cluster needs the extra `cluster`: pip install 'airprune[cluster]'")
+    need("cluster", "airprune cluster")
 
 
 @cluster.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.durations import tell_duration
 from airprune.cli.estimates import estimates_json, estimates_table
 from airprune.cli.options import (
     Column,
@@ -69,9 +71,6 @@ def compare(
 
     Example: `airprune compare smoke --methods adaptive-pruning,frozen-pruning,fp32 --seeds 0-2`
     """
-    from airprune.report import write_report
-    from airprune.studies import Comparison
-
     base = scenario_from(
         scenario, overrides or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls, fleet=fleet
     )
@@ -83,6 +82,13 @@ def compare(
         raise UsageError(
             f"--seeds and the variants ask for {len(variants) * len(chosen):,} runs; at most {MAX_RUNS:,}."
         )
+    for variant, seed in itertools.product(variants, chosen):
+        if (folder := variant.folder(out, seed)).has_run:
+            folder.check_scenario(variant.scenario.with_("seed", seed))
+
+    from airprune.report import write_report
+    from airprune.studies import Comparison
+
     run_all(variants, chosen, out, log or [])
     study = Comparison.read(variants, chosen, out, target=target)
     _draw(study, column)
@@ -129,6 +135,13 @@ def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path, log: S
 
     note_variants(variants, out)
     places = [(variant, seed) for seed in seeds for variant in variants]
+    tell_duration(
+        [
+            variant.scenario
+            for variant, seed in places
+            if not variant.folder(out, seed).has_finished(variant.scenario.with_("seed", seed))
+        ]
+    )
     try:
         for variant, seed, records in runs_of(variants, seeds, out, callbacks=log):
             label = f"[{places.index((variant, seed)) + 1}/{len(places)}] {variant.name}, seed {seed}"

@@ -6,10 +6,11 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from rich.console import Console
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
 
 
 def say(message: str) -> None:
@@ -20,6 +21,8 @@ def say(message: str) -> None:
 
 def stdout_console() -> Console:
     """Tables on a terminal as wide as it is; 100 columns when the output is a file or a pipe."""
+    from rich.console import Console
+
     return Console(width=None if sys.stdout.isatty() else 100, highlight=False)
 
 
@@ -31,6 +34,8 @@ def records(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
 
 
 def _json_values(column: np.ndarray) -> list[Any]:
+    import numpy as np  # here, since messages do without
+
     values = column.tolist()
     if column.dtype.kind == "f" and not np.isfinite(column).all():
         return [value if math.isfinite(value) else None for value in values]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import importlib.util
 import math
 import os
 import platform
@@ -24,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 import airprune
+from airprune import extras
 from airprune.cli.console import print_json, stdout_console
 from airprune.cli.options import AsJson
 from airprune.data import DATASETS, DatasetEntry
@@ -31,13 +31,14 @@ from airprune.data.published import cache_folder
 from airprune.errors import WorkFailed
 
 OLDEST_PYTHON = (3, 11)
-INSTALL = "pip install -c constraints.txt ."
 # Measured on the preset `paper`: resident memory of the driver and of each worker; on disk, its data take 0.25 GB.
 DRIVER_GB = 0.8
 WORKER_GB = 0.5
 LITTLE_DISK_GB = 1.0
-# What each optional extra brings; the first package is the one whose version is told.
-EXTRAS = {"cluster": ("distributed", "dask", "cryptography"), "web": ("fastapi", "uvicorn", "plotly")}
+# The extra `train` has lines of its own: torch and training.
+EXTRAS = {extra: packages for extra, packages in extras.EXTRAS.items() if extra != "train"}
+# The packages of extras whose modules have other names.
+_DISTRIBUTIONS = {"grpc": "grpcio"}
 
 
 class Health(StrEnum):
@@ -84,6 +85,7 @@ def _checks() -> Iterator[tuple[str, Callable[[], Finding]]]:
     for entry in DATASETS.values():
         yield f"data {entry.name}", partial(_data, entry)
     yield "cache", _cache
+    yield "pages", _pages
     for extra in EXTRAS:
         yield f"extra {extra}", partial(_extra, extra)
     yield "plan", _plan
@@ -96,7 +98,9 @@ def _examined(name: str, check: Callable[[], Finding]) -> Finding:
         return check()
     except Exception as error:
         lines = str(error).strip().splitlines() or [""]
-        return Finding(name, Health.FAIL, f"{type(error).__name__}: {lines[-1]}", f"Install again: {INSTALL}")
+        return Finding(
+            name, Health.FAIL, f"{type(error).__name__}: {lines[-1]}", f"Install again: {extras.install_command()}"
+        )
 
 
 def _python() -> Finding:
@@ -107,10 +111,14 @@ def _python() -> Finding:
 
 
 def _torch() -> Finding:
+    if absent := extras.missing(extras.EXTRAS["train"]):
+        advice = f"Planning, pages and reports work; to train: {extras.install_command('train')}"
+        return Finding("torch", Health.NOTE, f"not installed ({', '.join(absent)})", advice)
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:
-        return Finding("torch", Health.FAIL, f"cannot be imported: {error}", f"Planning works; to train: {INSTALL}")
+        way_out = f"Planning works; to train: {extras.install_command('train')}"
+        return Finding("torch", Health.FAIL, f"cannot be imported: {error}", way_out)
     if torch.version.cuda or torch.version.hip:
         return Finding(
             "torch", Health.NOTE, f"{torch.__version__}, a GPU build", "Works; the CPU build is far smaller."
@@ -121,7 +129,8 @@ def _torch() -> Finding:
 def _kernel() -> Finding:
     native = importlib.import_module("airprune.kernels.native")
     if native.trouble:
-        advice = f"Training works with torch, at half the speed or less; with a C compiler: {INSTALL}"
+        way_in = f"with a C compiler: {extras.install_command('train')}"
+        advice = f"Training works with torch, at half the speed or less; {way_in}"
         return Finding("kernel", Health.NOTE, f"torch; no native one: {native.trouble}", advice)
     return Finding("kernel", Health.OK, f"native, {native.instruction_sets[0]}")
 
@@ -202,11 +211,18 @@ def _cache() -> Finding:
 
 
 def _extra(extra: str) -> Finding:
-    check, way_in = f"extra {extra}", f"pip install 'airprune[{extra}]'"
-    missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
-    if missing:
-        return Finding(check, Health.NOTE, f"not installed ({', '.join(missing)})", f"If wanted: {way_in}")
-    main = EXTRAS[extra][0]
+    return _packages(f"extra {extra}", EXTRAS[extra], f"If wanted: {extras.install_command(extra)}")
+
+
+def _pages() -> Finding:
+    return _packages("pages", extras.PAGES, f"Install again: {extras.install_command()}")
+
+
+def _packages(check: str, packages: tuple[str, ...], advice: str) -> Finding:
+    """Whether all are here, told by the version of the first."""
+    if absent := extras.missing(packages):
+        return Finding(check, Health.NOTE, f"not installed ({', '.join(absent)})", advice)
+    main = _DISTRIBUTIONS.get(packages[0], packages[0])
     return Finding(check, Health.OK, f"{main} {importlib.metadata.version(main)}")
 
 
@@ -223,6 +239,8 @@ def _plan() -> Finding:
 
 def _training() -> Finding:
     """One edge round and one global round of a small network on two separable classes, in this process."""
+    if extras.missing(extras.EXTRAS["train"]):
+        return Finding("training", Health.NOTE, "not tried, without the extra train")
     start = time.perf_counter()
     scenario = airprune.Scenario().with_values(
         {

@@ -16,7 +16,16 @@ class PaperWidth(StrEnum):
     double = "double"
 
 
-ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file.")]
+def preset_names(incomplete: str) -> list[str]:
+    """What a shell may complete a scenario's name to, besides files."""
+    from airprune.scenario import presets
+
+    return [name for name in presets() if name.startswith(incomplete)]
+
+
+ScenarioName = Annotated[
+    str, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file.", autocompletion=preset_names)
+]
 Engine = Annotated[str | None, typer.Option(help="serial, processes or dask (a cluster); the result is the same.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per core.")]
 Scheduler = Annotated[

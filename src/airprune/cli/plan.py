@@ -20,6 +20,7 @@ from airprune.inverse import Answer, smallest_bandwidth_hz, smallest_deadline_s
 from airprune.measures import MEASURES
 from airprune.planning import Plan, PlanProblem, Status
 from airprune.planning.plan import round_up_ms
+from airprune.planning.problem import CLASSIFIER_CAP
 from airprune.schemes import SCHEMES, scheme_named
 from airprune.schemes import plan as plan_by
 from airprune.units import mhz_to_hz, ms_to_s
@@ -54,7 +55,9 @@ def plan(
     deadline_ms: Annotated[float, typer.Option(help="Time for one edge round, compute plus upload.")] = 30.0,
     bandwidth_mhz: Annotated[float, typer.Option(help="Uplink band of each edge.")] = 20.0,
     scheme: Annotated[str, typer.Option(help=f"How to choose: {', '.join(SCHEMES)}.")] = "optimal",
-    max_pruning: Annotated[float, typer.Option(help="Largest ratio allowed; 0.95 keeps a classifier alive.")] = 1.0,
+    max_pruning: Annotated[
+        float, typer.Option(help="Largest ratio allowed; 1 would remove the classifier.")
+    ] = CLASSIFIER_CAP,
     min_pruning: Annotated[float, typer.Option(help="Smallest ratio allowed.")] = 0.0,
     bits_per_weight: Annotated[
         float, typer.Option(help="Bits that upload one weight; with air-budget the most.")
@@ -101,7 +104,7 @@ def plan(
     if solve is not None and target_pruning is not None:
         found = _solve(problem, solve, mhz_to_hz(bandwidth_mhz), target_pruning, statistic, scheme)
         result = found.plan
-        answer = _answer(found, solve, target_pruning, statistic)
+        answer = _answer(found, solve, target_pruning, statistic, deadline_ms=deadline_ms, bandwidth_mhz=bandwidth_mhz)
     else:
         result = plan_by(problem, scheme)
     if out is not None:
@@ -138,11 +141,18 @@ def _solve(
     return smallest_bandwidth_hz(problem, bandwidth_hz=bandwidth_hz, **settings)
 
 
-def _answer(found: Answer, question: Question, target: float, statistic: str) -> dict[str, Any]:
-    key, scale = ("deadline_ms", 1e3) if question is Question.deadline else ("bandwidth_mhz", 1e-6)
+def _answer(
+    found: Answer, question: Question, target: float, statistic: str, *, deadline_ms: float, bandwidth_mhz: float
+) -> dict[str, Any]:
+    """What was found, and the other of deadline and band, which was given."""
+    if question is Question.deadline:
+        deadline_ms = found.value * 1e3
+    else:
+        bandwidth_mhz = found.value * 1e-6
     return {
         "question": question.value,
-        key: found.value * scale,
+        "deadline_ms": deadline_ms,
+        "bandwidth_mhz": bandwidth_mhz,
         "target_pruning": target,
         "statistic": str(statistic),
         "relative_tolerance": 1e-9,
@@ -167,10 +177,12 @@ def _show(devices: Fleet, result: Plan, answer: dict[str, Any] | None) -> None:
     console = stdout_console()
     if answer:
         is_deadline = answer["question"] == "deadline"
-        value = f"{answer['deadline_ms']:.6g} ms" if is_deadline else f"{answer['bandwidth_mhz']:.6g} MHz per edge"
+        deadline, band = f"{answer['deadline_ms']:.6g} ms", f"{answer['bandwidth_mhz']:.6g} MHz per edge"
+        value, given = (deadline, band) if is_deadline else (band, f"a deadline of {deadline}")
         console.print(
             f"Smallest {answer['question']} for a {answer['statistic']} pruning ratio of at most "
-            f"{answer['target_pruning']:g}: [bold]{value}[/bold]"
+            f"{answer['target_pruning']:g} with {given}: [bold]{value}[/bold]",
+            soft_wrap=True,
         )
     console.print(_edge_table(devices, result))
     console.print(_device_table(devices, result))

@@ -98,10 +98,12 @@ def _reproduction(
 
 
 def _run_missing(reproduction: Reproduction, artefacts: list[Artefact]) -> None:
+    from airprune.cli.durations import tell_duration
     from airprune.cli.progress import STOPPED, watched
     from airprune.runs.layout import RunFolder
 
     todo = reproduction.missing(artefacts)
+    tell_duration([scenario for _, scenario in todo.values()])
     try:
         for count, (path, (label, scenario)) in enumerate(todo.items(), start=1):
             done = len(RunFolder(Path(path)).records())

@@ -11,12 +11,14 @@ import typer
 
 from airprune import files
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.options import Engine, FleetTable, Log, Scheduler, Tls, Workers
+from airprune.cli.durations import tell_duration
+from airprune.cli.options import Engine, FleetTable, Log, Scheduler, Tls, Workers, preset_names
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
+from airprune.extras import need
 from airprune.measures import MEASURES, SUMMARY, TO_TARGET
-from airprune.wording import number
+from airprune.wording import counted, number
 
 if TYPE_CHECKING:
     from airprune.reaching import Evaluation
@@ -28,12 +30,19 @@ _SHORT_LABELS = {"uploaded_weights": "uploaded", "mean_pruning_ratio": "mean pru
 
 def run(
     scenario: Annotated[
-        str | None, typer.Argument(metavar="SCENARIO", help="A preset's name or a TOML file; of a replay, its own.")
+        str | None,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="A preset's name or a TOML file; of a replay, its own.",
+            autocompletion=preset_names,
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes, e.g. `plan.deadline_s=0.04 seed=3`.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; by default runs/NAME-seedN, or RUN-replay.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; by default runs/NAME-CHANGES-seedN, or RUN-replay.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     replay: Annotated[
         Path | None,
@@ -51,16 +60,27 @@ def run(
 
     Example: `airprune run paper plan.deadline_s=0.04 --out runs/paper-40ms`
     """
-    from airprune.report import write_report
-    from airprune.runs import run as run_scenario
-    from airprune.runs.evaluations import evaluations_in
     from airprune.runs.layout import RunFolder
+    from airprune.runs.naming import default_folder
 
     name, changes = _named(scenario, overrides or [], replay)
     chosen = scenario_from(name, changes, engine=engine, workers=workers, scheduler=scheduler, tls=tls, fleet=fleet)
     if out is None:
-        out = Path("runs") / f"{chosen.name}-seed{chosen.seed}" if replay is None else Path(f"{replay}-replay")
+        out = default_folder(Path("runs"), chosen, changes) if replay is None else Path(f"{replay}-replay")
     folder = RunFolder(out)
+    if folder.has_run and not resume:
+        raise UsageError(_used(folder))
+    if replay is None:
+        chosen.check_names()
+    need("train", "airprune run")
+
+    # Only now, since these take seconds to import.
+    from airprune.report import write_report
+    from airprune.runs import run as run_scenario
+    from airprune.runs.evaluations import evaluations_in
+
+    if not folder.has_run and replay is None:
+        tell_duration([chosen])
     try:
         with contextlib.closing(
             run_scenario(chosen, out=out, resume=resume, replay=replay, callbacks=log or [])
@@ -85,6 +105,16 @@ def run(
     if target is not None:
         stdout_console().print(_to_target(tests, target), markup=False)
     say(f"Report: {write_report(out)}")
+
+
+def _used(folder: RunFolder) -> str:
+    """Why a folder with a run is not run again, and what to do with it."""
+    path, records = folder.path, folder.records()
+    if folder.is_finished:
+        return f"{path} already holds a run, finished: `airprune report {path}` shows it; or choose another --out."
+    done = sum(record["kind"] == "global" for record in records)
+    state = "is still going on" if folder.is_running else f"stopped after {counted(done, 'global round')}"
+    return f"{path} already holds a run, which {state}; continue it with --resume or choose another --out."
 
 
 def _named(scenario: str | None, overrides: list[str], replay: Path | None) -> tuple[str, list[str]]:

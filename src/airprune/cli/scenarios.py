@@ -9,13 +9,16 @@ import typer
 from rich.table import Table
 
 from airprune.cli.console import print_json, stdout_console
-from airprune.cli.options import AsJson
+from airprune.cli.options import AsJson, preset_names
 from airprune.cli.scenario_argument import scenario_from
 
 
 def scenarios(
     name: Annotated[
-        str | None, typer.Argument(metavar="[SCENARIO]", help="A preset or TOML file to show in full.")
+        str | None,
+        typer.Argument(
+            metavar="[SCENARIO]", help="A preset or TOML file to show in full.", autocompletion=preset_names
+        ),
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files.")] = False,
     as_json: AsJson = False,
@@ -25,6 +28,7 @@ def scenarios(
     Example: `airprune scenarios paper > mine.toml`
     """
     from airprune.scenario import Scenario, presets
+    from airprune.scenario.explained import explained
 
     if schema:
         print_json(Scenario.json_schema())
@@ -33,7 +37,7 @@ def scenarios(
         if as_json:
             print_json(scenario.to_dict())
         else:
-            sys.stdout.write(scenario.to_toml())
+            sys.stdout.write(explained(scenario, _about(name)))
     elif as_json:
         print_json(presets())
     else:
@@ -43,3 +47,9 @@ def scenarios(
         for preset, summary in presets().items():
             table.add_row(preset, summary)
         stdout_console().print(table)
+
+
+def _about(name: str) -> str:
+    from airprune.scenario import presets
+
+    return presets().get(name, f"Every setting of {name}.")

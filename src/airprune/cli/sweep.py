@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 
 from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.durations import tell_duration
 from airprune.cli.estimates import estimates_json, estimates_table
 from airprune.cli.options import Column as PaperOption
 from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Target, Tls
@@ -112,6 +113,8 @@ def _sweep(scenario: str, settings: Sequence[str], **options: Any) -> Sweep:
 
 def run_missing(folder: SweepFolder, out: Path) -> list[Outcome]:
     """Runs everything that is not finished; the runs that failed."""
+    from airprune.engines.machine import num_cores
+
     runs = folder.sweep.runs
     missing = [run for run in runs if not folder.is_finished(run)]
     done, failures = len(runs) - len(missing), []
@@ -119,6 +122,9 @@ def run_missing(folder: SweepFolder, out: Path) -> list[Outcome]:
         say(f"{done} of {len(runs)} runs were finished before.")
     if not missing:
         return []
+    engine = folder.sweep.engine
+    at_a_time = 1 if engine.name == "serial" else min(engine.workers or num_cores(), len(missing))
+    tell_duration([run.scenario for run in missing], at_a_time=at_a_time, elsewhere=engine.scheduler is not None)
     try:
         with contextlib.closing(folder.outcomes(missing)) as outcomes:
             for outcome in _watched(outcomes, folder, done=done):
@@ -192,7 +198,7 @@ def _headings(chosen: Sweep) -> Sequence[str]:
 
 
 def _values(row: Row) -> list[str]:
-    from airprune.sweeps.runs import value_text
+    from airprune.runs.naming import value_text
 
     return [value_text(value) for value in row.values.values()]
 

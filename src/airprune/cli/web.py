@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from airprune import extras
 from airprune.cli.console import say
-from airprune.errors import UsageError
 
 if TYPE_CHECKING:
     from airprune.web.site import Site
@@ -30,9 +29,8 @@ def web(
 
     Example: `airprune web runs`
     """
-    missing = [name for name in ("fastapi", "uvicorn", "plotly") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError("airprune web needs the extra `web`: pip install 'airprune[web]'")
+    if absent := extras.missing(extras.PAGES):
+        raise extras.MissingExtra(f"airprune web needs the package {absent[0]}: {extras.install_command()}")
     from airprune.web.serve import serve
     from airprune.web.site import LOOPBACK_NAMES, Site, bracketed
 

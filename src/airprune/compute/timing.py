@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,15 +11,20 @@ import numpy as np
 import torch
 
 from airprune.compute.profile import Profile, Timing
+from airprune.data import DATASETS
 from airprune.engines.machine import num_cores
 from airprune.kernels import KERNELS
 from airprune.randomness import rng_for
 from airprune.runs.environment import environment
+from airprune.scenario import Scenario
 
 if TYPE_CHECKING:
     from airprune.simulation.experiment import Experiment
 
 _FEWEST = 3
+# For an estimate beforehand.
+_GLANCE_S = 0.2
+_GLANCED_SAMPLES = 512
 _FREQUENCY = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
 
 
@@ -37,6 +43,25 @@ def profile_of(experiment: Experiment, *, seconds: float) -> Profile:
         flops_per_sample=experiment.work.flops_per_sample,
         timings=tuple(timings),
     )
+
+
+def seconds_per_sample(scenario: Scenario) -> float | None:
+    """CPU time of one sample, forward and backward, of a scenario's model, in a glance; None if that cannot be told.
+
+    On noise of the data set's shape, so that no file is read, by one device that stands for all.
+    """
+    from airprune.simulation.experiment import Experiment
+
+    entry = DATASETS[scenario.data.name]
+    rng = rng_for(0, "profile")
+    x = rng.standard_normal((_GLANCED_SAMPLES, *entry.feature_shape), dtype=np.float32)
+    y = np.arange(_GLANCED_SAMPLES) % entry.num_classes
+    lone = {"network.num_edges": 1, "network.devices_per_edge": 1, "rounds.edge_rounds": 1, "engine.name": "serial"}
+    with contextlib.suppress(Exception):  # whatever cannot be timed can still be run
+        alike = Scenario().with_values({**lone, "model": scenario.model, "train": scenario.train})
+        experiment = Experiment.of(alike, dataset=((x, y), (x, y)))
+        return _timing(experiment, experiment.kernel, 1, seconds=_GLANCE_S).cpu_s
+    return None
 
 
 def _batch_size(experiment: Experiment) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from airprune.engines.base import Engine
 from airprune.errors import UnknownName, UsageError
+from airprune.extras import sentence_for
 from airprune.registry import Registry
 
 ENGINES: Registry[type[Engine]] = Registry(
@@ -31,5 +32,5 @@ def engine_named(name: str) -> type[Engine]:
     try:
         return ENGINES[name]
     except ModuleNotFoundError as error:
-        extra = "; install the extra: pip install 'airprune[cluster]'" if name == "dask" else ""
-        raise UsageError(f"The engine {name} needs the package {error.name}{extra}.") from error
+        told = sentence_for(error, f"The engine {name}") or f"The engine {name} needs the package {error.name}."
+        raise UsageError(told) from error

@@ -13,6 +13,7 @@ from airprune.paper.judging import NOISE, Judge, Judgement, Tables, Verdict, cla
 from airprune.paper.table2 import ROWS, paper_problem
 from airprune.paper.tidy import Rows, column, last_by_seed, select
 from airprune.paper.training import TrainingFigure
+from airprune.planning.problem import CLASSIFIER_CAP
 from airprune.schemes import plan
 from airprune.styles import styles_for
 
@@ -39,7 +40,7 @@ def ratio_rows(seeds: range = range(1)) -> Rows:
         order = first[np.argsort(-problem.full_band_rate_bps[first])]
         for ms in DEADLINES_MS:
             for scheme in ("optimal", "min-max"):
-                capped = dataclasses.replace(problem, deadline_s=ms / 1e3, max_pruning_ratio=0.95)
+                capped = dataclasses.replace(problem, deadline_s=ms / 1e3, max_pruning_ratio=CLASSIFIER_CAP)
                 ratio = plan(capped, scheme).pruning_ratio
                 for rank, n in enumerate(order, start=1):
                     rows.append(

@@ -18,6 +18,7 @@ from airprune.measures import MEASURES
 from airprune.paper.judging import Judgement, Tables, Verdict, claims_about, combined
 from airprune.paper.tidy import Rows, column, select
 from airprune.planning import PlanProblem
+from airprune.planning.problem import CLASSIFIER_CAP
 from airprune.planning.tradeoff import ratio_for_share
 from airprune.schemes import plan
 from airprune.styles import styles_for
@@ -43,7 +44,7 @@ def rows() -> Rows:
                 full_band_rate_bps=rate,
                 seconds_per_weight=seconds_per_weight(local_iterations=2, cycles_per_weight=cycles, cpu_hz=cpu_hz),
                 deadline_s=DEADLINE_S,
-                max_pruning_ratio=0.95,
+                max_pruning_ratio=CLASSIFIER_CAP,
             )
             best = plan(problem)
             common = {"cycles_per_weight": cycles, "clock_ghz": clock}

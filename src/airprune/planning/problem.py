@@ -18,6 +18,9 @@ from airprune.planning.limits import DeviceLimits
 
 Array = np.ndarray
 
+# The largest ratio of plans that are to be trained, in scenarios, commands and pages: 1 would remove the classifier.
+CLASSIFIER_CAP = 0.95
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanProblem:
@@ -40,7 +43,7 @@ class PlanProblem:
       conv_weights: W_conv, or whatever else is never pruned; `fixed_weights` is the same.
       fc_weights: W_fully, or whatever else is pruned by the ratio ρ; `prunable_weights` is the same.
       deadline_s: T_th.
-      max_pruning_ratio: ρ_max. 1 lets a plan remove the whole classifier.
+      max_pruning_ratio: ρ_max. Eq. (29) has 1, which lets a plan remove the whole classifier; scenarios have 0.95.
       min_pruning_ratio: ρ_min.
       objective_weight: c_n > 0, how much a device's pruning counts, e.g. its data size. The paper has 1 for all.
       fixed_bits: e_n, uplink bits that do not grow with the weights: a mask, the scales of a quantiser.

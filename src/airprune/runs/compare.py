@@ -6,17 +6,19 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import airprune
 from airprune.errors import UsageError
 from airprune.reaching import Evaluation
 from airprune.report.reading import asked_order
-from airprune.runs.driver import Records, run
 from airprune.runs.evaluations import evaluations_in
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.tables import write_text_atomic
+
+if TYPE_CHECKING:
+    from airprune.runs.driver import Records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,8 @@ def compare(
 
     `given` is what `run` takes besides scenario and folder.
     """
+    from airprune.runs.driver import run  # here, since naming variants does not wait for torch
+
     for seed in seeds:
         for variant in variants:
             folder, scenario = variant.folder(out, seed), variant.scenario.with_("seed", seed)

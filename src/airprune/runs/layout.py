@@ -134,6 +134,15 @@ class RunFolder:
             return {}
         return found if isinstance(found, dict) else {}
 
+    def check_scenario(self, scenario: Scenario) -> None:
+        """Raises if the run here is one of another scenario."""
+        for key, theirs, wanted in self.scenario().diff(scenario):
+            if not is_free(key):
+                raise UsageError(
+                    f"{self.path} holds another scenario: {key} is {theirs!r} there, {wanted!r} here; "
+                    "resume with the same settings or choose another folder."
+                )
+
     def records(self) -> list[dict[str, Any]]:
         """All whole records so far; a line still being written, or damaged, is left out."""
         return [record for line in self.record_lines() if (record := record_in(line))]

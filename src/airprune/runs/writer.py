@@ -23,7 +23,7 @@ from airprune.errors import UsageError, WorkFailed
 from airprune.registration import files_used_by, registered
 from airprune.runs import checkpoint
 from airprune.runs.environment import environment
-from airprune.runs.layout import Provenance, RunFolder, is_free, settings_digest, sha256_of
+from airprune.runs.layout import Provenance, RunFolder, settings_digest, sha256_of
 from airprune.runs.lines import Lines
 from airprune.runs.lock import Lock
 
@@ -79,12 +79,7 @@ class RunWriter:
     def _check(self) -> None:
         folder = self.folder
         if folder.has_run:
-            for key, theirs, wanted in folder.scenario().diff(self._scenario):
-                if not is_free(key):
-                    raise UsageError(
-                        f"{folder.path} holds another scenario: {key} is {theirs!r} there, {wanted!r} here; "
-                        "resume with the same settings or choose another folder."
-                    )
+            folder.check_scenario(self._scenario)
             self._settings = folder.settings() or self._settings  # an earlier airprune wrote fewer keys
         elif folder.records() or any(map(os.path.lexists, (folder.checkpoint_file, folder.final_file))):
             raise UsageError(

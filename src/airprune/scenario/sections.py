@@ -20,6 +20,7 @@ from airprune.losses import AUTO, CROSS_ENTROPY, LOSSES, METRICS, OWN
 from airprune.masking import MASKINGS
 from airprune.objectives import OBJECTIVES
 from airprune.path_loss import PATH_LOSS
+from airprune.planning.problem import CLASSIFIER_CAP
 from airprune.registry import Registry
 from airprune.schemes import SCHEMES
 from airprune.selection import SELECTIONS
@@ -202,7 +203,9 @@ class PlanSection(ChoiceSection):
         default=2, description="T of Eq. (9), for the simulated clock; training goes by train.local_epochs"
     )
     min_pruning_ratio: Ratio = Field(default=0.0, description="lower limit of rho_n")
-    max_pruning_ratio: Ratio = Field(default=0.95, description="upper limit of rho_n; 1 would remove the classifier")
+    max_pruning_ratio: Ratio = Field(
+        default=CLASSIFIER_CAP, description="upper limit of rho_n; 1 would remove the classifier"
+    )
     max_energy_j: Positive | None = Field(
         default=None,
         description="what a device may spend in an edge round; for schemes that choose clock and power",

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from airprune.errors import InvalidValue
 
 MAX_BYTES = 2**20
+_COMMENT_COLUMN = 40  # a longer line does not move the comments of the others
 MAX_DOTS_PER_LINE = 200  # the standard parser takes time in the square of a dotted key's length
 
 _PLACE = re.compile(r"^(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$", re.DOTALL)
@@ -85,19 +86,31 @@ def literal(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)  # without control characters, a JSON string is a TOML string
 
 
-def written(values: Mapping[str, Any]) -> str:
-    """Top-level values, then one table per nested mapping, whatever the depth."""
-    return "\n".join(_lines(values, ())) + "\n"
+def written(values: Mapping[str, Any], comments: Mapping[tuple[str, ...], str] | None = None) -> str:
+    """Top-level values, then one table per nested mapping, whatever the depth.
+
+    Args:
+      comments: what stands behind a value or a table's name, by its path.
+    """
+    return "\n".join(_lines(values, (), comments or {})) + "\n"
 
 
-def _lines(values: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
-    lines = [f"{key} = {literal(value)}" for key, value in values.items() if not isinstance(value, Mapping)]
+def _lines(values: Mapping[str, Any], path: tuple[str, ...], comments: Mapping[tuple[str, ...], str]) -> list[str]:
+    plain = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
+    lines = _aligned([(f"{key} = {literal(value)}", comments.get((*path, key), "")) for key, value in plain.items()])
     if path:
-        lines = ["", f"[{'.'.join(path)}]", *lines]
+        table = f"[{'.'.join(map(_bare, path))}]"
+        lines = ["", *_aligned([(table, comments.get(path, ""))]), *lines]
     for key, value in values.items():
         if isinstance(value, Mapping):
-            lines += _lines(value, (*path, _bare(key)))
+            lines += _lines(value, (*path, key), comments)
     return lines
+
+
+def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
+    """Comments in one column, where most of the lines leave room for it."""
+    width = max((len(text) for text, comment in lines if comment and len(text) <= _COMMENT_COLUMN), default=0)
+    return [f"{text:<{width}}  # {comment}" if comment else text for text, comment in lines]
 
 
 def _bare(key: str) -> str:

@@ -23,7 +23,7 @@ class MLflow(Sink):
     def open(self, folder: Path, title: str, parameters: Mapping[str, str]) -> None:
         if not os.environ.get("MLFLOW_TRACKING_URI"):
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # recent versions ask for a database
-        tracking = needed("mlflow.tracking", purpose="The logger mlflow", package="mlflow-skinny")
+        tracking = needed("mlflow.tracking", extra="mlflow", what="The logger mlflow")
         uri = os.environ.get("MLFLOW_TRACKING_URI") or folder.as_uri()
         self._client = tracking.MlflowClient(tracking_uri=uri)
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "airprune"

@@ -15,7 +15,7 @@ class TensorBoard(Sink):
     _writer: Any
 
     def open(self, folder: Path, title: str, parameters: Mapping[str, str]) -> None:
-        needed("tensorboard", purpose="The logger tensorboard")
+        needed("tensorboard", extra="tensorboard", what="The logger tensorboard")
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(log_dir=str(folder))

@@ -21,7 +21,7 @@ class WeightsAndBiases(Sink):
         self._settings = settings
 
     def open(self, folder: Path, title: str, parameters: Mapping[str, str]) -> None:
-        wandb = needed("wandb", purpose="The logger wandb")
+        wandb = needed("wandb", extra="wandb", what="The logger wandb")
         folder.mkdir(parents=True, exist_ok=True)
         self._run = wandb.init(**{"dir": str(folder), "name": title, "config": dict(parameters), **self._settings})
         for name, pattern in (("global_round", "*"), ("edge/round", "edge/*")):

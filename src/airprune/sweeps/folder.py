@@ -27,8 +27,9 @@ from airprune.registration import luggage
 from airprune.runs.evaluations import evaluations_in
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
+from airprune.runs.naming import value_text
 from airprune.sweeps.files import Marker, install
-from airprune.sweeps.runs import Sweep, SweptRun, value_text
+from airprune.sweeps.runs import Sweep, SweptRun
 from airprune.sweeps.whole_run import WholeRun, WholeRuns, given_up, own_kernel
 from airprune.tables import write_csv_atomic, write_text_atomic
 from airprune.wording import shown

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from airprune.errors import UsageError
+from airprune.runs.naming import name_of, value_text
 from airprune.scenario import Scenario
 from airprune.scenario.scenario import flat
-from airprune.settings.toml_text import literal
 from airprune.sweeps.values import MAX_RUNS, values_by_key
 
-_LONGEST_NAME = 120
 # Each run is one process's work, whatever engine runs the sweep.
 WITHIN = {"engine.name": "serial", "engine.workers": None, "engine.scheduler": None, "engine.tls": None}
 
@@ -40,17 +36,8 @@ class SweptRun:
 
     @property
     def folder_name(self) -> str:
-        """Portable, and a matter of the values alone: a sweep that grows finds its old runs.
-
-        What letters, digits, dots and hyphens cannot tell apart, a hash does.
-        """
-        by_key = {key: value_text(value) for key, value in sorted(self.values.items())}
-        exact = "_".join(f"{key}-{text}" for key, text in by_key.items()) or self.scenario.name
-        name = re.sub(r"[^a-z0-9._-]+", "-", exact.lower()).lstrip(".-")[:_LONGEST_NAME]
-        if name != exact or any("_" in text for text in by_key.values()):
-            digest = hashlib.sha256(json.dumps(by_key or exact).encode()).hexdigest()
-            name = f"{name.rstrip('-')}-{digest[:8]}"
-        return f"{name}-seed{self.scenario.seed}"
+        """A matter of the values alone: a sweep that grows finds its old runs."""
+        return f"{name_of(self.values, self.scenario.name)}-seed{self.scenario.seed}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +93,6 @@ def _brought_by(keys: Sequence[str]) -> set[str]:
         keys = [*keys, *(f"{section}.{field}" for section, field, _ in fields)]
     chosen = [(section, registry) for section, field, registry in fields if f"{section}.{field}" in keys]
     return {*keys, *(f"{section}.{name}" for section, registry in chosen for name in registry)}
-
-
-def value_text(value: Any) -> str:
-    """A value as one would type it."""
-    return value if isinstance(value, str) else literal(value).replace(", ", ",").strip('"')
 
 
 def _refuse_twins(runs: Sequence[SweptRun]) -> None:

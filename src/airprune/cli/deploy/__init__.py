@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import typer
 
 from airprune.cli.deploy.demo import demo
@@ -12,7 +10,7 @@ from airprune.cli.deploy.nodes import cloud, device, edge
 from airprune.cli.deploy.shape import shape
 from airprune.cli.deploy.verify import verify
 from airprune.cli.deploy.watching import calibrate, status
-from airprune.errors import UsageError
+from airprune.extras import need
 
 deploy = typer.Typer(
     help="Run a scenario on real machines: a cloud, edges and devices, each a process of its own.",
@@ -23,8 +21,7 @@ deploy = typer.Typer(
 
 @deploy.callback()
 def _needs_the_extra() -> None:
-    if any(importlib.util.find_spec(name) is None for name in ("grpc", "google.protobuf", "cryptography")):
-        raise UsageError("airprune deploy needs the extra `deploy`: pip install 'airprune[deploy]'")
+    need("deploy", "airprune deploy")
 
 
 deploy.command()(demo)
