@@ -228,7 +228,7 @@ def test_every_control_is_reached_by_tab_and_has_a_name(server, page):
 
 
 def test_an_infeasible_deadline_offers_one_that_works(server, page):
-    visit(page, f"{server.url}/?deadline_ms=20")
+    visit(page, f"{server.url}/planner?deadline_ms=20")
     assert page.text_content("#badge") == "no plan"
     assert "blocked by" in page.text_content("#failures")
     symbols = page.evaluate(
@@ -244,7 +244,7 @@ def test_an_infeasible_deadline_offers_one_that_works(server, page):
 
 
 def test_a_formula_out_of_bounds_offers_the_scheme_that_is_not(server, page):
-    visit(page, f"{server.url}/?scheme=closed-form")
+    visit(page, f"{server.url}/planner?scheme=closed-form")
     settled(page, lambda: page.click("#use-optimal"))
     assert page.text_content("#badge") == "fits"
 
@@ -324,7 +324,7 @@ def test_the_theme_follows_the_system_until_it_is_chosen_and_is_remembered(serve
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_ground(server, page, scheme):
     page.emulate_media(color_scheme=scheme)
-    visit(page, f"{server.url}/?deadline_ms=20")
+    visit(page, f"{server.url}/planner?deadline_ms=20")
     open_tables(page)
     worst = page.evaluate(
         """() => {
@@ -352,7 +352,7 @@ def test_text_stands_out_from_its_ground(server, page, scheme):
 
 
 def test_no_width_scrolls_sideways(server, page):
-    visit(page, f"{server.url}/?deadline_ms=20")
+    visit(page, f"{server.url}/planner?deadline_ms=20")
     open_tables(page)
     fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     for width in (360, 768, 1100, 1440, 3840):
@@ -361,7 +361,7 @@ def test_no_width_scrolls_sideways(server, page):
 
 
 def test_of_many_devices_the_page_says_how_many_it_draws(server, page):
-    visit(page, f"{server.url}/?num_edges=50&devices_per_edge=200&deadline_ms=1200")
+    visit(page, f"{server.url}/planner?num_edges=50&devices_per_edge=200&deadline_ms=1200")
     assert "1,200 of 10,000 devices" in page.text_content("#thinned")
     assert page.text_content("#counts").startswith("10,000")
     open_tables(page)
@@ -389,7 +389,7 @@ def test_a_slow_answer_never_replaces_a_newer_one(server, page):
 
 
 def test_a_link_that_cannot_be_planned_says_why_and_shows_the_paper(server, page):
-    visit(page, f"{server.url}/?deadline_ms=soon")
+    visit(page, f"{server.url}/planner?deadline_ms=soon")
     assert "planner.deadline_ms must be a number" in page.text_content("#error")
     assert page.text_content("#mean-pruning").startswith("70.1 %")
 

@@ -46,7 +46,7 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 _QUERY: dict[str, Any] = {"openapi_extra": {"parameters": _parameters()}, "responses": _REFUSED}
 
 
-@router.get("/", include_in_schema=False)
+@router.get("/planner", include_in_schema=False)
 def page(request: Request) -> Response:
     """The page with its first plan inside, so that it need not ask for it."""
     query = {name: text for name, text in request.query_params.items() if name != "token"}

@@ -1,7 +1,7 @@
 // The planner page: settings and places in, one request, one picture.
 
 import {
-  byId, dataTable, element, fixed, getJson, initialData, onGround, onThemeChange, plotlyReady, say, sendJson,
+  byId, dataTable, element, fixed, getJson, initialData, onGround, loadPlotly, onThemeChange, say, sendJson,
 } from "./common.js";
 import { drawMap, drawShares, drawTimes, MARK_WORDS } from "./planner-charts.js";
 import { connectMap } from "./planner-map.js";
@@ -56,7 +56,7 @@ async function show() {
   showWords();
   showDevice();
   if (!window.Plotly) void showCompared();
-  const Plotly = await plotlyReady;
+  const Plotly = await loadPlotly();
   for (const id of Object.keys(CHARTS)) stale.add(id);
   await drawInView(Plotly);
   document.body.dataset.drawn = answered; // what the picture shows, for those who wait for it
@@ -86,7 +86,7 @@ function watchCharts() {
       if (isIntersecting) inView.add(target.id);
       else inView.delete(target.id);
     }
-    if (stale.size) void plotlyReady.then(drawInView);
+    if (stale.size) void loadPlotly().then(drawInView);
   }, { rootMargin: "80px" });
   for (const id of Object.keys(CHARTS)) observer.observe(byId(id));
 }
@@ -224,7 +224,7 @@ function moveKey(index) {
 function select(index) {
   selected = index;
   showDevice();
-  void plotlyReady.then((Plotly) => drawMap(Plotly, answer, selected));
+  void loadPlotly().then((Plotly) => drawMap(Plotly, answer, selected));
 }
 
 function move(index, east, north) {
