@@ -94,7 +94,7 @@ def test_the_page_shows_the_papers_plan_and_forgets_the_token_in_its_address(ser
 
 def test_words_do_not_wait_for_the_charts(server, page):
     page.route("**/plotly.min.js", lambda route: None)  # never answered
-    page.goto(server.url, wait_until="commit")
+    page.goto(f"{server.url}/planner", wait_until="commit")
     page.wait_for_function("() => document.getElementById('mean-pruning')?.textContent.startsWith('70.1')")
     page.wait_for_selector("#compared tbody tr")
     assert page.locator("#compared tbody tr").count() == sum(scheme.plans_fleets for scheme in ap.SCHEMES.values())
@@ -108,7 +108,7 @@ SLIDERS = {
 
 
 def test_every_slider_plans_again(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     sliders = page.locator("#controls input[type=range]").evaluate_all("all => all.map((one) => one.id)")
     assert sorted(sliders) == sorted(f"{name}-slider" for name in SLIDERS)
     paper = numbers(page)
@@ -124,7 +124,7 @@ def test_every_slider_plans_again(server, page):
 
 
 def test_number_fields_and_schemes_plan_again_and_bad_numbers_are_explained(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     settled(page, lambda: page.fill("#deadline_ms", "250"))  # beyond the slider
     assert page.input_value("#deadline_ms-slider") == "250"
     assert "nothing is pruned" in page.text_content("#verdict")
@@ -144,7 +144,7 @@ def test_number_fields_and_schemes_plan_again_and_bad_numbers_are_explained(serv
 
 
 def test_a_dragged_device_is_planned_where_it_is_dropped_and_its_link_repeats_the_picture(server, page, new_page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     before = numbers(page)
     x, y = place_of(page, 7)
     page.mouse.move(x, y)
@@ -164,7 +164,7 @@ def test_a_dragged_device_is_planned_where_it_is_dropped_and_its_link_repeats_th
 
 
 def test_dragging_the_ground_pans_and_moves_no_device(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     x, y = place_of(page, 0)
     box = page.locator("#map").bounding_box()
     page.mouse.move(box["x"] + 90, box["y"] + 30)
@@ -176,7 +176,9 @@ def test_dragging_the_ground_pans_and_moves_no_device(server, page):
 
 
 def test_a_finger_moves_a_device(server, new_page):
-    page = visit(new_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True), server.url)
+    page = visit(
+        new_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True), f"{server.url}/planner"
+    )
     x, y = place_of(page, 3)
     touch = page.context.new_cdp_session(page)
 
@@ -191,7 +193,7 @@ def test_a_finger_moves_a_device(server, new_page):
 
 
 def test_the_keyboard_selects_and_moves_devices(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     page.focus("#map")
     page.keyboard.press("PageDown")
     assert page.input_value("#device") == "1"
@@ -207,7 +209,7 @@ def test_the_keyboard_selects_and_moves_devices(server, page):
 
 
 def test_every_control_is_reached_by_tab_and_has_a_name(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     names = []
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -250,7 +252,7 @@ def test_a_formula_out_of_bounds_offers_the_scheme_that_is_not(server, page):
 
 
 def test_a_pasted_fleet_is_planned_downloaded_and_repeated_by_its_link(server, page, new_page, serve):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     page.fill("#fleet-text", FLEET)
     settled(page, lambda: page.click("#fleet-use"))
     assert "3 devices on 2 edges" in page.text_content("#fleet-words")
@@ -282,7 +284,7 @@ def test_a_pasted_fleet_is_planned_downloaded_and_repeated_by_its_link(server, p
 
 
 def test_an_uploaded_file_with_a_fault_is_explained_with_its_line(server, page, tmp_path):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     bad = tmp_path / "bad.csv"
     bad.write_text("device,edge,snr_db\na,x,40\nb,x,forty\n")
     page.set_input_files("#fleet-file", bad)
@@ -296,7 +298,7 @@ def test_an_uploaded_file_with_a_fault_is_explained_with_its_line(server, page, 
 
 
 def test_names_in_a_fleet_are_text_wherever_they_appear(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     evil = "<img src=x onerror=document.title='broken'>"
     page.fill("#fleet-text", f"device,edge,snr_db\n{evil},{evil},40\nb,x,41\n")
     settled(page, lambda: page.click("#fleet-use"))
@@ -308,7 +310,7 @@ def test_names_in_a_fleet_are_text_wherever_they_appear(server, page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_theme_follows_the_system_until_it_is_chosen_and_is_remembered(server, new_page, scheme):
-    page = visit(new_page(color_scheme=scheme), server.url)
+    page = visit(new_page(color_scheme=scheme), f"{server.url}/planner")
     ground = "getComputedStyle(document.body).backgroundColor"
     dark, light = "rgb(20, 24, 29)", "rgb(255, 255, 255)"
     assert page.evaluate(ground) == (dark if scheme == "dark" else light)
@@ -317,7 +319,7 @@ def test_the_theme_follows_the_system_until_it_is_chosen_and_is_remembered(serve
     page.click("#theme")
     assert page.evaluate(ground) == dark
     page.wait_for_function("() => document.getElementById('map')._fullLayout.font.color === '#e3e7eb'")
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     assert page.text_content("#theme") == "Theme: dark" and page.evaluate(ground) == dark
 
 
@@ -369,7 +371,7 @@ def test_of_many_devices_the_page_says_how_many_it_draws(server, page):
 
 
 def test_a_slow_answer_never_replaces_a_newer_one(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     held = []
     page.route("**/api/plan?deadline_ms=31", lambda route: held.append(route))
     change = """(value) => {
@@ -395,7 +397,7 @@ def test_a_link_that_cannot_be_planned_says_why_and_shows_the_paper(server, page
 
 
 def test_the_tables_say_what_the_charts_show(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     open_tables(page)
     rows = page.locator("#tables table").first.locator("tbody tr")
     assert rows.count() == 25

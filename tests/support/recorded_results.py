@@ -1,6 +1,6 @@
 """The results that the web pages show before anything was run, read out of the documentation's tables.
 
-.venv/bin/python tests/support/recorded_results.py     brings src/airprune/web/static/recorded.json up to date
+.venv/bin/python tests/support/recorded_results.py     brings src/airprune/web/recorded.json up to date
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-FILE = ROOT / "src/airprune/web/static/recorded.json"
+FILE = ROOT / "src/airprune/web/recorded.json"
 _ROW = re.compile(r"(?<!\\)\|")
 
 

@@ -1,6 +1,6 @@
 """Results that come with the package, for whoever has run nothing yet: those of the documentation's tables.
 
-`static/recorded.json` is made from docs/promise.md, docs/reproduction.md and docs/league-results.md by
+`recorded.json` is made from docs/promise.md, docs/reproduction.md and docs/league-results.md by
 `tests/support/recorded_results.py`; a test compares.
 """
 
@@ -10,11 +10,11 @@ import functools
 import json
 import re
 from collections import Counter
+from importlib import resources
 from typing import Any
 
 from airprune.paper.judging import Verdict
 from airprune.report.verdicts import KINDS, SIGNS
-from airprune.web.assets import packaged
 
 _INTERVAL = re.compile(r"([−+-]?[\d.]+)(?: ± ([\d.]+))?")
 _WORDS = ("rank", "method", "origin")
@@ -22,7 +22,7 @@ _WORDS = ("rank", "method", "origin")
 
 @functools.cache
 def _results() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(packaged("recorded.json").read_text("utf-8"))
+    found: dict[str, Any] = json.loads((resources.files("airprune.web") / "recorded.json").read_text("utf-8"))
     return found
 
 

@@ -26,12 +26,13 @@ _TABLES = ("league.csv", "league.tex")
 
 
 def start_page(root: Path, asked: str | None) -> dict[str, Any]:
-    """The folder asked for, or the one written last; if there is none, `folder` is None and `recorded` has what comes with airprune."""
+    """The folder asked for, or the one written last; without one, what comes with airprune is in `recorded`."""
     names = listing(root).latest()["leagues"]
     name = asked if asked in names else next(iter(names), None)
     unknown = asked if asked is not None and asked not in names else None
     folder = league(root, name) if name else None
-    return {"folders": names, "unknown": unknown, "folder": folder, "recorded": None if folder else recorded.league()}
+    instead = None if folder else recorded.league()
+    return {"folders": names, "unknown": unknown, "folder": folder, "recorded": instead}
 
 
 def folder_of(root: Path, name: str) -> Path:
