@@ -157,6 +157,8 @@ def _curve(runs: Sequence[Rows], limit: int) -> dict[str, Any]:
 
 def _estimate(values: Sequence[float | None]) -> Estimate | None:
     known = [value for value in values if value is not None and math.isfinite(value)]
+    if len(known) == 1:
+        return Estimate(known[0], math.nan)
     return Estimate.of(known) if known else None
 
 

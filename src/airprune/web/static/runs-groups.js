@@ -107,10 +107,11 @@ export function drawGroups(target, answer, { columns, measure, against, measures
 /** Last round and, with a target, what it took to reach it: mean ± 95 % interval over the runs of each group. */
 export function groupsTable(answer, { told, toTarget, measures, target }) {
   const withTarget = target !== null && answer.groups.some((group) => group.to_target);
-  const header = ["group", "runs", ...told.map((measure) => measures[measure].brief),
-    ...(withTarget ? ["reached", ...toTarget.map((measure) => measures[measure].heading)] : [])];
-  const rows = answer.groups.map((group) => [group.label, fixed(group.num_runs), ...told.map((measure) => group.last[measure] ?? "–"),
-    ...(withTarget ? [group.to_target.reached, ...toTarget.map((measure) => group.to_target[measure])] : [])]);
+  const header = ["group", "runs", ...(withTarget ? ["reached", ...toTarget.map((measure) => measures[measure].heading)] : []),
+    ...told.map((measure) => measures[measure].brief)];
+  const rows = answer.groups.map((group) => [group.label, fixed(group.num_runs),
+    ...(withTarget ? [group.to_target.reached, ...toTarget.map((measure) => group.to_target[measure])] : []),
+    ...told.map((measure) => group.last[measure] ?? "–")]);
   const shown = rows.slice(0, 600);
   const more = rows.length > shown.length ? ` The first 600 of ${fixed(rows.length)} groups.` : "";
   return dataTable(header, shown, { words: [0], caption: `Last global round, mean ± half-width of the 95 % interval over the runs of a group.${more}` });
