@@ -84,7 +84,10 @@ def wait_for_address(page, pattern):
 
 
 def test_the_page_shows_the_papers_plan_and_forgets_the_token_in_its_address(server, page):
-    visit(page, server.site.address)
+    page.goto(server.site.address)
+    assert "token" not in page.url
+    page.get_by_role("link", name="Plan a network").click()
+    page.wait_for_selector("body[data-drawn]")
     assert page.text_content("#badge") == "fits"
     assert page.text_content("#mean-pruning").startswith("70.1 %")
     assert "token" not in page.url

@@ -66,8 +66,8 @@ def _times(planned: Planned) -> str:
         return f"{count} end exactly at the deadline."
     return (
         f"{count} end exactly at the deadline, and that is what makes the plan good: time left over would be weights "
-        "pruned for nothing. Whoever could be done sooner keeps more of the model, or passes band on to somebody who is "
-        "pruned more. Only a device that sends its whole model can be early."
+        "pruned for nothing. Whoever could be done sooner keeps more of the model, or leaves band to somebody else. "
+        "Only a device that sends its whole model can be early."
     )
 
 

@@ -58,7 +58,7 @@ def groups(root: Path, names: Sequence[str], by: str, target: float | None = Non
     taken = list(dict.fromkeys(names))[:MAX_GROUPED]
     scenarios = {name: scenario for name in taken if (scenario := _scenario(root, name)) is not None}
     differing = differences(scenarios)
-    keys = ranked(differing)
+    keys = [key for key in ranked(differing) if key != "name"]  # it tells nothing of the results
     if by not in (EACH, SEEDS, *keys):
         raise UsageError(f"group must be each, seeds or a key in which the runs differ, got {shown(by)}.")
     told = {name: {key: exact(differing[key][name]) for key in keys} for name in scenarios}

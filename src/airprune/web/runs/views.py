@@ -165,9 +165,9 @@ _FIRST_KEYS = ("method", "plan.scheme", "plan.deadline_s", "masking.name", "comp
 
 
 def ranked(keys: Iterable[str]) -> list[str]:
-    """Those that tell most first, and never the name."""
-    rank = {key: i for i, key in enumerate(_FIRST_KEYS)} | {"seed": len(_FIRST_KEYS) + 1}
-    return sorted((key for key in keys if key != "name"), key=lambda key: (rank.get(key, len(_FIRST_KEYS)), key))
+    """Those that tell most first, the name last."""
+    rank = {key: i for i, key in enumerate((*_FIRST_KEYS, None, "seed", "name"))}
+    return sorted(keys, key=lambda key: (rank.get(key, len(_FIRST_KEYS)), key))
 
 
 def _scenario(root: Path, name: str) -> Scenario | None:

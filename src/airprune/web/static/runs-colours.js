@@ -27,6 +27,6 @@ export function coloursOf(key, values, styles) {
 }
 
 /** What a colour tells unless something else is asked for: the first key in which they differ; the seed if no other does. */
-export const firstKey = (keys) => keys.find((key) => key !== "seed") ?? keys[0] ?? null;
+export const firstKey = (keys) => keys.find((key) => key !== "seed" && key !== "name") ?? keys.find((key) => key === "seed") ?? null;
 
 export const NO_COLOUR = NONE;

@@ -203,7 +203,7 @@ const axes = () => Object.fromEntries(["x", "y"].map((name) => [name, state.log[
 
 function showChoices() {
   const keys = isGrouped() ? groups.answer?.keys ?? [] : Object.keys(differing.keys);
-  const together = keys.filter((key) => key !== "seed");
+  const together = keys.filter((key) => key !== "seed" && key !== "name");
   const own = state.group === "each" || state.group === "seeds" || together.includes(state.group) ? [] : [state.group];
   fillChoices("group", [["each", "each run"], ["seeds", "seeds together"], ...[...together, ...own].map((key) => [key, `by ${key}`])], state.group);
   const colour = state.colour === "auto" || keys.includes(state.colour) ? [] : [state.colour];
