@@ -34,9 +34,8 @@ def test_axe_finds_nothing_on_any_page(sites, new_page, width, colours):
     full, empty = sites
     page = new_page(viewport={"width": width, "height": 900}, color_scheme=colours, reduced_motion="reduce")
     page.goto(full.site.address)
-    visits = [(full, path) for path in PAGES.values()] + [
-        (empty, path) for path in ("/runs", "/league", "/reproduction")
-    ]
+    visits = [(full, path) for path in PAGES.values()]
+    visits += [(empty, path) for path in ("/runs", "/league", "/reproduction")]
     for site, path in visits:
         page.goto(f"{site.url}{path}")
         if path.startswith(("/planner", "/runs?")):

@@ -408,3 +408,41 @@ def test_the_tables_say_what_the_charts_show(server, page):
     cells = rows.nth(4).locator("td").all_text_contents()
     assert cells[0] == "4" and cells[3] == f"{100 * answer['devices']['ratio'][4]:.2f} %"
     assert cells[7] == f"{answer['devices']['latency_ms'][4]:.3f}"
+
+
+def test_bars_that_end_at_the_deadline_are_explained(server, page):
+    visit(page, f"{server.url}/planner?deadline_ms=30")
+    assert page.inner_text("#time-words").startswith("25 of 25 devices end exactly at the deadline")
+    visit(page, f"{server.url}/planner?scheme=no-pruning&deadline_ms=30")
+    assert page.locator("#time-words").is_hidden()
+
+
+def test_the_verdict_on_a_pasted_table_stands_where_it_was_pasted(server, page):
+    visit(page, f"{server.url}/planner?deadline_ms=16")
+    assert page.locator("#fleet-result").is_hidden()
+    page.fill("#fleet-text", "device,edge,snr_db\ncam-1,north,43\ncam-2,north,42\n")
+    page.click("#fleet-use")
+    page.wait_for_selector("#fleet-result:visible")
+    assert page.inner_text("#fleet-verdict") == page.inner_text("#verdict")
+
+
+def test_charts_below_the_fold_are_drawn_once_the_sliders_rest(server, new_page):
+    page = visit(new_page(viewport={"width": 1200, "height": 400}), f"{server.url}/planner")
+    page.evaluate(
+        "() => { const s = document.getElementById('deadline_ms-slider'); s.value = 44; "
+        "s.dispatchEvent(new Event('input', { bubbles: true })); }"
+    )
+    drawn = "() => ['map', 'time', 'share'].map((id) => document.getElementById(id).dataset.drawn)"
+    wait_for(lambda: page.evaluate(drawn) == ["deadline_ms=44"] * 3, "all charts of the new plan", patience_s=30)
+
+
+def test_a_planned_fleet_is_handed_to_the_form_that_starts_runs(serve, page, tmp_path):
+    server = serve(runs_dir=tmp_path, allow_run=True)
+    page.goto(server.site.address)
+    visit(page, f"{server.url}/planner?deadline_ms=44")
+    page.locator("#train summary").click()
+    assert "plan.deadline_s=0.044" in page.inner_text("#train-command")
+    page.click("#train-start")
+    page.wait_for_url("**/runs*")
+    wait_for(lambda: page.inner_text("#check").startswith("Valid."), "the form should be filled in", patience_s=30)
+    assert "network.table" in page.inner_text("#check") and "plan.deadline_s = 0.044" in page.inner_text("#check")

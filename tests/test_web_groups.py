@@ -85,10 +85,14 @@ def test_a_run_that_is_gone_or_unreadable_is_left_out_and_counted(root):
 # In a browser
 
 
+TRACES = """
+() => (document.getElementById("curves").data ?? []).map(({ name, mode, fill, line }) => (
+  { name, mode, fill, colour: line.color }))
+"""
+
+
 def traces(page):
-    return page.evaluate(
-        "() => (document.getElementById('curves').data ?? []).map(({ name, mode, fill, line }) => ({ name, mode, fill, colour: line.color }))"
-    )
+    return page.evaluate(TRACES)
 
 
 def test_all_shown_runs_are_compared_as_means_with_bands_coloured_by_what_differs(site, page):
