@@ -24,7 +24,8 @@ from airprune.runs.layout import RunFolder
 from airprune.scenario import presets
 from airprune.scenario.scenario import flat
 from airprune.settings.toml_text import word
-from support import related_table
+from support import docs_blocks, related_table
+from support.readme import Shell, borrow_environment, commands, copy_checkout
 from support.scenario_table import up_to_date
 from support.tiny import blobs, tiny_scenario
 
@@ -83,6 +84,44 @@ def test_the_snippets_of_a_docs_page_run_in_order_and_print_what_they_say(page, 
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == "".join(output + "\n" for _, output in found if output).splitlines()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name)
+def test_every_code_block_is_run_or_read_or_has_a_reason_not_to(page):
+    before = None
+    for block in docs_blocks.blocks(page.read_text()):
+        docs_blocks.check(block, before)
+        before = block
+
+
+def test_no_block_escapes_the_reader_of_blocks():
+    for page in PAGES:
+        text = page.read_text()
+        assert len(docs_blocks.blocks(text)) == len(re.findall(r"^ *```\w+$", text, re.MULTILINE)), page.name
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ("airprune fly", "no command"),
+        ("airprune run smoke --fast", "--fast"),
+        ("airprune run smoke plan.dead_line=1", "no key plan.dead_line"),
+        ("rm -rf /", "no reason for"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_seen(command, complaint):
+    with pytest.raises(AssertionError, match=complaint):
+        docs_blocks.check_command(command)
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_tutorial_work_one_after_the_other(tmp_path):
+    checkout = copy_checkout(tmp_path / "airprune", built=True)
+    borrow_environment(checkout)
+    shell = Shell(checkout, tmp_path, PYTHONPATH=str(checkout / "src"))
+    shell.run("source .venv/bin/activate", timeout_s=60)
+    for command in commands((ROOT / "docs/tutorial.md").read_text()):
+        (shell.ask if command.startswith("airprune web") else shell.run)(command, timeout_s=300)
 
 
 def test_the_table_of_kinds_names_what_can_be_registered_and_where_it_is_chosen():

@@ -84,7 +84,10 @@ def wait_for_address(page, pattern):
 
 
 def test_the_page_shows_the_papers_plan_and_forgets_the_token_in_its_address(server, page):
-    visit(page, server.site.address)
+    page.goto(server.site.address)
+    assert "token" not in page.url
+    page.get_by_role("link", name="Plan a network").click()
+    page.wait_for_selector("body[data-drawn]")
     assert page.text_content("#badge") == "fits"
     assert page.text_content("#mean-pruning").startswith("70.1 %")
     assert "token" not in page.url
@@ -94,7 +97,7 @@ def test_the_page_shows_the_papers_plan_and_forgets_the_token_in_its_address(ser
 
 def test_words_do_not_wait_for_the_charts(server, page):
     page.route("**/plotly.min.js", lambda route: None)  # never answered
-    page.goto(server.url, wait_until="commit")
+    page.goto(f"{server.url}/planner", wait_until="commit")
     page.wait_for_function("() => document.getElementById('mean-pruning')?.textContent.startsWith('70.1')")
     page.wait_for_selector("#compared tbody tr")
     assert page.locator("#compared tbody tr").count() == sum(scheme.plans_fleets for scheme in ap.SCHEMES.values())
@@ -108,7 +111,7 @@ SLIDERS = {
 
 
 def test_every_slider_plans_again(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     sliders = page.locator("#controls input[type=range]").evaluate_all("all => all.map((one) => one.id)")
     assert sorted(sliders) == sorted(f"{name}-slider" for name in SLIDERS)
     paper = numbers(page)
@@ -124,7 +127,7 @@ def test_every_slider_plans_again(server, page):
 
 
 def test_number_fields_and_schemes_plan_again_and_bad_numbers_are_explained(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     settled(page, lambda: page.fill("#deadline_ms", "250"))  # beyond the slider
     assert page.input_value("#deadline_ms-slider") == "250"
     assert "nothing is pruned" in page.text_content("#verdict")
@@ -144,7 +147,7 @@ def test_number_fields_and_schemes_plan_again_and_bad_numbers_are_explained(serv
 
 
 def test_a_dragged_device_is_planned_where_it_is_dropped_and_its_link_repeats_the_picture(server, page, new_page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     before = numbers(page)
     x, y = place_of(page, 7)
     page.mouse.move(x, y)
@@ -164,7 +167,7 @@ def test_a_dragged_device_is_planned_where_it_is_dropped_and_its_link_repeats_th
 
 
 def test_dragging_the_ground_pans_and_moves_no_device(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     x, y = place_of(page, 0)
     box = page.locator("#map").bounding_box()
     page.mouse.move(box["x"] + 90, box["y"] + 30)
@@ -176,7 +179,9 @@ def test_dragging_the_ground_pans_and_moves_no_device(server, page):
 
 
 def test_a_finger_moves_a_device(server, new_page):
-    page = visit(new_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True), server.url)
+    page = visit(
+        new_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True), f"{server.url}/planner"
+    )
     x, y = place_of(page, 3)
     touch = page.context.new_cdp_session(page)
 
@@ -191,7 +196,7 @@ def test_a_finger_moves_a_device(server, new_page):
 
 
 def test_the_keyboard_selects_and_moves_devices(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     page.focus("#map")
     page.keyboard.press("PageDown")
     assert page.input_value("#device") == "1"
@@ -207,7 +212,7 @@ def test_the_keyboard_selects_and_moves_devices(server, page):
 
 
 def test_every_control_is_reached_by_tab_and_has_a_name(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     names = []
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -228,7 +233,7 @@ def test_every_control_is_reached_by_tab_and_has_a_name(server, page):
 
 
 def test_an_infeasible_deadline_offers_one_that_works(server, page):
-    visit(page, f"{server.url}/?deadline_ms=20")
+    visit(page, f"{server.url}/planner?deadline_ms=20")
     assert page.text_content("#badge") == "no plan"
     assert "blocked by" in page.text_content("#failures")
     symbols = page.evaluate(
@@ -244,13 +249,13 @@ def test_an_infeasible_deadline_offers_one_that_works(server, page):
 
 
 def test_a_formula_out_of_bounds_offers_the_scheme_that_is_not(server, page):
-    visit(page, f"{server.url}/?scheme=closed-form")
+    visit(page, f"{server.url}/planner?scheme=closed-form")
     settled(page, lambda: page.click("#use-optimal"))
     assert page.text_content("#badge") == "fits"
 
 
 def test_a_pasted_fleet_is_planned_downloaded_and_repeated_by_its_link(server, page, new_page, serve):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     page.fill("#fleet-text", FLEET)
     settled(page, lambda: page.click("#fleet-use"))
     assert "3 devices on 2 edges" in page.text_content("#fleet-words")
@@ -282,7 +287,7 @@ def test_a_pasted_fleet_is_planned_downloaded_and_repeated_by_its_link(server, p
 
 
 def test_an_uploaded_file_with_a_fault_is_explained_with_its_line(server, page, tmp_path):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     bad = tmp_path / "bad.csv"
     bad.write_text("device,edge,snr_db\na,x,40\nb,x,forty\n")
     page.set_input_files("#fleet-file", bad)
@@ -296,7 +301,7 @@ def test_an_uploaded_file_with_a_fault_is_explained_with_its_line(server, page, 
 
 
 def test_names_in_a_fleet_are_text_wherever_they_appear(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     evil = "<img src=x onerror=document.title='broken'>"
     page.fill("#fleet-text", f"device,edge,snr_db\n{evil},{evil},40\nb,x,41\n")
     settled(page, lambda: page.click("#fleet-use"))
@@ -308,7 +313,7 @@ def test_names_in_a_fleet_are_text_wherever_they_appear(server, page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_theme_follows_the_system_until_it_is_chosen_and_is_remembered(server, new_page, scheme):
-    page = visit(new_page(color_scheme=scheme), server.url)
+    page = visit(new_page(color_scheme=scheme), f"{server.url}/planner")
     ground = "getComputedStyle(document.body).backgroundColor"
     dark, light = "rgb(20, 24, 29)", "rgb(255, 255, 255)"
     assert page.evaluate(ground) == (dark if scheme == "dark" else light)
@@ -317,14 +322,14 @@ def test_the_theme_follows_the_system_until_it_is_chosen_and_is_remembered(serve
     page.click("#theme")
     assert page.evaluate(ground) == dark
     page.wait_for_function("() => document.getElementById('map')._fullLayout.font.color === '#e3e7eb'")
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     assert page.text_content("#theme") == "Theme: dark" and page.evaluate(ground) == dark
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_ground(server, page, scheme):
     page.emulate_media(color_scheme=scheme)
-    visit(page, f"{server.url}/?deadline_ms=20")
+    visit(page, f"{server.url}/planner?deadline_ms=20")
     open_tables(page)
     worst = page.evaluate(
         """() => {
@@ -352,7 +357,7 @@ def test_text_stands_out_from_its_ground(server, page, scheme):
 
 
 def test_no_width_scrolls_sideways(server, page):
-    visit(page, f"{server.url}/?deadline_ms=20")
+    visit(page, f"{server.url}/planner?deadline_ms=20")
     open_tables(page)
     fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     for width in (360, 768, 1100, 1440, 3840):
@@ -361,7 +366,7 @@ def test_no_width_scrolls_sideways(server, page):
 
 
 def test_of_many_devices_the_page_says_how_many_it_draws(server, page):
-    visit(page, f"{server.url}/?num_edges=50&devices_per_edge=200&deadline_ms=1200")
+    visit(page, f"{server.url}/planner?num_edges=50&devices_per_edge=200&deadline_ms=1200")
     assert "1,200 of 10,000 devices" in page.text_content("#thinned")
     assert page.text_content("#counts").startswith("10,000")
     open_tables(page)
@@ -369,7 +374,7 @@ def test_of_many_devices_the_page_says_how_many_it_draws(server, page):
 
 
 def test_a_slow_answer_never_replaces_a_newer_one(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     held = []
     page.route("**/api/plan?deadline_ms=31", lambda route: held.append(route))
     change = """(value) => {
@@ -389,13 +394,13 @@ def test_a_slow_answer_never_replaces_a_newer_one(server, page):
 
 
 def test_a_link_that_cannot_be_planned_says_why_and_shows_the_paper(server, page):
-    visit(page, f"{server.url}/?deadline_ms=soon")
+    visit(page, f"{server.url}/planner?deadline_ms=soon")
     assert "planner.deadline_ms must be a number" in page.text_content("#error")
     assert page.text_content("#mean-pruning").startswith("70.1 %")
 
 
 def test_the_tables_say_what_the_charts_show(server, page):
-    visit(page, server.url)
+    visit(page, f"{server.url}/planner")
     open_tables(page)
     rows = page.locator("#tables table").first.locator("tbody tr")
     assert rows.count() == 25
@@ -403,3 +408,41 @@ def test_the_tables_say_what_the_charts_show(server, page):
     cells = rows.nth(4).locator("td").all_text_contents()
     assert cells[0] == "4" and cells[3] == f"{100 * answer['devices']['ratio'][4]:.2f} %"
     assert cells[7] == f"{answer['devices']['latency_ms'][4]:.3f}"
+
+
+def test_bars_that_end_at_the_deadline_are_explained(server, page):
+    visit(page, f"{server.url}/planner?deadline_ms=30")
+    assert page.inner_text("#time-words").startswith("25 of 25 devices end exactly at the deadline")
+    visit(page, f"{server.url}/planner?scheme=no-pruning&deadline_ms=30")
+    assert page.locator("#time-words").is_hidden()
+
+
+def test_the_verdict_on_a_pasted_table_stands_where_it_was_pasted(server, page):
+    visit(page, f"{server.url}/planner?deadline_ms=16")
+    assert page.locator("#fleet-result").is_hidden()
+    page.fill("#fleet-text", "device,edge,snr_db\ncam-1,north,43\ncam-2,north,42\n")
+    page.click("#fleet-use")
+    page.wait_for_selector("#fleet-result:visible")
+    assert page.inner_text("#fleet-verdict") == page.inner_text("#verdict")
+
+
+def test_charts_below_the_fold_are_drawn_once_the_sliders_rest(server, new_page):
+    page = visit(new_page(viewport={"width": 1200, "height": 400}), f"{server.url}/planner")
+    page.evaluate(
+        "() => { const s = document.getElementById('deadline_ms-slider'); s.value = 44; "
+        "s.dispatchEvent(new Event('input', { bubbles: true })); }"
+    )
+    drawn = "() => ['map', 'time', 'share'].map((id) => document.getElementById(id).dataset.drawn)"
+    wait_for(lambda: page.evaluate(drawn) == ["deadline_ms=44"] * 3, "all charts of the new plan", patience_s=30)
+
+
+def test_a_planned_fleet_is_handed_to_the_form_that_starts_runs(serve, page, tmp_path):
+    server = serve(runs_dir=tmp_path, allow_run=True)
+    page.goto(server.site.address)
+    visit(page, f"{server.url}/planner?deadline_ms=44")
+    page.locator("#train summary").click()
+    assert "plan.deadline_s=0.044" in page.inner_text("#train-command")
+    page.click("#train-start")
+    page.wait_for_url("**/runs*")
+    wait_for(lambda: page.inner_text("#check").startswith("Valid."), "the form should be filled in", patience_s=30)
+    assert "network.table" in page.inner_text("#check") and "plan.deadline_s = 0.044" in page.inner_text("#check")

@@ -296,7 +296,7 @@ def test_a_run_is_set_up_started_stopped_and_resumed_from_the_page(serve, tmp_pa
     assert "airprune run smoke plan.deadline_s=0.02 --out" in text(page, "#same-command")
 
     page.get_by_label("TOML text").check()
-    page.fill("#toml", TINY_TOML + '[engine]\nname = "serial"\n[rounds]\nglobal_rounds = 30\n')
+    page.fill("#toml", TINY_TOML + '[engine]\nname = "serial"\n[rounds]\nglobal_rounds = 3000\n')
     wait_until(page, "document.getElementById('check').textContent.startsWith('Valid.')")
     page.fill("#folder", "from-the-page")
     page.click("#start-button")

@@ -165,7 +165,7 @@ def test_all_schemes_are_compared_in_the_reports_colours(server):
         assert rows[name]["mean_pruning"] == pytest.approx(
             in_python(name).mean_pruning_ratio, rel=ROUNDING, abs=ROUNDING
         )
-    embedded = re.search(r'id="initial-data">(.*?)</script>', server.client.get("/").text, re.DOTALL)[1]
+    embedded = re.search(r'id="initial-data">(.*?)</script>', server.client.get("/planner").text, re.DOTALL)[1]
     colours = {scheme["name"]: scheme["colour"] for scheme in json.loads(embedded)["schemes"]}
     assert colours == {name: STYLES[name].colour for name in OFFERED}
 
@@ -187,7 +187,7 @@ def test_of_many_devices_some_are_drawn_but_all_are_counted(server):
 
 def test_the_page_carries_its_first_plan(server):
     for query in ({}, {"deadline_ms": "41.5", "scheme": "min-max", "moved": "0.1_50_60"}):
-        text = server.client.get("/", params={**query, "token": "whatever"}).text
+        text = server.client.get("/planner", params={**query, "token": "whatever"}).text
         embedded = json.loads(re.search(r'id="initial-data">(.*?)</script>', text, re.DOTALL)[1])
         assert embedded["answer"] == planned(server, **query) and embedded["error"] is None
 
@@ -319,7 +319,7 @@ def test_a_setting_that_breaks_its_rule_is_named_with_its_way_out(server, query,
         answer = server.client.get(path, params=query)
         assert answer.status_code == 422
         assert sentence in answer.json()["error"], answer.json()["error"]
-    assert server.client.get("/", params=query).status_code == 200  # the page opens, and says it
+    assert server.client.get("/planner", params=query).status_code == 200  # the page opens, and says it
 
 
 def test_extreme_settings_are_planned_or_refused_but_never_break(server):

@@ -1,19 +1,21 @@
 """The web server refuses what it must: strangers' names and origins, changes without the token, bodies without end."""
 
+import hashlib
 import json
 import re
 import signal
 import socket
 import sys
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 
 import httpx
 import pytest
 
 from airprune.cli import main
+from airprune.errors import WorkFailed
 from airprune.extras import install_command
-from airprune.web import safety
+from airprune.web import charts, safety
 from airprune.web.app import create_app
 from airprune.web.site import Site
 from support.processes import airprune, start_airprune
@@ -21,7 +23,7 @@ from support.processes import airprune, start_airprune
 pytest_plugins = ["support.browser"]
 
 FLEET = "device,edge,snr_db\na,x,40\n"
-PAGES = ["/", "/runs", "/league", "/reproduction"]
+PAGES = ["/", "/planner", "/runs", "/league", "/reproduction"]
 
 
 def refused(answer, status):
@@ -137,7 +139,7 @@ def test_a_body_without_declared_length_is_stopped_at_the_limit(server, monkeypa
 
 
 def test_every_answer_carries_the_safety_headers(server):
-    static = re.search(r'src="(/static/[^"]+/planner\.js)"', server.client.get("/").text)[1]
+    static = re.search(r'src="(/static/[^"]+/planner\.js)"', server.client.get("/planner").text)[1]
     for path in (*PAGES, static, "/api/plan", "/api/plan.csv", "/api/plan?seed=x", "/nothing", "/openapi.json"):
         headers = server.client.get(path).headers
         for name, value in safety.HEADERS.items():
@@ -166,7 +168,7 @@ def test_pages_have_no_script_inside_and_load_nothing_from_elsewhere(server, pag
 def test_what_stands_in_an_address_cannot_become_markup(server):
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
     for params in ({"scheme": evil}, {"moved": evil}, {evil: "1"}, {"fleet": evil}):
-        answer = server.client.get("/", params=params)
+        answer = server.client.get("/planner", params=params)
         assert answer.status_code == 200
         assert "<script>alert" not in answer.text and "<img" not in answer.text
         embedded = re.search(r'id="initial-data">(.*?)</script>', answer.text, re.DOTALL)[1]
@@ -189,11 +191,52 @@ def test_static_files_are_a_fixed_list(server, name):
     assert raw(server, f"GET /static/{version}/{name}").startswith("HTTP/1.1 404")
 
 
-def test_plotly_comes_out_of_the_installed_package(server):
-    address = re.search(r'src="(/static/[^"]+/plotly\.min\.js)"', server.client.get("/").text)[1]
+def test_plotly_comes_out_of_the_installed_package_unless_its_smaller_build_was_fetched(tmp_path, monkeypatch):
     installed = resources.files("plotly") / "package_data" / "plotly.min.js"
-    assert server.client.get(address).content == installed.read_bytes()
-    assert metadata.version("plotly")
+    small = b"the smaller build"
+    monkeypatch.setenv("AIRPRUNE_DATA", str(tmp_path))
+    monkeypatch.setattr(charts, "SHA256", hashlib.sha256(small).hexdigest())
+    charts.script.cache_clear()
+    assert charts.script() == installed.read_bytes()
+    monkeypatch.setattr(charts, "PACKAGE", FakePackage(small))
+    assert charts.fetch().read_bytes() == small
+    assert charts.script() == small
+    charts.small_file().write_bytes(b"broken")
+    charts.script.cache_clear()
+    assert charts.script() == installed.read_bytes()
+    monkeypatch.setattr(charts, "PACKAGE", FakePackage(b"another one"))
+    with pytest.raises(WorkFailed, match="not the one known to work"):
+        charts.fetch()
+    charts.script.cache_clear()
+
+
+class FakePackage:
+    version, label = "1", "npm package of a test"
+
+    def __init__(self, content):
+        self.content = content
+
+    def read(self, max_bytes):
+        return {name: self.content for name in max_bytes}
+
+
+def test_answers_are_compressed_for_those_who_can_read_that_and_events_never(server):
+    address = re.search(r'src="(/static/[^"]+/planner\.js)"', server.client.get("/planner").text)[1]
+    for path in ("/", "/planner", address, "/openapi.json"):
+        packed = server.client.get(path, headers={"Accept-Encoding": "gzip"})
+        plain = server.client.get(path, headers={"Accept-Encoding": "identity"})
+        assert packed.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
+        assert packed.headers["vary"] == "Accept-Encoding"
+        assert packed.content == plain.content
+        assert int(packed.headers["content-length"]) < len(plain.content) / 2
+    with server.client.stream("GET", "/api/runs/events", headers={"Accept-Encoding": "gzip"}) as events:
+        assert "content-encoding" not in events.headers
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_only_pages_with_a_chart_load_plotly_and_none_waits_for_it(server, page):
+    markup, *_ = server.client.get(page).text.split('<script type="application/json"')
+    assert "plotly.min.js" not in markup
 
 
 def test_everything_static_is_served_with_its_kind(server):

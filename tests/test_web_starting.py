@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import httpx
+import numpy as np
 import psutil
 import pytest
 
@@ -240,3 +241,29 @@ def test_the_run_ends_with_its_server_and_can_be_resumed(tmp_path, how):
     records.close()
     after = folder.records_file.read_bytes()
     assert after.startswith(before) and len(after) > len(before)
+
+
+# From the planner
+
+
+def test_the_planned_devices_become_the_network_of_a_run(serve, tmp_path):
+    server = serve(runs_dir=tmp_path, allow_run=True)
+    query = {"deadline_ms": 40, "scheme": "min-max", "num_edges": 2, "devices_per_edge": 3, "moved": "0.1_50_60"}
+    assert server.client.post("/api/planner/table", params=query, json={}).status_code == 403
+    answer = server.client.post("/api/planner/table", params=query, json={}, headers=server.with_token)
+    overrides = answer.json()["overrides"]
+    scenario = ap.Scenario.preset("smoke").with_overrides(f"{key}={value}" for key, value in overrides.items())
+    assert (scenario.plan.deadline_s, scenario.plan.scheme) == (0.04, "min-max")
+    network = scenario.build_network()
+    planned = server.client.get("/api/plan", params=query).json()["devices"]
+    assert list(network.device_names) == planned["name"]
+    np.testing.assert_allclose(10 * np.log10(network.link_snr), planned["snr_db"], atol=1e-3)
+    wanted = {"preset": "smoke", "overrides": overrides}
+    assert server.client.post("/api/scenario/check", json=wanted, headers=server.with_token).status_code == 200
+
+
+def test_a_server_that_starts_no_runs_writes_no_table(serve, tmp_path):
+    server = serve(runs_dir=tmp_path)
+    answer = server.client.post("/api/planner/table", json={}, headers=server.with_token)
+    assert answer.status_code == 403 and "--allow-run" in answer.json()["error"]
+    assert list(tmp_path.iterdir()) == []

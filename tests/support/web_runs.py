@@ -114,3 +114,13 @@ class Events:
                 return data
             assert time.monotonic() < deadline, "timed out"
         raise AssertionError("the stream ended")
+
+
+def mock_run(folder: Path, accuracies: list[float], **changes: Any) -> Path:
+    """A finished run of these test accuracies, written as a run would, without any training."""
+    folder.mkdir(parents=True)
+    (folder / "scenario.toml").write_text(tiny(**changes).to_toml())
+    lines = [global_line(i, test_accuracy=accuracy) for i, accuracy in enumerate(accuracies, start=1)]
+    (folder / "records.jsonl").write_bytes(b"".join(lines))
+    (folder / "final.safetensors").write_bytes(b"")
+    return folder

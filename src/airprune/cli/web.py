@@ -22,8 +22,11 @@ def web(
         typer.Option(min=0, max=65535, help="Port; 0 takes any free one; by default 8765 or the next free."),
     ] = None,
     allow_run: Annotated[bool, typer.Option("--allow-run", help="Let the page start runs.")] = False,
+    fetch_charts: Annotated[
+        bool, typer.Option("--fetch-charts", help="First fetch plotly's smaller script with npm, once for all.")
+    ] = False,
 ) -> None:
-    """Open the planner, the runs and the reproduction in a browser, served by this machine alone.
+    """Open overview, planner, runs, league and reproduction in a browser, served by this machine alone.
 
     Prints the address to open. Its token lets the page change things; without it, it can only plan and show.
 
@@ -36,6 +39,10 @@ def web(
 
     if bracketed(host) not in LOOPBACK_NAMES:
         say("note: others on the network can reach this server; what they read and send is not encrypted.")
+    if fetch_charts:
+        from airprune.web import charts
+
+        say(f"note: charts by {charts.fetch()}.")
     serve(Site(runs_dir=runs_dir, host=host, allow_run=allow_run), port=port, announce=_announce)
 
 

@@ -24,8 +24,9 @@ from airprune.report.markup import (
     tiles,
 )
 from airprune.report.page import Page, Section, captioned, page_text
-from airprune.report.reproduction import KINDS, SIGNS, verdict_of
+from airprune.report.reproduction import verdict_of
 from airprune.report.sections import environment_section, seeds_text
+from airprune.report.verdicts import KINDS, SIGNS
 from airprune.tables import write_text_atomic
 from airprune.wording import counted
 

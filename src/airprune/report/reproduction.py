@@ -31,9 +31,8 @@ from airprune.report.markup import (
 from airprune.report.page import Page, Place, Section, captioned
 from airprune.report.reading import Run, is_run, read_json, read_run
 from airprune.report.sections import beside, environment_section, repeat_section, seeds_text
+from airprune.report.verdicts import KINDS, SIGNS
 
-KINDS = {Verdict.HOLDS: "good", Verdict.PARTLY: "fair", Verdict.FAILS: "bad", Verdict.UNDECIDED: "open"}
-SIGNS = {Verdict.HOLDS: "✓", Verdict.PARTLY: "◐", Verdict.FAILS: "✗", Verdict.UNDECIDED: "?"}
 _TARGET = ("preset", "series", "seed", "target_accuracy", "reached", *TO_TARGET)
 _TABLE2 = ("topology", "scheme", "mean_ms", "spread_ms", "paper_ms", "paper_spread_ms", "deviation")
 

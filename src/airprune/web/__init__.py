@@ -2,8 +2,12 @@
 
     safety     who may ask: Host, Origin, token, sizes; the headers of every answer
     answers    strict JSON, and every error as one sentence
-    pages      the frame around each page, the navigation, scripts and styles
+    pages      the frame around each page, the navigation
+    assets     scripts and styles, compressed; charts: which script of plotly
+    recorded   results that come with the package; overview: the first page, which shows them
     planner    the planner page: settings, network or fleet, plan
+    runs       the runs page; starting: runs started from it
+    league     the league page; reproduction: that of the paper
     app        all of these as one application
     serve      a free port, and the server on it
 

@@ -19,7 +19,7 @@ from airprune.errors import AirpruneError, UsageError
 from airprune.wording import shown
 
 _KNOWN = {
-    404: "There is nothing at {path}. The pages are /, /runs, /league and /reproduction.",
+    404: "There is nothing at {path}. The pages are /, /planner, /runs, /league and /reproduction.",
     405: "{path} does not take {method}. See /openapi.json for what it takes.",
     400: "request.body must be JSON in UTF-8, got something else. See /openapi.json.",
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
 
 import airprune
-from airprune.web import pages
+from airprune.web import assets, overview
 from airprune.web.answers import answer_errors
 from airprune.web.league import routes as league
 from airprune.web.planner import routes as planner
@@ -21,7 +22,16 @@ from airprune.web.starting import routes as starting
 # Newer frameworks can report to collectors named in the environment; this server reports to nobody.
 _SILENT: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 
-ROUTERS = (pages.router, planner.router, runs.router, league.router, reproduction.router, starting.router)
+ROUTERS = (
+    assets.router,
+    overview.router,
+    planner.router,
+    runs.router,
+    league.router,
+    reproduction.router,
+    starting.router,
+)
+_COMPRESSED_FROM_BYTES = 1_000
 
 
 def create_app(site: Site) -> FastAPI:
@@ -33,5 +43,6 @@ def create_app(site: Site) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     answer_errors(app)
+    app.add_middleware(GZipMiddleware, minimum_size=_COMPRESSED_FROM_BYTES, compresslevel=4)
     app.add_middleware(Guard, site=site)
     return app

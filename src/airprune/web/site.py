@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -54,3 +55,11 @@ def site_of(request: Request) -> Site:
     """The site that a request came to."""
     site: Site = request.app.state.site
     return site
+
+
+def root_if_allowed(request: Request) -> Path:
+    """The runs folder of a server that may write there; 403 for any other."""
+    site = site_of(request)
+    if not site.allow_run:
+        raise HTTPException(403, "This server does not start runs. Start it as: airprune web RUNS_DIR --allow-run")
+    return site.runs_dir

@@ -11,6 +11,7 @@ from airprune.league.divisions import DIVISIONS
 from airprune.league.document import DOCUMENT, picture_name
 from airprune.report.reading import read_json
 from airprune.report.reproduction import verdict_of
+from airprune.web import recorded
 from airprune.web.reproduction.views import MAX_CLAIMS, is_readable, png_size, shown_text, verdict_shown
 from airprune.web.reproduction.views import TYPES as PICTURES_AND_TABLES
 from airprune.web.runs.listing import listing
@@ -25,11 +26,13 @@ _TABLES = ("league.csv", "league.tex")
 
 
 def start_page(root: Path, asked: str | None) -> dict[str, Any]:
-    """The folder asked for, or the one written last; `folder` is None if there is none."""
+    """The folder asked for, or the one written last; without one, what comes with airprune is in `recorded`."""
     names = listing(root).latest()["leagues"]
     name = asked if asked in names else next(iter(names), None)
     unknown = asked if asked is not None and asked not in names else None
-    return {"folders": names, "unknown": unknown, "folder": league(root, name) if name else None}
+    folder = league(root, name) if name else None
+    instead = None if folder else recorded.league()
+    return {"folders": names, "unknown": unknown, "folder": folder, "recorded": instead}
 
 
 def folder_of(root: Path, name: str) -> Path:

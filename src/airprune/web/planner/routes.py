@@ -1,4 +1,7 @@
-"""The addresses of the planner page. All are computations: they change nothing, so they need no token."""
+"""The addresses of the planner page. All but one are computations: they change nothing and need no token.
+
+The one that writes keeps the planned devices as a table for a run.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,13 @@ from airprune.styles import styles_for
 from airprune.tables import write_csv_atomic
 from airprune.web.answers import json_answer
 from airprune.web.pages import page_answer
+from airprune.web.planner import training
 from airprune.web.planner.fleets import FleetMemory
 from airprune.web.planner.picture import Planned, compared, picture, plan_scene
 from airprune.web.planner.scene import Scene, placed_scene, table_scene
 from airprune.web.planner.settings import PlannerSettings
 from airprune.web.planner.words import words
+from airprune.web.site import root_if_allowed
 
 router = APIRouter()
 
@@ -46,7 +51,7 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 _QUERY: dict[str, Any] = {"openapi_extra": {"parameters": _parameters()}, "responses": _REFUSED}
 
 
-@router.get("/", include_in_schema=False)
+@router.get("/planner", include_in_schema=False)
 def page(request: Request) -> Response:
     """The page with its first plan inside, so that it need not ask for it."""
     query = {name: text for name, text in request.query_params.items() if name != "token"}
@@ -83,13 +88,27 @@ def all_schemes(request: Request) -> Response:
 @router.get("/api/plan.csv", summary="The plan of every device, as `airprune plan --out` writes it", **_QUERY)
 def plan_csv(request: Request) -> Response:
     planned = _planned(request, request.query_params)
-    return _csv("plan.csv", planned.scene.fleet.table_columns(planned.plan))
+    return _csv_answer("plan.csv", _csv(planned.scene.fleet.table_columns(planned.plan)))
 
 
 @router.get("/api/fleet.csv", summary="The devices as a table that `airprune plan` reads", **_QUERY)
 def fleet_csv(request: Request) -> Response:
-    fleet = _scene(request, PlannerSettings.from_query(request.query_params)).fleet
-    return _csv("fleet.csv", {"device": fleet.device, "edge": fleet.edge_names[fleet.edge], **fleet.columns})
+    scene = _scene(request, PlannerSettings.from_query(request.query_params))
+    return _csv_answer("fleet.csv", _fleet_content(scene))
+
+
+def _fleet_content(scene: Scene) -> bytes:
+    fleet = scene.fleet
+    return _csv({"device": fleet.device, "edge": fleet.edge_names[fleet.edge], **fleet.columns})
+
+
+@router.post("/api/planner/table", summary="The devices as a file for `network.table` of a run", **_QUERY)
+def train_table(request: Request) -> Response:
+    """Writes, so it needs the token, and a server that may start runs."""
+    root = root_if_allowed(request)
+    settings = PlannerSettings.from_query(request.query_params)
+    path = training.keep_table(root, _fleet_content(_scene(request, settings)))
+    return json_answer({"overrides": {"network.table": str(path.resolve()), **training.overrides(settings)}})
 
 
 @router.post(
@@ -112,7 +131,7 @@ async def add_fleet(request: Request) -> Response:
 def _answer(request: Request, query: Mapping[str, str]) -> dict[str, Any]:
     with _AT_ONCE:
         planned = _planned(request, query)
-        return {**picture(planned), "words": words(planned)}
+        return {**picture(planned), "words": words(planned), "training": training.overrides(planned.settings)}
 
 
 def _planned(request: Request, query: Mapping[str, str]) -> Planned:
@@ -131,10 +150,13 @@ def _memory(request: Request) -> FleetMemory:
     return memory
 
 
-def _csv(name: str, columns: Mapping[str, Any]) -> Response:
+def _csv(columns: Mapping[str, Any]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
+        path = Path(folder) / "table.csv"
         write_csv_atomic(path, list(columns), list(columns.values()))
-        content = path.read_bytes()
+        return path.read_bytes()
+
+
+def _csv_answer(name: str, content: bytes) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(content, media_type="text/csv; charset=utf-8", headers=headers)

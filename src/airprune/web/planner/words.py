@@ -12,12 +12,19 @@ from airprune.web.planner.picture import Planned, plan_scene, summary
 from airprune.wording import counted
 
 _FAILURES_SHOWN = 5
+_SAME_TIME = 1e-6  # of the deadline: far more than rounding, far less than anybody sees
 
 
 def words(planned: Planned) -> dict[str, Any]:
     """How the plan ended (kind is good, fair or bad), what more band and time would buy, and who blocks."""
     kind, verdict = _verdict(planned)
-    return {"kind": kind, "verdict": verdict, "prices": _prices(planned), "failures": _failures(planned)}
+    return {
+        "kind": kind,
+        "verdict": verdict,
+        "times": _times(planned),
+        "prices": _prices(planned),
+        "failures": _failures(planned),
+    }
 
 
 def _verdict(planned: Planned) -> tuple[str, str]:
@@ -45,6 +52,23 @@ def _verdict(planned: Planned) -> tuple[str, str]:
     if facts["mean_pruning"] == 0:
         return "good", f"Every device meets the {deadline} deadline with its whole model; nothing is pruned."
     return "good", f"Every device meets the {deadline} deadline; {pruned}."
+
+
+def _times(planned: Planned) -> str:
+    """Why the bars end where they end."""
+    plan, deadline_s = planned.plan, planned.settings.deadline_ms / 1e3
+    latency_s = plan.latency_s[~plan.failed[planned.scene.fleet.edge]]
+    at_deadline = int(np.count_nonzero(np.abs(latency_s - deadline_s) <= _SAME_TIME * deadline_s))
+    if not at_deadline:
+        return ""
+    count = f"{at_deadline:,} of {len(latency_s):,} devices"
+    if not scheme_named(plan.scheme).adapts:
+        return f"{count} end exactly at the deadline."
+    return (
+        f"{count} end exactly at the deadline, and that is what makes the plan good: time left over would be weights "
+        "pruned for nothing. Whoever could be done sooner keeps more of the model, or leaves band to somebody else. "
+        "Only a device that sends its whole model can be early."
+    )
 
 
 def _prices(planned: Planned) -> list[str]:

@@ -13,8 +13,6 @@ from airprune.paper.judging import Verdict
 from airprune.paper.reproduction import SHOWN_TABLES
 from airprune.report.markup import readable
 from airprune.report.reproduction import (
-    KINDS,
-    SIGNS,
     Picture,
     any_run,
     claims_in,
@@ -24,6 +22,8 @@ from airprune.report.reproduction import (
     shown_table,
     verdict_of,
 )
+from airprune.report.verdicts import KINDS, SIGNS
+from airprune.web import recorded
 from airprune.web.runs.listing import listing
 from airprune.web.runs.names import folder_named, is_plain_file
 from airprune.wording import shown
@@ -37,11 +37,13 @@ _MAX_TEXT = 4_000
 
 
 def start_page(root: Path, asked: str | None) -> dict[str, Any]:
-    """The folder asked for, or the one written last; `folder` is None if there is none."""
+    """The folder asked for, or the one written last; without one, what comes with airprune is in `recorded`."""
     names = listing(root).latest()["reproductions"]
     name = asked if asked in names else next(iter(names), None)
     unknown = asked if asked is not None and asked not in names else None
-    return {"folders": names, "unknown": unknown, "folder": reproduction(root, name) if name else None}
+    folder = reproduction(root, name) if name else None
+    instead = None if folder else recorded.reproduction()
+    return {"folders": names, "unknown": unknown, "folder": folder, "recorded": instead}
 
 
 def folder_of(root: Path, name: str) -> Path:

@@ -8,6 +8,7 @@ followed    a file of lines read once and then followed as it grows, in bounded 
 following   a records file so followed
 deployment  a deployment's files so followed: who is there, arrivals, predicted against measured
 views       runs as the page draws them: curves, devices, coverage, differences
+groups      hundreds of runs as few curves: mean and interval over seeds
 reached     what it took runs to reach an accuracy
 stream      server-sent events: the list, the curves of the chosen runs, the run at work
 routes      the addresses

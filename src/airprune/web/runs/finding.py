@@ -10,7 +10,7 @@ from pathlib import Path
 from airprune.web.runs.names import HERE, MAX_DEPTH, is_part
 
 MAX_FOLDERS = 5_000
-MAX_RUNS = 500
+MAX_RUNS = 2_000
 
 _SCENARIO, _RECORDS, _CLAIMS, _FINAL = "scenario.toml", "records.jsonl", "claims.json", "final.safetensors"
 _LEAGUE = "league.json"

@@ -16,7 +16,7 @@ from airprune.web.runs.followed import MAX_BYTES_AT_ONCE
 from airprune.web.runs.names import is_plain_file
 from airprune.web.runs.views import run_named
 
-_MAX_KEPT = 64
+_MAX_KEPT = 1_000
 
 
 def reached(root: Path, names: Sequence[str], target: float) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def reached(root: Path, names: Sequence[str], target: float) -> dict[str, Any]:
 
 
 def _of_run(path: Path, target: float) -> dict[str, Any]:
-    tests = _tests(path)
+    tests = tests_of(path)
     costs = {name: cost(tests, target, name) for name in TO_TARGET}
     return {
         "reached": first_reaching(tests, target) is not None if tests else None,
@@ -33,7 +33,8 @@ def _of_run(path: Path, target: float) -> dict[str, Any]:
     }
 
 
-def _tests(path: Path) -> tuple[Evaluation, ...]:
+def tests_of(path: Path) -> tuple[Evaluation, ...]:
+    """Every evaluation of a run; none if its records are too large to look into."""
     file = path / "records.jsonl"
     if not is_plain_file(file):
         return ()

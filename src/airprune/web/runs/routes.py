@@ -87,6 +87,22 @@ def reached(request: Request, run: RunNames, target: Target) -> Response:
     return json_answer(reached.reached(root, views.names_of_runs(root, run), target))
 
 
+@router.get("/api/runs/groups")
+def groups(
+    request: Request,
+    run: RunNames = [],  # noqa: B006
+    match: Annotated[str | None, Query(max_length=400, description="in place of names: words of the runs")] = None,
+    group: Annotated[str, Query(max_length=200, description="each, seeds, or a key in which they differ")] = "seeds",
+    target: Target | None = None,
+) -> Response:
+    """Hundreds of runs as groups: mean and 95 % interval by global round, and what it took to reach the target."""
+    from airprune.web.runs import groups, views
+
+    root = site_of(request).runs_dir
+    names = views.names_of_runs(root, run) if match is None else groups.matching(root, match)
+    return json_answer(groups.groups(root, names, group, target))
+
+
 @router.get("/api/runs/devices")
 def devices(request: Request, run: RunName, global_round: Round, edge_round: Round) -> Response:
     """Every device of one edge round: its fate, share, pruning ratio and times."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,11 +152,22 @@ def differing(root: Path, names: Sequence[str]) -> dict[str, Any]:
     """The keys in which the scenarios of these runs differ, as a command line would write their values."""
     found = {name: _scenario(root, name) for name in names}
     readable = {name: scenario for name, scenario in found.items() if scenario is not None}
+    found_keys = differences(readable)
     return {
         "names": list(readable),
         "unreadable": [name for name in found if name not in readable],
-        "keys": {key: [exact(value) for value in by.values()] for key, by in differences(readable).items()},
+        "keys": {key: [exact(value) for value in found_keys[key].values()] for key in ranked(found_keys)},
     }
+
+
+# Keys that are looked at first when a colour is chosen; the seed comes last.
+_FIRST_KEYS = ("method", "plan.scheme", "plan.deadline_s", "masking.name", "compression.name", "data.partition")
+
+
+def ranked(keys: Iterable[str]) -> list[str]:
+    """Those that tell most first, the name last."""
+    rank = {key: i for i, key in enumerate((*_FIRST_KEYS, None, "seed", "name"))}
+    return sorted(keys, key=lambda key: (rank.get(key, len(_FIRST_KEYS)), key))
 
 
 def _scenario(root: Path, name: str) -> Scenario | None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from airprune.errors import WorkFailed
 from airprune.web.answers import json_answer
 from airprune.web.runs.names import MAX_NAME_LENGTH, new_folder
-from airprune.web.site import site_of
+from airprune.web.site import root_if_allowed, site_of
 from airprune.web.starting.wanted import Wanted, check
 from airprune.web.starting.work import Work, work_of
 
@@ -68,7 +66,7 @@ def work(request: Request) -> Response:
 @router.post("/api/work/start")
 def start(request: Request, wanted: Start) -> Response:
     """Starts a run in a new folder of the runs folder."""
-    root = _root_if_allowed(request)
+    root = root_if_allowed(request)
     folder = new_folder(root, wanted.name)
     work_of(request).start(folder, wanted.name, wanted.scenario().to_toml())
     return json_answer(work_of(request).status())
@@ -80,7 +78,7 @@ def resume(request: Request, wanted: Resume) -> Response:
     from airprune.web.runs.listing import state_of
     from airprune.web.runs.views import run_named
 
-    root = _root_if_allowed(request)
+    root = root_if_allowed(request)
     folder = run_named(root, wanted.run)
     state = state_of(folder)
     if state != "stopped":
@@ -93,13 +91,6 @@ def resume(request: Request, wanted: Resume) -> Response:
 @router.post("/api/work/stop")
 def stop(request: Request) -> Response:
     """Stops the run at work as Ctrl-C would; asked again, at once."""
-    _root_if_allowed(request)
+    root_if_allowed(request)
     work_of(request).stop()
     return json_answer(work_of(request).status())
-
-
-def _root_if_allowed(request: Request) -> Path:
-    site = site_of(request)
-    if not site.allow_run:
-        raise HTTPException(403, "This server does not start runs. Start it as: airprune web RUNS_DIR --allow-run")
-    return site.runs_dir

@@ -6,7 +6,7 @@ const TOKEN_KEY = "airprune-token";
 
 const embedded = (id) => JSON.parse(document.getElementById(id).textContent);
 
-/** What the server knows of itself: allow_run, runs_dir, version. */
+/** What the server knows of itself: allow_run, runs_dir, version, and where plotly is. */
 export const site = embedded("site-data");
 
 /** The JSON value that the server put into this page; null if none. */
@@ -85,7 +85,8 @@ export function dataTable(header, rows, { words = [], caption = "" } = {}) {
   const lines = rows.map((row) => element("tr", {}, ...row.map((cell, i) => element("td", kind(i), cell))));
   const table = element("table", {}, caption ? element("caption", {}, caption) : null,
     element("thead", {}, head), element("tbody", {}, ...lines));
-  return element("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption || "Table" }, table);
+  // A group, not a region: a page has many tables, and landmarks must be few and unlike.
+  return element("div", { class: "scroll", role: "group", tabindex: "0", "aria-label": caption || "Table" }, table);
 }
 
 const plainNumber = new Map();
@@ -167,13 +168,18 @@ connectThemeButton();
 
 // Charts ------------------------------------------------------------------------------------------------------------
 
-/** Resolves once plotly is there; the rest of the page does not wait for it. */
-export const plotlyReady = new Promise((resolve, reject) => {
-  if (window.Plotly) resolve(window.Plotly);
-  const script = byId("plotly");
-  script.addEventListener("load", () => resolve(window.Plotly));
-  script.addEventListener("error", () => reject(new Error("The charts' script did not load.")));
-});
+let plotly = null;
+
+/** Plotly, loaded by the first who asks for it: a page without a chart never does. The rest of a page does not wait. */
+export function loadPlotly() {
+  plotly ??= new Promise((resolve, reject) => {
+    const script = element("script", { src: site.plotly });
+    script.addEventListener("load", () => resolve(window.Plotly));
+    script.addEventListener("error", () => reject(new Error("The charts' script did not load.")));
+    document.head.append(script);
+  });
+  return plotly;
+}
 
 /** A scheme's colour on this ground; the report's black turns light in the dark. */
 export const onGround = (colour) => (isDark() && colour === "#000000" ? "#e3e7eb" : colour);
@@ -202,6 +208,6 @@ export const CHART_CONFIG = { displayModeBar: false, responsive: true };
 
 /** Draws or redraws a chart: await drawChart(byId("curve"), traces, layout). */
 export async function drawChart(target, traces, layout, config = {}) {
-  const Plotly = await plotlyReady;
+  const Plotly = await loadPlotly();
   return Plotly.react(target, traces, chartLayout(layout), { ...CHART_CONFIG, ...config });
 }

@@ -5,7 +5,7 @@ import { byId, dataTable, element, getJson, initialData, say, site } from "./com
 const start = initialData();
 const quoted = (path) => (/^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
 
-let shown = start.folder;
+let shown = start.folder ?? start.recorded;
 
 function fileLink(name) {
   return `/api/league/file?${new URLSearchParams({ folder: shown.name, file: name })}`;
@@ -14,9 +14,7 @@ function fileLink(name) {
 const downloads = (names) => names.map((name) => element("a", { href: fileLink(name), download: name }, name));
 
 function show() {
-  byId("none").hidden = shown !== null;
-  byId("found").hidden = shown === null;
-  if (shown === null) return;
+  byId("none").hidden = start.folder !== null;
   say(byId("note"), shown.is_readable ? shown.note : "league.json cannot be read.");
   byId("division").replaceChildren(...shown.divisions.map((one, i) => element("option", { value: i }, `${one.name}: ${one.title}`)));
   byId("which-division").hidden = shown.divisions.length === 0;
@@ -30,6 +28,7 @@ function showDivision() {
   say(byId("about"), division?.about ?? "");
   ["standings", "conduct"].forEach((id, i) => byId(id).replaceChildren(...table(division?.tables[i])));
   byId("notes").replaceChildren(...(division?.notes ?? []).map((note) => element("li", {}, note)));
+  byId("picture-section").hidden = start.folder === null;
   byId("picture").replaceChildren(...picture(division));
 }
 
@@ -81,7 +80,7 @@ async function choose(name) {
 byId("none-command").textContent = `airprune league --quick --out ${quoted(`${site.runs_dir}/league`)}`;
 byId("which").hidden = start.folders.length < 2;
 byId("folder").replaceChildren(...start.folders.map((name) => element("option", { value: name }, name)));
-if (shown) byId("folder").value = shown.name;
+if (start.folder) byId("folder").value = shown.name;
 byId("folder").addEventListener("change", () => choose(byId("folder").value));
 byId("division").addEventListener("change", showDivision);
 if (start.unknown !== null) {

@@ -1,7 +1,7 @@
 // The planner page: settings and places in, one request, one picture.
 
 import {
-  byId, dataTable, element, fixed, getJson, initialData, onGround, onThemeChange, plotlyReady, say, sendJson,
+  byId, dataTable, element, fixed, getJson, hasToken, initialData, loadPlotly, onGround, onThemeChange, say, sendJson, site,
 } from "./common.js";
 import { drawMap, drawShares, drawTimes, MARK_WORDS } from "./planner-charts.js";
 import { connectMap } from "./planner-map.js";
@@ -51,17 +51,23 @@ async function pump() {
   }
 }
 
-/** Words first; then, once plotly is there, the charts in view, and the others when they come into view. */
+/** Words first; then, once plotly is there, the charts in view, and the others when they come into view or all is quiet. */
 async function show() {
   showWords();
   showDevice();
   if (!window.Plotly) void showCompared();
-  const Plotly = await plotlyReady;
+  const Plotly = await loadPlotly();
   for (const id of Object.keys(CHARTS)) stale.add(id);
   await drawInView(Plotly);
   document.body.dataset.drawn = answered; // what the picture shows, for those who wait for it
   clearTimeout(tablesTimer);
-  tablesTimer = setTimeout(() => { void showCompared(); showTables(); }, TABLES_AFTER_MS);
+  tablesTimer = setTimeout(() => { void showCompared(); showTables(); void drawAll(); }, TABLES_AFTER_MS);
+}
+
+/** Off-screen charts follow once the sliders rest, so that nobody, no printer either, finds an old one. */
+async function drawAll() {
+  const Plotly = await loadPlotly();
+  for (const id of [...stale]) await draw(Plotly, id);
 }
 
 const CHARTS = {
@@ -73,11 +79,13 @@ const stale = new Set();
 const inView = new Set(Object.keys(CHARTS));
 
 async function drawInView(Plotly) {
-  for (const id of [...stale].filter((name) => inView.has(name))) {
-    stale.delete(id);
-    await CHARTS[id](Plotly);
-    byId(id).dataset.drawn = answered;
-  }
+  for (const id of [...stale].filter((name) => inView.has(name))) await draw(Plotly, id);
+}
+
+async function draw(Plotly, id) {
+  if (!stale.delete(id)) return;
+  await CHARTS[id](Plotly);
+  byId(id).dataset.drawn = answered;
 }
 
 function watchCharts() {
@@ -86,7 +94,7 @@ function watchCharts() {
       if (isIntersecting) inView.add(target.id);
       else inView.delete(target.id);
     }
-    if (stale.size) void plotlyReady.then(drawInView);
+    if (stale.size) void loadPlotly().then(drawInView);
   }, { rootMargin: "80px" });
   for (const id of Object.keys(CHARTS)) observer.observe(byId(id));
 }
@@ -106,6 +114,13 @@ function showWords() {
   tile("counts", fixed(answer.num_devices), ` on ${fixed(answer.num_edges)}`);
   byId("prices").replaceChildren(...words.prices.map((sentence) => element("p", {}, sentence)),
     ...(words.prices.length ? [element("p", { class: "hint" }, "Both found exactly, by planning once more.")] : []));
+  say(byId("time-words"), words.times);
+  byId("time-words").hidden = !words.times;
+  byId("fleet-result").hidden = !answer.is_table;
+  say(byId("fleet-badge"), BADGES[words.kind]);
+  byId("fleet-badge").className = `badge ${words.kind}`;
+  say(byId("fleet-verdict"), words.verdict);
+  showTraining();
   byId("failures").replaceChildren(...words.failures.map((sentence) => element("li", {}, sentence)));
   byId("failures").hidden = !words.failures.length;
   const deadline = answer.suggested_deadline_ms;
@@ -125,6 +140,29 @@ function showWords() {
   byId("fleet-drop").hidden = !answer.is_table;
   byId("put-all-back").hidden = state.moves.size < 2;
   say(byId("put-all-back"), `Put all ${state.moves.size} back`);
+}
+
+const mayTrain = site.allow_run && hasToken();
+
+function showTraining() {
+  const words = Object.entries(answer.training).map(([key, value]) => `${key}=${value}`).join(" ");
+  say(byId("train-command"), `airprune run smoke network.table=fleet.csv ${words}`);
+  say(byId("train-words"), mayTrain
+    ? "Makes these devices the network of a run: their table is written below the runs folder, and the page Runs opens with the settings filled in. On a command line, with the devices’ CSV from above:"
+    : "With the devices’ CSV from above as fleet.csv (a server started with --allow-run does it from this page):");
+  byId("train-here").hidden = !mayTrain;
+}
+
+async function setUpRun() {
+  byId("train-error").hidden = true;
+  try {
+    const { overrides } = await sendJson(`/api/planner/table?${state.query()}`, {});
+    const pairs = Object.entries(overrides).map(([key, value]) => ["set", `${key}=${value}`]);
+    location.href = `/runs?${new URLSearchParams(pairs)}#start`;
+  } catch (error) {
+    byId("train-error").hidden = false;
+    say(byId("train-error"), error.message);
+  }
 }
 
 function tile(id, value, more = "") {
@@ -224,7 +262,7 @@ function moveKey(index) {
 function select(index) {
   selected = index;
   showDevice();
-  void plotlyReady.then((Plotly) => drawMap(Plotly, answer, selected));
+  void loadPlotly().then((Plotly) => drawMap(Plotly, answer, selected));
 }
 
 function move(index, east, north) {
@@ -294,6 +332,8 @@ function connectControls() {
     replan();
   });
   byId("numbers").addEventListener("toggle", showTables);
+  byId("train-start").addEventListener("click", () => void setUpRun());
+  addEventListener("beforeprint", () => void drawAll());
   byId("copy-link").addEventListener("click", copyLink);
 }
 

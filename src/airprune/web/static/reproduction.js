@@ -6,7 +6,7 @@ const start = initialData();
 const quoted = (path) => (/^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
 const badge = (verdict, text) => element("span", { class: `badge ${verdict.kind}` }, text);
 
-let shown = start.folder;
+let shown = start.folder ?? start.recorded;
 
 function fileLink(name) {
   const query = new URLSearchParams({ folder: shown.name, file: name });
@@ -14,13 +14,12 @@ function fileLink(name) {
 }
 
 function show() {
-  byId("none").hidden = shown !== null;
-  byId("found").hidden = shown === null;
-  if (shown === null) return;
+  byId("none").hidden = start.folder !== null;
   say(byId("profile"), shown.profile ?? "");
   byId("verdicts").replaceChildren(...shown.verdicts.map((verdict) => element("div", {},
     element("dt", {}, verdict.word), element("dd", {}, badge(verdict, `${verdict.sign} ${verdict.count} of ${shown.num_claims}`)))));
   showClaims();
+  for (const id of ["pictures-section", "tables-section", "runs-link"]) byId(id).hidden = start.folder === null;
   byId("pictures").replaceChildren(...shown.pictures.map(picture));
   if (shown.pictures.length === 0) byId("pictures").append(element("p", { class: "note" }, "The folder has no picture."));
   byId("tables").replaceChildren(...shown.tables.map(table));
@@ -81,7 +80,7 @@ async function choose(name) {
 byId("none-command").textContent = `airprune reproduce all --quick --out ${quoted(`${site.runs_dir}/reproduction`)}`;
 byId("which").hidden = start.folders.length < 2;
 byId("folder").replaceChildren(...start.folders.map((name) => element("option", { value: name }, name)));
-if (shown) byId("folder").value = shown.name;
+if (start.folder) byId("folder").value = shown.name;
 byId("folder").addEventListener("change", () => choose(byId("folder").value));
 for (const verdict of shown?.verdicts ?? []) byId("only").append(element("option", { value: verdict.word }, verdict.word));
 byId("only").addEventListener("change", showClaims);

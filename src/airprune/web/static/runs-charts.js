@@ -14,23 +14,22 @@ const FATES = { dropped: "✗ dropped", late: "▸ late", blocked: "⊘ blocked"
 export const literal = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;")
   .replace(/%\{/g, "%\u200b{");
 
-const shortened = (text, length) => (text.length <= length ? text : `…${text.slice(text.length - length + 1)}`);
+export const shortened = (text, length) => (text.length <= length ? text : `…${text.slice(text.length - length + 1)}`);
 
-/** A style per run: its scheme's colour, and another dash and marker for each further run of the same scheme. */
-export function stylesOf(names, rows, styles) {
+/** A style per run: the colour given, or else its scheme's; another dash and marker for each further run of that colour. */
+export function stylesOf(names, rows, styles, colours = new Map()) {
   const seen = new Map();
   return new Map(names.map((name) => {
-    const scheme = rows.get(name)?.scheme ?? null;
-    const own = styles[scheme] ?? NO_SCHEME;
-    const before = seen.get(scheme) ?? 0;
-    seen.set(scheme, before + 1);
+    const own = colours.has(name) ? { ...NO_SCHEME, dash: "solid", colour: colours.get(name) } : styles[rows.get(name)?.scheme ?? null] ?? NO_SCHEME;
+    const before = seen.get(own.colour) ?? 0;
+    seen.set(own.colour, before + 1);
     const turned = (list, first) => list[(Math.max(0, list.indexOf(first)) + before) % list.length];
     return [name, { colour: own.colour, dash: turned(DASHES, own.dash), symbol: turned(SYMBOLS, own.symbol) }];
   }));
 }
 
 /** The chosen measure of every run; resolves when drawn. */
-export function drawCurves(target, runs, { columns, measure, against, measures, narrow }) {
+export function drawCurves(target, runs, { columns, measure, against, measures, narrow, axes }) {
   const [x, y] = [columns.indexOf(against), columns.indexOf(measure)];
   const axis = measures[against];
   const isPercent = measures[measure].unit === "%";
@@ -54,8 +53,8 @@ export function drawCurves(target, runs, { columns, measure, against, measures, 
     legend: { orientation: "h", y: 1.01, yanchor: "bottom", x: 0, font: { size: 12 }, itemclick: false, itemdoubleclick: false },
     hovermode: "closest",
     margin: { l: 52, r: 10, t: 8, b: 46 },
-    xaxis: { title: { text: axis.axis_label, standoff: 8 }, ...whole },
-    yaxis: { title: { text: measures[measure].axis_label, standoff: 6 }, ...(isPercent ? { tickformat: ".0%" } : {}) },
+    xaxis: { title: { text: axis.axis_label, standoff: 8 }, ...(axes.x.type === "log" ? {} : whole), ...axes.x },
+    yaxis: { title: { text: measures[measure].axis_label, standoff: 6 }, ...(isPercent ? { tickformat: ".0%" } : {}), ...axes.y },
   });
 }
 

@@ -5,6 +5,7 @@ import { byId, element, getJson, hasToken, say, sendJson, site } from "./common.
 const WAIT_MS = 250;
 
 const changes = new Map();
+const given = new URLSearchParams(location.search).getAll("set"); // before the page rewrites its address
 let form = null;
 let checking = null;
 let timer = null;
@@ -34,6 +35,7 @@ export async function connectStart({ mayRun, take, quoted }) {
   byId("preset").replaceChildren(...Object.keys(form.presets).map((name) => element("option", { value: name }, name)));
   byId("preset").value = "smoke" in form.presets ? "smoke" : Object.keys(form.presets)[0];
   byId("sections").replaceChildren(...form.sections.map(newSection));
+  takeFromAddress();
   showValues();
   byId("preset").addEventListener("change", () => { showValues(); checkSoon(); });
   byId("toml").addEventListener("input", checkSoon);
@@ -43,6 +45,17 @@ export async function connectStart({ mayRun, take, quoted }) {
   for (const radio of document.getElementsByName("source")) radio.addEventListener("change", sourceChanged);
   byId("start-form").addEventListener("submit", (event) => { event.preventDefault(); startRun(take); });
   check();
+}
+
+/** Settings that another page has filled in: ?set=key=value, as on a command line. */
+function takeFromAddress() {
+  const known = new Set(allFields().map(({ key }) => key));
+  for (const pair of given) {
+    const at = pair.indexOf("=");
+    if (known.has(pair.slice(0, at))) changes.set(pair.slice(0, at), pair.slice(at + 1));
+  }
+  for (const key of changes.keys()) inputOf(key).closest("details")?.setAttribute("open", "");
+  if (changes.size) byId("start").scrollIntoView();
 }
 
 const usesToml = () => document.querySelector('input[name="source"]:checked').value === "toml";

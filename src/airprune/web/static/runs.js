@@ -6,7 +6,9 @@ import {
 import {
   coverageTable, devicesTable, drawCoverage, drawCurves, drawDevices, stylesOf,
 } from "./runs-charts.js";
+import { coloursOf, firstKey } from "./runs-colours.js";
 import { DeploymentPanel } from "./runs-deployment.js";
+import { drawGroups, fillChoices, groupNotes, Groups, groupsTable } from "./runs-groups.js";
 import { connectStart } from "./runs-start.js";
 
 const start = initialData();
@@ -25,11 +27,15 @@ function shareIn(text) {
 
 const asked = new URLSearchParams(location.search);
 const state = {
-  chosen: start.chosen,
-  byDefault: !asked.has("run"),
+  chosen: asked.has("match") ? [] : start.chosen,
+  byDefault: !asked.has("run") && !asked.has("match"),
   measure: start.drawn.includes(asked.get("measure")) ? asked.get("measure") : "test_accuracy",
   against: start.axes.includes(asked.get("against")) ? asked.get("against") : "global_round",
   target: shareIn(asked.get("target")),
+  match: asked.get("match"),
+  group: asked.get("group") ?? (asked.has("match") ? "seeds" : "each"),
+  colour: asked.get("colour") ?? "auto",
+  log: { x: asked.get("log")?.includes("x") ?? false, y: asked.get("log")?.includes("y") ?? false },
   look: asked.get("look"),
   round: /^\d{1,7}\.\d{1,7}$/.test(asked.get("round") ?? "") ? asked.get("round").split(".").map(Number) : null,
   about: start,
@@ -44,6 +50,10 @@ function rememberInAddress() {
   if (state.measure !== "test_accuracy") parameters.set("measure", state.measure);
   if (state.against !== "global_round") parameters.set("against", state.against);
   if (state.target !== null) parameters.set("target", state.target);
+  if (state.match !== null) parameters.set("match", state.match);
+  if (state.group !== (state.match === null ? "each" : "seeds")) parameters.set("group", state.group);
+  if (state.colour !== "auto") parameters.set("colour", state.colour);
+  if (state.log.x || state.log.y) parameters.set("log", `${state.log.x ? "x" : ""}${state.log.y ? "y" : ""}`);
   if (looked() && looked() !== state.chosen[0]) parameters.set("look", looked());
   if (state.round) parameters.set("round", state.round.join("."));
   const text = parameters.toString();
@@ -53,6 +63,7 @@ function rememberInAddress() {
 // The list ----------------------------------------------------------------------------------------------------------
 
 const items = new Map();
+const MAX_ITEMS = 300;
 const BADGES = { running: ["● running", "fair"], finished: ["✓ finished", "good"], stopped: ["◼ stopped", "open"] };
 
 function age(seconds) {
@@ -109,8 +120,11 @@ function showItem(name, styles) {
   return parts.item;
 }
 
-function shownNames() {
-  const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+const shownNames = () => namesWith(byId("filter").value);
+
+/** The server's rule for `match` is the same. */
+function namesWith(given) {
+  const words = given.toLowerCase().split(/\s+/).filter(Boolean);
   const text = (row) => `${row.name} ${row.scheme} ${row.scenario} ${row.data} seed${row.seed} ${row.state}`.toLowerCase();
   const first = (row) => (row.state === "running" ? 0 : 1);
   return [...rows.values()].filter((row) => words.every((word) => text(row).includes(word)))
@@ -119,8 +133,9 @@ function shownNames() {
 
 function showList() {
   const list = byId("list");
-  const styles = stylesOf(state.chosen, rows, state.about.styles);
-  const wanted = shownNames().map((name) => showItem(name, styles));
+  const styles = runStyles();
+  const names = shownNames();
+  const wanted = names.slice(0, MAX_ITEMS).map((name) => showItem(name, styles));
   if (wanted.length !== list.children.length || wanted.some((item, i) => list.children[i] !== item)) {
     const focused = document.activeElement;
     list.replaceChildren(...wanted);
@@ -131,10 +146,15 @@ function showList() {
   byId("some").hidden = rows.size === 0;
   const count = rows.size === 1 ? "1 run" : `${fixed(rows.size)} runs`;
   say(byId("where"), `${rows.size ? count : "Nothing"} in ${site.runs_dir}.`);
-  say(byId("num-chosen"), `${state.chosen.length} of at most ${start.max_compared} chosen`);
-  byId("clear").disabled = state.chosen.length === 0;
+  const isMatch = state.match !== null;
+  say(byId("num-chosen"), isMatch ? `All ${fixed(namesWith(state.match).length)} ${state.match ? `with “${state.match}” ` : ""}compared`
+    : `${state.chosen.length} of at most ${start.max_compared} chosen`);
+  byId("clear").disabled = state.chosen.length === 0 && !isMatch;
+  byId("all").disabled = names.length < 2;
+  say(byId("all"), `Compare all ${fixed(names.length)} shown`);
   const left = state.about.num_left_out;
   const notes = [
+    names.length > MAX_ITEMS ? `${fixed(names.length - MAX_ITEMS)} more have these words; filter by more of them, or compare all.` : "",
     left ? `${fixed(left)} older runs are not listed.` : "",
     state.about.is_complete ? "" : "There are too many folders to look into all of them.",
   ].filter(Boolean).join(" ");
@@ -143,6 +163,7 @@ function showList() {
 }
 
 function choose(name, isChosen) {
+  if (state.match !== null) { state.match = null; state.group = "each"; }
   state.chosen = isChosen ? [...state.chosen, name] : state.chosen.filter((other) => other !== name);
   state.byDefault = false;
   byId("notice").hidden = true;
@@ -162,8 +183,60 @@ function chosenChanged() {
 
 const drawable = () => state.chosen.filter((name) => curves.get(name)?.rows);
 
+const isGrouped = () => state.match !== null || (state.group !== "each" && state.chosen.length > 0);
+const groups = new Groups((sentence) => tell(sentence));
+let differing = start.differences; // of the chosen runs: key → values, by name
+
+/** Colours by the key asked for, or by what differs; schemes that differ have the report's. */
+function runStyles() {
+  const keys = Object.keys(differing.keys);
+  const key = state.colour === "auto" || !keys.includes(state.colour) ? firstKey(keys) : state.colour;
+  if (key === null || key === "plan.scheme" || state.chosen.some((name) => !differing.names.includes(name))) {
+    return stylesOf(state.chosen, rows, state.about.styles);
+  }
+  const colours = coloursOf(key, differing.keys[key], state.about.styles);
+  const byRun = new Map(differing.names.map((name, i) => [name, colours.get(differing.keys[key][i])]));
+  return stylesOf(state.chosen, rows, state.about.styles, byRun);
+}
+
+const axes = () => Object.fromEntries(["x", "y"].map((name) => [name, state.log[name] ? { type: "log", tickformat: null, dtick: null } : {}]));
+
+function showChoices() {
+  const keys = isGrouped() ? groups.answer?.keys ?? [] : Object.keys(differing.keys);
+  const together = keys.filter((key) => key !== "seed" && key !== "name");
+  const own = state.group === "each" || state.group === "seeds" || together.includes(state.group) ? [] : [state.group];
+  fillChoices("group", [["each", "each run"], ["seeds", "seeds together"], ...[...together, ...own].map((key) => [key, `by ${key}`])], state.group);
+  const colour = state.colour === "auto" || keys.includes(state.colour) ? [] : [state.colour];
+  fillChoices("colour", [["auto", "what differs"], ...[...keys, ...colour].map((key) => [key, key])], state.colour);
+}
+
+function showGroups() {
+  const names = state.match === null ? state.chosen : namesWith(state.match);
+  const version = names.map((name) => `${name} ${rows.get(name)?.rounds_done} ${rows.get(name)?.state}`).join("\n");
+  void groups.ask({ match: state.match, names, group: state.group, target: state.target, version }, showCurves);
+  const { answer } = groups;
+  const drawn = answer?.groups.some((group) => group.mean.length > 0) ?? false;
+  byId("curves").hidden = !drawn;
+  byId("curves-empty").hidden = drawn;
+  say(byId("curves-empty"), answer ? "No global round is finished yet; the curves start with the first one." : `Reading ${fixed(names.length)} runs …`);
+  if (drawn) {
+    drawGroups(byId("curves"), answer, { ...state, columns, measures, narrow: narrow.matches, styles: state.about.styles, axes: axes() });
+  }
+  replaceTable(byId("last-rounds"), answer ? groupsTable(answer, { told: start.told, toTarget: start.to_target, measures, target: state.target }) : null);
+  byId("curves-notes").replaceChildren(...(answer ? groupNotes(answer) : []).map((note) => element("li", {}, note)));
+  showChoices();
+  showLive();
+  if (byId("points").open) showPoints();
+}
+
 function showCurves() {
-  const styles = stylesOf(state.chosen, rows, state.about.styles);
+  if (isGrouped()) {
+    showGroups();
+    return;
+  }
+  groups.clear();
+  showChoices();
+  const styles = runStyles();
   const runs = drawable().map((name) => ({ name, rows: curves.get(name).rows, style: styles.get(name) }));
   const withRounds = runs.filter((run) => run.rows.length > 0);
   byId("curves").hidden = withRounds.length === 0;
@@ -171,7 +244,7 @@ function showCurves() {
   say(byId("curves-empty"), state.chosen.length === 0 ? (rows.size ? "Choose one or more runs to draw their curves." : "")
     : "No global round is finished yet; the curve starts with the first one.");
   if (withRounds.length) {
-    drawCurves(byId("curves"), withRounds, { ...state, columns, measures, narrow: narrow.matches });
+    drawCurves(byId("curves"), withRounds, { ...state, columns, measures, narrow: narrow.matches, axes: axes() });
   }
   showLastRounds(withRounds);
   askForReached(withRounds);
@@ -260,7 +333,9 @@ function showLive() {
 
 function showPoints() {
   const [axis, drawn] = [measures[state.against], measures[state.measure]];
-  const table = drawable().flatMap((name) => curves.get(name).rows.map((row) => {
+  const series = isGrouped() ? (groups.answer?.groups ?? []).map((group) => [group.label, group.mean])
+    : drawable().map((name) => [name, curves.get(name).rows]);
+  const table = series.flatMap(([name, points]) => points.map((row) => {
     const [x, y] = [column(row, state.against), column(row, state.measure)];
     return [name, x === null ? "–" : String(+(x * axis.axis_scale).toPrecision(6)), y === null ? "–" : String(+y.toPrecision(6))];
   }));
@@ -370,7 +445,10 @@ function setRound(round) {
 async function showDifferences(given = null) {
   const names = state.chosen;
   byId("differences-panel").hidden = names.length < 2;
-  if (names.length < 2) return;
+  if (names.length < 2) {
+    differing = { names, keys: {}, unreadable: [] };
+    return;
+  }
   let found = given;
   try {
     found ??= await getJson(`/api/runs/differences?${new URLSearchParams(names.map((name) => ["run", name]))}`);
@@ -379,6 +457,9 @@ async function showDifferences(given = null) {
     return;
   }
   if (names !== state.chosen) return;
+  differing = found;
+  showList();
+  showCurves();
   const header = ["key", ...found.names];
   const lines = Object.entries(found.keys).map(([key, values]) => [key, ...values]);
   const content = [lines.length ? dataTable(header, lines, { words: header.map((_, i) => i), caption: "Only the keys that differ" })
@@ -505,7 +586,18 @@ for (const key of ["measure", "against"]) {
 byId("target").value = state.target ?? "";
 byId("target").addEventListener("change", () => { state.target = shareIn(byId("target").value); rememberInAddress(); showCurves(); });
 byId("filter").addEventListener("input", showList);
-byId("clear").addEventListener("click", () => { state.chosen = []; state.byDefault = false; chosenChanged(); });
+byId("all").addEventListener("click", () => {
+  Object.assign(state, { match: byId("filter").value.trim(), chosen: [], byDefault: false, group: state.group === "each" ? "seeds" : state.group });
+  chosenChanged();
+});
+for (const key of ["group", "colour"]) {
+  byId(key).addEventListener("change", () => { state[key] = byId(key).value; rememberInAddress(); showList(); showCurves(); });
+}
+for (const key of ["x", "y"]) {
+  byId(`log-${key}`).checked = state.log[key];
+  byId(`log-${key}`).addEventListener("change", () => { state.log[key] = byId(`log-${key}`).checked; rememberInAddress(); showCurves(); });
+}
+byId("clear").addEventListener("click", () => { state.chosen = []; if (state.match !== null) Object.assign(state, { match: null, group: "each" }); state.byDefault = false; chosenChanged(); });
 byId("look").addEventListener("change", () => { state.look = byId("look").value; setRound(null); });
 for (const id of ["global-round", "edge-round"]) {
   byId(id).addEventListener("change", () => {

@@ -1,0 +1,116 @@
+"""Hooks of the documentation site: equations as MathML, reference pages from code, pages of the tree's root.
+
+Browsers draw MathML themselves, so equations need no script and no fonts from elsewhere. Pages under reference/ exist
+only while the site is built.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import latex2mathml.converter
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+import airprune
+from airprune.cli.app import app
+from airprune.registration import registries
+
+ROOT = Path(__file__).parents[1]
+OF_THE_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md")
+_BLOCK = re.compile(r"^```math\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_INLINE = re.compile(r"\$`([^`\n]+)`\$")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for name in OF_THE_ROOT:
+        files.append(File.generated(config, name, content=(ROOT / name).read_text()))
+    for name, content in {"cli": cli_page(), "python": python_page(), "components": components_page()}.items():
+        files.append(File.generated(config, f"reference/{name}.md", content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    text = markdown.replace("](../CONTRIBUTING.md", "](CONTRIBUTING.md").replace("](../CHANGELOG.md", "](CHANGELOG.md")
+    if page.file.src_uri in OF_THE_ROOT:
+        text = text.replace("](docs/", "](")
+    return with_mathml(text)
+
+
+def with_mathml(text: str) -> str:
+    """```math blocks and $`…`$, as GitHub reads them too, as MathML."""
+    text = _BLOCK.sub(lambda found: f'<div class="equation" tabindex="0">{_mathml(found[1], "block")}</div>\n', text)
+    # In a span: a line that began with <math> would be taken for a block of HTML.
+    return _INLINE.sub(lambda found: f"<span>{_mathml(found[1], 'inline')}</span>", text)
+
+
+def _mathml(latex: str, display: str) -> str:
+    return latex2mathml.converter.convert(" ".join(latex.split()), display=display)
+
+
+def python_page() -> str:
+    """The public names, each from its own module's docstrings."""
+    lines = ["# Python", "", "`import airprune as ap`; everything else may move between versions.", ""]
+    for name in airprune.__all__:
+        value = getattr(airprune, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            lines += [f"::: {value.__module__}.{value.__name__}", ""]
+        elif name == "METHODS":
+            lines += [f"## METHODS\n\nName → recipe, {len(value)} of them: [methods](../related.md).", ""]
+        elif name == "SCHEMES":
+            lines += ["## SCHEMES\n\nName → scheme.\n", "| scheme | what it does |", "|---|---|"]
+            lines += [f"| `{key}` | {_cell(scheme.summary)} |" for key, scheme in value.items()] + [""]
+    return "\n".join(lines)
+
+
+def components_page() -> str:
+    """What each kind of component is, and its members."""
+    lines = ["# Components", "", "What a method is made of; each is one file. [Your own](../your-own.md).", ""]
+    for kind, registry in registries().items():
+        members = [(name, registry[name]) for name in registry]
+        described = [(name, member) for name, member in members if getattr(member, "summary", "")]
+        if kind.__name__ == "Recipe" or not described:
+            continue
+        lines += [f"## {kind.__name__}", "", _first(kind), "", "| name | what it does |", "|---|---|"]
+        lines += [f"| `{name}` | {_cell(member.summary)} |" for name, member in described] + [""]
+    return "\n".join(lines)
+
+
+def _first(kind: type) -> str:
+    return (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def cli_page() -> str:
+    """Every command with its arguments and options, from the command line's own definitions."""
+    lines = ["# Command line", "", "Exit status 0: done; 1: the work failed or is infeasible; 2: wrong usage.", ""]
+    return "\n".join(lines + _command(typer.main.get_command(app), ["airprune"]))
+
+
+def _command(command: Any, words: list[str]) -> list[str]:
+    children = getattr(command, "commands", {})
+    lines = [] if len(words) == 1 else [f"## {' '.join(words)}", "", inspect.cleandoc(command.help or ""), ""]
+    shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+    if shown and not children:
+        lines += [
+            "| argument or option | what it is |",
+            "|---|---|",
+            *(_parameter(parameter) for parameter in shown),
+            "",
+        ]
+    for name, child in children.items():
+        lines += _command(child, [*words, name])
+    return lines
+
+
+def _parameter(parameter: Any) -> str:
+    is_option = parameter.param_type_name == "option"
+    name = ", ".join(parameter.opts) if is_option else (parameter.metavar or parameter.name.upper())
+    return f"| `{_cell(name)}` | {_cell(getattr(parameter, 'help', None) or '')} |"

@@ -1,0 +1,35 @@
+"""From a plan to a run: the planned devices as the network of a scenario, and what else of it the planner has set."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from airprune.errors import WorkFailed
+from airprune.web.planner.settings import PlannerSettings
+
+FOLDER = "fleets"
+
+
+def overrides(settings: PlannerSettings) -> dict[str, str]:
+    """The planner's settings by a scenario's keys, as one types them after `key=`."""
+    return {
+        "plan.scheme": settings.scheme,
+        "plan.deadline_s": f"{settings.deadline_ms / 1e3:.12g}",
+        "plan.max_pruning_ratio": f"{settings.max_pruning:.12g}",
+        "radio.bandwidth_hz": f"{settings.bandwidth_mhz * 1e6:.12g}",
+    }
+
+
+def keep_table(root: Path, content: bytes) -> Path:
+    """Writes the table below the runs folder, named by its content: the same devices are one file."""
+    path = root / FOLDER / f"{hashlib.sha256(content).hexdigest()[:12]}.csv"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            temporary = path.with_suffix(".tmp")
+            temporary.write_bytes(content)
+            temporary.replace(path)
+    except OSError as error:
+        raise WorkFailed(f"The table was not written: {error.strerror}.") from None
+    return path

@@ -1,0 +1,103 @@
+"""Results that come with the package, for whoever has run nothing yet: those of the documentation's tables.
+
+`recorded.json` is made from docs/promise.md, docs/reproduction.md and docs/league-results.md by
+`tests/support/recorded_results.py`; a test compares.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections import Counter
+from importlib import resources
+from typing import Any
+
+from airprune.paper.judging import Verdict
+from airprune.report.verdicts import KINDS, SIGNS
+
+_INTERVAL = re.compile(r"([−+-]?[\d.]+)(?: ± ([\d.]+))?")
+_WORDS = ("rank", "method", "origin")
+
+
+@functools.cache
+def _results() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((resources.files("airprune.web") / "recorded.json").read_text("utf-8"))
+    return found
+
+
+def overview() -> dict[str, Any]:
+    """The price in accuracy, the verdicts and the head of the league's standings."""
+    claims = reproduction()
+    division = league()["divisions"][0]
+    return {
+        "prices": prices(),
+        "about_prices": _results()["promise"]["full"]["about"].rstrip(":"),
+        "verdicts": claims["verdicts"],
+        "num_claims": claims["num_claims"],
+        "exceptions": [claim for claim in claims["claims"] if claim["verdict"]["word"] != Verdict.HOLDS.value],
+        "about_reproduction": claims["profile"],
+        "league": division,
+        "about_league": league()["note"],
+    }
+
+
+def prices() -> list[dict[str, Any]]:
+    """Of each method on the full schedule: accuracy, what it costs against no pruning, and what it saves."""
+    header, *rows = _results()["promise"]["full"]["rows"]
+    return [_price(dict(zip(header, row, strict=True))) for row in rows]
+
+
+def _price(row: dict[str, str]) -> dict[str, Any]:
+    difference = _INTERVAL.fullmatch(row["difference to no pruning"])
+    return {
+        "method": row[""],
+        "accuracy": row["accuracy %"],
+        "difference": row["difference to no pruning"],
+        "points": float(difference[1].replace("−", "-")) if difference else None,
+        "half_width": float(difference[2]) if difference and difference[2] else None,
+        "time": row["time s"],
+        "bits": row["bits"],
+        "energy": row["energy"],
+    }
+
+
+def reproduction() -> dict[str, Any]:
+    """In the shape of a reproduction folder's view, without pictures and tables."""
+    found = _results()["reproduction"]
+    counts = Counter(claim["verdict"] for claim in found["claims"])
+    return {
+        "name": None,
+        "profile": found["about"],
+        "claims": [{**claim, "verdict": _verdict(claim["verdict"], 1), "numbers": []} for claim in found["claims"]],
+        "num_claims": len(found["claims"]),
+        "verdicts": [_verdict(verdict, counts[verdict]) for verdict in Verdict],
+        "pictures": [],
+        "tables": [],
+    }
+
+
+def _verdict(word: str, count: int) -> dict[str, Any]:
+    verdict = Verdict(word)
+    return {"sign": SIGNS[verdict], "word": verdict.value, "kind": KINDS[verdict], "count": count}
+
+
+def league() -> dict[str, Any]:
+    """In the shape of a league folder's view, without pictures."""
+    found = _results()["league"]
+    divisions = [
+        {**division, "tables": [_table(table) for table in division["tables"]], "picture": None}
+        for division in found["divisions"]
+    ]
+    return {
+        "name": None,
+        "note": found["about"],
+        "is_readable": True,
+        "divisions": divisions,
+        "claims": [],
+        "files": [],
+    }
+
+
+def _table(table: dict[str, Any]) -> dict[str, Any]:
+    return {**table, "words": [i for i, name in enumerate(table["header"]) if name in _WORDS]}

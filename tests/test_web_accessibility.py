@@ -1,0 +1,45 @@
+"""Every page without a finding of axe, on a phone and on a desk, light and dark; charts included."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from support.web_runs import make_reproduction, make_run, mock_run
+
+pytest_plugins = ["support.browser"]
+
+PAGES = {
+    "overview": "/",
+    "planner": "/planner",
+    "planner without a plan": "/planner?deadline_ms=1",
+    "runs": "/runs?run=real&run=b",
+    "groups": "/runs?match=&group=each&target=0.5",
+    "league": "/league",
+    "reproduction": "/reproduction",
+}
+
+
+@pytest.fixture(scope="module")
+def sites(serve, tmp_path_factory):
+    """One with runs and a reproduction, one with nothing, which shows what comes with airprune."""
+    root = tmp_path_factory.mktemp("runs")
+    make_run(root / "real")
+    mock_run(root / "b", [0.5, 0.7], seed=1)
+    make_reproduction(root / "paper")
+    return serve(runs_dir=root, allow_run=True), serve(runs_dir=tmp_path_factory.mktemp("none"))
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1440])
+def test_axe_finds_nothing_on_any_page(sites, new_page, width, colours):
+    full, empty = sites
+    page = new_page(viewport={"width": width, "height": 900}, color_scheme=colours, reduced_motion="reduce")
+    page.goto(full.site.address)
+    visits = [(full, path) for path in PAGES.values()]
+    visits += [(empty, path) for path in ("/runs", "/league", "/reproduction")]
+    for site, path in visits:
+        page.goto(f"{site.url}{path}")
+        if path.startswith(("/planner", "/runs?")):
+            page.wait_for_selector(".js-plotly-plot")
+        found = Axe().run(page).response["violations"]
+        assert not found, (path, width, colours, [(one["id"], one["nodes"][0]["target"]) for one in found])
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
