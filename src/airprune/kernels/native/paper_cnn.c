@@ -6,6 +6,9 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -15,13 +18,21 @@ enum { CONV1, BIAS1, CONV2, BIAS2, FC1, BIAS_FC1, FC2, BIAS_FC2, NUM_PARAMETERS 
 /* Sizes: of the images, of the maps after the first and the second layer, and of the classifier. */
 struct network {
     long channels, height, width, height1, width1, height2, width2, cells2, hidden, classes;
+    long pixels1; /* of a map between the layers, with its border */
 };
 
 /* Weights as the network reads them: `conv1` by input channel, tap and output channel; `conv2` by tile of output
-   channels, tap, input channel and output channel; `fc1` by unit, cell and channel. */
+   channels, tap, input channel and output channel; `conv2_by_output` by vector of input channels, output channel, tap
+   and input channel; `fc1` by unit, cell and channel. `finite`: all of `conv2` is. */
 struct weights {
-    float *conv1, *bias1, *conv2, *bias2, *fc1;
-    const float *conv2_by_output, *bias_fc1, *fc2, *bias_fc2;
+    float *conv1, *bias1, *conv2, *conv2_by_output, *bias2, *fc1;
+    const float *bias_fc1, *fc2, *bias_fc2;
+    int finite;
+};
+
+/* How an instruction set wants them: floats in a vector, output channels of a tile of `conv2`. */
+struct layout {
+    int lanes, tile;
 };
 
 /* The gradient's sums over the minibatch; `conv1`, `bias1` and `fc1` as above, the others as the flat model has them. */
@@ -31,20 +42,31 @@ struct sums {
 
 enum { DEAD = 4 }; /* the winner of a pooling cell whose maximum the ReLU cuts off; others are 0 to 3 */
 
-/* A value of the second layer that won its pooling cell: which one, and its gradient. */
+/* A value of the second layer that won its pooling cell: the first pixel below it, and its gradient. */
 struct winner {
-    int32_t index;
+    int32_t pixel;
     float slope;
 };
 
-/* What one image leaves behind on its way, channels last. `image`, `map1` and `gradient1` have a border of zeros. */
+/* What one image leaves behind on its way. `image`, `map1` and `gradient1` have a border of zeros; the latter two lie by
+   vector of channels, pixel and channel, the other maps channels last. */
 struct activations {
     float *image, *map1, *gradient1, *map2, *gradient2, *hidden, *hidden_gradient, *score;
+    float *window; /* the 2x2 pixels from each pixel of one channel of the image */
     int32_t *winner1, *winner2;
-    int32_t *corner2; /* the first pixel below each pooling cell of the second layer */
-    struct winner *by_channel, *by_place;
+    uint32_t *live1;        /* which channels of a pixel of `map1` are not zero, a bit for each */
+    int32_t *corner2;       /* the first pixel below each pooling cell of the second layer */
+    uint16_t *source;       /* the terms of each cell of the second layer, as 32 * tap + channel */
+    uint16_t **source_end;  /* where those of a cell end */
+    int32_t *source_offset; /* of each term: where in `map1` its value is, from that of the first pixel */
+    struct winner *by_channel;
+    uint16_t *by_place;
     int32_t *num_by_channel, *num_by_place;
 };
+
+typedef uint16_t shorts8 __attribute__((vector_size(16)));
+
+static shorts8 set_bits[256]; /* which bits of a byte are set, in order; the rest of a row does not matter */
 
 #if defined(__x86_64__)
 
@@ -62,8 +84,6 @@ BEGIN_TARGET("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")
 #define LANES 16
 #define TILE_CELLS 2
 #define TILE_VECTORS 2
-#define TAP_ROWS 3
-#define PATCH_ROWS 4
 #include "paper_cnn.h"
 END_TARGET
 
@@ -71,9 +91,7 @@ BEGIN_TARGET("avx2,fma")
 #define NAME(name) name##_avx2
 #define LANES 8
 #define TILE_CELLS 1
-#define TILE_VECTORS 2
-#define TAP_ROWS 1
-#define PATCH_ROWS 2
+#define TILE_VECTORS 3
 #include "paper_cnn.h"
 END_TARGET
 
@@ -83,8 +101,6 @@ END_TARGET
 #define LANES 4
 #define TILE_CELLS 1
 #define TILE_VECTORS 4
-#define TAP_ROWS 1
-#define PATCH_ROWS 4
 #include "paper_cnn.h"
 
 #else
@@ -96,9 +112,12 @@ struct instruction_set {
     double (*one_image)(
         const struct network *, const struct weights *, struct activations *, struct sums *, long, float
     );
+    void (*forward)(const struct network *, const struct weights *, struct activations *);
     void (*add_scaled)(float *, const float *, float, Py_ssize_t);
-    int tile;
+    const struct layout *layout;
 };
+
+#define SET(name) {#name, one_image_##name, forward_##name, add_scaled_##name, &layout_##name}
 
 /* Those that this CPU can run, the fastest first. */
 static int usable_sets(struct instruction_set *sets) {
@@ -106,11 +125,11 @@ static int usable_sets(struct instruction_set *sets) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-        sets[count++] = (struct instruction_set){"avx512", one_image_avx512, add_scaled_avx512, tile_avx512};
+        sets[count++] = (struct instruction_set)SET(avx512);
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        sets[count++] = (struct instruction_set){"avx2", one_image_avx2, add_scaled_avx2, tile_avx2};
+        sets[count++] = (struct instruction_set)SET(avx2);
 #else
-    sets[count++] = (struct instruction_set){"neon", one_image_neon, add_scaled_neon, tile_neon};
+    sets[count++] = (struct instruction_set)SET(neon);
 #endif
     return count;
 }
@@ -131,6 +150,7 @@ static struct network network_of(long channels, long height, long width, long hi
     net.height2 = net.height1 / 2;
     net.width2 = net.width1 / 2;
     net.cells2 = net.height2 * net.width2;
+    net.pixels1 = (net.height1 + 2) * (net.width1 + 2);
     return net;
 }
 
@@ -158,11 +178,12 @@ static void *cut(struct workspace *work, size_t bytes) {
 
 static struct workspace workspace_of(const struct network *net, char *base) {
     struct workspace work = {.base = base};
-    const size_t pixels1 = (net->height1 + 2) * (net->width1 + 2), cells1 = net->height1 * net->width1;
+    const size_t pixels1 = net->pixels1, cells1 = net->height1 * net->width1;
     const size_t cells2 = net->cells2, f = sizeof(float), w = sizeof(struct winner);
     work.w.conv1 = cut(&work, 288 * net->channels * f);
     work.w.bias1 = cut(&work, 32 * f);
     work.w.conv2 = cut(&work, 64 * 288 * f);
+    work.w.conv2_by_output = cut(&work, 64 * 288 * f);
     work.w.bias2 = cut(&work, 64 * f);
     work.w.fc1 = cut(&work, 64 * cells2 * net->hidden * f);
     work.g.conv1 = cut(&work, 288 * net->channels * f);
@@ -170,40 +191,60 @@ static struct workspace workspace_of(const struct network *net, char *base) {
     work.g.fc1 = cut(&work, 64 * cells2 * net->hidden * f);
     work.a.image = cut(&work, net->channels * (net->height + 2) * (net->width + 2) * f);
     work.a.map1 = cut(&work, 32 * pixels1 * f);
+    work.a.live1 = cut(&work, pixels1 * f);
     work.a.gradient1 = cut(&work, 32 * pixels1 * f);
     work.a.map2 = cut(&work, 64 * cells2 * f);
     work.a.gradient2 = cut(&work, 64 * cells2 * f);
     work.a.hidden = cut(&work, net->hidden * f);
     work.a.hidden_gradient = cut(&work, net->hidden * f);
     work.a.score = cut(&work, net->classes * f);
+    work.a.window = cut(&work, 4 * (2 * net->height1 + 1) * (2 * net->width1 + 1) * f);
+    work.a.source = cut(&work, (288 * cells2 + 8) * sizeof(uint16_t));
+    work.a.source_end = cut(&work, cells2 * sizeof(uint16_t *));
+    work.a.source_offset = cut(&work, 288 * f);
     work.a.winner1 = cut(&work, 32 * cells1 * f);
     work.a.winner2 = cut(&work, 64 * cells2 * f);
     work.a.corner2 = cut(&work, cells2 * f);
-    work.a.by_channel = cut(&work, (64 * cells2 + 1) * w);
-    work.a.by_place = cut(&work, 5 * 64 * cells2 * w);
+    work.a.by_channel = cut(&work, 64 * cells2 * w);
+    work.a.by_place = cut(&work, (64 * cells2 + 8) * sizeof(uint16_t));
     work.a.num_by_channel = cut(&work, 64 * f);
     work.a.num_by_place = cut(&work, 4 * cells2 * f);
     return work;
 }
 
+/* [rows][columns] to [columns][rows], in blocks that stay in the first cache. */
+static void transpose(float *restrict to, const float *restrict from, long rows, long columns) {
+    for (long column = 0; column < columns; column++)
+        for (long row = 0; row < rows; row++)
+            to[column * rows + row] = from[row * columns + column];
+}
+
 /* From the flat model's layout, convolutions [output][tap][input], to that of `struct weights`. */
-static void pack(const struct network *net, struct workspace *work, const float *const parameter[], int tile) {
-    float *conv1 = work->w.conv1, *conv2 = work->w.conv2, *fc1 = work->w.fc1;
+static void pack(
+    const struct network *net, struct workspace *work, const float *const parameter[], const struct layout *layout
+) {
+    float *conv1 = work->w.conv1, *fc1 = work->w.fc1;
+    const int lanes = layout->lanes;
     for (int output = 0; output < 32; output++)
         for (int tap = 0; tap < 9; tap++)
             for (long input = 0; input < net->channels; input++)
                 conv1[(input * 9 + tap) * 32 + output] = parameter[CONV1][(output * 9 + tap) * net->channels + input];
-    for (int output = 0; output < 64; output++)
-        for (int i = 0; i < 288; i++)
-            conv2[(output / tile * 288 + i) * tile + output % tile] = parameter[CONV2][output * 288 + i];
+    for (int first = 0; first < 64; first += layout->tile) {
+        const int outputs = first + layout->tile <= 64 ? layout->tile : 64 - first;
+        transpose(work->w.conv2 + 288 * first, parameter[CONV2] + 288 * first, outputs, 288);
+    }
+    for (int v = 0; v < 32 / lanes; v++)
+        for (int i = 0; i < 64 * 9; i++)
+            memcpy(
+                work->w.conv2_by_output + (v * 64 * 9 + i) * lanes, parameter[CONV2] + 32 * i + v * lanes,
+                lanes * sizeof(float));
+    work->w.finite = 1;
+    for (int i = 0; i < 64 * 288; i++)
+        work->w.finite &= fabsf(parameter[CONV2][i]) < INFINITY;
     for (long unit = 0; unit < net->hidden; unit++)
-        for (int channel = 0; channel < 64; channel++)
-            for (long cell = 0; cell < net->cells2; cell++)
-                fc1[(unit * net->cells2 + cell) * 64 + channel] =
-                    parameter[FC1][(unit * 64 + channel) * net->cells2 + cell];
+        transpose(fc1 + unit * 64 * net->cells2, parameter[FC1] + unit * 64 * net->cells2, 64, net->cells2);
     memcpy(work->w.bias1, parameter[BIAS1], 32 * sizeof(float));
     memcpy(work->w.bias2, parameter[BIAS2], 64 * sizeof(float));
-    work->w.conv2_by_output = parameter[CONV2];
     work->w.bias_fc1 = parameter[BIAS_FC1];
     work->w.fc2 = parameter[FC2];
     work->w.bias_fc2 = parameter[BIAS_FC2];
@@ -217,10 +258,7 @@ static void unpack(const struct network *net, const struct workspace *work, floa
             for (long input = 0; input < net->channels; input++)
                 gradient[CONV1][(output * 9 + tap) * net->channels + input] = conv1[(input * 9 + tap) * 32 + output];
     for (long unit = 0; unit < net->hidden; unit++)
-        for (int channel = 0; channel < 64; channel++)
-            for (long cell = 0; cell < net->cells2; cell++)
-                gradient[FC1][(unit * 64 + channel) * net->cells2 + cell] =
-                    fc1[(unit * net->cells2 + cell) * 64 + channel];
+        transpose(gradient[FC1] + unit * 64 * net->cells2, fc1 + unit * 64 * net->cells2, net->cells2, 64);
     memcpy(gradient[BIAS1], work->g.bias1, 32 * sizeof(float));
 }
 
@@ -231,7 +269,7 @@ static double minibatch(
 ) {
     struct workspace work = workspace_of(net, scratch);
     struct activations *a = &work.a;
-    pack(net, &work, parameter, set->tile);
+    pack(net, &work, parameter, set->layout);
     for (int which = 0; which < NUM_PARAMETERS; which++)
         memset(gradient[which], 0, parameter_size(net, which) * sizeof(float));
     memset(work.g.conv1, 0, (char *)a->image - (char *)work.g.conv1);
@@ -243,6 +281,11 @@ static double minibatch(
     memset(a->image, 0, (char *)a->gradient1 - (char *)a->image);
     for (long cell = 0; cell < net->cells2; cell++)
         a->corner2[cell] = (int32_t)(cell / net->width2 * 2 * (net->width1 + 2) + cell % net->width2 * 2);
+    const int lanes = set->layout->lanes;
+    for (int i = 0; i < 288; i++) {
+        const long pixel = i / 32 / 3 * (net->width1 + 2) + i / 32 % 3;
+        a->source_offset[i] = (int32_t)(lanes * (i % 32 / lanes * net->pixels1 + pixel) + i % lanes);
+    }
 
     const long rows = net->channels * net->height, padded = net->width + 2;
     double loss = 0.0;
@@ -404,5 +447,9 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_paper_cnn", NULL, 0, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__paper_cnn(void) {
+    for (int byte = 0; byte < 256; byte++)
+        for (int bit = 0, count = 0; bit < 8; bit++)
+            if (byte >> bit & 1)
+                set_bits[byte][count++] = (uint16_t)bit;
     return PyModule_Create(&module);
 }
