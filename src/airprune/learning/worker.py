@@ -22,9 +22,10 @@ from airprune.federation.device import Device, LocalSettings, Streams, device_ro
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
+from airprune.kernels import native
 from airprune.kernels.autograd import tensor_of
 from airprune.learning.chunks import ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
-from airprune.learning.evaluate import evaluate
+from airprune.learning.evaluate import evaluate, evaluate_natively
 from airprune.models import FlatModel
 from airprune.randomness import rng_for
 
@@ -98,6 +99,9 @@ class Worker:
         )
         self.device = Device(self.model, dataset.train_x, dataset.train_y, job.settings, job.method, job.wire)
         self.test_x, self.test_y = tensor_of(dataset.test_x), tensor_of(dataset.test_y)
+        test = dataset.test_x, dataset.test_y
+        fits = job.settings.kernel == "native" and not native.unsupported(self.model, *test)
+        self.scores = native.NativeScores(self.model, *test) if fits else None
         buffers = self.model.module.buffers()
         self._counters = [(counter, counter.clone()) for counter in buffers if not counter.is_floating_point()]
 
@@ -143,14 +147,12 @@ class Worker:
 
     def evaluate(self, states: Array, start: int) -> tuple[float, int]:
         """(Σ loss, correct) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
-        part = slice(start, start + TEST_PART)
-        return evaluate(self.model, states, self.test_x[part], self.test_y[part])
+        return self._judged(states, slice(start, start + TEST_PART))
 
     def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, int]:
         """(Σ loss, correct) of a device's model, made of a common state and its own layers, on its test samples."""
         own = put_in(state, task.memory, self.device.shape)
-        samples = torch.from_numpy(task.samples)
-        return evaluate(self.model, own[np.newaxis], self.test_x[samples], self.test_y[samples])
+        return self._judged(own[np.newaxis], task.samples)
 
     def evaluate_held(self, state: Array, task: HeldTest) -> tuple[float, int]:
         """(Σ loss, correct) of what a device holds of a state, on a part of the test samples."""
@@ -161,8 +163,14 @@ class Worker:
             samples=self.job.samples[task.orders.device],
             streams=Streams(self.job.seed, *task.place),
         )
-        part = slice(task.start, task.start + TEST_PART)
-        return evaluate(self.model, held[np.newaxis], self.test_x[part], self.test_y[part])
+        return self._judged(held[np.newaxis], slice(task.start, task.start + TEST_PART))
+
+    def _judged(self, states: Array, samples: slice | Array) -> tuple[float, int]:
+        """(Σ loss, correct) on some test samples, by the kernel that trains."""
+        if self.scores is not None:
+            return evaluate_natively(self.model, self.scores, states, samples, self.test_y.numpy()[samples])
+        index = torch.from_numpy(samples) if isinstance(samples, np.ndarray) else samples
+        return evaluate(self.model, states, self.test_x[index], self.test_y[index])
 
     def test_gradient(self, state: Array, start: int) -> Array:
         """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""

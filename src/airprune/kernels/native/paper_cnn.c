@@ -1,4 +1,5 @@
-/* The paper's CNN for Python: checks and unpacks the arguments, picks the instruction set, runs paper_cnn.h. */
+/* The paper's CNN for Python: checks and unpacks the arguments, picks the instruction set, runs paper_cnn.h, or flat.h
+   for what is done with flat vectors beside training. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -85,6 +86,9 @@ BEGIN_TARGET("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")
 #define TILE_CELLS 2
 #define TILE_VECTORS 2
 #include "paper_cnn.h"
+#include "flat.h"
+#undef NAME
+#undef LANES
 END_TARGET
 
 BEGIN_TARGET("avx2,fma")
@@ -93,6 +97,9 @@ BEGIN_TARGET("avx2,fma")
 #define TILE_CELLS 1
 #define TILE_VECTORS 3
 #include "paper_cnn.h"
+#include "flat.h"
+#undef NAME
+#undef LANES
 END_TARGET
 
 #elif defined(__aarch64__)
@@ -102,6 +109,9 @@ END_TARGET
 #define TILE_CELLS 1
 #define TILE_VECTORS 4
 #include "paper_cnn.h"
+#include "flat.h"
+#undef NAME
+#undef LANES
 
 #else
 #error "no instruction set with fused multiply-add is known for this processor"
@@ -114,10 +124,17 @@ struct instruction_set {
     );
     void (*forward)(const struct network *, const struct weights *, struct activations *);
     void (*add_scaled)(float *, const float *, float, Py_ssize_t);
+    int (*choose)(uint8_t *, const float *, const float *, long, const int64_t *, long, long, int32_t *);
+    void (*hold)(float *, const uint8_t *, float *, long);
+    void (*multiply)(float *, const uint8_t *, long);
+    void (*add_state)(double *, const float *, double, long);
+    void (*add_counts)(int64_t *, const uint8_t *, long);
     const struct layout *layout;
 };
 
-#define SET(name) {#name, one_image_##name, forward_##name, add_scaled_##name, &layout_##name}
+#define SET(set)                                                                                                       \
+    (struct instruction_set){#set,           one_image_##set,  forward_##set,    add_scaled_##set, choose_##set,       \
+                             hold_##set,     multiply_##set,   add_state_##set,  add_counts_##set, &layout_##set}
 
 /* Those that this CPU can run, the fastest first. */
 static int usable_sets(struct instruction_set *sets) {
@@ -125,11 +142,11 @@ static int usable_sets(struct instruction_set *sets) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-        sets[count++] = (struct instruction_set)SET(avx512);
+        sets[count++] = SET(avx512);
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        sets[count++] = (struct instruction_set)SET(avx2);
+        sets[count++] = SET(avx2);
 #else
-    sets[count++] = (struct instruction_set)SET(neon);
+    sets[count++] = SET(neon);
 #endif
     return count;
 }
@@ -262,43 +279,66 @@ static void unpack(const struct network *net, const struct workspace *work, floa
     memcpy(gradient[BIAS1], work->g.bias1, 32 * sizeof(float));
 }
 
+/* Everything that images have in common, and zeros where borders will be. */
+static struct workspace prepared(
+    const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[]
+) {
+    struct workspace work = workspace_of(net, scratch);
+    struct activations *a = &work.a;
+    const int lanes = set->layout->lanes;
+    pack(net, &work, parameter, set->layout);
+    memset(a->image, 0, (char *)a->gradient1 - (char *)a->image);
+    for (long cell = 0; cell < net->cells2; cell++)
+        a->corner2[cell] = (int32_t)(cell / net->width2 * 2 * (net->width1 + 2) + cell % net->width2 * 2);
+    for (int i = 0; i < 288; i++) {
+        const long pixel = i / 32 / 3 * (net->width1 + 2) + i / 32 % 3;
+        a->source_offset[i] = (int32_t)(lanes * (i % 32 / lanes * net->pixels1 + pixel) + i % lanes);
+    }
+    return work;
+}
+
+static void load_image(const struct network *net, struct activations *a, const float *image) {
+    const long rows = net->channels * net->height, padded = net->width + 2;
+    for (long row = 0; row < rows; row++) {
+        long at = row / net->height * (net->height + 2) + row % net->height + 1;
+        memcpy(a->image + at * padded + 1, image + row * net->width, net->width * sizeof(float));
+    }
+}
+
 /* Mean loss over the minibatch; its gradient replaces what `gradient` holds. */
 static double minibatch(
     const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[],
     float *const gradient[], const float *x, const int64_t *y, const int64_t *batch, long size
 ) {
-    struct workspace work = workspace_of(net, scratch);
-    struct activations *a = &work.a;
-    pack(net, &work, parameter, set->layout);
+    struct workspace work = prepared(net, set, scratch, parameter);
     for (int which = 0; which < NUM_PARAMETERS; which++)
         memset(gradient[which], 0, parameter_size(net, which) * sizeof(float));
-    memset(work.g.conv1, 0, (char *)a->image - (char *)work.g.conv1);
+    memset(work.g.conv1, 0, (char *)work.a.image - (char *)work.g.conv1);
     work.g.conv2 = gradient[CONV2];
     work.g.bias2 = gradient[BIAS2];
     work.g.bias_fc1 = gradient[BIAS_FC1];
     work.g.fc2 = gradient[FC2];
     work.g.bias_fc2 = gradient[BIAS_FC2];
-    memset(a->image, 0, (char *)a->gradient1 - (char *)a->image);
-    for (long cell = 0; cell < net->cells2; cell++)
-        a->corner2[cell] = (int32_t)(cell / net->width2 * 2 * (net->width1 + 2) + cell % net->width2 * 2);
-    const int lanes = set->layout->lanes;
-    for (int i = 0; i < 288; i++) {
-        const long pixel = i / 32 / 3 * (net->width1 + 2) + i / 32 % 3;
-        a->source_offset[i] = (int32_t)(lanes * (i % 32 / lanes * net->pixels1 + pixel) + i % lanes);
-    }
-
-    const long rows = net->channels * net->height, padded = net->width + 2;
     double loss = 0.0;
     for (long i = 0; i < size; i++) {
-        const float *image = x + batch[i] * rows * net->width;
-        for (long row = 0; row < rows; row++) {
-            long at = row / net->height * (net->height + 2) + row % net->height + 1;
-            memcpy(a->image + at * padded + 1, image + row * net->width, net->width * sizeof(float));
-        }
-        loss += set->one_image(net, &work.w, a, &work.g, y[batch[i]], 1.0f / (float)size);
+        load_image(net, &work.a, x + batch[i] * net->channels * net->height * net->width);
+        loss += set->one_image(net, &work.w, &work.a, &work.g, y[batch[i]], 1.0f / (float)size);
     }
     unpack(net, &work, gradient);
     return loss / (double)size;
+}
+
+/* The scores of every image. */
+static void all_scores(
+    const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[],
+    const float *x, float *score, long size
+) {
+    struct workspace work = prepared(net, set, scratch, parameter);
+    for (long i = 0; i < size; i++) {
+        load_image(net, &work.a, x + i * net->channels * net->height * net->width);
+        set->forward(net, &work.w, &work.a);
+        memcpy(score + i * net->classes, work.a.score, net->classes * sizeof(float));
+    }
 }
 
 /* ---- Python ---- */
@@ -411,27 +451,183 @@ static PyObject *gradient(PyObject *self, PyObject *arguments) {
     return PyErr_Occurred() ? NULL : PyFloat_FromDouble(loss);
 }
 
-static PyObject *add_scaled(PyObject *self, PyObject *arguments) {
-    PyObject *target, *values;
-    const char *name;
-    double factor;
-    if (!PyArg_ParseTuple(arguments, "sOOd", &name, &target, &values, &factor))
+/* Opens C-contiguous buffers of the given item sizes; those in `writable`, a bit for each, to be written. Returns 0
+   with a Python error set, and all closed, if one of them is not so. */
+static int open_all(PyObject *const array[], Py_buffer buffer[], const Py_ssize_t itemsize[], int count, int writable) {
+    for (int i = 0; i < count; i++) {
+        int trouble =
+            PyObject_GetBuffer(array[i], &buffer[i], PyBUF_C_CONTIGUOUS | (writable >> i & 1 ? PyBUF_WRITABLE : 0));
+        if (!trouble && buffer[i].itemsize != itemsize[i]) {
+            PyErr_SetString(PyExc_ValueError, "an array has the wrong type");
+            trouble = 1;
+            i++;
+        }
+        if (trouble) {
+            while (i--)
+                PyBuffer_Release(&buffer[i]);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static PyObject *closed(Py_buffer buffer[], int count, const char *problem) {
+    while (count--)
+        PyBuffer_Release(&buffer[count]);
+    if (problem)
+        PyErr_SetString(PyExc_ValueError, problem);
+    return problem ? NULL : Py_NewRef(Py_None);
+}
+
+static const char NO_SET[] = "this CPU has no such instruction set", LENGTHS[] = "the arrays' lengths do not go together";
+
+static PyObject *scores(PyObject *self, PyObject *arguments) {
+    PyObject *shape, *array[4];
+    Py_ssize_t offset[NUM_PARAMETERS];
+    const char *name, *problem = NULL;
+    struct network net;
+    if (!PyArg_ParseTuple(
+            arguments, "sO!(nnnnnnnn)OOOO", &name, &PyTuple_Type, &shape, &offset[0], &offset[1], &offset[2],
+            &offset[3], &offset[4], &offset[5], &offset[6], &offset[7], &array[0], &array[1], &array[2], &array[3]) ||
+        !read_network(shape, &net))
         return NULL;
     const struct instruction_set set = set_named(name);
-    Py_buffer to, from;
-    if (PyObject_GetBuffer(target, &to, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE))
+    Py_buffer buffer[4]; /* state, images, scores, scratch */
+    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 4, 4, 1}, 4, 4 | 8))
         return NULL;
-    if (!PyObject_GetBuffer(values, &from, PyBUF_C_CONTIGUOUS)) {
-        if (!set.add_scaled)
-            PyErr_SetString(PyExc_ValueError, "this CPU has no such instruction set");
-        else if (to.itemsize != 4 || from.itemsize != 4 || to.len != from.len)
-            PyErr_SetString(PyExc_ValueError, "both arrays must be of float32 and of one length");
-        else
-            set.add_scaled(to.buf, from.buf, (float)factor, to.len / 4);
-        PyBuffer_Release(&from);
+    const float *parameter[NUM_PARAMETERS];
+    for (int i = 0; i < NUM_PARAMETERS; i++) {
+        parameter[i] = (const float *)buffer[0].buf + offset[i];
+        if (offset[i] < 0 || offset[i] > buffer[0].len / 4 - parameter_size(&net, i))
+            problem = "a parameter lies outside the flat model";
     }
-    PyBuffer_Release(&to);
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    const Py_ssize_t size = buffer[2].len / 4 / net.classes;
+    if (buffer[2].len / 4 != size * net.classes || buffer[1].len / 4 != size * net.channels * net.height * net.width)
+        problem = "images and scores do not go together";
+    if (buffer[3].len < (Py_ssize_t)workspace_of(&net, NULL).used + 64)
+        problem = "the scratch memory is too small";
+    if (!set.forward)
+        problem = NO_SET;
+    if (!problem) {
+        char *scratch = (char *)(((uintptr_t)buffer[3].buf + 63) / 64 * 64);
+        Py_BEGIN_ALLOW_THREADS
+        all_scores(&net, &set, scratch, parameter, buffer[1].buf, buffer[2].buf, (long)size);
+        Py_END_ALLOW_THREADS
+    }
+    return closed(buffer, 4, problem);
+}
+
+static PyObject *add_scaled(PyObject *self, PyObject *arguments) {
+    PyObject *array[2];
+    const char *name;
+    double factor;
+    if (!PyArg_ParseTuple(arguments, "sOOd", &name, &array[0], &array[1], &factor))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[2];
+    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 4}, 2, 1))
+        return NULL;
+    const char *problem = !set.add_scaled ? NO_SET : buffer[0].len != buffer[1].len ? LENGTHS : NULL;
+    if (!problem)
+        set.add_scaled(buffer[0].buf, buffer[1].buf, (float)factor, buffer[0].len / 4);
+    return closed(buffer, 2, problem);
+}
+
+static PyObject *choose(PyObject *self, PyObject *arguments) {
+    PyObject *array[4];
+    const char *name;
+    Py_ssize_t keep;
+    if (!PyArg_ParseTuple(arguments, "sOOOOn", &name, &array[0], &array[1], &array[2], &array[3], &keep))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[4]; /* mask, scores, ties, starts of rows */
+    if (!open_all(array, buffer, (const Py_ssize_t[]){1, 4, 4, 8}, 4, 1))
+        return NULL;
+    const Py_ssize_t size = buffer[0].len, rows = buffer[3].len / 8;
+    const int64_t *row = buffer[3].buf;
+    const char *problem = !set.choose ? NO_SET : NULL;
+    if (buffer[1].len / 4 != size || buffer[2].len / 4 != size || size < 1 || size > INT32_MAX / 4)
+        problem = LENGTHS;
+    if (rows < 1 || row[0] != 0 || keep < rows || keep > size)
+        problem = "there must be a row from the start, and a weight to keep for each";
+    for (Py_ssize_t i = 0; !problem && i < rows; i++)
+        if (row[i] >= (i + 1 < rows ? row[i + 1] : size))
+            problem = "a row is empty";
+    int32_t *work = problem ? NULL : PyMem_Malloc((4 * size + 8) * sizeof(int32_t));
+    int finite = 0;
+    if (!problem && !work)
+        problem = "there is no memory left";
+    if (!problem) {
+        finite = set.choose(buffer[0].buf, buffer[1].buf, buffer[2].buf, size, row, rows, keep, work);
+        PyMem_Free(work);
+    }
+    PyObject *none = closed(buffer, 4, problem);
+    if (!none)
+        return NULL;
+    Py_DecRef(none);
+    return PyBool_FromLong(finite);
+}
+
+static PyObject *hold(PyObject *self, PyObject *arguments) {
+    PyObject *array[3];
+    const char *name;
+    if (!PyArg_ParseTuple(arguments, "sOOO", &name, &array[0], &array[1], &array[2]))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[3]; /* weights, mask, squares of what is lost */
+    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 1, 4}, 3, 1 | 4))
+        return NULL;
+    const Py_ssize_t size = buffer[1].len;
+    const char *problem = !set.hold ? NO_SET : buffer[0].len / 4 != size || buffer[2].len / 4 != size ? LENGTHS : NULL;
+    if (!problem)
+        set.hold(buffer[0].buf, buffer[1].buf, buffer[2].buf, size);
+    return closed(buffer, 3, problem);
+}
+
+static PyObject *multiply(PyObject *self, PyObject *arguments) {
+    PyObject *array[2];
+    const char *name;
+    if (!PyArg_ParseTuple(arguments, "sOO", &name, &array[0], &array[1]))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[2];
+    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 1}, 2, 1))
+        return NULL;
+    const char *problem = !set.multiply ? NO_SET : buffer[0].len / 4 != buffer[1].len ? LENGTHS : NULL;
+    if (!problem)
+        set.multiply(buffer[0].buf, buffer[1].buf, buffer[1].len);
+    return closed(buffer, 2, problem);
+}
+
+static PyObject *add_state(PyObject *self, PyObject *arguments) {
+    PyObject *array[2];
+    const char *name;
+    double factor;
+    if (!PyArg_ParseTuple(arguments, "sOOd", &name, &array[0], &array[1], &factor))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[2];
+    if (!open_all(array, buffer, (const Py_ssize_t[]){8, 4}, 2, 1))
+        return NULL;
+    const char *problem = !set.add_state ? NO_SET : buffer[0].len / 8 != buffer[1].len / 4 ? LENGTHS : NULL;
+    if (!problem)
+        set.add_state(buffer[0].buf, buffer[1].buf, factor, buffer[1].len / 4);
+    return closed(buffer, 2, problem);
+}
+
+static PyObject *add_counts(PyObject *self, PyObject *arguments) {
+    PyObject *array[2];
+    const char *name;
+    if (!PyArg_ParseTuple(arguments, "sOO", &name, &array[0], &array[1]))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[2];
+    if (!open_all(array, buffer, (const Py_ssize_t[]){8, 1}, 2, 1))
+        return NULL;
+    const char *problem = !set.add_counts ? NO_SET : buffer[0].len / 8 != buffer[1].len ? LENGTHS : NULL;
+    if (!problem)
+        set.add_counts(buffer[0].buf, buffer[1].buf, buffer[1].len);
+    return closed(buffer, 2, problem);
 }
 
 static PyMethodDef methods[] = {
@@ -441,6 +637,14 @@ static PyMethodDef methods[] = {
      "(instruction set, shape, offsets, state, gradient, x, y, batch, scratch) -> mean loss of the minibatch."},
     {"add_scaled", add_scaled, METH_VARARGS,
      "(instruction set, target, values, factor): target += factor * values, each entry rounded once."},
+    {"scores", scores, METH_VARARGS, "(instruction set, shape, offsets, state, x, scores, scratch): of every image."},
+    {"choose", choose, METH_VARARGS,
+     "(instruction set, mask, scores, ties, starts of rows, keep) -> whether all are finite, else there is no mask."},
+    {"hold", hold, METH_VARARGS, "(instruction set, weights, mask, lost): zeroes the rest, its squares into lost."},
+    {"multiply", multiply, METH_VARARGS, "(instruction set, values, mask): values *= mask."},
+    {"add_state", add_state, METH_VARARGS,
+     "(instruction set, total, state, factor): total += factor * state in double precision, rounded twice."},
+    {"add_counts", add_counts, METH_VARARGS, "(instruction set, counts, mask): counts += mask."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -416,7 +416,5 @@ static void NAME(add_scaled)(float *target, const float *values, float factor, P
 #undef vector
 #undef lanes
 #undef loose
-#undef NAME
-#undef LANES
 #undef TILE_CELLS
 #undef TILE_VECTORS
