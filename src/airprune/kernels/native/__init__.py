@@ -101,7 +101,7 @@ def best_weights(scores: Array, ties: Array, row_starts: Array, keep: int) -> Ar
     None if that is not for the kernel: numbers that are not finite, or not in float32.
 
     Args:
-      row_starts: where rows begin, the first at 0; each has at least one weight, and `keep` is no less than their number.
+      row_starts: where rows begin, the first at 0; none is empty, and `keep` is no less than their number.
     """
     if trouble or (scores.dtype, ties.dtype) != (np.float32, np.float32):
         return None
