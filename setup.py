@@ -14,7 +14,7 @@ setup(
         Extension(
             "airprune.kernels.native._paper_cnn",
             sources=[str(NATIVE / "paper_cnn.c")],
-            depends=[str(NATIVE / "paper_cnn.h")],
+            depends=[str(NATIVE / "paper_cnn.h"), str(NATIVE / "flat.h")],
             extra_compile_args=["-O3", "-ffp-contract=fast", "-fno-math-errno"],
             py_limited_api=True,
             optional=True,

@@ -12,6 +12,7 @@ import numpy as np
 
 from airprune.checks import array_of, quantity
 from airprune.errors import InvalidValue
+from airprune.kernels import native
 
 Array = np.ndarray
 
@@ -27,13 +28,14 @@ class MaskedSum:
       total: Σ c_n w_n, pruned entries being zero.  [num_state] float64
       all_weight, all_count: Σ c_n and number of all devices.
       dense_weight, dense_count: the same of those that pruned nothing.
-      masked_weight: Σ c_n m_n of the others.  [num_prunable] float64
+      masked_weight: Σ c_n m_n of the others; None as long as all c_n are 1, where it is `masked_count`.
+        [num_prunable] float64
       masked_count: Σ m_n of the others.  [num_prunable] int64
     """
 
     prunable: slice
     total: Array
-    masked_weight: Array
+    masked_weight: Array | None
     masked_count: Array
     all_weight: float = 0.0
     all_count: int = 0
@@ -43,33 +45,46 @@ class MaskedSum:
     @classmethod
     def zeros(cls, num_state: int, prunable: slice) -> MaskedSum:
         size = prunable.stop - prunable.start
-        return cls(prunable, np.zeros(num_state), np.zeros(size), np.zeros(size, dtype=np.int64))
+        return cls(prunable, np.zeros(num_state), None, np.zeros(size, dtype=np.int64))
 
     def copy(self) -> MaskedSum:
-        arrays = {name: getattr(self, name).copy() for name in ("total", "masked_weight", "masked_count")}
-        return replace(self, **arrays)
+        weight = None if self.masked_weight is None else self.masked_weight.copy()
+        return replace(self, total=self.total.copy(), masked_weight=weight, masked_count=self.masked_count.copy())
 
     def add(self, state: Array, mask: Array | None, weight: float = 1.0) -> None:
         """One device. `state` is zero wherever `mask` (over the prunable slice) is false; None keeps everything."""
-        self.total += state if weight == 1.0 else weight * state.astype(np.float64)
+        if state.dtype == np.float32 and not native.trouble:
+            native.add_state(self.total, state, weight)
+        else:
+            self.total += state if weight == 1.0 else weight * state.astype(np.float64)
         self.all_weight += weight
         self.all_count += 1
         if mask is None:
             self.dense_weight += weight
             self.dense_count += 1
         else:
-            self.masked_weight += mask if weight == 1.0 else weight * mask
-            self.masked_count += mask
+            if weight != 1.0 and self.masked_weight is None:
+                self.masked_weight = self.masked_count.astype(np.float64)
+            if self.masked_weight is not None:
+                self.masked_weight += weight * mask
+            if native.trouble:
+                self.masked_count += mask
+            else:
+                native.add_counts(self.masked_count, mask)
 
     def merge(self, other: MaskedSum) -> None:
         """The devices of `other` after those of this sum."""
         self.total += other.total
-        self.masked_weight += other.masked_weight
+        if self.masked_weight is not None or other.masked_weight is not None:
+            self.masked_weight = self._masked_weight() + other._masked_weight()
         self.masked_count += other.masked_count
         self.all_weight += other.all_weight
         self.all_count += other.all_count
         self.dense_weight += other.dense_weight
         self.dense_count += other.dense_count
+
+    def _masked_weight(self) -> Array:
+        return self.masked_count.astype(np.float64) if self.masked_weight is None else self.masked_weight
 
     @property
     def kept_by(self) -> Array:
@@ -80,7 +95,7 @@ class MaskedSum:
     def weight(self) -> Array:
         """Σ c_n m_n of every entry.  [num_state]"""
         weight = np.full(len(self.total), self.all_weight)
-        weight[self.prunable] = self.masked_weight + self.dense_weight
+        weight[self.prunable] = self._masked_weight() + self.dense_weight
         return weight
 
     def mean(self, previous: Array) -> Array:

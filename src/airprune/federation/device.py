@@ -21,7 +21,7 @@ from airprune.federation import personal
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.flat import LocalModel, places
-from airprune.kernels import KERNELS
+from airprune.kernels import KERNELS, native
 from airprune.kernels.base import Teaching
 from airprune.learning.optimisers import OPTIMISERS, add_scaled
 from airprune.masking.base import DeviceView, SubModel
@@ -279,6 +279,8 @@ def _hold(model: LocalModel, held: Array | None) -> float:
     if held is None:
         return 0.0
     weights = model.state_array[model.prunable]
+    if weights.dtype == np.float32 and not native.trouble:
+        return float(native.hold(weights, held).sum())
     kept = weights * held
     removed = weights - kept
     weights[:] = kept
@@ -333,7 +335,7 @@ def _train(
     model, settings, objective = device.model, device.settings, device.method.objective
     step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
     weights, gradient = model.state_array[: model.num_parameters], model.gradient_array
-    moves, masked = _factors(model, sub_model.moves), gradient[model.prunable]
+    moves, masked = sub_model.moves, gradient[model.prunable]
     plain = sub_model.forward is None and sub_model.scale is None
     power = device.method.masking("collects", orders.round_index) if device.collects else 0
     gradient_sum = np.zeros_like(gradient) if power else None
@@ -350,14 +352,14 @@ def _train(
                 (device.gradient(batch), None) if plain else _gradient_of_part(device, sub_model, batch, num_steps)
             )
             if used is not None and sub_model.forward_only:
-                moves = _factors(model, used if sub_model.moves is None else used & sub_model.moves)
+                moves = used if sub_model.moves is None else used & sub_model.moves
             loss_sum += loss * len(batch)
             count += len(batch)
             num_steps += 1
             if gradient_sum is not None:
                 gradient_sum += gradient**power
             if moves is not None:
-                masked *= moves
+                _mask(masked, moves)
             if settings.diagnostics:
                 gradient_sq_max = max(gradient_sq_max, device.constants.squared_norm(gradient))
             if settings.weight_decay:
@@ -366,7 +368,7 @@ def _train(
                 parameters = received[: model.num_parameters]
                 objective("adjust", gradient, weights, parameters, memory)
             if moves is not None and (settings.weight_decay or device.adjusts):
-                masked *= moves
+                _mask(masked, moves)
             if sub_model.forward_only and moves is not None:
                 _step_inside(moves, weights[model.prunable], lambda: step(weights, gradient))
             else:
@@ -390,8 +392,12 @@ def _moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
     return moving
 
 
-def _factors(model: LocalModel, mask: Array | None) -> Array | None:
-    return None if mask is None else mask.astype(model.state_array.dtype)
+def _mask(values: Array, mask: Array) -> None:
+    """values ← values ⊙ mask."""
+    if values.dtype == np.float32 and not native.trouble:
+        native.multiply(values, mask)
+    else:
+        values *= mask
 
 
 def _step_inside(moves: Array, weights: Array, step: Callable[[], None]) -> None:

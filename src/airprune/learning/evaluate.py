@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
 from airprune.kernels.autograd import in_precision
 from airprune.kernels.devices import Twin
+from airprune.kernels.native import NativeScores
 from airprune.losses.own import Judged
 from airprune.models import FlatModel
 
@@ -37,3 +40,26 @@ def evaluate(
             if judged.metric is not None:
                 score += judged.metric.sum(outputs, wanted)
     return loss, score
+
+
+@np.errstate(over="ignore", invalid="ignore")  # of a model that has diverged the loss is NaN
+def evaluate_natively(
+    model: FlatModel, scores: NativeScores, states: np.ndarray, samples: slice | np.ndarray, labels: np.ndarray
+) -> tuple[float, int]:
+    """As `evaluate`, the scores from the native kernel in float32 and the rest in float64."""
+    members = []
+    for state in states:
+        model.load(state)
+        members.append(scores(samples).astype(np.float64))
+    outputs = members[0]
+    if len(members) > 1:
+        logs = np.stack([member - _log_sum_exp(member)[:, np.newaxis] for member in members], axis=-1)
+        outputs = _log_sum_exp(logs) - math.log(len(members))
+    losses = _log_sum_exp(outputs) - outputs[np.arange(len(labels)), labels]
+    return float(losses.sum()), int(np.count_nonzero(outputs.argmax(1) == labels))
+
+
+def _log_sum_exp(values: np.ndarray) -> np.ndarray:
+    """ln Σ exp over the last axis."""
+    largest = values.max(-1)
+    return largest + np.log(np.exp(values - largest[..., np.newaxis]).sum(-1))

@@ -21,10 +21,12 @@ from airprune.federation.device import Device, LocalSettings, Streams, device_ro
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
+from airprune.kernels import native
 from airprune.kernels.autograd import in_precision, tensor_of
 from airprune.kernels.devices import Twin, seed_layers
 from airprune.learning.chunks import ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
-from airprune.learning.evaluate import evaluate
+from airprune.learning.evaluate import evaluate, evaluate_natively
+from airprune.losses import CROSS_ENTROPY
 from airprune.losses.own import Judged
 from airprune.models import FlatModel
 from airprune.randomness import rng_for
@@ -106,6 +108,10 @@ class Worker:
         self.test_x, self.test_y = tensor_of(dataset.test_x), tensor_of(dataset.test_y)
         if isinstance(self.judge, Twin):
             self.test_x, self.test_y = self.test_x.to(self.judge.device), self.test_y.to(self.judge.device)
+        test = dataset.test_x, dataset.test_y
+        by_kernel = self.judged.loss.name == CROSS_ENTROPY and self.judged.is_accuracy
+        fits = by_kernel and job.settings.kernel == "native" and not native.unsupported(self.model, *test)
+        self.scores = native.NativeScores(self.model, *test) if fits else None
         buffers = self.model.module.buffers()
         self._counters = [(counter, counter.clone()) for counter in buffers if not counter.is_floating_point()]
 
@@ -152,13 +158,12 @@ class Worker:
 
     def evaluate(self, states: Array, start: int) -> tuple[float, float]:
         """(Σ loss, Σ metric) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
-        part = slice(start, start + TEST_PART)
-        return self._evaluated(states, part)
+        return self._evaluated(states, slice(start, start + TEST_PART))
 
     def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, float]:
         """(Σ loss, Σ metric) of a device's model, made of a common state and its own layers, on its test samples."""
         own = put_in(state, task.memory, self.device.shape)
-        return self._evaluated(own[np.newaxis], torch.from_numpy(task.samples))
+        return self._evaluated(own[np.newaxis], task.samples)
 
     def evaluate_held(self, state: Array, task: HeldTest) -> tuple[float, float]:
         """(Σ loss, Σ metric) of what a device holds of a state, on a part of the test samples."""
@@ -169,11 +174,14 @@ class Worker:
             samples=self.job.samples[task.orders.device],
             streams=Streams(self.job.seed, *task.place),
         )
-        part = slice(task.start, task.start + TEST_PART)
-        return self._evaluated(held[np.newaxis], part)
+        return self._evaluated(held[np.newaxis], slice(task.start, task.start + TEST_PART))
 
-    def _evaluated(self, states: Array, samples: slice | torch.Tensor) -> tuple[float, float]:
-        return evaluate(self.judge, states, self.test_x[samples], self.test_y[samples], self.judged)
+    def _evaluated(self, states: Array, samples: slice | Array) -> tuple[float, float]:
+        """(Σ loss, Σ metric) on some test samples, by the kernel that trains."""
+        if self.scores is not None:
+            return evaluate_natively(self.model, self.scores, states, samples, self.test_y.numpy()[samples])
+        index = torch.from_numpy(samples) if isinstance(samples, np.ndarray) else samples
+        return evaluate(self.judge, states, self.test_x[index], self.test_y[index], self.judged)
 
     def test_gradient(self, state: Array, start: int) -> Array:
         """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""

@@ -64,7 +64,7 @@ def scores_of(options: RankingOptions, view: DeviceView) -> Array:
         gradient=view.dense_gradient if importance.needs_gradient else None,
         learning_rate=view.learning_rate,
         loss=view.loss if importance.needs_loss else None,
-        rng=view.rng,
+        rng=view.rng if importance.needs_rng else None,
     )
     return importance.score(probe)
 

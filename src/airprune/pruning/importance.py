@@ -54,6 +54,7 @@ class Importance:
       score: the scores themselves, one per weight.
       needs_gradient: whether the caller must pay for a probe minibatch.
       needs_loss: whether the caller must provide F itself.
+      needs_rng: whether it may draw; making a stream costs as much as choosing a mask.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Importance:
     score: Callable[[Probe], Array]
     needs_gradient: bool = False
     needs_loss: bool = False
+    needs_rng: bool = True
 
 
 def update(probe: Probe) -> Array:
@@ -121,13 +123,15 @@ UPDATE = Importance(
     summary="the paper's: how far one step on a minibatch moves the weight, Eq. (2)",
     score=update,
     needs_gradient=True,
+    needs_rng=False,
 )
-MAGNITUDE = Importance(name="magnitude", summary="the size of the weight", score=magnitude)
+MAGNITUDE = Importance(name="magnitude", summary="the size of the weight", score=magnitude, needs_rng=False)
 TAYLOR = Importance(
     name="taylor",
     summary="first-order estimate of the loss change without the weight",
     score=taylor,
     needs_gradient=True,
+    needs_rng=False,
 )
 RANDOM = Importance(name="random", summary="at random, as a baseline", score=random)
 EXACT = Importance(
@@ -135,6 +139,7 @@ EXACT = Importance(
     summary="the loss change without the weight, Eq. (1); one evaluation per weight",
     score=exact,
     needs_loss=True,
+    needs_rng=False,
 )
 
 IMPORTANCES: Registry[Importance] = Registry(

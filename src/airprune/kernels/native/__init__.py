@@ -1,8 +1,9 @@
-"""Minibatch gradients of the paper's CNN in C, more than twice as fast as torch's on a CPU.
+"""Minibatch gradients and scores of the paper's CNN in C, and what devices do with flat vectors beside training.
 
 The kernel (paper_cnn.c, paper_cnn.h) is built when airprune is installed, if there is a C compiler. It computes the
 same function as `airprune.models.PaperCNN` in float32; only rounding differs. All of its instruction sets give the same
-bits. Neither it nor the steps that it takes need torch.
+bits. Neither it nor the steps that it takes need torch. The functions on flat vectors (flat.h) serve any model and give
+the bits of numpy: who calls them falls back on it where there is no kernel.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ def unsupported(model: LocalModel, x: Array, y: Array) -> str:
     return "the model is too large" if any(n > most for n, most in zip(shape, _LARGEST, strict=True)) else ""
 
 
-class NativeGradient:
-    """∇F(w, ξ) of the paper's CNN into `model.gradient_array`."""
+class _PaperCNN:
+    """Where everything lies in the flat vector of a model that the kernel can compute."""
 
     def __init__(self, model: LocalModel, x: Array, y: Array, *, instruction_set: str | None = None) -> None:
         if problem := unsupported(model, x, y):
-            raise InvalidValue("NativeGradient", "must get the paper's CNN and its images", problem)
+            raise InvalidValue(type(self).__name__, "must get the paper's CNN and its images", problem)
         self._instruction_set = instruction_set or instruction_sets[0]
         sizes = model.cnn_sizes()
         assert not isinstance(sizes, str)
@@ -67,15 +68,68 @@ class NativeGradient:
         self._scratch = np.empty(_paper_cnn.scratch_bytes(*self._shape), np.uint8)
         self._arrays = model.state_array, model.gradient_array, np.ascontiguousarray(x), np.ascontiguousarray(y)
 
+
+class NativeGradient(_PaperCNN):
+    """∇F(w, ξ) of the paper's CNN into `model.gradient_array`."""
+
     def __call__(self, batch: Array) -> float:
         """The samples named by `batch`; returns F(w, ξ), their mean loss."""
         arrays = (*self._arrays, batch, self._scratch)
         return _paper_cnn.gradient(self._instruction_set, self._shape, self._offsets, *arrays)
 
 
+class NativeScores(_PaperCNN):
+    """What the paper's CNN, as it is in `model.state_array`, makes of its images."""
+
+    def __call__(self, samples: slice | Array) -> Array:
+        """Of the samples named: the scores of the classes before softmax.  [num_samples, num_classes]"""
+        state, _, x, _ = self._arrays
+        images = np.ascontiguousarray(x[samples])
+        scores = np.empty((len(images), self._shape[-1]), np.float32)
+        _paper_cnn.scores(self._instruction_set, self._shape, self._offsets, state, images, scores, self._scratch)
+        return scores
+
+
 def add_scaled(target: Array, values: Array, factor: float) -> None:
     """target ← target + factor · values in float32, each entry rounded once: what torch's `add_` computes."""
     _paper_cnn.add_scaled(instruction_sets[0], target, values, factor)
+
+
+def best_weights(scores: Array, ties: Array, row_starts: Array, keep: int) -> Array | None:
+    """The mask of the `keep` highest scores, the best of each row among them; ties by `ties`, then the lower index.
+
+    None if that is not for the kernel: numbers that are not finite, or not in float32.
+
+    Args:
+      row_starts: where rows begin, the first at 0; none is empty, and `keep` is no less than their number.
+    """
+    if trouble or (scores.dtype, ties.dtype) != (np.float32, np.float32):
+        return None
+    mask = np.empty(scores.size, bool)
+    scores, ties = np.ascontiguousarray(scores), np.ascontiguousarray(ties)
+    return mask if _paper_cnn.choose(instruction_sets[0], mask, scores, ties, row_starts, keep) else None
+
+
+def hold(weights: Array, mask: Array) -> Array:
+    """Zeroes what the mask does not have, in place; returns (w − w ⊙ m)² of every weight."""
+    lost = np.empty_like(weights)
+    _paper_cnn.hold(instruction_sets[0], weights, mask, lost)
+    return lost
+
+
+def multiply(values: Array, mask: Array) -> None:
+    """values ← values ⊙ mask."""
+    _paper_cnn.multiply(instruction_sets[0], values, mask)
+
+
+def add_state(total: Array, state: Array, factor: float) -> None:
+    """total ← total + factor · state in float64, the product rounded before it is added."""
+    _paper_cnn.add_state(instruction_sets[0], total, state, factor)
+
+
+def add_counts(counts: Array, mask: Array) -> None:
+    """counts ← counts + mask."""
+    _paper_cnn.add_counts(instruction_sets[0], counts, mask)
 
 
 def build(model: LocalModel, x: Array, y: Array, **_: object) -> NativeGradient:

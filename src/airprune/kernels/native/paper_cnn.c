@@ -1,4 +1,5 @@
-/* The paper's CNN for Python: checks and unpacks the arguments, picks the instruction set, runs paper_cnn.h. */
+/* The paper's CNN for Python: checks and unpacks the arguments, picks the instruction set, runs paper_cnn.h, or flat.h
+   for what is done with flat vectors beside training. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -6,6 +7,9 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -15,13 +19,21 @@ enum { CONV1, BIAS1, CONV2, BIAS2, FC1, BIAS_FC1, FC2, BIAS_FC2, NUM_PARAMETERS 
 /* Sizes: of the images, of the maps after the first and the second layer, and of the classifier. */
 struct network {
     long channels, height, width, height1, width1, height2, width2, cells2, hidden, classes;
+    long pixels1; /* of a map between the layers, with its border */
 };
 
 /* Weights as the network reads them: `conv1` by input channel, tap and output channel; `conv2` by tile of output
-   channels, tap, input channel and output channel; `fc1` by unit, cell and channel. */
+   channels, tap, input channel and output channel; `conv2_by_output` by vector of input channels, output channel, tap
+   and input channel; `fc1` by unit, cell and channel. `finite`: all of `conv2` is. */
 struct weights {
-    float *conv1, *bias1, *conv2, *bias2, *fc1;
-    const float *conv2_by_output, *bias_fc1, *fc2, *bias_fc2;
+    float *conv1, *bias1, *conv2, *conv2_by_output, *bias2, *fc1;
+    const float *bias_fc1, *fc2, *bias_fc2;
+    int finite;
+};
+
+/* How an instruction set wants them: floats in a vector, output channels of a tile of `conv2`. */
+struct layout {
+    int lanes, tile;
 };
 
 /* The gradient's sums over the minibatch; `conv1`, `bias1` and `fc1` as above, the others as the flat model has them. */
@@ -31,20 +43,31 @@ struct sums {
 
 enum { DEAD = 4 }; /* the winner of a pooling cell whose maximum the ReLU cuts off; others are 0 to 3 */
 
-/* A value of the second layer that won its pooling cell: which one, and its gradient. */
+/* A value of the second layer that won its pooling cell: the first pixel below it, and its gradient. */
 struct winner {
-    int32_t index;
+    int32_t pixel;
     float slope;
 };
 
-/* What one image leaves behind on its way, channels last. `image`, `map1` and `gradient1` have a border of zeros. */
+/* What one image leaves behind on its way. `image`, `map1` and `gradient1` have a border of zeros; the latter two lie by
+   vector of channels, pixel and channel, the other maps channels last. */
 struct activations {
     float *image, *map1, *gradient1, *map2, *gradient2, *hidden, *hidden_gradient, *score;
+    float *window; /* the 2x2 pixels from each pixel of one channel of the image */
     int32_t *winner1, *winner2;
-    int32_t *corner2; /* the first pixel below each pooling cell of the second layer */
-    struct winner *by_channel, *by_place;
+    uint32_t *live1;        /* which channels of a pixel of `map1` are not zero, a bit for each */
+    int32_t *corner2;       /* the first pixel below each pooling cell of the second layer */
+    uint16_t *source;       /* the terms of each cell of the second layer, as 32 * tap + channel */
+    uint16_t **source_end;  /* where those of a cell end */
+    int32_t *source_offset; /* of each term: where in `map1` its value is, from that of the first pixel */
+    struct winner *by_channel;
+    uint16_t *by_place;
     int32_t *num_by_channel, *num_by_place;
 };
+
+typedef uint16_t shorts8 __attribute__((vector_size(16)));
+
+static shorts8 set_bits[256]; /* which bits of a byte are set, in order; the rest of a row does not matter */
 
 #if defined(__x86_64__)
 
@@ -62,19 +85,21 @@ BEGIN_TARGET("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")
 #define LANES 16
 #define TILE_CELLS 2
 #define TILE_VECTORS 2
-#define TAP_ROWS 3
-#define PATCH_ROWS 4
 #include "paper_cnn.h"
+#include "flat.h"
+#undef NAME
+#undef LANES
 END_TARGET
 
 BEGIN_TARGET("avx2,fma")
 #define NAME(name) name##_avx2
 #define LANES 8
 #define TILE_CELLS 1
-#define TILE_VECTORS 2
-#define TAP_ROWS 1
-#define PATCH_ROWS 2
+#define TILE_VECTORS 3
 #include "paper_cnn.h"
+#include "flat.h"
+#undef NAME
+#undef LANES
 END_TARGET
 
 #elif defined(__aarch64__)
@@ -83,9 +108,10 @@ END_TARGET
 #define LANES 4
 #define TILE_CELLS 1
 #define TILE_VECTORS 4
-#define TAP_ROWS 1
-#define PATCH_ROWS 4
 #include "paper_cnn.h"
+#include "flat.h"
+#undef NAME
+#undef LANES
 
 #else
 #error "no instruction set with fused multiply-add is known for this processor"
@@ -96,9 +122,19 @@ struct instruction_set {
     double (*one_image)(
         const struct network *, const struct weights *, struct activations *, struct sums *, long, float
     );
+    void (*forward)(const struct network *, const struct weights *, struct activations *);
     void (*add_scaled)(float *, const float *, float, Py_ssize_t);
-    int tile;
+    int (*choose)(uint8_t *, const float *, const float *, long, const int64_t *, long, long, int32_t *);
+    void (*hold)(float *, const uint8_t *, float *, long);
+    void (*multiply)(float *, const uint8_t *, long);
+    void (*add_state)(double *, const float *, double, long);
+    void (*add_counts)(int64_t *, const uint8_t *, long);
+    const struct layout *layout;
 };
+
+#define SET(set)                                                                                                       \
+    (struct instruction_set){#set,           one_image_##set,  forward_##set,    add_scaled_##set, choose_##set,       \
+                             hold_##set,     multiply_##set,   add_state_##set,  add_counts_##set, &layout_##set}
 
 /* Those that this CPU can run, the fastest first. */
 static int usable_sets(struct instruction_set *sets) {
@@ -106,11 +142,11 @@ static int usable_sets(struct instruction_set *sets) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-        sets[count++] = (struct instruction_set){"avx512", one_image_avx512, add_scaled_avx512, tile_avx512};
+        sets[count++] = SET(avx512);
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        sets[count++] = (struct instruction_set){"avx2", one_image_avx2, add_scaled_avx2, tile_avx2};
+        sets[count++] = SET(avx2);
 #else
-    sets[count++] = (struct instruction_set){"neon", one_image_neon, add_scaled_neon, tile_neon};
+    sets[count++] = SET(neon);
 #endif
     return count;
 }
@@ -131,6 +167,7 @@ static struct network network_of(long channels, long height, long width, long hi
     net.height2 = net.height1 / 2;
     net.width2 = net.width1 / 2;
     net.cells2 = net.height2 * net.width2;
+    net.pixels1 = (net.height1 + 2) * (net.width1 + 2);
     return net;
 }
 
@@ -158,11 +195,12 @@ static void *cut(struct workspace *work, size_t bytes) {
 
 static struct workspace workspace_of(const struct network *net, char *base) {
     struct workspace work = {.base = base};
-    const size_t pixels1 = (net->height1 + 2) * (net->width1 + 2), cells1 = net->height1 * net->width1;
+    const size_t pixels1 = net->pixels1, cells1 = net->height1 * net->width1;
     const size_t cells2 = net->cells2, f = sizeof(float), w = sizeof(struct winner);
     work.w.conv1 = cut(&work, 288 * net->channels * f);
     work.w.bias1 = cut(&work, 32 * f);
     work.w.conv2 = cut(&work, 64 * 288 * f);
+    work.w.conv2_by_output = cut(&work, 64 * 288 * f);
     work.w.bias2 = cut(&work, 64 * f);
     work.w.fc1 = cut(&work, 64 * cells2 * net->hidden * f);
     work.g.conv1 = cut(&work, 288 * net->channels * f);
@@ -170,40 +208,60 @@ static struct workspace workspace_of(const struct network *net, char *base) {
     work.g.fc1 = cut(&work, 64 * cells2 * net->hidden * f);
     work.a.image = cut(&work, net->channels * (net->height + 2) * (net->width + 2) * f);
     work.a.map1 = cut(&work, 32 * pixels1 * f);
+    work.a.live1 = cut(&work, pixels1 * f);
     work.a.gradient1 = cut(&work, 32 * pixels1 * f);
     work.a.map2 = cut(&work, 64 * cells2 * f);
     work.a.gradient2 = cut(&work, 64 * cells2 * f);
     work.a.hidden = cut(&work, net->hidden * f);
     work.a.hidden_gradient = cut(&work, net->hidden * f);
     work.a.score = cut(&work, net->classes * f);
+    work.a.window = cut(&work, 4 * (2 * net->height1 + 1) * (2 * net->width1 + 1) * f);
+    work.a.source = cut(&work, (288 * cells2 + 8) * sizeof(uint16_t));
+    work.a.source_end = cut(&work, cells2 * sizeof(uint16_t *));
+    work.a.source_offset = cut(&work, 288 * f);
     work.a.winner1 = cut(&work, 32 * cells1 * f);
     work.a.winner2 = cut(&work, 64 * cells2 * f);
     work.a.corner2 = cut(&work, cells2 * f);
-    work.a.by_channel = cut(&work, (64 * cells2 + 1) * w);
-    work.a.by_place = cut(&work, 5 * 64 * cells2 * w);
+    work.a.by_channel = cut(&work, 64 * cells2 * w);
+    work.a.by_place = cut(&work, (64 * cells2 + 8) * sizeof(uint16_t));
     work.a.num_by_channel = cut(&work, 64 * f);
     work.a.num_by_place = cut(&work, 4 * cells2 * f);
     return work;
 }
 
+/* [rows][columns] to [columns][rows], in blocks that stay in the first cache. */
+static void transpose(float *restrict to, const float *restrict from, long rows, long columns) {
+    for (long column = 0; column < columns; column++)
+        for (long row = 0; row < rows; row++)
+            to[column * rows + row] = from[row * columns + column];
+}
+
 /* From the flat model's layout, convolutions [output][tap][input], to that of `struct weights`. */
-static void pack(const struct network *net, struct workspace *work, const float *const parameter[], int tile) {
-    float *conv1 = work->w.conv1, *conv2 = work->w.conv2, *fc1 = work->w.fc1;
+static void pack(
+    const struct network *net, struct workspace *work, const float *const parameter[], const struct layout *layout
+) {
+    float *conv1 = work->w.conv1, *fc1 = work->w.fc1;
+    const int lanes = layout->lanes;
     for (int output = 0; output < 32; output++)
         for (int tap = 0; tap < 9; tap++)
             for (long input = 0; input < net->channels; input++)
                 conv1[(input * 9 + tap) * 32 + output] = parameter[CONV1][(output * 9 + tap) * net->channels + input];
-    for (int output = 0; output < 64; output++)
-        for (int i = 0; i < 288; i++)
-            conv2[(output / tile * 288 + i) * tile + output % tile] = parameter[CONV2][output * 288 + i];
+    for (int first = 0; first < 64; first += layout->tile) {
+        const int outputs = first + layout->tile <= 64 ? layout->tile : 64 - first;
+        transpose(work->w.conv2 + 288 * first, parameter[CONV2] + 288 * first, outputs, 288);
+    }
+    for (int v = 0; v < 32 / lanes; v++)
+        for (int i = 0; i < 64 * 9; i++)
+            memcpy(
+                work->w.conv2_by_output + (v * 64 * 9 + i) * lanes, parameter[CONV2] + 32 * i + v * lanes,
+                lanes * sizeof(float));
+    work->w.finite = 1;
+    for (int i = 0; i < 64 * 288; i++)
+        work->w.finite &= fabsf(parameter[CONV2][i]) < INFINITY;
     for (long unit = 0; unit < net->hidden; unit++)
-        for (int channel = 0; channel < 64; channel++)
-            for (long cell = 0; cell < net->cells2; cell++)
-                fc1[(unit * net->cells2 + cell) * 64 + channel] =
-                    parameter[FC1][(unit * 64 + channel) * net->cells2 + cell];
+        transpose(fc1 + unit * 64 * net->cells2, parameter[FC1] + unit * 64 * net->cells2, 64, net->cells2);
     memcpy(work->w.bias1, parameter[BIAS1], 32 * sizeof(float));
     memcpy(work->w.bias2, parameter[BIAS2], 64 * sizeof(float));
-    work->w.conv2_by_output = parameter[CONV2];
     work->w.bias_fc1 = parameter[BIAS_FC1];
     work->w.fc2 = parameter[FC2];
     work->w.bias_fc2 = parameter[BIAS_FC2];
@@ -217,11 +275,34 @@ static void unpack(const struct network *net, const struct workspace *work, floa
             for (long input = 0; input < net->channels; input++)
                 gradient[CONV1][(output * 9 + tap) * net->channels + input] = conv1[(input * 9 + tap) * 32 + output];
     for (long unit = 0; unit < net->hidden; unit++)
-        for (int channel = 0; channel < 64; channel++)
-            for (long cell = 0; cell < net->cells2; cell++)
-                gradient[FC1][(unit * 64 + channel) * net->cells2 + cell] =
-                    fc1[(unit * net->cells2 + cell) * 64 + channel];
+        transpose(gradient[FC1] + unit * 64 * net->cells2, fc1 + unit * 64 * net->cells2, net->cells2, 64);
     memcpy(gradient[BIAS1], work->g.bias1, 32 * sizeof(float));
+}
+
+/* Everything that images have in common, and zeros where borders will be. */
+static struct workspace prepared(
+    const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[]
+) {
+    struct workspace work = workspace_of(net, scratch);
+    struct activations *a = &work.a;
+    const int lanes = set->layout->lanes;
+    pack(net, &work, parameter, set->layout);
+    memset(a->image, 0, (char *)a->gradient1 - (char *)a->image);
+    for (long cell = 0; cell < net->cells2; cell++)
+        a->corner2[cell] = (int32_t)(cell / net->width2 * 2 * (net->width1 + 2) + cell % net->width2 * 2);
+    for (int i = 0; i < 288; i++) {
+        const long pixel = i / 32 / 3 * (net->width1 + 2) + i / 32 % 3;
+        a->source_offset[i] = (int32_t)(lanes * (i % 32 / lanes * net->pixels1 + pixel) + i % lanes);
+    }
+    return work;
+}
+
+static void load_image(const struct network *net, struct activations *a, const float *image) {
+    const long rows = net->channels * net->height, padded = net->width + 2;
+    for (long row = 0; row < rows; row++) {
+        long at = row / net->height * (net->height + 2) + row % net->height + 1;
+        memcpy(a->image + at * padded + 1, image + row * net->width, net->width * sizeof(float));
+    }
 }
 
 /* Mean loss over the minibatch; its gradient replaces what `gradient` holds. */
@@ -229,33 +310,35 @@ static double minibatch(
     const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[],
     float *const gradient[], const float *x, const int64_t *y, const int64_t *batch, long size
 ) {
-    struct workspace work = workspace_of(net, scratch);
-    struct activations *a = &work.a;
-    pack(net, &work, parameter, set->tile);
+    struct workspace work = prepared(net, set, scratch, parameter);
     for (int which = 0; which < NUM_PARAMETERS; which++)
         memset(gradient[which], 0, parameter_size(net, which) * sizeof(float));
-    memset(work.g.conv1, 0, (char *)a->image - (char *)work.g.conv1);
+    memset(work.g.conv1, 0, (char *)work.a.image - (char *)work.g.conv1);
     work.g.conv2 = gradient[CONV2];
     work.g.bias2 = gradient[BIAS2];
     work.g.bias_fc1 = gradient[BIAS_FC1];
     work.g.fc2 = gradient[FC2];
     work.g.bias_fc2 = gradient[BIAS_FC2];
-    memset(a->image, 0, (char *)a->gradient1 - (char *)a->image);
-    for (long cell = 0; cell < net->cells2; cell++)
-        a->corner2[cell] = (int32_t)(cell / net->width2 * 2 * (net->width1 + 2) + cell % net->width2 * 2);
-
-    const long rows = net->channels * net->height, padded = net->width + 2;
     double loss = 0.0;
     for (long i = 0; i < size; i++) {
-        const float *image = x + batch[i] * rows * net->width;
-        for (long row = 0; row < rows; row++) {
-            long at = row / net->height * (net->height + 2) + row % net->height + 1;
-            memcpy(a->image + at * padded + 1, image + row * net->width, net->width * sizeof(float));
-        }
-        loss += set->one_image(net, &work.w, a, &work.g, y[batch[i]], 1.0f / (float)size);
+        load_image(net, &work.a, x + batch[i] * net->channels * net->height * net->width);
+        loss += set->one_image(net, &work.w, &work.a, &work.g, y[batch[i]], 1.0f / (float)size);
     }
     unpack(net, &work, gradient);
     return loss / (double)size;
+}
+
+/* The scores of every image. */
+static void all_scores(
+    const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[],
+    const float *x, float *score, long size
+) {
+    struct workspace work = prepared(net, set, scratch, parameter);
+    for (long i = 0; i < size; i++) {
+        load_image(net, &work.a, x + i * net->channels * net->height * net->width);
+        set->forward(net, &work.w, &work.a);
+        memcpy(score + i * net->classes, work.a.score, net->classes * sizeof(float));
+    }
 }
 
 /* ---- Python ---- */
@@ -368,27 +451,183 @@ static PyObject *gradient(PyObject *self, PyObject *arguments) {
     return PyErr_Occurred() ? NULL : PyFloat_FromDouble(loss);
 }
 
-static PyObject *add_scaled(PyObject *self, PyObject *arguments) {
-    PyObject *target, *values;
-    const char *name;
-    double factor;
-    if (!PyArg_ParseTuple(arguments, "sOOd", &name, &target, &values, &factor))
+/* Opens C-contiguous buffers of the given item sizes; those in `writable`, a bit for each, to be written. Returns 0
+   with a Python error set, and all closed, if one of them is not so. */
+static int open_all(PyObject *const array[], Py_buffer buffer[], const Py_ssize_t itemsize[], int count, int writable) {
+    for (int i = 0; i < count; i++) {
+        int trouble =
+            PyObject_GetBuffer(array[i], &buffer[i], PyBUF_C_CONTIGUOUS | (writable >> i & 1 ? PyBUF_WRITABLE : 0));
+        if (!trouble && buffer[i].itemsize != itemsize[i]) {
+            PyErr_SetString(PyExc_ValueError, "an array has the wrong type");
+            trouble = 1;
+            i++;
+        }
+        if (trouble) {
+            while (i--)
+                PyBuffer_Release(&buffer[i]);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static PyObject *closed(Py_buffer buffer[], int count, const char *problem) {
+    while (count--)
+        PyBuffer_Release(&buffer[count]);
+    if (problem)
+        PyErr_SetString(PyExc_ValueError, problem);
+    return problem ? NULL : Py_NewRef(Py_None);
+}
+
+static const char NO_SET[] = "this CPU has no such instruction set", LENGTHS[] = "the arrays' lengths do not go together";
+
+static PyObject *scores(PyObject *self, PyObject *arguments) {
+    PyObject *shape, *array[4];
+    Py_ssize_t offset[NUM_PARAMETERS];
+    const char *name, *problem = NULL;
+    struct network net;
+    if (!PyArg_ParseTuple(
+            arguments, "sO!(nnnnnnnn)OOOO", &name, &PyTuple_Type, &shape, &offset[0], &offset[1], &offset[2],
+            &offset[3], &offset[4], &offset[5], &offset[6], &offset[7], &array[0], &array[1], &array[2], &array[3]) ||
+        !read_network(shape, &net))
         return NULL;
     const struct instruction_set set = set_named(name);
-    Py_buffer to, from;
-    if (PyObject_GetBuffer(target, &to, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE))
+    Py_buffer buffer[4]; /* state, images, scores, scratch */
+    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 4, 4, 1}, 4, 4 | 8))
         return NULL;
-    if (!PyObject_GetBuffer(values, &from, PyBUF_C_CONTIGUOUS)) {
-        if (!set.add_scaled)
-            PyErr_SetString(PyExc_ValueError, "this CPU has no such instruction set");
-        else if (to.itemsize != 4 || from.itemsize != 4 || to.len != from.len)
-            PyErr_SetString(PyExc_ValueError, "both arrays must be of float32 and of one length");
-        else
-            set.add_scaled(to.buf, from.buf, (float)factor, to.len / 4);
-        PyBuffer_Release(&from);
+    const float *parameter[NUM_PARAMETERS];
+    for (int i = 0; i < NUM_PARAMETERS; i++) {
+        parameter[i] = (const float *)buffer[0].buf + offset[i];
+        if (offset[i] < 0 || offset[i] > buffer[0].len / 4 - parameter_size(&net, i))
+            problem = "a parameter lies outside the flat model";
     }
-    PyBuffer_Release(&to);
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    const Py_ssize_t size = buffer[2].len / 4 / net.classes;
+    if (buffer[2].len / 4 != size * net.classes || buffer[1].len / 4 != size * net.channels * net.height * net.width)
+        problem = "images and scores do not go together";
+    if (buffer[3].len < (Py_ssize_t)workspace_of(&net, NULL).used + 64)
+        problem = "the scratch memory is too small";
+    if (!set.forward)
+        problem = NO_SET;
+    if (!problem) {
+        char *scratch = (char *)(((uintptr_t)buffer[3].buf + 63) / 64 * 64);
+        Py_BEGIN_ALLOW_THREADS
+        all_scores(&net, &set, scratch, parameter, buffer[1].buf, buffer[2].buf, (long)size);
+        Py_END_ALLOW_THREADS
+    }
+    return closed(buffer, 4, problem);
+}
+
+static PyObject *add_scaled(PyObject *self, PyObject *arguments) {
+    PyObject *array[2];
+    const char *name;
+    double factor;
+    if (!PyArg_ParseTuple(arguments, "sOOd", &name, &array[0], &array[1], &factor))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[2];
+    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 4}, 2, 1))
+        return NULL;
+    const char *problem = !set.add_scaled ? NO_SET : buffer[0].len != buffer[1].len ? LENGTHS : NULL;
+    if (!problem)
+        set.add_scaled(buffer[0].buf, buffer[1].buf, (float)factor, buffer[0].len / 4);
+    return closed(buffer, 2, problem);
+}
+
+static PyObject *choose(PyObject *self, PyObject *arguments) {
+    PyObject *array[4];
+    const char *name;
+    Py_ssize_t keep;
+    if (!PyArg_ParseTuple(arguments, "sOOOOn", &name, &array[0], &array[1], &array[2], &array[3], &keep))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[4]; /* mask, scores, ties, starts of rows */
+    if (!open_all(array, buffer, (const Py_ssize_t[]){1, 4, 4, 8}, 4, 1))
+        return NULL;
+    const Py_ssize_t size = buffer[0].len, rows = buffer[3].len / 8;
+    const int64_t *row = buffer[3].buf;
+    const char *problem = !set.choose ? NO_SET : NULL;
+    if (buffer[1].len / 4 != size || buffer[2].len / 4 != size || size < 1 || size > INT32_MAX / 4)
+        problem = LENGTHS;
+    if (rows < 1 || row[0] != 0 || keep < rows || keep > size)
+        problem = "there must be a row from the start, and a weight to keep for each";
+    for (Py_ssize_t i = 0; !problem && i < rows; i++)
+        if (row[i] >= (i + 1 < rows ? row[i + 1] : size))
+            problem = "a row is empty";
+    int32_t *work = problem ? NULL : PyMem_Malloc((4 * size + 8) * sizeof(int32_t));
+    int finite = 0;
+    if (!problem && !work)
+        problem = "there is no memory left";
+    if (!problem) {
+        finite = set.choose(buffer[0].buf, buffer[1].buf, buffer[2].buf, size, row, rows, keep, work);
+        PyMem_Free(work);
+    }
+    PyObject *none = closed(buffer, 4, problem);
+    if (!none)
+        return NULL;
+    Py_DecRef(none);
+    return PyBool_FromLong(finite);
+}
+
+static PyObject *hold(PyObject *self, PyObject *arguments) {
+    PyObject *array[3];
+    const char *name;
+    if (!PyArg_ParseTuple(arguments, "sOOO", &name, &array[0], &array[1], &array[2]))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[3]; /* weights, mask, squares of what is lost */
+    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 1, 4}, 3, 1 | 4))
+        return NULL;
+    const Py_ssize_t size = buffer[1].len;
+    const char *problem = !set.hold ? NO_SET : buffer[0].len / 4 != size || buffer[2].len / 4 != size ? LENGTHS : NULL;
+    if (!problem)
+        set.hold(buffer[0].buf, buffer[1].buf, buffer[2].buf, size);
+    return closed(buffer, 3, problem);
+}
+
+static PyObject *multiply(PyObject *self, PyObject *arguments) {
+    PyObject *array[2];
+    const char *name;
+    if (!PyArg_ParseTuple(arguments, "sOO", &name, &array[0], &array[1]))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[2];
+    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 1}, 2, 1))
+        return NULL;
+    const char *problem = !set.multiply ? NO_SET : buffer[0].len / 4 != buffer[1].len ? LENGTHS : NULL;
+    if (!problem)
+        set.multiply(buffer[0].buf, buffer[1].buf, buffer[1].len);
+    return closed(buffer, 2, problem);
+}
+
+static PyObject *add_state(PyObject *self, PyObject *arguments) {
+    PyObject *array[2];
+    const char *name;
+    double factor;
+    if (!PyArg_ParseTuple(arguments, "sOOd", &name, &array[0], &array[1], &factor))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[2];
+    if (!open_all(array, buffer, (const Py_ssize_t[]){8, 4}, 2, 1))
+        return NULL;
+    const char *problem = !set.add_state ? NO_SET : buffer[0].len / 8 != buffer[1].len / 4 ? LENGTHS : NULL;
+    if (!problem)
+        set.add_state(buffer[0].buf, buffer[1].buf, factor, buffer[1].len / 4);
+    return closed(buffer, 2, problem);
+}
+
+static PyObject *add_counts(PyObject *self, PyObject *arguments) {
+    PyObject *array[2];
+    const char *name;
+    if (!PyArg_ParseTuple(arguments, "sOO", &name, &array[0], &array[1]))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    Py_buffer buffer[2];
+    if (!open_all(array, buffer, (const Py_ssize_t[]){8, 1}, 2, 1))
+        return NULL;
+    const char *problem = !set.add_counts ? NO_SET : buffer[0].len / 8 != buffer[1].len ? LENGTHS : NULL;
+    if (!problem)
+        set.add_counts(buffer[0].buf, buffer[1].buf, buffer[1].len);
+    return closed(buffer, 2, problem);
 }
 
 static PyMethodDef methods[] = {
@@ -398,11 +637,23 @@ static PyMethodDef methods[] = {
      "(instruction set, shape, offsets, state, gradient, x, y, batch, scratch) -> mean loss of the minibatch."},
     {"add_scaled", add_scaled, METH_VARARGS,
      "(instruction set, target, values, factor): target += factor * values, each entry rounded once."},
+    {"scores", scores, METH_VARARGS, "(instruction set, shape, offsets, state, x, scores, scratch): of every image."},
+    {"choose", choose, METH_VARARGS,
+     "(instruction set, mask, scores, ties, starts of rows, keep) -> whether all are finite, else there is no mask."},
+    {"hold", hold, METH_VARARGS, "(instruction set, weights, mask, lost): zeroes the rest, its squares into lost."},
+    {"multiply", multiply, METH_VARARGS, "(instruction set, values, mask): values *= mask."},
+    {"add_state", add_state, METH_VARARGS,
+     "(instruction set, total, state, factor): total += factor * state in double precision, rounded twice."},
+    {"add_counts", add_counts, METH_VARARGS, "(instruction set, counts, mask): counts += mask."},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_paper_cnn", NULL, 0, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__paper_cnn(void) {
+    for (int byte = 0; byte < 256; byte++)
+        for (int bit = 0, count = 0; bit < 8; bit++)
+            if (byte >> bit & 1)
+                set_bits[byte][count++] = (uint16_t)bit;
     return PyModule_Create(&module);
 }

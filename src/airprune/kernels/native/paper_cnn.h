@@ -5,17 +5,17 @@
            -> hidden units -> ReLU -> classes -> cross-entropy
 
    Images go through one at a time, so that everything between the layers stays in the CPU's caches. Pooling is done as
-   soon as its four values are known, and a gradient goes back only through the one value in four that won.
+   soon as its four values are known, and a gradient goes back only through the one value in four that won. What the
+   first layer's ReLU has cut off adds nothing to the second layer and is left out of its sums.
 
    This file is included once per instruction set by paper_cnn.c, which sets
      NAME          makes a function's name
      LANES         floats in a vector
      TILE_CELLS    pooling cells of the second layer computed together
      TILE_VECTORS  vectors of its channels computed together
-     TAP_ROWS      rows of its 3x3 weights whose gradients are summed together, 1 or 3
-     PATCH_ROWS    rows of the 4x4 pixels below a pooling cell whose gradients are summed together, 2 or 4
-   so that sums stay in registers. Every sum adds the same numbers in the same order whatever these are: all instruction
-   sets give the same bits. */
+   so that sums stay in registers. Maps of the first layer lie vector by vector of their channels, so that a pass over
+   one vector's plane stays in the first cache. Every sum adds the same numbers in the same order whatever these are: all
+   instruction sets give the same bits. */
 
 #define VECTORS1 (32 / LANES) /* per pixel of the first layer */
 #define VECTORS2 (64 / LANES) /* and of the second */
@@ -26,10 +26,26 @@ typedef float vector __attribute__((vector_size(4 * LANES)));
 typedef int lanes __attribute__((vector_size(4 * LANES)));
 typedef float loose __attribute__((vector_size(4 * LANES), aligned(4))); /* in memory that is not aligned */
 
-enum { NAME(tile) = TILE_VECTORS * LANES }; /* output channels of the second layer that are computed together */
+/* What differs from one instruction set to the next outside of this file. */
+static const struct layout NAME(layout) = {LANES, TILE_VECTORS * LANES};
 
-/* The four values of a pooling cell down to their maximum, after ReLU, and the first to attain it. NaN stays NaN. */
-static ALWAYS_INLINE void NAME(pool)(const vector value[4], float *maximum, int32_t *winner) {
+/* The lanes that are true, a bit for each. */
+static ALWAYS_INLINE uint32_t NAME(bits)(lanes truth) {
+#if defined(__x86_64__) && LANES == 16 && defined(__AVX512DQ__)
+    return _mm512_movepi32_mask((__m512i)truth);
+#elif defined(__x86_64__) && LANES == 8
+    return (uint32_t)_mm256_movemask_ps((__m256)truth);
+#else
+    uint32_t bits = 0;
+    for (int i = 0; i < LANES; i++)
+        bits |= (uint32_t)(truth[i] & 1 << i);
+    return bits;
+#endif
+}
+
+/* The four values of a pooling cell down to their maximum, after ReLU, and the first to attain it. NaN stays NaN.
+   Returns which are not cut off. */
+static ALWAYS_INLINE lanes NAME(pool)(const vector value[4], float *maximum, int32_t *winner) {
     vector best = value[0];
     lanes who = {0};
     for (int p = 1; p < 4; p++) {
@@ -40,16 +56,18 @@ static ALWAYS_INLINE void NAME(pool)(const vector value[4], float *maximum, int3
     lanes alive = ~(best <= 0.0f);
     *(vector *)maximum = (vector)((lanes)best & alive);
     *(lanes *)winner = (alive & who) | (~alive & DEAD);
+    return alive;
 }
 
 /* First convolution, pooling and ReLU. */
 static void NAME(first_layer)(const struct network *net, const struct weights *w, struct activations *a) {
-    const long width = net->width + 2, plane = (net->height + 2) * width;
+    const long width = net->width + 2, plane = (net->height + 2) * width, plane1 = LANES * net->pixels1;
     for (long row = 0; row < net->height1; row++)
         for (long column = 0; column < net->width1; column++) {
             const float *corner = a->image + 2 * row * width + 2 * column;
-            float *map = a->map1 + 32 * ((row + 1) * (net->width1 + 2) + column + 1);
+            const long at = (row + 1) * (net->width1 + 2) + column + 1;
             int32_t *winner = a->winner1 + 32 * (row * net->width1 + column);
+            uint32_t live = 0;
             for (int v = 0; v < VECTORS1; v += 2) {
                 const vector *weight = (const vector *)w->conv1 + v, *bias = (const vector *)w->bias1 + v;
                 vector value[2][4];
@@ -58,6 +76,7 @@ static void NAME(first_layer)(const struct network *net, const struct weights *w
                     value[1][p] = bias[1];
                 }
                 for (long channel = 0; channel < net->channels; channel++)
+#pragma GCC unroll 9
                     for (int tap = 0; tap < 9; tap++, weight += VECTORS1) {
                         const float *pixel = corner + channel * plane + tap / 3 * width + tap % 3;
                         for (int p = 0; p < 4; p++) {
@@ -66,52 +85,94 @@ static void NAME(first_layer)(const struct network *net, const struct weights *w
                             value[1][p] += weight[1] * x;
                         }
                     }
-                NAME(pool)(value[0], map + v * LANES, winner + v * LANES);
-                NAME(pool)(value[1], map + (v + 1) * LANES, winner + (v + 1) * LANES);
+                for (int i = v; i < v + 2; i++) {
+                    const lanes alive = NAME(pool)(value[i - v], a->map1 + i * plane1 + LANES * at, winner + i * LANES);
+                    live |= NAME(bits)(alive) << i * LANES;
+                }
             }
+            a->live1[at] = live;
         }
 }
 
-/* Second convolution, pooling and ReLU for `cells` pooling cells and the channels of one tile. */
-static ALWAYS_INLINE void NAME(second_tile)(
-    const struct network *net, const struct weights *w, struct activations *a, long cell, int tile, const int cells
+/* What the second layer's sums over `cells` pooling cells are made of, in their order: 32 * tap + channel wherever one of
+   the values below these cells is not zero. If a weight is not finite, everywhere. Returns where the list ends. */
+static ALWAYS_INLINE uint16_t *NAME(list_sources)(
+    const struct network *net, const struct weights *w, const struct activations *a, long cell, const int cells,
+    uint16_t *source
 ) {
-    const long width = 32 * (net->width1 + 2);
-    const float *corner[TILE_CELLS];
+    const long width = net->width1 + 2;
+    for (int tap = 0; tap < 9; tap++) {
+        uint32_t channels = w->finite ? 0 : ~0u;
+        for (int c = 0; c < cells; c++) {
+            const uint32_t *live = a->live1 + a->corner2[cell + c] + tap / 3 * width + tap % 3;
+            channels |= live[0] | live[1] | live[width] | live[width + 1];
+        }
+#pragma GCC unroll 4
+        for (int first = 0; first < 32; first += 8) {
+            const uint8_t byte = (uint8_t)(channels >> first);
+            const shorts8 some = set_bits[byte] + (uint16_t)(32 * tap + first);
+            memcpy(source, &some, sizeof some);
+            source += __builtin_popcount(byte);
+        }
+    }
+    return source;
+}
+
+/* Second convolution, pooling and ReLU for `cells` pooling cells and one tile of `vectors` vectors of channels. */
+static ALWAYS_INLINE void NAME(second_tile)(
+    const struct network *net, const struct weights *w, struct activations *a, long cell, int tile, const int cells,
+    const int vectors
+) {
+    const float *row[TILE_CELLS][2];
     vector value[TILE_CELLS][TILE_VECTORS][4];
     for (int c = 0; c < cells; c++) {
-        corner[c] = a->map1 + 32 * a->corner2[cell + c];
-        for (int v = 0; v < TILE_VECTORS; v++)
+        row[c][0] = a->map1 + LANES * a->corner2[cell + c];
+        row[c][1] = row[c][0] + LANES * (net->width1 + 2);
+        for (int v = 0; v < vectors; v++)
             for (int p = 0; p < 4; p++)
                 value[c][v][p] = ((const vector *)w->bias2)[tile * TILE_VECTORS + v];
     }
-    const vector *weight = (const vector *)w->conv2 + tile * 288 * TILE_VECTORS;
-    for (int tap = 0; tap < 9; tap++) {
-        const long shift = tap / 3 * width + tap % 3 * 32;
+    const vector *weights = (const vector *)w->conv2 + tile * 288 * TILE_VECTORS;
+    const int32_t *offset = a->source_offset;
+    const uint16_t *end = a->source_end[cell];
 #pragma GCC unroll 2
-        for (int channel = 0; channel < 32; channel++, weight += TILE_VECTORS)
-            for (int c = 0; c < cells; c++)
-                for (int p = 0; p < 4; p++) {
-                    const float x = corner[c][shift + p / 2 * width + p % 2 * 32 + channel];
-                    for (int v = 0; v < TILE_VECTORS; v++)
-                        value[c][v][p] += weight[v] * x;
-                }
+    for (const uint16_t *source = a->source + 288 * cell; source < end; source++) {
+        const vector *weight = weights + (size_t)*source * (size_t)vectors;
+        const long at = offset[*source];
+        for (int c = 0; c < cells; c++)
+            for (int p = 0; p < 4; p++) {
+                const float x = row[c][p / 2][at + p % 2 * LANES];
+                for (int v = 0; v < vectors; v++)
+                    value[c][v][p] += weight[v] * x;
+            }
     }
     for (int c = 0; c < cells; c++)
-        for (int v = 0; v < TILE_VECTORS; v++) {
+        for (int v = 0; v < vectors; v++) {
             const long at = 64 * (cell + c) + (tile * TILE_VECTORS + v) * LANES;
             NAME(pool)(value[c][v], a->map2 + at, a->winner2 + at);
         }
 }
 
+static ALWAYS_INLINE void NAME(second_tiles)(
+    const struct network *net, const struct weights *w, struct activations *a, int tile, const int vectors
+) {
+    long cell = 0;
+    for (; cell + TILE_CELLS <= net->cells2; cell += TILE_CELLS)
+        NAME(second_tile)(net, w, a, cell, tile, TILE_CELLS, vectors);
+    for (; cell < net->cells2; cell++)
+        NAME(second_tile)(net, w, a, cell, tile, 1, vectors);
+}
+
 static void NAME(second_layer)(const struct network *net, const struct weights *w, struct activations *a) {
-    for (int tile = 0; tile < VECTORS2 / TILE_VECTORS; tile++) {
-        long cell = 0;
-        for (; cell + TILE_CELLS <= net->cells2; cell += TILE_CELLS)
-            NAME(second_tile)(net, w, a, cell, tile, TILE_CELLS);
-        for (; cell < net->cells2; cell++)
-            NAME(second_tile)(net, w, a, cell, tile, 1);
-    }
+    long cell = 0;
+    for (; cell + TILE_CELLS <= net->cells2; cell += TILE_CELLS)
+        a->source_end[cell] = NAME(list_sources)(net, w, a, cell, TILE_CELLS, a->source + 288 * cell);
+    for (; cell < net->cells2; cell++)
+        a->source_end[cell] = NAME(list_sources)(net, w, a, cell, 1, a->source + 288 * cell);
+    for (int tile = 0; tile < VECTORS2 / TILE_VECTORS; tile++)
+        NAME(second_tiles)(net, w, a, tile, TILE_VECTORS);
+    if (VECTORS2 % TILE_VECTORS)
+        NAME(second_tiles)(net, w, a, VECTORS2 / TILE_VECTORS, VECTORS2 % TILE_VECTORS);
 }
 
 /* The scalar product of two vectors of 64 * `blocks` floats: 64 sums, then those in pairs. */
@@ -128,23 +189,30 @@ static float NAME(product)(const float *left, const float *right, long blocks) {
     return sum[0];
 }
 
-/* Fully connected layers and loss, and backwards to the second layer's output, whose gradient is left in `a`. */
-static double NAME(classifier)(
-    const struct network *net, const struct weights *w, struct activations *a, struct sums *g, long label, float share
-) {
-    const long features = 64 * net->cells2, hidden = net->hidden, classes = net->classes;
+/* Fully connected layers, up to the scores of the classes; returns the largest. */
+static float NAME(scores)(const struct network *net, const struct weights *w, struct activations *a) {
+    const long features = 64 * net->cells2, hidden = net->hidden;
     for (long unit = 0; unit < hidden; unit++) {
         float value = w->bias_fc1[unit] + NAME(product)(w->fc1 + unit * features, a->map2, net->cells2);
         a->hidden[unit] = value <= 0.0f ? 0.0f : value;
-        a->hidden_gradient[unit] = 0.0f;
     }
     float largest = -INFINITY;
-    for (long k = 0; k < classes; k++) {
+    for (long k = 0; k < net->classes; k++) {
         a->score[k] = w->bias_fc2[k];
         for (long unit = 0; unit < hidden; unit++)
             a->score[k] = fmaf(w->fc2[k * hidden + unit], a->hidden[unit], a->score[k]);
         largest = a->score[k] <= largest ? largest : a->score[k];
     }
+    return largest;
+}
+
+/* Loss, and backwards to the second layer's output, whose gradient is left in `a`. */
+static double NAME(classifier)(
+    const struct network *net, const struct weights *w, struct activations *a, struct sums *g, long label, float share
+) {
+    const long features = 64 * net->cells2, hidden = net->hidden, classes = net->classes;
+    const float largest = NAME(scores)(net, w, a);
+    memset(a->hidden_gradient, 0, hidden * sizeof(float));
     double norm = 0.0;
     for (long k = 0; k < classes; k++)
         norm += exp((double)a->score[k] - largest);
@@ -173,120 +241,148 @@ static double NAME(classifier)(
     return log(norm) + largest - a->score[label];
 }
 
-/* The second layer's winners that have a gradient: by channel with the pixel that their patch starts at, and by cell
-   and place in it, 0 to 3, with their channel. */
-static void NAME(list_winners)(const struct network *net, struct activations *a) {
-    const long width = net->width1 + 2;
-    memset(a->num_by_channel, 0, 64 * sizeof(int32_t));
+/* The second layer's winners that have a gradient: by cell and place in it, 0 to 3, their channels; and by channel the
+   pixel that their patch starts at with their gradient. The sums of the latter are those of the biases. */
+static void NAME(list_winners)(const struct network *net, struct activations *a, struct sums *g) {
+    const int32_t width = (int32_t)net->width1 + 2;
+    uint16_t *restrict by_place = a->by_place;
+    struct winner *restrict end[64];
+    vector bias[VECTORS2] = {{0}};
+    for (int channel = 0; channel < 64; channel++)
+        end[channel] = a->by_channel + channel * net->cells2;
     for (long cell = 0; cell < net->cells2; cell++) {
         const float *slope = a->gradient2 + 64 * cell;
-        const int32_t *place = a->winner2 + 64 * cell;
-        int32_t count[DEAD + 1] = {0};
-        for (int channel = 0; channel < 64; channel++) {
-            const int p = slope[channel] == 0.0f ? DEAD : place[channel];
-            const int32_t pixel = a->corner2[cell] + (int32_t)((p >> 1 & 1) * width + (p & 1));
-            int32_t *number = a->num_by_channel + channel;
-            a->by_channel[channel * net->cells2 + *number] = (struct winner){pixel, slope[channel]};
-            *number += p != DEAD;
-            a->by_place[(5 * cell + p) * 64 + count[p]++] = (struct winner){channel, slope[channel]};
+        uint64_t channels[4] = {0};
+        for (int v = 0; v < VECTORS2; v++) {
+            const lanes place = ((const lanes *)(a->winner2 + 64 * cell))[v];
+            const vector own = ((const vector *)slope)[v];
+            bias[v] += (vector)((lanes)own & (place != DEAD));
+            for (int p = 0; p < 4; p++)
+                channels[p] |= (uint64_t)NAME(bits)((own != 0.0f) & (place == p)) << v * LANES;
         }
-        memcpy(a->num_by_place + 4 * cell, count, 4 * sizeof(int32_t));
+        for (int p = 0; p < 4; p++) {
+            uint16_t *first = by_place;
+            for (int i = 0; i < 64; i += 8) {
+                const uint8_t byte = (uint8_t)(channels[p] >> i);
+                const shorts8 some = set_bits[byte] + (uint16_t)i;
+                memcpy(by_place, &some, sizeof some);
+                by_place += __builtin_popcount(byte);
+            }
+            const int32_t pixel = a->corner2[cell] + p / 2 * width + p % 2;
+            for (const uint16_t *it = first; it < by_place; it++)
+                *end[*it]++ = (struct winner){pixel, slope[*it]};
+            a->num_by_place[4 * cell + p] = (int32_t)(by_place - first);
+        }
     }
+    for (int channel = 0; channel < 64; channel++)
+        a->num_by_channel[channel] = (int32_t)(end[channel] - a->by_channel - channel * net->cells2);
+    for (int v = 0; v < VECTORS2; v++)
+        ((loose *)g->bias2)[v] += bias[v];
 }
 
-/* The gradient of the second layer's weights. */
+/* The gradient of the second layer's weights, half of the input channels after the other: so their map stays in the
+   first cache while the lists are read. */
 static void NAME(second_weights)(const struct network *net, const struct activations *a, struct sums *g) {
-    enum { ROW = 96 / LANES };
-    const long width = 32 * (net->width1 + 2);
-    for (int channel = 0; channel < 64; channel++) {
-        const struct winner *first = a->by_channel + channel * net->cells2, *end = first + a->num_by_channel[channel];
-        float bias = 0.0f;
-        for (const struct winner *it = first; it < end; it++)
-            bias += it->slope;
-        g->bias2[channel] += bias;
-        for (int tap_row = 0; tap_row < 3; tap_row += TAP_ROWS) {
-            vector sum[TAP_ROWS * ROW] = {{0}};
-            for (const struct winner *it = first; it < end; it++) {
-                const float *pixel = a->map1 + 32 * it->index + tap_row * width;
-#pragma GCC unroll 24
-                for (int i = 0; i < TAP_ROWS * ROW; i++)
-                    sum[i] += it->slope * *(const vector *)(pixel + i / ROW * width + i % ROW * LANES);
-            }
-            loose *total = (loose *)(g->conv2 + 288 * channel + 96 * tap_row);
-            for (int i = 0; i < TAP_ROWS * ROW; i++)
-                total[i] += sum[i];
-        }
-    }
-}
-
-/* What the winners at one place `p` of a cell add to the gradients of the pixels below it. */
-static ALWAYS_INLINE void NAME(add_place)(
-    vector sum[PATCH_ROWS][4], const float *weights, const struct winner *first, int count, const int row, const int p
-) {
-    for (const struct winner *it = first; it < first + count; it++) {
-        const float *weight = weights + 288 * it->index;
+    const long width = LANES * (net->width1 + 2);
+    for (int half = 0; half < 32; half += 16)
+        for (int channel = 0; channel < 64; channel++) {
+            const struct winner *first = a->by_channel + channel * net->cells2;
+            const struct winner *end = first + a->num_by_channel[channel];
+            for (int input = half; input < half + 16; input += LANES) {
+                const float *map = a->map1 + input * net->pixels1;
+                float *total = g->conv2 + 288 * channel + input;
+                vector sum[9] = {{0}};
+                for (const struct winner *it = first; it < end; it++) {
+                    const float *pixel = map + LANES * (long)it->pixel;
 #pragma GCC unroll 9
-        for (int tap = 0; tap < 9; tap++) {
-            const int y = p / 2 + tap / 3 - row, x = p % 2 + tap % 3;
-            if (y >= 0 && y < PATCH_ROWS)
-                sum[y][x] += it->slope * *(const loose *)(weight + 32 * tap);
+                    for (int tap = 0; tap < 9; tap++)
+                        sum[tap] += it->slope * *(const vector *)(pixel + tap / 3 * width + tap % 3 * LANES);
+                }
+                for (int tap = 0; tap < 9; tap++)
+                    *(loose *)(total + 32 * tap) += sum[tap];
+            }
+        }
+}
+
+/* The gradient of the second layer's input: for every cell that of the two upper places in it, then of the lower. */
+static void NAME(second_input)(const struct network *net, const struct weights *w, struct activations *a) {
+    const long width = LANES * (net->width1 + 2);
+    memset(a->gradient1, 0, 32 * net->pixels1 * sizeof(float));
+    for (int v = 0; v < VECTORS1; v++) {
+        const float *weights = w->conv2_by_output + v * 64 * 9 * LANES;
+        const uint16_t *it = a->by_place;
+        for (long half = 0; half < 2 * net->cells2; half++) {
+            const long cell = half / 2;
+            const float *slope = a->gradient2 + 64 * cell;
+            const int32_t *count = a->num_by_place + 2 * half;
+            float *corner = a->gradient1 + LANES * (v * net->pixels1 + a->corner2[cell]) + half % 2 * width;
+            vector sum[3][4];
+            for (int i = 0; i < 12; i++)
+                sum[i / 4][i % 4] = *(const vector *)(corner + i / 4 * width + i % 4 * LANES);
+#pragma GCC unroll 2
+            for (int p = 0; p < 2; p++)
+                for (const uint16_t *end = it + count[p]; it < end; it++) {
+                    const vector *weight = (const vector *)(weights + 9 * LANES * (long)*it);
+#pragma GCC unroll 9
+                    for (int tap = 0; tap < 9; tap++)
+                        sum[tap / 3][tap % 3 + p] += slope[*it] * weight[tap];
+                }
+            for (int i = 0; i < 12; i++)
+                *(vector *)(corner + i / 4 * width + i % 4 * LANES) = sum[i / 4][i % 4];
         }
     }
 }
 
-/* The gradient of the second layer's input. */
-static void NAME(second_input)(const struct network *net, const struct weights *w, struct activations *a) {
-    const long width = 32 * (net->width1 + 2);
-    memset(a->gradient1, 0, (net->height1 + 2) * width * sizeof(float));
-    for (int v = 0; v < VECTORS1; v++)
-        for (long cell = 0; cell < net->cells2; cell++) {
-            const struct winner *winners = a->by_place + 5 * 64 * cell;
-            const int32_t *count = a->num_by_place + 4 * cell;
-            const float *weights = w->conv2_by_output + v * LANES;
-            for (int row = 0; row < 4; row += PATCH_ROWS) {
-                vector sum[PATCH_ROWS][4];
-                float *corner = a->gradient1 + 32 * a->corner2[cell] + row * width + v * LANES;
-                for (int i = 0; i < 4 * PATCH_ROWS; i++)
-                    sum[i / 4][i % 4] = *(vector *)(corner + i / 4 * width + i % 4 * 32);
-                NAME(add_place)(sum, weights, winners, count[0], row, 0);
-                NAME(add_place)(sum, weights, winners + 64, count[1], row, 1);
-                NAME(add_place)(sum, weights, winners + 128, count[2], row, 2);
-                NAME(add_place)(sum, weights, winners + 192, count[3], row, 3);
-                for (int i = 0; i < 4 * PATCH_ROWS; i++)
-                    *(vector *)(corner + i / 4 * width + i % 4 * 32) = sum[i / 4][i % 4];
-            }
-        }
+/* Of the four floats at `window`, in each lane the one at `place`, 0 to 3. */
+static ALWAYS_INLINE vector NAME(pick)(const float *window, lanes place) {
+#if defined(__x86_64__) && LANES == 16
+    return (vector)_mm512_permutevar_ps(_mm512_broadcast_f32x4(_mm_load_ps(window)), (__m512i)place);
+#elif defined(__x86_64__) && LANES == 8
+    return (vector)_mm256_permutevar_ps(_mm256_broadcast_ps((const __m128 *)window), (__m256i)place);
+#else
+    lanes picked = {0};
+    for (int p = 0; p < 4; p++)
+        picked |= (lanes)(window[p] + (vector){0}) & (place == p);
+    return (vector)picked;
+#endif
 }
 
 /* The gradient of the first layer's weights. */
-static void NAME(first_weights)(const struct network *net, const struct activations *a, struct sums *g) {
-    const long width = net->width + 2, plane = (net->height + 2) * width;
-    for (long channel = 0; channel < net->channels; channel++)
+static void NAME(first_weights)(const struct network *net, struct activations *a, struct sums *g) {
+    const long width = net->width + 2, plane = (net->height + 2) * width, row_of_windows = 4 * (2 * net->width1 + 1);
+    for (long channel = 0; channel < net->channels; channel++) {
+        const float *pixel = a->image + channel * plane;
+        float *window = a->window;
+        for (long row = 0; row <= 2 * net->height1; row++, pixel += width)
+            for (long column = 0; column <= 2 * net->width1; column++, window += 4) {
+                memcpy(window, pixel + column, 2 * sizeof(float));
+                memcpy(window + 2, pixel + width + column, 2 * sizeof(float));
+            }
         for (int v = 0; v < VECTORS1; v++) {
             vector sum[9] = {{0}}, bias = {0};
-            for (long row = 0; row < net->height1; row++)
+            for (long row = 0; row < net->height1; row++) {
+                const float *corner = a->window + 2 * row * row_of_windows;
+                const float *gradient =
+                    a->gradient1 + LANES * (v * net->pixels1 + (row + 1) * (net->width1 + 2) + 1);
+                const int32_t *winner = a->winner1 + 32 * row * net->width1 + v * LANES;
                 for (long column = 0; column < net->width1; column++) {
-                    const float *corner = a->image + channel * plane + 2 * row * width + 2 * column;
-                    const long at = 32 * ((row + 1) * (net->width1 + 2) + column + 1) + v * LANES;
-                    const vector slope = *(const vector *)(a->gradient1 + at);
-                    const lanes place =
-                        *(const lanes *)(a->winner1 + 32 * (row * net->width1 + column) + v * LANES);
-                    bias += (vector)((lanes)slope & (place != DEAD));
-#pragma GCC unroll 4
-                    for (int p = 0; p < 4; p++) {
-                        const vector own = (vector)((lanes)slope & (place == p));
-                        const float *pixel = corner + p / 2 * width + p % 2;
+                    const lanes place = *(const lanes *)(winner + 32 * column);
+                    const vector slope =
+                        (vector)(*(const lanes *)(gradient + LANES * column) & (place != DEAD));
+                    bias += slope;
 #pragma GCC unroll 9
-                        for (int tap = 0; tap < 9; tap++)
-                            sum[tap] += own * pixel[tap / 3 * width + tap % 3];
-                    }
+                    for (int tap = 0; tap < 9; tap++)
+                        sum[tap] +=
+                            slope * NAME(pick)(corner + 8 * column + tap / 3 * row_of_windows + tap % 3 * 4, place);
                 }
+            }
             vector *total = (vector *)g->conv1 + 9 * channel * VECTORS1 + v;
             for (int tap = 0; tap < 9; tap++)
                 total[tap * VECTORS1] += sum[tap];
             if (channel == 0)
                 ((vector *)g->bias1)[v] += bias;
         }
+    }
 }
 
 static double NAME(one_image)(
@@ -295,11 +391,18 @@ static double NAME(one_image)(
     NAME(first_layer)(net, w, a);
     NAME(second_layer)(net, w, a);
     const double loss = NAME(classifier)(net, w, a, g, label, share);
-    NAME(list_winners)(net, a);
+    NAME(list_winners)(net, a, g);
     NAME(second_weights)(net, a, g);
     NAME(second_input)(net, w, a);
     NAME(first_weights)(net, a, g);
     return loss;
+}
+
+/* Scores of the classes alone, into `a`. */
+static void NAME(forward)(const struct network *net, const struct weights *w, struct activations *a) {
+    NAME(first_layer)(net, w, a);
+    NAME(second_layer)(net, w, a);
+    NAME(scores)(net, w, a);
 }
 
 /* A step: target += factor * values, each entry rounded once. */
@@ -313,9 +416,5 @@ static void NAME(add_scaled)(float *target, const float *values, float factor, P
 #undef vector
 #undef lanes
 #undef loose
-#undef NAME
-#undef LANES
 #undef TILE_CELLS
 #undef TILE_VECTORS
-#undef TAP_ROWS
-#undef PATCH_ROWS

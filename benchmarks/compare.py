@@ -1,0 +1,60 @@
+"""Is this tree faster than another commit? `scripts/bench [BASE] [--turns 3]`
+
+`training.py --measure` of the present tree runs on a checkout of BASE (default: HEAD) and on the present tree in turns,
+so that a change of the machine's speed meets both. Printed are the medians, and present ÷ base of each turn as its
+median and range; above 1 is faster for speeds, below 1 for times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+
+from yardstick import ROOT, checkout, give_kernel
+
+
+def measured(tree: Path) -> dict[str, float]:
+    """What the benchmark finds with airprune imported from a tree."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, str(ROOT / "benchmarks" / "training.py"), "--measure"]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"The benchmark failed on {tree} (exit {done.returncode}); see above.")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.splitlines()[0])
+    parser.add_argument("base", nargs="?", default="HEAD", help="commit to compare the present tree with")
+    parser.add_argument("--turns", type=int, default=3)
+    options = parser.parse_args()
+    if options.turns < 1:
+        parser.error(f"--turns must be ≥ 1, got {options.turns}")
+    command = ["git", "rev-parse", "--verify", "--quiet", f"{options.base}^{{commit}}"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    if not commit:
+        parser.error(f"BASE must name a commit, got {options.base}; `git log --oneline` lists them")
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        tree = Path(folder) / "tree"
+        checkout(commit, tree)
+        give_kernel(tree)
+        turns = [(measured(tree), measured(ROOT)) for _ in range(options.turns)]
+    print(f"{'':38}{'base':>9}{'present':>9}   present ÷ base, median of {options.turns} (range)")
+    for name in turns[0][0]:
+        base, present = (statistics.median(turn[which][name] for turn in turns) for which in (0, 1))
+        ratios = [turn[1][name] / turn[0][name] for turn in turns]
+        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+        unit = ",.0f" if base > 100 else ".3f"
+        print(f"{name:38}{base:>9{unit}}{present:>9{unit}}   {spread}")
+
+
+if __name__ == "__main__":
+    main()
