@@ -87,7 +87,7 @@ def whole_number(field: str, value: Any, *, at_least: int = 0, at_most: int | No
     return number
 
 
-def instance(field: str, value: Any, kind: type[T], *, way_out: str = "") -> T:
+def instance(field: str, value: T, kind: type, *, way_out: str = "") -> T:
     """`value`, or InvalidValue if it is of another type."""
     if not isinstance(value, kind):
         raise InvalidValue(field, f"must be a {kind.__name__}", shown(value), way_out)

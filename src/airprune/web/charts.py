@@ -14,7 +14,7 @@ from pathlib import Path
 from airprune.data.files import atomic_file
 from airprune.data.mirrors import NotAvailable
 from airprune.data.packages import NpmPackage
-from airprune.data.sources import cache_folder
+from airprune.data.published import cache_folder
 from airprune.errors import WorkFailed
 
 PACKAGE = NpmPackage("plotly.js-cartesian-dist-min", "4.1.1", "package")
