@@ -17,7 +17,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import airprune
-from airprune.cli.app import app
+from airprune.cli.app import COMMANDS, app_for
 from airprune.registration import registries
 
 ROOT = Path(__file__).parents[1]
@@ -91,7 +91,7 @@ def _cell(text: str) -> str:
 def cli_page() -> str:
     """Every command with its arguments and options, from the command line's own definitions."""
     lines = ["# Command line", "", "Exit status 0: done; 1: the work failed or is infeasible; 2: wrong usage.", ""]
-    return "\n".join(lines + _command(typer.main.get_command(app), ["airprune"]))
+    return "\n".join(lines + _command(typer.main.get_command(app_for(*COMMANDS)), ["airprune"]))
 
 
 def _command(command: Any, words: list[str]) -> list[str]:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import airprune as ap
+from airprune import extras
 from airprune.cli import main
 from airprune.errors import InvalidValue, UnknownName, UsageError
-from airprune.extras import needed
 from airprune.figures import PaperColumn, new_figure, picture_files, save_figure
 from airprune.latex import latex_table
 from airprune.reaching import Evaluation, default_target
@@ -69,9 +69,10 @@ def test_a_single_run_and_several_folders_can_be_loaded(study):
         ap.load_runs(one, level="edges")
 
 
-def test_a_package_that_is_missing_is_named():
-    with pytest.raises(UsageError, match=r"load_runs needs the package pandass, .* pip install pandass"):
-        needed("pandass", purpose="load_runs")
+def test_a_package_that_is_missing_is_named_by_its_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(extras.EXTRAS, "analysis", ("pandass",))
+    with pytest.raises(UsageError, match=r"load_runs needs the extra `analysis`: .*\[analysis\]"):
+        ap.load_runs(tmp_path)
 
 
 # Studies

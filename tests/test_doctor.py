@@ -62,7 +62,7 @@ def test_nothing_is_downloaded_and_nothing_left_behind(monkeypatch, capsys, empt
 
 
 def test_missing_data_are_notes(monkeypatch, capsys, tmp_path, empty_cache):
-    monkeypatch.setattr("airprune.data.sources.SYSTEM_FOLDER", tmp_path)
+    monkeypatch.setattr("airprune.data.published.SYSTEM_FOLDER", tmp_path)
     status, findings = diagnosis(capsys)
     assert status == 0
     assert findings["data mnist"]["health"] == "note"

@@ -18,7 +18,7 @@ from airprune.errors import InvalidValue
 from airprune.federation.device import Device, LocalSettings, Streams, device_round
 from airprune.federation.messages import Broadcast, Orders
 from airprune.federation.method import Method
-from airprune.learning.evaluate import together
+from airprune.losses.classification import together
 from airprune.masking import MASKINGS
 from airprune.masking.afd import KEYS, LOSS, SCORES, drawn_keys, learnt
 from airprune.masking.feddrop import flipped

@@ -73,8 +73,9 @@ def test_no_label_is_written_twice():
     for path in sorted(SOURCE.rglob("*.py")):
         if path.name not in ("measures.py", "records.py"):
             written = set(re.findall(r'"([^"\n]+)"', path.read_text()))
-            # One of them begins a line whose other half is the value.
-            assert not (written & labels) - ({"mean pruning"} if path.name == "run.py" else set()), path
+            # One begins a line whose other half is the value, one is a column's name in a page of the documentation.
+            exempt = {"run.py": {"mean pruning"}, "recorded.py": {"accuracy %"}}
+            assert not (written & labels) - exempt.get(path.name, set()), path
 
 
 def test_an_estimate_has_two_digits_of_its_interval_or_as_many_decimals_as_its_mean():

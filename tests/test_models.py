@@ -227,5 +227,5 @@ def test_a_lazy_model_called_once_and_the_owner_of_a_tied_weight_run():
 
 
 def test_unknown_models_list_the_known_ones():
-    with pytest.raises(ap.UsageError, match="paper-cnn, cifar-cnn, mlp"):
+    with pytest.raises(ap.UsageError, match="paper-cnn, cifar-cnn, resnet-8, mlp"):
         build_model("resnet", input_shape=(1, 28, 28), num_classes=10, seed=0)

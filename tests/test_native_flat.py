@@ -12,6 +12,8 @@ from airprune.kernels import native
 from airprune.kernels.autograd import tensor_of
 from airprune.kernels.native import NativeGradient, NativeScores
 from airprune.learning.evaluate import evaluate, evaluate_natively
+from airprune.losses.classification import ACCURACY, CROSS_ENTROPY
+from airprune.losses.own import Judged
 from airprune.models import FlatModel, PaperCNN
 from airprune.pruning import choose_mask
 from airprune.pruning.layers import PrunableLayers
@@ -58,7 +60,9 @@ def test_native_evaluation_agrees_with_torchs(members):
     scores = NativeScores(model, x, y)
     for samples in (slice(3, 31), np.array([5, 5, 39, 0])):
         index = torch.from_numpy(samples) if isinstance(samples, np.ndarray) else samples
-        loss, correct = evaluate(model, states, tensor_of(x)[index], tensor_of(y)[index])
+        loss, correct = evaluate(
+            model, states, tensor_of(x)[index], tensor_of(y)[index], Judged(CROSS_ENTROPY, ACCURACY)
+        )
         ours = evaluate_natively(model, scores, states, samples, y[samples])
         assert ours[0] == pytest.approx(loss, rel=1e-5) and ours[1] == correct  # torch sums in float32
 

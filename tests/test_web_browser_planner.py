@@ -265,7 +265,7 @@ def test_a_pasted_fleet_is_planned_downloaded_and_repeated_by_its_link(server, p
     with page.expect_download() as download:
         page.click("#download-plan")
     lines = download.value.path().read_text().splitlines()
-    assert lines[0] == "device,edge,bandwidth_share,pruning_ratio,latency_ms"
+    assert lines[0] == "device,edge,snr_db,bandwidth_share,pruning_ratio,latency_ms"
     problem = ap.PlanProblem(
         full_band_rate_bps=20e6 * np.log2(1 + 10 ** (np.array([43.0, 42.0, 38.9]) / 10)),
         seconds_per_weight=2 * 20 / 3e9,
@@ -273,7 +273,7 @@ def test_a_pasted_fleet_is_planned_downloaded_and_repeated_by_its_link(server, p
         deadline_s=0.016,
         max_pruning_ratio=0.95,
     )
-    ratios = [float(line.split(",")[3]) for line in lines[1:]]
+    ratios = [float(line.split(",")[4]) for line in lines[1:]]
     np.testing.assert_allclose(ratios, ap.plan(problem).pruning_ratio, rtol=1e-12)  # the same formulas
     wait_for_address(page, "deadline_ms=16.*#table=")
     shown = numbers(page)

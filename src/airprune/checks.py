@@ -64,7 +64,8 @@ def array_of(field: str, value: Any, rule: str, *, kinds: str, way_out: str = ""
     except _NO_ARRAY:
         raise InvalidValue(field, rule, shown(value), way_out) from None
     if array.dtype.kind not in kinds:
-        raise InvalidValue(field, rule, f"{array.dtype} of shape {array.shape}", way_out)
+        got = shown(value) if array.ndim == 0 else f"{array.dtype} of shape {array.shape}"
+        raise InvalidValue(field, rule, got, way_out)
     return array
 
 
@@ -94,8 +95,8 @@ def instance(field: str, value: T, kind: type, *, way_out: str = "") -> T:
     return value
 
 
-def path_of(field: str, value: Any) -> Path:
-    """A file or folder given as text or as a path."""
+def path_of(field: str, value: Any, *, what: str = "a path", way_out: str = "Example: runs/x") -> Path:
+    """A file or folder given as text or as a path; `what` says of what."""
     if not isinstance(value, str | os.PathLike) or "\0" in (text := os.fspath(value)) or not text:
-        raise InvalidValue(field, "must be a path", shown(value), "Example: runs/x")
+        raise InvalidValue(field, f"must be {what}", shown(value), way_out)
     return Path(text)

@@ -27,7 +27,7 @@ import latex2mathml.converter
 import typer
 
 import airprune as ap
-from airprune.cli.app import app
+from airprune.cli.app import COMMANDS, app_for
 from airprune.web.starting.form import form
 from support.readme import _split
 
@@ -79,11 +79,18 @@ def check(block: Block, before: Block | None) -> None:
             check_command(command)
 
 
+_OF_THE_PROGRAM = ("--install-completion", "--version", "--help")
+
+
 def check_command(command: str) -> None:
     if not command.startswith("airprune "):
         assert any(re.fullmatch(pattern, command, re.DOTALL) for pattern in REASONS), f"no reason for {command!r}"
         return
     words = shlex.split(re.sub(r"\$\w+", "", command.replace("\\\n", " ")), comments=True)[1:]
+    if ">" in words:  # what is written where
+        words = words[: words.index(">")]
+    if words[0] in _OF_THE_PROGRAM:
+        return
     if "--import" in words:  # read before any command is
         place = words.index("--import")
         del words[place : place + 2]
@@ -96,7 +103,7 @@ def check_command(command: str) -> None:
 
 def _resolve(words: list[str]) -> tuple[str, list[str]]:
     """Walks down to the command and lets it read its words, without running it."""
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app_for(*COMMANDS))
     names: list[str] = []
     while getattr(command, "commands", None):
         assert words and words[0] in command.commands, f"no command {words[:1]} in {['airprune', *names]}"

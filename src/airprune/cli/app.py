@@ -30,7 +30,7 @@ COMMANDS = {
     "report": "Write a self-contained HTML page about a folder: summary, curves, devices, claims, and how to repeat "
     "it.",
     "export": "Write the trained model of a run as a state dict for torch, or as ONNX.",
-    "web": "Open the planner, the runs and the reproduction in a browser, served by this machine alone.",
+    "web": "Open overview, planner, runs, league and reproduction in a browser, served by this machine alone.",
     "schemes": "List the schemes that choose bandwidth shares and pruning ratios.",
     "methods": "List the methods, tell all about one, or check one.",
     "scenarios": "List the presets, show one with every setting, or print the JSON schema.",

@@ -104,12 +104,18 @@ def check_versions(protocol: int, version: str) -> str:
 def check_deployable(method: Method, *, steps_decay: str = "none") -> None:
     """Topologies in which devices talk to each other, or begin at different times, have no real counterpart here.
 
-    Nor have local steps that change during a run: orders do not tell them.
+    Nor have local steps that change during a run, since orders do not tell them, and selections that end a round with
+    the first so many uploads of all edges, since edges do not know of each other's.
     """
     if steps_decay != "none":
         raise UsageError(
             f'train.steps_decay = "{steps_decay}" cannot be deployed; simulate it with `airprune run`, or set '
             'train.steps_decay="none".'
+        )
+    if method.selection.has("barrier"):
+        raise UsageError(
+            f"Selection {method.selection.name!r}, which ends rounds before the deadline, cannot be deployed; simulate "
+            'it with `airprune run`, or choose selection.name="random-share".'
         )
     topology = method.topology
     if topology.has("relay") or topology.has("due"):

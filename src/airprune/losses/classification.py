@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-
-import torch
-from torch.nn import functional as F
+from typing import TYPE_CHECKING
 
 from airprune.losses.base import Loss, Metric
 
+if TYPE_CHECKING:
+    import torch
+
+
+def mean(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    from torch.nn import functional as F  # here, since listing losses does not wait for torch
+
+    return F.cross_entropy(outputs, targets)
+
 
 def total(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    from torch.nn import functional as F
+
     return F.cross_entropy(outputs, targets, reduction="sum")
 
 
@@ -34,7 +43,7 @@ def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 CROSS_ENTROPY = Loss(
     name="cross-entropy",
     summary="of class scores and one class per sample",
-    mean=F.cross_entropy,
+    mean=mean,
     total=total,
     targets="classes",
     metric="accuracy",

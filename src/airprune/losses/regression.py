@@ -5,21 +5,29 @@ Outputs [samples, 1] fit targets [samples], which torch by itself would spread t
 
 from __future__ import annotations
 
-import torch
-from torch.nn import functional as F
+from typing import TYPE_CHECKING
 
 from airprune.losses.base import Loss, Metric
 
+if TYPE_CHECKING:
+    import torch
+
 
 def squared(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    from torch.nn import functional as F
+
     return F.mse_loss(*_alike(outputs, targets))
 
 
 def huber(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    from torch.nn import functional as F
+
     return F.huber_loss(*_alike(outputs, targets))
 
 
 def absolute(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    from torch.nn import functional as F
+
     return F.l1_loss(*_alike(outputs, targets))
 
 

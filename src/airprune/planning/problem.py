@@ -207,9 +207,14 @@ def _checked(name: str, value: Any) -> Array:
     field = f"PlanProblem.{name}"
     checked = quantity(field, value, **_RULES[name])
     largest = _MOST_WEIGHTS if name in ("conv_weights", "fc_weights") else _LARGEST
-    absurd = (checked != 0.0) & ((checked < 1.0 / _LARGEST) | (checked > largest))
-    if name not in _RATIOS and bool(np.any(absurd)):
-        rule = f"must be {'' if 'above' in _RULES[name] else '0 or '}from {1 / _LARGEST:g} to {largest:g}"
+    if name in _RATIOS:
+        return checked
+    tiny = (checked != 0.0) & (checked < 1.0 / _LARGEST)
+    if "above" not in _RULES[name] and bool(np.any(tiny)):
+        checked, tiny = np.where(tiny, 0.0, checked), False  # as good as nothing
+    absurd = tiny | (checked > largest)
+    if bool(np.any(absurd)):
+        rule = f"must be {f'from {1 / _LARGEST:g} to' if 'above' in _RULES[name] else 'at most'} {largest:g}"
         raise InvalidValue(field, rule, f"{float(checked.flat[int(np.argmax(absurd))]):g}")
     return checked
 

@@ -94,8 +94,9 @@ class Scenario(Section):
     @classmethod
     def load(cls, path: Path | str) -> Scenario:
         """A TOML file. Relative paths in it start at its folder; without a name, it takes the file's."""
-        path = path_of("Scenario.load", path)
-        text = toml_text.read_text(path, way_out=f"Presets: {', '.join(presets())}")
+        known = f"Presets: {', '.join(presets())}"
+        path = path_of("Scenario.load", path, what="the path of a TOML file", way_out=known)
+        text = toml_text.read_text(path, way_out=known)
         return cls._from_values(toml_text.parse(text, source=str(path)), name=path.stem, folder=path.parent)
 
     @classmethod

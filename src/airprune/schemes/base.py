@@ -73,7 +73,9 @@ class Scheme(Component):
             limits_of(problem)
         if self.Options is NoOptions:
             if options is not None and not isinstance(options, NoOptions) and not (_is_table(options) and not options):
-                raise InvalidValue(f"scheme {self.name!r}", "takes no options", shown(options))
+                raise InvalidValue(
+                    f"scheme {self.name!r}", "takes no options", options if _is_table(options) else shown(options)
+                )
             return self.allocate(problem)
         if options is not None and not isinstance(options, self.Options) and not _is_table(options):
             raise InvalidValue(f"Options of scheme {self.name!r}", "must be a mapping", shown(options))
