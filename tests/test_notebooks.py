@@ -19,7 +19,13 @@ def test_every_notebook_is_run():
     assert {path.stem for path in FOLDER.glob("*.ipynb")} == set(SHOWN)
 
 
-@pytest.mark.parametrize("name", SHOWN)
+# Of half a minute.
+LONG = ("reproduce-and-extend",)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SHOWN]
+)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # of the kernel's own packages
 def test_a_notebook_runs_and_shows_what_it_promises(name, tmp_path):
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)

@@ -28,8 +28,15 @@ def sites(serve, tmp_path_factory):
     return serve(runs_dir=root, allow_run=True), serve(runs_dir=tmp_path_factory.mktemp("none"))
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1440])
+@pytest.mark.parametrize(
+    ("width", "colours"),
+    [
+        (1440, "light"),
+        (360, "dark"),
+        pytest.param(1440, "dark", marks=pytest.mark.slow),
+        pytest.param(360, "light", marks=pytest.mark.slow),
+    ],
+)
 def test_axe_finds_nothing_on_any_page(sites, new_page, width, colours):
     full, empty = sites
     page = new_page(viewport={"width": width, "height": 900}, color_scheme=colours, reduced_motion="reduce")
