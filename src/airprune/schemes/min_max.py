@@ -81,7 +81,7 @@ def _price(problem: PlanProblem, ratio: Array, common: Array) -> Array:
         cost = cost + problem.fc_weights * problem.seconds_per_weight * problem.fixed_bits
         cost = cost / (problem.full_band_rate_bps * left_s**2)
     follows = (ratio == common) & (common > 0.0)
-    total = problem.groups.sum(np.where(follows, cost, 0.0))
+    total = problem.groups.sum(np.where(follows & np.isfinite(cost), cost, 0.0))
     return np.where(total > 0.0, 1.0 / np.where(total > 0.0, total, 1.0), 0.0)
 
 
