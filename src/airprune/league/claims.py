@@ -14,7 +14,7 @@ from typing import Any
 from airprune.errors import AirpruneError
 from airprune.league.judges import Judge
 from airprune.league.measured import Played
-from airprune.league.playing import Match, Pitch, match
+from airprune.league.playing import MEASURED, Match, Pitch, match
 from airprune.methods import METHODS
 from airprune.paper.judging import Judgement, Verdict
 from airprune.scenario import Scenario
@@ -64,7 +64,7 @@ def matches(found: Sequence[Claim], base: Scenario, seeds: Sequence[int]) -> lis
 
 def _by_arm(claim: Claim, base: Scenario, seeds: Sequence[int]) -> dict[str, list[Match]]:
     return {
-        name: [match(scenario, seed, claim=claim.name, arm=f"({name})") for seed in seeds]
+        name: [match(scenario.with_values(MEASURED), seed, claim=claim.name, arm=f"({name})") for seed in seeds]
         for name, scenario in claim.scenarios(base).items()
     }
 

@@ -28,6 +28,9 @@ from airprune.scenario import Scenario
 from airprune.sweeps import Sweep, SweepFolder, SweptRun
 from airprune.sweeps.runs import WITHIN
 
+# What every run that counts records; claims too, so that they share runs with the tables.
+MEASURED = {"diagnostics.sub_models": True}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Match(SweptRun):
@@ -60,7 +63,7 @@ def trial_matches(division: Division, entrant: Entrant) -> list[tuple[Trial, lis
 def matches(division: Division, entrant: Entrant, trial: Trial | None, seeds: Sequence[int]) -> list[Match]:
     """The runs that count, with the knobs of a trial, or untuned."""
     knobs = {} if trial is None else trial.knobs
-    scenario = entrant.scenario.with_values({**knobs, "diagnostics.sub_models": True})
+    scenario = entrant.scenario.with_values({**knobs, **MEASURED})
     return [match(scenario, seed, division=division.name, method=entrant.name) for seed in seeds]
 
 
