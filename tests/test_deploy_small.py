@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from airprune.compression.base import Wire
-from airprune.deployment.small import catalogue_shape, local_device, torch_needed_for
+from airprune.deployment.small import catalogue_shape, local_device
 from airprune.federation.device import Device, LocalSettings
 from airprune.federation.method import Method
 from airprune.kernels import native
+from airprune.model_sources import torch_needed_for
 from airprune.models import FlatModel, build_model
 from airprune.plain_models import PlainCnn
 from support import small_rounds

@@ -11,7 +11,8 @@ from airprune.errors import InvalidValue
 from airprune.kernels import native
 from airprune.kernels.autograd import tensor_of
 from airprune.kernels.native import NativeGradient, NativeScores
-from airprune.learning.evaluate import evaluate, evaluate_natively
+from airprune.learning.judging import NativeJudge
+from airprune.learning.judging_by_torch import evaluate
 from airprune.losses.classification import ACCURACY, CROSS_ENTROPY
 from airprune.losses.own import Judged
 from airprune.models import FlatModel, PaperCNN
@@ -48,7 +49,7 @@ def test_scores_are_torchs_and_the_same_bytes_from_every_instruction_set(shape):
 def test_the_loss_of_scores_is_the_loss_that_training_reports():
     model, x, y = problem()
     loss = NativeGradient(model, x, y)(np.arange(6))
-    total, _ = evaluate_natively(model, NativeScores(model, x, y), model.state_array[None].copy(), slice(None), y)
+    total, _ = NativeJudge(model, x, y).total(model.state_array[None].copy(), slice(None))
     assert total / 6 == pytest.approx(loss, rel=1e-14)  # both in double from the same scores
 
 
@@ -57,20 +58,20 @@ def test_native_evaluation_agrees_with_torchs(members):
     model, x, y = problem(count=40)
     rng = np.random.default_rng(1)
     states = model.state_array + rng.normal(scale=0.05, size=(members, model.num_state)).astype(np.float32)
-    scores = NativeScores(model, x, y)
+    judge = NativeJudge(model, x, y)
     for samples in (slice(3, 31), np.array([5, 5, 39, 0])):
         index = torch.from_numpy(samples) if isinstance(samples, np.ndarray) else samples
         loss, correct = evaluate(
             model, states, tensor_of(x)[index], tensor_of(y)[index], Judged(CROSS_ENTROPY, ACCURACY)
         )
-        ours = evaluate_natively(model, scores, states, samples, y[samples])
+        ours = judge.total(states, samples)
         assert ours[0] == pytest.approx(loss, rel=1e-5) and ours[1] == correct  # torch sums in float32
 
 
 def test_a_model_that_has_diverged_has_a_loss_of_nan():
     model, x, y = problem()
     states = np.full((1, model.num_state), np.nan, np.float32)
-    loss, _ = evaluate_natively(model, NativeScores(model, x, y), states, slice(None), y)
+    loss, _ = NativeJudge(model, x, y).total(states, slice(None))
     assert np.isnan(loss)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -170,6 +171,22 @@ class LocalModel(ABC):
     @abstractmethod
     def begin_training(self) -> None:
         """Called before the gradients of a round, for layers that behave differently when the model is judged."""
+
+    @abstractmethod
+    def own_randomness(self) -> AbstractContextManager[None]:
+        """Around devices' rounds: what their layers draw leaves no trace in other code of this process."""
+
+    @abstractmethod
+    def start_afresh(self, seed: int, device: str = "cpu") -> None:
+        """Before a device's round, as if it were the first: seeds layers that draw, puts back counting buffers.
+
+        Args:
+          device: what the kernel computes on.
+        """
+
+    @abstractmethod
+    def trained_arrays(self, state: Array) -> dict[str, Array]:
+        """A flat state under the names of the torch module, for its `load_state_dict`."""
 
     @abstractmethod
     def smaller(self, kept: Sequence[Array], sample: Array) -> Self | None:

@@ -5,8 +5,9 @@ Which weights are prunable is found by type (Linear) or named by the user.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from torch.nn import functional as F
 
 from airprune.errors import InvalidValue, UnknownName
 from airprune.flat import CnnSizes, Layout, LocalModel, Part
+from airprune.initial_weights import centred, torch_seed
+from airprune.kernels.devices import seed_layers
 from airprune.model_names import HIDDEN, MODELS, PERSONAL
 from airprune.own_models import check_module, personal_names, prunable_names
 from airprune.pruning.units import UnitGraph
-from airprune.randomness import rng_for
 from airprune.unit_tracing import unit_graph
 
 
@@ -41,9 +43,8 @@ class PaperCNN(nn.Module):
         self.conv2 = nn.Conv2d(32, 64, 3, padding=1)
         self.fc1 = nn.Linear(64 * (height // 4) * (width // 4), hidden)
         self.fc2 = nn.Linear(hidden, num_classes)
-        with torch.no_grad():
-            for layer in (self.conv2, self.fc1, self.fc2):
-                layer.weight -= layer.weight.flatten(1).mean(1).reshape(-1, *[1] * (layer.weight.dim() - 1))
+        for layer in (self.conv2, self.fc1, self.fc2):
+            layer.weight.data.copy_(torch.from_numpy(centred(layer.weight.detach().cpu().numpy())))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = F.relu_(F.max_pool2d(self.conv1(x), 2))
@@ -124,7 +125,7 @@ def build_model(name: str, *, input_shape: Sequence[int], num_classes: int, seed
     if name not in MODELS:
         raise UnknownName("Scenario.model.name", name, MODELS)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng_for(seed, "initial-weights").integers(2**63)))
+        torch.manual_seed(torch_seed(seed))
         module: nn.Module = MODELS[name](input_shape, num_classes)
         return module
 
@@ -154,6 +155,7 @@ class FlatModel(LocalModel):
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         super().__init__(Layout.of(shapes, prunable=names, personal=own, constants=[*constants, *floating]))
         self._flatten(tensors)
+        self._counters = [(whole, whole.clone()) for whole in self.module.buffers() if not whole.is_floating_point()]
 
     def _flatten(self, tensors: dict[str, torch.Tensor]) -> None:
         dtype = next(iter(tensors.values())).dtype
@@ -177,6 +179,23 @@ class FlatModel(LocalModel):
     def begin_training(self) -> None:
         if not self.module.training:
             self.module.train()
+
+    @contextlib.contextmanager
+    def own_randomness(self) -> Iterator[None]:
+        with torch.random.fork_rng(devices=[]):
+            yield
+
+    def start_afresh(self, seed: int, device: str = "cpu") -> None:
+        seed_layers(device, seed)
+        for counter, start in self._counters:
+            counter.copy_(start)
+
+    def trained_arrays(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        before = self.state_array.copy()
+        self.load(state)
+        found = {name: tensor.numpy().copy(order="C") for name, tensor in self.module.state_dict().items()}
+        self.load(before)
+        return found
 
     def smaller(self, kept: Sequence[np.ndarray], sample: np.ndarray) -> FlatModel | None:
         from airprune.compact import small_model  # which makes models of this kind

@@ -1,19 +1,21 @@
 """The models of the catalogue without torch: their shapes, and the paper's CNN as flat arrays for the native kernel.
 
 Each is a chain of layers, convolutions of 3×3 and then fully connected ones, with a bias each. A chain knows what
-`airprune.models.FlatModel` finds out about the module of the same name, but not how weights start: torch draws those.
+`airprune.models.FlatModel` finds out about the module of the same name.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
 from airprune.errors import InvalidValue, UnknownName
 from airprune.flat import CnnSizes, Layout, LocalModel, Shape
+from airprune.initial_weights import centred, drawn, torch_seed
 from airprune.model_names import EVERY_LAYER, HIDDEN, LAST, PERSONAL, PRUNABLE
 from airprune.pruning.layers import PrunableLayers
 from airprune.pruning.units import UnitGraph, UnitGroup
@@ -123,6 +125,24 @@ class PlainCnn(LocalModel):
 
     def begin_training(self) -> None:
         pass
+
+    def start(self, seed: int) -> None:
+        """Loads the weights that a scenario of this seed starts from, as `airprune.models.build_model` draws them."""
+        tensors = dict(drawn(self._chain.weights, torch_seed(seed)))
+        for part in self.parts:
+            layer, _, kind = part.name.partition(".")
+            is_centred = kind == "weight" and layer != "conv1"
+            part.view(self.state_array)[...] = centred(tensors[part.name]) if is_centred else tensors[part.name]
+
+    def own_randomness(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def start_afresh(self, seed: int, device: str = "cpu") -> None:
+        pass
+
+    def trained_arrays(self, state: Array) -> dict[str, Array]:
+        arrays = self.named_arrays(state)
+        return {name: arrays[name] for layer in self._chain.weights for name in (f"{layer}.weight", f"{layer}.bias")}
 
     def smaller(self, kept: Sequence[Array], sample: Array) -> PlainCnn | None:
         """With fewer hidden units; with fewer channels it would not be the paper's CNN."""

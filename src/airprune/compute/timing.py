@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from airprune.compute.profile import Profile, Timing
 from airprune.data import DATASETS
 from airprune.engines.machine import num_cores
+from airprune.flat import LocalModel
 from airprune.kernels import KERNELS
 from airprune.randomness import rng_for
 from airprune.runs.environment import environment
@@ -72,12 +74,11 @@ def _timing(experiment: Experiment, kernel: str, threads: int, *, seconds: float
     """Minibatches drawn at random, until the time is up."""
     data, size = experiment.dataset, _batch_size(experiment)
     on = {"loss": experiment.judged_by.loss, "device": experiment.device}
-    gradient = KERNELS[kernel].build(experiment.model, data.train_x, data.train_y, **on)
+    model = experiment.model if kernel == experiment.kernel else _in_torch(experiment)
+    gradient = KERNELS[kernel].build(model, data.train_x, data.train_y, **on)
     rng = rng_for(experiment.scenario.seed, "profile")
     wall_s: list[float] = []
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with _threads(threads):
         gradient(rng.permutation(len(data.train_y))[:size])  # warm: caches, allocator, code paths
         start, start_cpu = time.perf_counter(), time.process_time()
         last = start
@@ -86,8 +87,6 @@ def _timing(experiment: Experiment, kernel: str, threads: int, *, seconds: float
             wall_s.append(time.perf_counter() - last)
             last = time.perf_counter()
         cpu_s = (time.process_time() - start_cpu) / (len(wall_s) * size)
-    finally:
-        torch.set_num_threads(before)
     low, median, high = (np.quantile(wall_s, (0.25, 0.5, 0.75)) / size).tolist()
     return Timing(
         kernel=kernel,
@@ -98,6 +97,29 @@ def _timing(experiment: Experiment, kernel: str, threads: int, *, seconds: float
         high_s=high,
         cpu_s=cpu_s,
     )
+
+
+def _in_torch(experiment: Experiment) -> LocalModel:
+    from airprune.models import FlatModel
+
+    settings = experiment.scenario.model
+    module = experiment.source.module()
+    return FlatModel(module, prunable=settings.prunable, personal=settings.personal, float64=settings.float64)
+
+
+@contextlib.contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Of torch, if the kernel has imported it."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def clock_hz() -> float | None:

@@ -1,8 +1,4 @@
-"""The device of a node, without torch where that gives the same bits: a small device installs and loads far less.
-
-The native kernel computes the gradients of the paper's CNN, numpy and the native library all the rest of a device
-round. Whatever needs torch is named by `torch_needed_for`; then the device is built around a torch module instead.
-"""
+"""The device of a node, without torch where that gives the same bits: a small device installs and loads far less."""
 
 from __future__ import annotations
 
@@ -17,13 +13,11 @@ from airprune.errors import InvalidValue
 from airprune.federation.device import Device, LocalSettings
 from airprune.federation.method import Method
 from airprune.flat import LocalModel
-from airprune.kernels import KERNELS, kernel_for
+from airprune.kernels import kernel_for
 from airprune.kernels.devices import device_named
 from airprune.losses import CROSS_ENTROPY, LOSSES
-from airprune.masking import MASKINGS
-from airprune.model_names import HIDDEN
-from airprune.plain_models import PlainCnn, chain_of
-from airprune.pruning.importance import IMPORTANCES
+from airprune.model_sources import plain_cnn, without_torch
+from airprune.plain_models import chain_of
 from airprune.scenario import Scenario
 
 Array = np.ndarray
@@ -66,37 +60,14 @@ def catalogue_shape(scenario: Scenario, *, input_shape: Sequence[int], num_class
     return layout.shape(lambda: chain.units(layout.layers))
 
 
-def torch_needed_for(scenario: Scenario) -> str:
-    """What of a scenario devices cannot do without torch; empty if they can do all."""
-    importance = getattr(scenario.masking.options_of("name"), "importance", None)
-    reasons = {
-        f"model.name = {scenario.model.name!r}": scenario.model.name not in _NATIVE,
-        "model.float64": scenario.model.float64,
-        "train.kernel = 'torch'": scenario.train.kernel == "torch",
-        f"train.loss = {scenario.train.loss!r}": scenario.train.loss != CROSS_ENTROPY,
-        f"train.device = {scenario.train.device!r}": scenario.train.device != "cpu",
-        f"train.optimizer = {scenario.train.optimizer!r}": scenario.train.optimizer != "sgd",
-        "diagnostics.gradients": scenario.diagnostics.gradients,
-        f"masking.name = {scenario.masking.name!r}": MASKINGS[scenario.masking.name].teaches,
-        f"the importance {importance!r}": importance is not None and IMPORTANCES[importance].needs_loss,
-    }
-    return ", ".join(reason for reason, holds in reasons.items() if holds)
-
-
-_NATIVE = ("paper-cnn", "cifar-cnn")
-
-
 def _model(
     scenario: Scenario, wanted: str, input_shape: Sequence[int], num_classes: int, x: Array, y: Array
 ) -> LocalModel:
     settings = scenario.model
-    needed = torch_needed_for(scenario) or ("the kernel 'torch'" if wanted == "torch" else "")
+    needed = without_torch(scenario, x, y, input_shape=input_shape, num_classes=num_classes, kernel=wanted)
     if not needed:
-        hidden = HIDDEN[settings.name]
-        plain = PlainCnn(input_shape, num_classes, hidden, prunable=settings.prunable, personal=settings.personal)
-        needed = KERNELS["native"].unsupported(plain, x, y)
-        if not needed:
-            return plain
+        names = {"prunable": settings.prunable, "personal": settings.personal}
+        return plain_cnn(settings.name, input_shape, num_classes, **names)
     if importlib.util.find_spec("torch") is None:
         way_out = "Install torch on this device, or change the scenario."
         raise InvalidValue("Scenario", "must be one that devices without torch can train", needed, way_out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,6 +14,7 @@ from airprune.deployment.own_data import Samples
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.small import local_device
 from airprune.deployment.uploads import upload_to_bytes
+from airprune.engines.machine import single_thread
 from airprune.federation.device import Streams, device_round
 from airprune.federation.messages import Broadcast, Orders
 from airprune.federation.wire import told_mask
@@ -33,9 +33,6 @@ class Trainer:
         self.num_samples = len(y)
         self._device = local_device(work.scenario, input_shape=work.input_shape, num_classes=work.num_classes, x=x, y=y)
         self.kernel = self._device.settings.kernel
-        module = getattr(self._device.model, "module", None)
-        whole = [] if module is None else [one for one in module.buffers() if not one.is_floating_point()]
-        self._counters = [(counter, counter.clone()) for counter in whole]
 
     @cached_property
     def first_memory(self) -> dict[str, Array]:
@@ -70,16 +67,13 @@ class Trainer:
 
     def _start_afresh(self, place: tuple[int, int]) -> None:
         """As simulated devices start: layers that draw have a stream of their own, counters are those of the model."""
-        for counter, start in self._counters:
-            counter.copy_(start)
-        _use_one_thread()
-        if "torch" in sys.modules:
-            seeds = rng_for(self.work.scenario.seed, "layers", *place).integers(2**63, size=self.work.num_devices)
-            sys.modules["torch"].default_generator.manual_seed(int(seeds[self.index]))
+        single_thread()
+        seeds = rng_for(self.work.scenario.seed, "layers", *place).integers(2**63, size=self.work.num_devices)
+        self._device.model.start_afresh(int(seeds[self.index]), self._device.settings.device)
 
     def seconds_per_sample(self) -> float:
         """Of one training step on a minibatch, the fastest of a few."""
-        _use_one_thread()
+        single_thread()
         batch = np.arange(min(self.work.scenario.train.batch_size, self.num_samples))
         best_s = np.inf
         for _ in range(_TIMED_STEPS):
@@ -87,9 +81,3 @@ class Trainer:
             self._device.gradient(batch)
             best_s = min(best_s, time.perf_counter() - start_s)
         return best_s / len(batch)
-
-
-def _use_one_thread() -> None:
-    """As workers of a simulation do: bits must not depend on cores. It holds for the calling thread alone."""
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)

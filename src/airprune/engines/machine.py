@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 
 def num_cores() -> int:
@@ -19,10 +20,12 @@ def num_cores() -> int:
 def single_thread() -> Callable[[], None]:
     """One thread per process: two processes of one thread beat one of two, and bits do not depend on cores.
 
-    Returns how to undo it.
+    Of torch, if whatever is to be computed has imported it. It holds for the calling thread alone. Returns how to undo
+    it.
     """
-    import torch
-
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return lambda: None
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     return lambda: torch.set_num_threads(before)

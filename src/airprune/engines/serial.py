@@ -17,8 +17,8 @@ class SerialEngine(Engine):
     _restore_threads: Callable[[], None] | None = None
 
     def start(self) -> None:
-        self._restore_threads = single_thread()
         self._worker = opened(self.workshop, self.workshop.folder)
+        self._restore_threads = single_thread()
 
     def as_completed(
         self, method: str, calls: Sequence[Call], *, until: Callable[[], int] | None = None

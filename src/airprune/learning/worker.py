@@ -10,7 +10,6 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
-import torch
 
 from airprune.compression.base import Wire
 from airprune.data import Dataset
@@ -21,14 +20,9 @@ from airprune.federation.device import Device, LocalSettings, Streams, device_ro
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
-from airprune.kernels import native
-from airprune.kernels.autograd import in_precision, tensor_of
-from airprune.kernels.devices import Twin, seed_layers
 from airprune.learning.chunks import ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
-from airprune.learning.evaluate import evaluate, evaluate_natively
-from airprune.losses import CROSS_ENTROPY
-from airprune.losses.own import Judged
-from airprune.models import FlatModel
+from airprune.learning.judging import Judge, judge_for
+from airprune.model_sources import ModelSource
 from airprune.randomness import rng_for
 
 Array = np.ndarray
@@ -41,17 +35,14 @@ class Job(Workshop):
     """Everything a worker must know before the first round; small, since the data set is only pointed to.
 
     Attributes:
-      module: the model, pickled by value so that classes of a user's script reach the workers.
-      judged: the loss and the metric, likewise.
+      model: where it comes from.
+      judged: the loss and the metric, pickled by value so that functions of a user's script reach the workers.
       dataset: anything whose `open()` gives the `Dataset`: in a worker process, a map of shared files.
       samples: the training samples of each device.
       drop_failing: whether a device whose training fails `MAX_TRIES` times is left out; else it ends the run.
     """
 
-    module: bytes
-    prunable: tuple[str, ...]
-    personal: tuple[str, ...]
-    float64: bool
+    model: ModelSource
     dataset: Any
     samples: tuple[Array, ...]
     settings: LocalSettings
@@ -98,22 +89,12 @@ class Worker:
 
     def __init__(self, job: Job, dataset: Dataset) -> None:
         self.job = job
-        self.model = FlatModel(
-            cloudpickle.loads(job.module), prunable=job.prunable, personal=job.personal, float64=job.float64
+        model, settings, judged = job.model.open(), job.settings, cloudpickle.loads(job.judged)
+        x, y = dataset.train_x, dataset.train_y
+        self.device = Device(model, x, y, settings, job.method, job.wire, loss=judged.loss)
+        self.judge: Judge = judge_for(
+            model, dataset.test_x, dataset.test_y, judged, kernel=settings.kernel, device=settings.device
         )
-        self.judged: Judged = cloudpickle.loads(job.judged)
-        x, y, place = dataset.train_x, dataset.train_y, job.settings.device
-        self.device = Device(self.model, x, y, job.settings, job.method, job.wire, loss=self.judged.loss)
-        self.judge = self.model if place == "cpu" else Twin(self.model, place)
-        self.test_x, self.test_y = tensor_of(dataset.test_x), tensor_of(dataset.test_y)
-        if isinstance(self.judge, Twin):
-            self.test_x, self.test_y = self.test_x.to(self.judge.device), self.test_y.to(self.judge.device)
-        test = dataset.test_x, dataset.test_y
-        by_kernel = self.judged.loss.name == CROSS_ENTROPY and self.judged.is_accuracy
-        fits = by_kernel and job.settings.kernel == "native" and not native.unsupported(self.model, *test)
-        self.scores = native.NativeScores(self.model, *test) if fits else None
-        buffers = self.model.module.buffers()
-        self._counters = [(counter, counter.clone()) for counter in buffers if not counter.is_floating_point()]
 
     def train(self, received: Broadcast, task: TrainTask) -> ChunkSum:
         """Steps 5–9 of Algorithm 1 for the chunk's devices, and their part of the sums of Eq. (12)."""
@@ -123,12 +104,12 @@ class Worker:
     def _uploads(self, received: Broadcast, task: TrainTask) -> Iterator[Upload | Failure]:
         """Each device as if it were the first of its process: its own random streams, no trace of those before it.
 
-        Torch's stream feeds layers that draw, such as Dropout; it is put back for other code of this process.
+        Layers that draw, such as Dropout, have a stream of their own, too.
         """
         place = (task.global_round, task.edge_round)
         streams = Streams(self.job.seed, *place)
         layer_seeds = rng_for(self.job.seed, "layers", *place).integers(2**63, size=len(self.job.samples)).tolist()
-        with torch.random.fork_rng(devices=[]):
+        with self.device.model.own_randomness():
             for number, device in enumerate(task.devices):
                 orders = Orders(
                     device=device,
@@ -140,9 +121,7 @@ class Worker:
                     memory={name: rows[number] for name, rows in task.memory.items()},
                 )
                 for tries_left in reversed(range(MAX_TRIES)):
-                    seed_layers(self.job.settings.device, layer_seeds[device])
-                    for counter, start in self._counters:
-                        counter.copy_(start)
+                    self.device.model.start_afresh(layer_seeds[device], self.job.settings.device)
                     try:
                         upload: Upload | Failure = device_round(
                             self.device, received, orders, samples=self.job.samples[device], streams=streams
@@ -158,12 +137,12 @@ class Worker:
 
     def evaluate(self, states: Array, start: int) -> tuple[float, float]:
         """(Σ loss, Σ metric) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
-        return self._evaluated(states, slice(start, start + TEST_PART))
+        return self.judge.total(states, slice(start, start + TEST_PART))
 
     def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, float]:
         """(Σ loss, Σ metric) of a device's model, made of a common state and its own layers, on its test samples."""
         own = put_in(state, task.memory, self.device.shape)
-        return self._evaluated(own[np.newaxis], task.samples)
+        return self.judge.total(own[np.newaxis], task.samples)
 
     def evaluate_held(self, state: Array, task: HeldTest) -> tuple[float, float]:
         """(Σ loss, Σ metric) of what a device holds of a state, on a part of the test samples."""
@@ -174,21 +153,8 @@ class Worker:
             samples=self.job.samples[task.orders.device],
             streams=Streams(self.job.seed, *task.place),
         )
-        return self._evaluated(held[np.newaxis], slice(task.start, task.start + TEST_PART))
-
-    def _evaluated(self, states: Array, samples: slice | Array) -> tuple[float, float]:
-        """(Σ loss, Σ metric) on some test samples, by the kernel that trains."""
-        if self.scores is not None:
-            return evaluate_natively(self.model, self.scores, states, samples, self.test_y.numpy()[samples])
-        index = torch.from_numpy(samples) if isinstance(samples, np.ndarray) else samples
-        return evaluate(self.judge, states, self.test_x[index], self.test_y[index], self.judged)
+        return self.judge.total(held[np.newaxis], slice(task.start, task.start + TEST_PART))
 
     def test_gradient(self, state: Array, start: int) -> Array:
         """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""
-        self.model.load(state)
-        self.model.module.eval()
-        self.model.gradient.zero_()
-        part = slice(start, start + TEST_PART)
-        x, y = (in_precision(tensor[part].cpu(), self.model.state.dtype) for tensor in (self.test_x, self.test_y))
-        self.judged.loss.sum(self.model.module(x), y).backward()
-        return self.model.gradient.numpy().astype(np.float64)
+        return self.judge.gradient(state, slice(start, start + TEST_PART))

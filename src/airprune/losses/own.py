@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from torch.nn import functional as F
 
 from airprune.errors import InvalidValue
 from airprune.losses import AUTO, LOSSES, METRICS, OWN
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from airprune.scenario import Scenario
 
 # Torch's functions for what has a name here.
-_KNOWN: dict[Any, str] = {F.cross_entropy: "cross-entropy", F.mse_loss: "mse", F.huber_loss: "huber"}
-_KNOWN_METRICS: dict[Any, str] = {F.l1_loss: "mae"}
+_KNOWN = {"cross_entropy": "cross-entropy", "mse_loss": "mse", "huber_loss": "huber"}
+_KNOWN_METRICS = {"l1_loss": "mae"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def _chosen(kind: str, name: str, given: Any, known: Any, made: Callable[[], Any
     return given if isinstance(given, (Loss, Metric)) else made()
 
 
-def _name(field: str, given: Any, known: dict[Any, str], cls: type[Loss] | type[Metric]) -> str:
+def _name(field: str, given: Any, known: Mapping[str, str], cls: type[Loss] | type[Metric]) -> str:
     if isinstance(given, str):
         return given
     if isinstance(given, cls):
@@ -78,10 +77,9 @@ def _name(field: str, given: Any, known: dict[Any, str], cls: type[Loss] | type[
     if not callable(given) or isinstance(given, type):
         got = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
         raise InvalidValue(field, "must be a function of (outputs, targets)", got, "Example: torch.nn.MSELoss()")
-    try:
-        if given in known:
-            return known[given]
-    except TypeError:  # not hashable, so none of torch's functions
-        pass
+    functions: Any = sys.modules.get("torch.nn.functional")
+    for name, ours in known.items():
+        if functions is not None and given is getattr(functions, name):
+            return ours
     text = getattr(given, "__name__", type(given).__name__)
     return OWN + (re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").lower() or "function")

@@ -136,12 +136,10 @@ def _has_ended(experiment: Experiment, state: RunState) -> bool:
 def _trained(experiment: Experiment, state: RunState) -> dict[str, np.ndarray]:
     """The trained model under the module's own names, for `load_state_dict`; several as a `ModuleList` names them."""
     model, arrays = experiment.model, dict[str, np.ndarray]()
-    start, members = model.state.numpy().copy(), experiment.judged(state)
+    members = experiment.judged(state)
     for number, member in enumerate(members):
-        model.load(member)
         prefix = f"{number}." if len(members) > 1 else ""
-        arrays |= {prefix + name: t.numpy().copy(order="C") for name, t in model.module.state_dict().items()}
-    model.load(start)
+        arrays |= {prefix + name: array for name, array in model.trained_arrays(member).items()}
     return arrays
 
 

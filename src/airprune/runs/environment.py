@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import os
 import platform
 import subprocess
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import airprune
 from airprune.records import RECORDS_VERSION
@@ -24,12 +24,19 @@ def environment() -> dict[str, Any]:
         "commit": _commit(),
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "torch": torch.__version__,
+        "torch": _version("torch"),
         "machine": platform.machine(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "system": platform.platform(),
     }
+
+
+def _version(package: str) -> str | None:
+    """As installed, without importing it."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(package)
+    return None
 
 
 def _cpu() -> str:

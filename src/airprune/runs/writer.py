@@ -223,7 +223,7 @@ def finite(value: Any) -> Any:
 def identity(experiment: Experiment) -> str:
     """What a checkpoint belongs to, beyond the scenario: the data set and the starting weights."""
     digest = hashlib.sha256(experiment.dataset.fingerprint.encode())
-    digest.update(experiment.model.state.numpy().tobytes())
+    digest.update(experiment.model.state_array.tobytes())
     return digest.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,6 @@ import numpy as np
 from airprune.channel import Radio, full_band_rates
 from airprune.components import ModelShape, Owner, Slot
 from airprune.compression.base import Wire
-from airprune.compute.flops import count_work
 from airprune.compute.times import ComputeTimes, compute_times
 from airprune.compute.work import ModelWork
 from airprune.data import Dataset
@@ -25,7 +25,7 @@ from airprune.federation.method import Method
 from airprune.federation.personal import samples_like
 from airprune.federation.relayed import Positions
 from airprune.federation.terms import Terms
-from airprune.fitting import check_fit
+from airprune.flat import LocalModel
 from airprune.kernels import kernel_for
 from airprune.kernels.devices import device_named
 from airprune.learning.optimisers import learning_rate_at
@@ -33,9 +33,8 @@ from airprune.learning.worker import TEST_PART, HeldTest, Job
 from airprune.losses import CROSS_ENTROPY
 from airprune.losses.own import Judged, judged, named
 from airprune.model_names import HIDDEN
-from airprune.models import FlatModel, build_model
+from airprune.model_sources import ModelSource, PlainSource, source_of
 from airprune.network import Network
-from airprune.own_models import pickled_module
 from airprune.planning.deadline import FIRST_KAPPA, measured_kappa
 from airprune.planning.periods import local_steps_at
 from airprune.randomness import rng_for
@@ -74,6 +73,7 @@ class Experiment:
 
     Attributes:
       model: the starting model; its weight counts feed the planner.
+      source: where workers get it from.
       samples: indices of each device's training samples.  [num_devices] arrays
       kernel: what computes gradients here: a name of KERNELS.
       judged_by: the loss that is minimised, and what models are judged by.
@@ -84,8 +84,8 @@ class Experiment:
     network: Network
     radio: Radio
     dataset: Dataset
-    model: FlatModel
-    module: bytes
+    model: LocalModel
+    source: ModelSource
     samples: tuple[Array, ...]
     kernel: str
     method: Method
@@ -114,41 +114,36 @@ class Experiment:
         kernel, device = _device(scenario, kernel)
         network = scenario.build_network()
         data = dataset_of(scenario, dataset, targets=judged_by.loss.targets)
-        module = model
-        if module is None:
-            shape = data.train_x.shape[1:]
-            module = build_model(
-                scenario.model.name, input_shape=shape, num_classes=data.num_outputs, seed=scenario.seed
-            )
-        pickled = pickled_module(module)
-        settings = scenario.model
-        flat = FlatModel(
-            cloudpickle.loads(pickled),
-            prunable=settings.prunable,
-            personal=settings.personal,
-            float64=settings.float64,
+        wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
+        source = source_of(
+            scenario,
+            data.train_x,
+            data.train_y,
+            num_outputs=data.num_outputs,
+            kernel=wanted,
+            by_accuracy=judged_by.is_accuracy,
+            module=model,
         )
+        flat = source.open()
         samples = samples_by_device(scenario, data, network)
         method = Method.of(scenario)
         _check_deadline(scenario, method)
         _check_relay(method, scenario)
         _check_steps(scenario, method)
-        if (
+        if not isinstance(source, PlainSource) and (
             model is not None
             or dataset is not None
             or scenario.model.name not in HIDDEN
             or scenario.train.loss != CROSS_ENTROPY
         ):
-            copied = cloudpickle.loads(pickled).to(flat.state.dtype)
-            check_fit(copied, data, judged_by, samples, batch_size=scenario.train.batch_size)
-        wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
+            _check_fit(source, flat, data, judged_by, samples, scenario)
         return cls(
             scenario=scenario,
             network=network,
             radio=scenario.build_radio(),
             dataset=data,
             model=flat,
-            module=pickled,
+            source=source,
             samples=samples,
             kernel=kernel_for(
                 wanted,
@@ -198,8 +193,10 @@ class Experiment:
     @cached_property
     def work(self) -> ModelWork:
         """The model's FLOPs per sample."""
+        from airprune.compute.flops import count_work  # by torch
+
         names = [layer.name for layer in self.model.layers]
-        return count_work(cloudpickle.loads(self.module), self.dataset.train_x[0], names)
+        return count_work(self.source.module(), self.dataset.train_x[0], names)
 
     @cached_property
     def compute(self) -> ComputeTimes:
@@ -499,10 +496,7 @@ class Experiment:
     def job(self, dataset: Any) -> Job:
         """What workers need; `dataset` tells them where to find the samples."""
         return Job(
-            module=self.module,
-            prunable=tuple(self.scenario.model.prunable),
-            personal=tuple(self.scenario.model.personal),
-            float64=self.scenario.model.float64,
+            model=self.source,
             dataset=dataset,
             samples=self.samples,
             settings=LocalSettings.of(self.scenario, self.kernel, self.device),
@@ -514,6 +508,22 @@ class Experiment:
             folder=getattr(dataset, "folder", None),
             luggage=luggage(),
         )
+
+
+def _check_fit(
+    source: ModelSource,
+    flat: LocalModel,
+    data: Dataset,
+    judged_by: Judged,
+    samples: Sequence[Array],
+    scenario: Scenario,
+) -> None:
+    """A misfit of model, samples and loss is a sentence before the first round."""
+    from airprune.fitting import check_fit  # by torch
+
+    precision = np.dtype(flat.state_array.dtype).name
+    module = source.module().double() if precision == "float64" else source.module().float()
+    check_fit(module, data, judged_by, samples, batch_size=scenario.train.batch_size)
 
 
 def _device(scenario: Scenario, used: str | None) -> tuple[str | None, str]:

@@ -68,8 +68,9 @@ class Parcel:
                 f"{folder} holds data with hash {found[:12]}…, but this run's data has {self.digest[:12]}…."
             )
         workshop = unpack((folder / _WORKSHOP).read_bytes())
-        single_thread()  # whoever started this worker
-        return opened(workshop, None if workshop.folder is None else folder)
+        worker = opened(workshop, None if workshop.folder is None else folder)
+        single_thread()  # whoever started this process
+        return worker
 
     def receive(self, name: str, offset: int, piece: bytes) -> None:
         """Keeps one piece of a file; the first one clears away what nobody has used for a day."""
