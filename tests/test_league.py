@@ -363,7 +363,7 @@ def test_the_command_writes_tables_a_picture_and_a_page(played):
     rows = list(csv.DictReader((out / "league.csv").read_text().splitlines()))
     assert [row["method"] for row in rows if row["is_method"] == "True"].count("fp32") == 1 and len(rows) == 6
     assert {path.name for path in out.glob("league*")} == {
-        "league.csv", "league.tex", "league.html", "league.json", "league-A.png", "league-A.pdf",
+        "league.csv", "league.tex", "league.html", "league.json", "league-A.png", "league-A.pdf", "league-A.svg",
     }  # fmt: skip
     page = (out / "league.html").read_text()
     assert "data:image/png;base64" in page and "<script" not in page and "How to read it" in page

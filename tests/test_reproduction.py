@@ -222,7 +222,7 @@ def test_the_bound_is_per_weight_of_the_model_that_was_trained(folder, tmp_path)
 
 def test_every_artefact_writes_its_tables_and_pictures(folder):
     for name in ("fig4", "fig5", "fig6", "bound"):
-        for suffix in (".csv", ".png", ".pdf"):
+        for suffix in (".csv", ".png", ".pdf", ".svg"):
             assert (folder / f"{name}{suffix}").stat().st_size > 200
     assert (folder / "fig4.png").read_bytes()[:4] == b"\x89PNG"
 

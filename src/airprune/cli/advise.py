@@ -223,13 +223,13 @@ def _told(
 
 def _write(out: Path, advice: Advice, told: dict[str, Any], outcome: Outcome | None = None, *, title: str) -> None:
     from airprune.advice.figure import advice_figure
-    from airprune.figures import save_figure
+    from airprune.figures import picture_files, save_figure
 
     out.mkdir(parents=True, exist_ok=True)
     write_text_atomic(out / "advice.json", json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     write_text_atomic(out / "advice.csv", _csv(told["methods"]))
     figure = advice_figure(advice, title=title, outcome=outcome)
-    save_figure(figure, out / "advice.png", out / "advice.pdf")
+    save_figure(figure, *picture_files(out / "advice"))
     say(f"Advice: {out / 'advice.json'}, {out / 'advice.csv'}, {out / 'advice.png'}")
 
 

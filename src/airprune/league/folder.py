@@ -4,7 +4,7 @@ runs/<hash>/               every run once, however many tables need it; interrup
 played.jsonl               what was measured of each finished run; enough for another league to go on from
 league.csv                 one row per division and entrant, numbers in full
 league.tex                 the standings for a paper
-league-A.png, .pdf         a division's picture
+league-A.png, .pdf, .svg   a division's picture
 league.html                one page with everything
 league.json                the same for the web page and for programs
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from airprune.errors import UsageError
-from airprune.figures import save_figure
+from airprune.figures import picture_files, save_figure
 from airprune.league.divisions import Division, deadline_s
 from airprune.league.document import DOCUMENT, document_of, picture_name
 from airprune.league.figure import league_figure
@@ -153,8 +153,7 @@ class League:
         for one in found:
             caption = f"Division {one.division.name}, {one.division.title} · {self.note}"
             picture = league_figure(one, caption=caption)
-            for suffix in (".png", ".pdf"):
-                save_figure(picture, self.out / f"{picture_name(one.division.name)}{suffix}")
+            save_figure(picture, *picture_files(self.out / picture_name(one.division.name)))
         write_page(self.out, document)
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         write_text_atomic(self.out / DOCUMENT, text, follow_link=False)  # last: whoever sees it finds the rest

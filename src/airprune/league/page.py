@@ -72,7 +72,7 @@ def _division(folder: Path, division: Mapping[str, Any]) -> list[Markup]:
     stem = Path(division["picture"]).stem
     first = f"Division {division['name']}: accuracy against simulated seconds, uploaded bits and joules."
     alt = f"{first} {_leaders(standings)} The numbers are in league.csv."
-    links = [link(name, name) for name in (f"{stem}.png", f"{stem}.pdf", "league.csv")]
+    links = [link(name, name) for name in (f"{stem}.png", f"{stem}.pdf", f"{stem}.svg", "league.csv")]
     return [
         paragraph(division["about"]),
         tiles(_facts(division)),

@@ -2,7 +2,7 @@
 
 runs/<hash>/         every run once, however many figures need it; interrupted ones resume
 fig2.csv …           tidy tables, from which pictures and verdicts are made
-fig2.png, fig2.pdf   pictures (one per preset if there are several)
+fig2.png, .pdf, .svg pictures (one per preset if there are several)
 claims.json          what holds, with numbers and reasons
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from airprune.figures import save_figure
+from airprune.figures import picture_files, save_figure
 from airprune.model_shapes import shape_of
 from airprune.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, frozen, table1, table2, to_target
 from airprune.paper.claims import CLAIMS
@@ -98,7 +98,7 @@ class Reproduction:
                 else f"{artefact.title} · {preset or ''} · {self.profile.note}"
             )
             figure = artefact.draw(mine, caption)
-            pictures = [self.out / f"{stem}{suffix}" for suffix in (".png", ".pdf")]
+            pictures = picture_files(self.out / stem)
             save_figure(figure, *pictures)
             written += pictures
         return written

@@ -181,7 +181,8 @@ class Picture:
 
     @property
     def files(self) -> list[Path]:
-        return [path for path in (*self.tables, self.png.with_suffix(".pdf"), self.png) if path.exists()]
+        pictures = (self.png.with_suffix(suffix) for suffix in (".pdf", ".svg", ".png"))
+        return [path for path in (*self.tables, *pictures) if path.exists()]
 
 
 def pictures_in(folder: Path) -> list[Picture]:
