@@ -4,12 +4,15 @@ load_dataset    MNIST and Fashion-MNIST, checked by SHA-256; glyphs, drawn on th
 as_dataset      your own arrays or torch datasets
 save_shared     one copy for many processes
 partition       which device holds which samples
+draw_samples    the same for more devices than samples
 """
 
 from airprune.data.catalog import DATASETS, dataset_named, fetch_dataset, load_dataset
 from airprune.data.convert import as_dataset, standardized
 from airprune.data.dataset import Dataset
+from airprune.data.drawn import draw_samples
 from airprune.data.entry import DatasetEntry
+from airprune.data.holdings import Holdings
 from airprune.data.partition_figure import draw_partition
 from airprune.data.partitions import PARTITIONS, partition, partition_table
 from airprune.data.shared import SharedDataset, save_shared
@@ -28,5 +31,7 @@ __all__ = [
     "PARTITIONS",
     "partition",
     "partition_table",
+    "draw_samples",
+    "Holdings",
     "draw_partition",
 ]

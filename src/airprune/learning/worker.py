@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from airprune.compression.base import Wire
-from airprune.data import Dataset
+from airprune.data import Dataset, Holdings
 from airprune.data.shared import SharedDataset
 from airprune.engines.base import MAX_TRIES, Workshop
 from airprune.errors import AirpruneError
@@ -29,7 +29,7 @@ from airprune.learning.evaluate import evaluate, evaluate_natively
 from airprune.losses import CROSS_ENTROPY
 from airprune.losses.own import Judged
 from airprune.models import FlatModel
-from airprune.randomness import rng_for
+from airprune.randomness import WholeNumbers
 
 Array = np.ndarray
 
@@ -53,7 +53,7 @@ class Job(Workshop):
     personal: tuple[str, ...]
     float64: bool
     dataset: Any
-    samples: tuple[Array, ...]
+    samples: Holdings
     settings: LocalSettings
     method: LocalMethod
     wire: Wire
@@ -127,7 +127,7 @@ class Worker:
         """
         place = (task.global_round, task.edge_round)
         streams = Streams(self.job.seed, *place)
-        layer_seeds = rng_for(self.job.seed, "layers", *place).integers(2**63, size=len(self.job.samples)).tolist()
+        layer_seeds = WholeNumbers(self.job.seed, "layers", *place)
         with torch.random.fork_rng(devices=[]):
             for number, device in enumerate(task.devices):
                 orders = Orders(

@@ -187,6 +187,8 @@ class Scenario(Section):
         del values["data"]["data_dir"]
         if self.data.judge_on == "test":
             del values["data"]["judge_on"]
+        if self.data.samples_per_device is None:
+            del values["data"]["samples_per_device"]
         if self.clock.compute == "paper":
             del values["clock"]
         if not self.diagnostics.sub_models:

@@ -164,6 +164,11 @@ class DataSection(Section):
     partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid"] = Field(
         default="iid", description="how samples are dealt to devices"
     )
+    samples_per_device: Count | None = Field(
+        default=None,
+        description="none: each sample is dealt to one device; a number: every device draws so many for itself, "
+        "so that two may have the same; for more devices than samples",
+    )
     classes_per_device: Count = Field(
         default=2, description="of shards and edge-iid; of edge-non-iid, classes per edge"
     )

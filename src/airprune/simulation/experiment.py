@@ -15,7 +15,7 @@ from airprune.compression.base import Wire
 from airprune.compute.flops import count_work
 from airprune.compute.times import ComputeTimes, compute_times
 from airprune.compute.work import ModelWork
-from airprune.data import Dataset
+from airprune.data import Dataset, Holdings
 from airprune.errors import InvalidValue
 from airprune.federation.backhaul import Backhaul
 from airprune.federation.cloud import combine_level, combined_up_to
@@ -74,7 +74,7 @@ class Experiment:
 
     Attributes:
       model: the starting model; its weight counts feed the planner.
-      samples: indices of each device's training samples.  [num_devices] arrays
+      samples: indices of each device's training samples.
       kernel: what computes gradients here: a name of KERNELS.
       judged_by: the loss that is minimised, and what models are judged by.
       device: what the kernel computes on.
@@ -86,7 +86,7 @@ class Experiment:
     dataset: Dataset
     model: FlatModel
     module: bytes
-    samples: tuple[Array, ...]
+    samples: Holdings
     kernel: str
     method: Method
     judged_by: Judged
@@ -140,7 +140,7 @@ class Experiment:
             or scenario.train.loss != CROSS_ENTROPY
         ):
             copied = cloudpickle.loads(pickled).to(flat.state.dtype)
-            check_fit(copied, data, judged_by, samples, batch_size=scenario.train.batch_size)
+            check_fit(copied, data, judged_by, samples.sizes, batch_size=scenario.train.batch_size)
         wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
         return cls(
             scenario=scenario,
@@ -405,10 +405,15 @@ class Experiment:
     def _rounds_per_global_round(self) -> int:
         return int(np.prod([self.tree.max_rounds(level) for level in range(self.tree.depth)]))
 
-    @cached_property
+    @property
     def data_sizes(self) -> Array:
         """D_n, the number of training samples of each device.  [num_devices]"""
-        return np.array([len(indices) for indices in self.samples])
+        return self.samples.sizes
+
+    @cached_property
+    def mean_samples_seen(self) -> float:
+        """Sample passes of an edge round, over all devices."""
+        return float(np.mean(self.scenario.train.samples_seen(self.data_sizes)))
 
     def station_samples(self, state: RunState) -> Array:
         """Samples that each edge stands for: of the devices it serves, or has heard from.  [num_edges]"""

@@ -191,7 +191,6 @@ def _group(
     if started:
         received = state.values[HISTORY][edge, started].astype(received.dtype)
     learning_rate, steps = experiment.learning_rate(state), experiment.local_steps(state)
-    per_device = float(np.mean(scenario.train.samples_seen(experiment.data_sizes)))
     tasks = [
         TrainTask(
             devices=tuple(opened.device[chunk].tolist()),
@@ -206,7 +205,7 @@ def _group(
             round_index=experiment.round_index(state),
             store=state.store,
         )
-        for chunk in chunks_of(positions, per_device)
+        for chunk in chunks_of(positions, experiment.mean_samples_seen)
     ]
     return EdgeGroup(
         shared=Broadcast(
