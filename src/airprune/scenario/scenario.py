@@ -66,6 +66,7 @@ class Scenario(Section):
     rounds: sections.RoundsSection = sections.RoundsSection()
     events: sections.EventsSection = sections.EventsSection()
     diagnostics: sections.DiagnosticsSection = sections.DiagnosticsSection()
+    records: sections.RecordsSection = sections.RecordsSection()
     engine: sections.EngineSection = sections.EngineSection()
 
     @model_validator(mode="before")
@@ -193,6 +194,8 @@ class Scenario(Section):
             del values["clock"]
         if not self.diagnostics.sub_models:
             del values["diagnostics"]["sub_models"]
+        if self.records.devices == "all":
+            del values["records"]
         if not self.model.personal:
             del values["model"]["personal"]
         if self.train.local_steps is None:

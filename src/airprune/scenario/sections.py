@@ -473,6 +473,17 @@ class DiagnosticsSection(Section):
     sub_models: bool = Field(default=False, description="accuracy of the sub-model that the median device holds")
 
 
+class RecordsSection(Section):
+    """How much of a round is written down."""
+
+    owner: ClassVar[str] = "Scenario.records"
+
+    devices: Literal["all"] | Count = Field(
+        default="all",
+        description="lists per device of an edge round: of all that were asked, or of a random sample of so many",
+    )
+
+
 class EngineSection(Section):
     """Where device work runs. Results do not depend on it."""
 

@@ -396,6 +396,17 @@ class Experiment:
         """Edge rounds since the start of the run."""
         return state.global_round * self._rounds_per_global_round + self.step_index(state)
 
+    def recorded(self, state: RunState, num_asked: int) -> Array | None:
+        """Places among those asked of the devices that the round's record tells of, ascending; None: all.
+
+        Drawn anew in every round, apart from whom the selection asks.
+        """
+        wanted = self.scenario.records.devices
+        if wanted == "all" or num_asked <= wanted:
+            return None
+        rng = rng_for(self.scenario.seed, "records", self.round_index(state))
+        return np.sort(rng.choice(num_asked, wanted, replace=False, shuffle=False))
+
     @property
     def num_rounds(self) -> int:
         """Edge rounds of the whole run."""

@@ -118,9 +118,10 @@ def _edge_round(
     state.latency_s[-1].append(latency_s.tolist())
     count_edge_round(state.totals, timed, results)
     experiment.count_received(state, opened.edge, timed.uploaded_bits)
+    sample = experiment.recorded(state, len(opened.device))
     state.counters[-1] += 1
     shown_lag = lag if experiment.method.topology.has("due") else None
-    record = edge_record(state, timed, present, results, len(candidates.device), shown_lag)
+    record = edge_record(state, timed, present, results, len(candidates.device), shown_lag, sample)
     if experiment.scenario.rounds.evaluate_every == "edge":
         record |= accuracy_of(experiment, engine, state, experiment.judged(state, now=True))
     return record
