@@ -5,11 +5,11 @@
 Runs the preset `million` into a run folder, on random images in place of its data set, and prints
 
 1. seconds from the start of Python until the first edge round is saved, of which that round's training;
-2. peak memory of all processes together, taken ten times a second: resident, and proportional, which counts once what
+2. peak memory of all processes together, taken twice a second: resident, and proportional, which counts once what
    processes share;
-3. CPU-seconds per edge round of all processes, those in training (devices train, their chunk is summed), in tests of the
-   global model, and the rest, which is what the simulator costs beside them; in the first and the last fifth of the
-   rounds, since it must not grow;
+3. CPU-seconds per edge round of all processes, those in training (devices train, their chunk is summed), in tests of
+   the global model, and the rest, which is what the simulator costs beside them; in the first and the last fifth of
+   the rounds, since it must not grow;
 4. the same for a network of those asked alone, everyone asked: the rest there is what as many devices cost anyway.
 """
 
@@ -89,18 +89,19 @@ def seconds_since_start() -> float:
 
 
 class Memory(threading.Thread):
-    """The largest sums over this process and its children, in MB."""
+    """The largest sums over this process and its children, in MB; and what looking costs, in CPU-seconds."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.resident = self.proportional = 0.0
+        self.resident = self.proportional = self.cpu_s = 0.0
         self._end = threading.Event()
 
     def run(self) -> None:
-        while not self._end.wait(0.1):
+        while not self._end.wait(0.5):
             found = [_memory_mb(pid) for pid in descendants([os.getpid()])]
             self.resident = max(self.resident, sum(resident for resident, _ in found))
             self.proportional = max(self.proportional, sum(proportional for _, proportional in found))
+            self.cpu_s = time.thread_time()
 
     def stop(self) -> None:
         self._end.set()
@@ -151,12 +152,12 @@ def measure(scenario: Scenario, samples: int, *, tells_start: bool) -> None:
             if record["kind"] != "edge":
                 continue
             workers = [pid for pid in descendants([os.getpid()]) if pid != os.getpid()]
-            now = np.array([time.process_time(), cpu_of(workers), *noted(notes)])
+            now = np.array([time.process_time() - memory.cpu_s, cpu_of(workers), *noted(notes)])
             if before is None and tells_start:
                 first_s = seconds_since_start()
                 print(
-                    f"start: {first_s:.1f} s until the first edge round of {record['num_samples']:,} samples was saved, "
-                    f"{now[2]:.1f} CPU-s of training in it; {now[0] + now[1]:.1f} CPU-s in all",
+                    f"start: {first_s:.1f} s until the first edge round of {record['num_samples']:,} samples was "
+                    f"saved, {now[2]:.1f} CPU-s of training in it; {now[0] + now[1]:.1f} CPU-s in all",
                     flush=True,
                 )
             if before is not None:
@@ -165,7 +166,8 @@ def measure(scenario: Scenario, samples: int, *, tells_start: bool) -> None:
         if tells_start:
             memory.stop()
             print(
-                f"peak memory of all processes: {memory.resident:,.0f} MB resident, {memory.proportional:,.0f} MB shared once"
+                f"peak memory of all processes: {memory.resident:,.0f} MB resident, "
+                f"{memory.proportional:,.0f} MB if what they share counts once"
             )
             size = (Path(place) / "run" / "records.jsonl").stat().st_size
             print(f"records: {size / 1e6:.2f} MB for {len(spent) + 1} edge rounds")
