@@ -2,7 +2,8 @@
 
 import pickle
 import signal
-import time
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import airprune as ap
 from airprune.channel import full_band_rates
+from airprune.components import Owner, Slot
 from airprune.data import Holdings, draw_samples
 from airprune.data.drawn import Drawn
 from airprune.durations import most_asked, workload_of
@@ -20,6 +22,7 @@ from airprune.network import Numbered
 from airprune.randomness import WholeNumbers, rng_for
 from airprune.report import write_report
 from airprune.runs.layout import RunFolder
+from airprune.runs.store import DeviceStore
 from airprune.selection.base import Candidates, best_of_each_edge, known_rates, number_of
 from airprune.simulation.experiment import Experiment
 from airprune.web.runs import views
@@ -178,9 +181,18 @@ network.devices_per_edge = 4000
 selection.name = "random-share"
 selection.random-share.share = 0.0025
 plan.deadline_s = 1.0
-rounds.global_rounds = 25
+rounds.global_rounds = 3
 rounds.edge_rounds = 2
 records.devices = 5
+"""
+
+
+KILLED = """\
+import os, signal, sys, airprune as ap
+run = ap.run(ap.Scenario.load(sys.argv[1]).with_("engine.name", "serial"), out=sys.argv[2])
+for number, _ in enumerate(run):
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -190,13 +202,8 @@ def test_a_crowd_that_is_killed_ends_in_the_same_bytes(tmp_path):
     scenario = ap.Scenario.load(file).with_("engine.name", "serial")
     list(ap.run(scenario, out=tmp_path / "undisturbed"))
     folder = RunFolder(tmp_path / "killed")
-    process = start_airprune("run", file, "--out", folder.path, "--workers", "1")
-    wait_for(lambda: process.poll() is not None or folder.records_file.exists(), "a record")
-    time.sleep(0.05)
-    workers = workers_of(process.pid)
-    kill(process)
-    wait_until_gone(workers)
-    assert process.returncode == -signal.SIGKILL and not folder.is_finished
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(file), str(folder.path)], check=False)
+    assert killed.returncode == -signal.SIGKILL and len(folder.records()) == 4 and not folder.is_finished
     list(ap.run(scenario, out=folder.path, resume=True))
     assert final_bytes(folder.path) == final_bytes(tmp_path / "undisturbed")
 
@@ -267,6 +274,33 @@ def test_holdings_are_sequences():
     assert isinstance(dealt, Holdings) and len(dealt) == 6 and dealt.sizes.tolist() == [40] * 6
     np.testing.assert_array_equal(np.sort(np.concatenate(list(dealt))), np.arange(240))
     assert [len(part) for part in dealt[2:4]] == [40, 40]
+
+
+def test_memory_of_a_population_is_made_for_those_who_take_part(tmp_path):
+    scenario = crowd(compression__name="top-k")
+    experiment = Experiment.of(scenario, dataset=blobs())
+    assert experiment.most_devices == 2 * 2 * 50
+    list(ap.run(scenario, out=tmp_path / "run", dataset=blobs()))
+    asked = {n for record in RunFolder(tmp_path / "run").records() for n in record.get("device", ())}
+    blocks = list((tmp_path / "run" / "memory").glob("*.block"))
+    row_bytes = 4 * experiment.shape.num_parameters
+    whole_bytes = 20_000 * row_bytes
+    assert len(blocks) <= len(asked) and sum(block.stat().st_size for block in blocks) < whole_bytes / 2
+
+
+def test_memory_that_few_devices_can_fill_is_not_refused_for_all(tmp_path):
+    slot, shape = Slot(name="error", owner=Owner.DEVICE, shape=lambda _: (44_000,)), None
+    with pytest.raises(InvalidValue, match=r"1,000,000 devices, most of it for 'error', must be ≤ 64.0 GB, got 176.0"):
+        DeviceStore(tmp_path / "memory", [slot], shape, 10**6)
+    store = DeviceStore(tmp_path / "memory", [slot], shape, 10**6, max_bytes=2 * 10**9, most_writers=10_000)
+    row = np.ones((1, 44_000), dtype=np.float32)
+    for version, device in enumerate((999_999, 5, 5)):
+        store.put([device], {"error": (version + 1) * row})
+        store.commit(version)
+        store.forget_unnamed()
+    files = list((tmp_path / "memory").iterdir())
+    assert sum(file.stat().st_size for file in files) == 2 * row.nbytes
+    assert store.take([5, 6, 999_999])["error"][:, 0].tolist() == [3.0, 0.0, 1.0]
 
 
 @pytest.mark.slow

@@ -126,7 +126,8 @@ def opened_store(experiment: Experiment, folder: Path, table: dict[str, Any] | N
     slots = [slot for slot in experiment.slots if slot.owner == Owner.DEVICE]
     if not slots:
         return None
-    return DeviceStore(folder / "memory", slots, experiment.shape, experiment.network.num_devices, table)
+    num_devices, most = experiment.network.num_devices, experiment.most_devices
+    return DeviceStore(folder / "memory", slots, experiment.shape, num_devices, table, most_writers=most)
 
 
 def _has_ended(experiment: Experiment, state: RunState) -> bool:

@@ -412,6 +412,16 @@ class Experiment:
         """Edge rounds of the whole run."""
         return self.scenario.rounds.global_rounds * self._rounds_per_global_round
 
+    @property
+    def most_devices(self) -> int:
+        """How many different devices can take part in the whole run."""
+        selection, everyone = self.method.selection, self.network.num_devices
+        if not selection.has("most") or self.method.association.component.when != "run":
+            return everyone
+        counts = np.bincount(self.stations.serving({}), minlength=self.network.num_edges)
+        asked = sum(selection("most", count) for count in counts.tolist() if count)
+        return min(everyone, self.num_rounds * asked)
+
     @cached_property
     def _rounds_per_global_round(self) -> int:
         return int(np.prod([self.tree.max_rounds(level) for level in range(self.tree.depth)]))
