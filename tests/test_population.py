@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import airprune as ap
 from airprune.channel import full_band_rates
 from airprune.components import Owner, Slot
-from airprune.data import Holdings, draw_samples
+from airprune.data import Holdings, as_dataset, draw_samples, share
+from airprune.data.dataset import ARRAYS
 from airprune.data.drawn import Drawn
 from airprune.durations import most_asked, workload_of
 from airprune.errors import InvalidValue
@@ -267,6 +268,18 @@ def test_a_duration_counts_those_asked():
     work = workload_of(million.with_("rounds.evaluate_every", "never"))
     assert work.device_rounds == 50 * 1_000 and work.samples == 50 * 1_000 * 20
     assert most_asked(million.with_("selection.name", "everyone")) == 1_000_000
+
+
+def test_a_driver_does_not_keep_samples_that_its_workers_map(tmp_path):
+    data = as_dataset(blobs())
+    before = {name: getattr(data, name).copy() for name in ARRAYS}
+    share(data, tmp_path)
+    for name, array in before.items():
+        mapped = getattr(data, name)
+        np.testing.assert_array_equal(mapped, array)
+        assert isinstance(mapped.base, np.memmap) and not mapped.flags.writeable
+    with pytest.raises(InvalidValue, match=r"Dataset.lie_in must be given an equal data set"):
+        data.lie_in(as_dataset(blobs(seed=1)))
 
 
 def test_holdings_are_sequences():

@@ -2,7 +2,7 @@
 
 load_dataset    MNIST and Fashion-MNIST, checked by SHA-256; glyphs, drawn on the spot
 as_dataset      your own arrays or torch datasets
-save_shared     one copy for many processes
+share           one copy for many processes
 partition       which device holds which samples
 draw_samples    the same for more devices than samples
 """
@@ -15,7 +15,7 @@ from airprune.data.entry import DatasetEntry
 from airprune.data.holdings import Holdings
 from airprune.data.partition_figure import draw_partition
 from airprune.data.partitions import PARTITIONS, partition, partition_table
-from airprune.data.shared import SharedDataset, save_shared
+from airprune.data.shared import SharedDataset, save_shared, share
 
 __all__ = [
     "DATASETS",
@@ -28,6 +28,7 @@ __all__ = [
     "standardized",
     "SharedDataset",
     "save_shared",
+    "share",
     "PARTITIONS",
     "partition",
     "partition_table",
