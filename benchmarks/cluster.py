@@ -28,7 +28,7 @@ from pathlib import Path
 
 from training import cpu_of, images
 
-from airprune.data.shared import save_shared
+from airprune.data.shared import share
 from airprune.engines.base import Engine
 from airprune.engines.cluster.engine import DaskEngine
 from airprune.engines.processes import ProcessesEngine
@@ -64,7 +64,7 @@ def paper_workload(rounds: int) -> None:
     """Two engines alive at a time, each idle while the other works."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         one = experiment(5, 25, 2000, rounds + 1)
-        job = one.job(save_shared(one.dataset, folder))
+        job = one.job(share(one.dataset, folder))
         seconds = {}
         records = {}
         for name, kind in (("processes", ProcessesEngine), ("dask", DaskEngine)):
@@ -136,7 +136,7 @@ def driver_traffic(scheduler: str) -> None:
     for num_devices in (25, 250, 2_500):
         with tempfile.TemporaryDirectory() as folder:
             one = experiment(5, num_devices, 20, 3, batch_size=20, model="mlp")
-            with DaskEngine(one.job(save_shared(one.dataset, folder)), scheduler=scheduler) as engine:
+            with DaskEngine(one.job(share(one.dataset, folder)), scheduler=scheduler) as engine:
                 records = run_rounds(one, engine, one.initial_state())
                 next(records)
                 before = traffic()
@@ -192,7 +192,7 @@ def many_tiny_devices(
         alone = cost_of(engine, one, (), rounds)
     with (
         tempfile.TemporaryDirectory() as folder,
-        DaskEngine(one.job(save_shared(one.dataset, folder)), scheduler=file) as engine,
+        DaskEngine(one.job(share(one.dataset, folder)), scheduler=file) as engine,
     ):
         cost = cost_of(engine, one, pids, rounds)
 

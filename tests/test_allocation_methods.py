@@ -16,7 +16,7 @@ from airprune.planning import DeviceLimits
 from airprune.planning.limits import full_band_rate_at
 from airprune.planning.matching import assigned, greedily_assigned, smallest_worst
 from airprune.selection import SELECTIONS
-from airprune.selection.base import Candidates
+from airprune.selection.base import Candidates, known_rates
 from airprune.selection.ratio_cap import set_costs
 from airprune.units import dbm_to_watt
 from support.tiny import blobs, tiny_scenario
@@ -95,7 +95,7 @@ def selected(rate, deadline_s, **options) -> list[int]:
         candidates = Candidates(
             device=stays,
             edge=problem.edge,
-            full_band_rate_bps=problem.full_band_rate_bps,
+            rates_bps=known_rates(stays, problem.full_band_rate_bps),
             num_samples=np.ones(len(stays)),
             round_index=0,
             rng=np.random.default_rng(0),

@@ -185,6 +185,7 @@ def test_every_field_of_a_record_is_explained_and_no_other():
         "topology__tree__rounds": [1],
         "selection__name": "random-share",
         "selection__random-share__share": 0.5,
+        "records__devices": 1,
     }
     tuned = {"plan__scheme": "air-budget", "compression__name": "ladder", "plan__deadline_s": "auto"}
     topologies = [{"topology__name": name, "rounds__global_rounds": 1} for name in ("lan", "fog", "tiers")]

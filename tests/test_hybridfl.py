@@ -8,7 +8,7 @@ import pytest
 import airprune as ap
 from airprune.aggregation import AGGREGATIONS
 from airprune.selection import slack
-from airprune.selection.base import Candidates, Outcome
+from airprune.selection.base import Candidates, Outcome, known_rates
 from support.tiny import blobs, last_state, tiny_scenario
 
 OPTIONS = slack.ShareOptions(share=0.3)
@@ -22,7 +22,7 @@ def after_rounds(asked, submitted):
         found = Candidates(
             device=np.arange(sent),
             edge=everybody,
-            full_band_rate_bps=np.ones(sent),
+            rates_bps=known_rates(np.arange(sent), np.ones(sent)),
             num_samples=np.ones(sent),
             round_index=0,
             rng=np.random.default_rng(0),

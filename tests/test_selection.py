@@ -8,7 +8,7 @@ import pytest
 import airprune as ap
 from airprune.planning import PlanProblem
 from airprune.selection import SELECTIONS
-from airprune.selection.base import Candidates
+from airprune.selection.base import Candidates, known_rates
 from support.tiny import blobs, tiny_scenario
 
 
@@ -17,7 +17,7 @@ def candidates(rate, edge=None, seed=0):
     return Candidates(
         device=np.arange(count),
         edge=np.zeros(count, dtype=np.int64) if edge is None else np.asarray(edge),
-        full_band_rate_bps=np.asarray(rate, dtype=np.float64),
+        rates_bps=known_rates(np.arange(count), np.asarray(rate, dtype=np.float64)),
         num_samples=np.ones(count),
         round_index=0,
         rng=np.random.default_rng(seed),

@@ -9,7 +9,7 @@ import airprune as ap
 from airprune.components import paper_shape
 from airprune.selection import SELECTIONS
 from airprune.selection import oort as rules
-from airprune.selection.base import Candidates, Outcome
+from airprune.selection.base import Candidates, Outcome, known_rates
 from support.tiny import blobs, tiny_scenario
 
 
@@ -29,7 +29,9 @@ class Rounds:
         found = Candidates(
             device=np.arange(count),
             edge=self.edge,
-            full_band_rate_bps=np.ones(count) if rate is None else np.asarray(rate, dtype=np.float64),
+            rates_bps=known_rates(
+                np.arange(count), np.ones(count) if rate is None else np.asarray(rate, dtype=np.float64)
+            ),
             num_samples=np.full(count, 10),
             round_index=self.index,
             rng=np.random.default_rng(self.index),

@@ -24,7 +24,7 @@ from airprune.pruning.coverage import coverage_of
 from airprune.randomness import rng_for
 from airprune.records import record_from
 from airprune.runs.driver import InProcess
-from airprune.selection.base import Candidates
+from airprune.selection.base import Candidates, known_rates
 from airprune.simulation.clock import Events, time_round
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.rounds import run_rounds
@@ -174,7 +174,7 @@ def r3(experiment, relay):
     candidates = Candidates(
         device=np.arange(3),
         edge=np.zeros(3, dtype=np.int64),
-        full_band_rate_bps=np.array([300e6, 240e6, 200e6]),
+        rates_bps=known_rates(np.arange(3), np.array([300e6, 240e6, 200e6])),
         num_samples=np.full(3, 10),
         round_index=0,
         rng=np.random.default_rng(0),

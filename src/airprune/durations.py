@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from airprune.data import DATASETS
 from airprune.scenario import Scenario
+from airprune.selection import SELECTIONS
 
 # A sample that is tested, in samples that are trained on: forward only.
 _TEST_COST = 0.3
@@ -36,19 +37,29 @@ class Workload:
 
 
 def workload_of(scenario: Scenario) -> Workload:
-    """At most: devices that are not asked, or do not finish, train less."""
+    """At most: devices that do not finish train less."""
     scenario.check_names()
     entry, data, train = DATASETS[scenario.data.name], scenario.data, scenario.train
     num_train = data.train_samples or entry.num_train
     num_test = data.test_samples or entry.num_test
-    devices, rounds = scenario.num_devices, scenario.edge_rounds_of
+    asked, rounds = most_asked(scenario), scenario.edge_rounds_of
     global_rounds = scenario.rounds.global_rounds
-    device_rounds = global_rounds * devices * sum(rounds) / len(rounds)
-    per_round = train.local_epochs * num_train / devices
+    device_rounds = global_rounds * asked * sum(rounds) / len(rounds)
+    per_round = train.local_epochs * (data.samples_per_device or num_train / scenario.num_devices)
     if train.local_steps is not None:
         per_round = min(per_round, train.local_steps * train.batch_size)
     tests = {"never": 0, "global": global_rounds, "edge": global_rounds * max(rounds)}[scenario.rounds.evaluate_every]
     return Workload(samples=device_rounds * per_round + _TEST_COST * tests * num_test, device_rounds=device_rounds)
+
+
+def most_asked(scenario: Scenario) -> int:
+    """Devices of an edge round, of all edges together, at the most."""
+    selection = SELECTIONS[scenario.selection.name]
+    if selection.most is None or scenario.network.table is not None:
+        return scenario.num_devices
+    counts = [scenario.num_devices] if scenario.is_flat else scenario.network.device_counts
+    options = scenario.selection.options_of("name")
+    return sum(selection.most(options, count) for count in counts)
 
 
 def about(seconds: float) -> str:

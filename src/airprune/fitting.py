@@ -26,16 +26,15 @@ _MOST_SAMPLES = 4
 _CHANNELS = (1, 3, 4)
 
 
-def check_fit(
-    module: nn.Module, data: Dataset, judged_by: Judged, samples: Sequence[Array], *, batch_size: int
-) -> None:
+def check_fit(module: nn.Module, data: Dataset, judged_by: Judged, num_samples: Array, *, batch_size: int) -> None:
     """A forward and a backward pass of a few samples in training, a forward pass in evaluation.
 
     Args:
       module: to be used up: hand in one of your own.
-      samples: of each device; the smallest minibatch that they make is tried as well.
+      num_samples: of each device; the smallest minibatch that they make is tried as well.
     """
-    sizes = {min(len(own), batch_size) for own in samples} | {len(own) % batch_size for own in samples} - {0}
+    counts = np.unique(num_samples).tolist()
+    sizes = {min(count, batch_size) for count in counts} | {count % batch_size for count in counts} - {0}
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
         # Of unlike shapes, which torch spreads instead of refusing; other warnings are not for here.
         warnings.simplefilter("ignore")
@@ -43,7 +42,7 @@ def check_fit(
         usual = min(max(sizes), _MOST_SAMPLES)
         _train_on(module, data, judged_by, usual)
         if min(sizes) < min(usual, 2):
-            _train_on_one(module, data, judged_by, samples, batch_size)
+            _train_on_one(module, data, judged_by, counts, batch_size)
         module.eval()
         outputs = _outputs(module, data, usual)
         _scored(outputs, data, judged_by, usual)
@@ -115,14 +114,11 @@ def _called(owner: str, function: Any, outputs: torch.Tensor, data: Dataset, siz
         raise InvalidValue(owner, rule, first_sentence(error)) from None
 
 
-def _train_on_one(
-    module: nn.Module, data: Dataset, judged_by: Judged, samples: Sequence[Array], batch_size: int
-) -> None:
+def _train_on_one(module: nn.Module, data: Dataset, judged_by: Judged, counts: Sequence[int], batch_size: int) -> None:
     """Batch normalisation, for one, has nothing to average over in a minibatch of one sample."""
     try:
         _train_on(module, data, judged_by, 1)
     except InvalidValue:
-        counts = sorted({len(own) for own in samples})
         lonely = next(count for count in counts if min(count, batch_size) == 1 or count % batch_size == 1)
         fits = (n for n in range(batch_size - 1, 1, -1) if all(min(c, n) > 1 and c % n != 1 for c in counts))
         better = next(fits, None)

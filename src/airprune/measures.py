@@ -153,6 +153,10 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="participants", label="device rounds that took part", **_COUNT),
         Measure(name="left_out", label="left-out device rounds", better=Better.LOWER, **_COUNT),
         Measure(name="asked", label="asked devices", **_COUNT),
+        Measure(name="sampled_of", label="devices of the round", **_COUNT),
+        Measure(name="pruning_ratio_quartiles", label="quartiles of pruning", **_SHARE),
+        Measure(name="latency_quartiles_s", label="quartiles of latency", **_MILLISECONDS),
+        Measure(name="loss_quartiles", label="quartiles of loss", form=".4f", better=Better.LOWER),
         Measure(name="deadline_s", label="deadline", recorded_unit="s", unit="ms", scale=1e3),
         Measure(
             name="device_accuracy",

@@ -68,6 +68,29 @@ class Disc:
 
 Placement = Ring | Disc
 
+
+class Numbered(Sequence[str]):
+    """("0", "1", …), so many of them, without holding them."""
+
+    def __init__(self, count: int) -> None:
+        self._numbers = range(count)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self._numbers[place]
+        return str(found) if isinstance(found, int) else tuple(map(str, found))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Numbered):
+            return len(self) == len(other)
+        return isinstance(other, tuple) and len(self) == len(other) and tuple(self) == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
 # The paper's network. It states no map; the rings are those that reproduce Table II.
 PAPER_NUM_EDGES = 5
 PAPER_DEVICES_PER_EDGE = 5
@@ -92,7 +115,7 @@ class Network:
         distance. Places then tell nothing of the links.  [num_devices]
       full_band_rate_bps: in its place the measured mean r_n to the serving station; None likewise.  [num_devices]
       seconds_per_sample: measured, of training the whole model; NaN or None: as the clock says.  [num_devices]
-      device_names, edge_names: for people; "0", "1", … unless given.
+      device_names, edge_names: for people; "0", "1", … unless given, made when they are read.
     """
 
     topology: Topology = "hierarchical"
@@ -104,8 +127,8 @@ class Network:
     link_snr: FloatArray | None = None
     full_band_rate_bps: FloatArray | None = None
     seconds_per_sample: FloatArray | None = None
-    device_names: tuple[str, ...] = ()
-    edge_names: tuple[str, ...] = ()
+    device_names: Sequence[str] = ()
+    edge_names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.topology not in ("hierarchical", "flat"):
@@ -145,7 +168,11 @@ class Network:
         object.__setattr__(self, field, array)
 
     def _name(self, field: str, count: int) -> None:
-        names = tuple(str(name) for name in getattr(self, field)) or tuple(str(i) for i in range(count))
+        given = getattr(self, field)
+        if not len(given) or given == Numbered(count):
+            object.__setattr__(self, field, Numbered(count))
+            return
+        names = tuple(str(name) for name in given)
         if len(names) != count or len(set(names)) != count:
             raise InvalidValue(f"Network.{field}", f"must be {count} different names", names)
         object.__setattr__(self, field, names)

@@ -2,10 +2,11 @@
 
     rng_for(seed, "fading", round_index)              the same numbers whenever and wherever it is asked for
     NumberedStreams(seed, "device", round_index)[n]   one stream for each of very many devices, quickly
+    WholeNumbers(seed, "layers", round_index)[n]      one number of very many, without the others
 
 Streams in use: placement, cpu (network); line-of-sight, shadowing, fading (channel); initial-weights (models); subset,
-hold-out, partition-size, partition-classes, partition-share, glyphs-train, glyphs-test (data); device, layers, events,
-backhaul (rounds).
+hold-out, partition-size, partition-classes, partition-share, partition-draw, glyphs-train, glyphs-test (data);
+device, layers, events, records, backhaul (rounds).
 """
 
 from __future__ import annotations
@@ -62,6 +63,23 @@ class NumberedStreams:
         self._start["state"]["counter"][2] = number
         self._moving.bit_generator.state = self._start
         return self._moving
+
+
+class WholeNumbers:
+    """`numbers[n]` is entry n of `rng_for(seed, stream, *key).integers(2**63, size=…)`, drawn without the others.
+
+    2^63 divides what a generator draws from, so every entry takes one draw and the generator can jump to it.
+    """
+
+    def __init__(self, seed: int, stream: str, *key: int) -> None:
+        self._generator = rng_for(seed, stream, *key)
+        self._start: Any = self._generator.bit_generator.state
+
+    def __getitem__(self, number: int) -> int:
+        source: Any = self._generator.bit_generator
+        source.state = self._start
+        source.advance(number)
+        return int(self._generator.integers(2**63))
 
 
 def _seed_sequence(seed: int, stream: str, key: tuple[int, ...]) -> np.random.SeedSequence:

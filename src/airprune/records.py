@@ -29,6 +29,7 @@ class Per(StrEnum):
     EDGE = "edge"
     DEVICE = "device"
     NODE = "node"
+    QUARTILE = "quartile"
     THIS_ROUND = "this round"
     SINCE_START = "since the start"
     MODEL = "model"
@@ -46,6 +47,7 @@ _DOWNLINK = "what was sent to the devices, where that is charged for"
 _D2D = "what devices sent to each other, where they do"
 _D2D_ENERGY = "the part of `energy_j` that this took"
 _ASKED = "devices asked to take part, where not all are"
+_QUARTILES = "least, quarter, median, three quarters and most over the devices that took part; with `records.devices`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +115,15 @@ class EdgeRecord(JsonRecord):
     lag: Annotated[
         Numbers | None, About(Per.DEVICE, "rounds since the model it began with, where that is not this round's")
     ] = None
+    sampled_of: Annotated[
+        int | None,
+        About(Per.ROUND, "devices of the round, of which the lists hold a random sample; with `records.devices`"),
+    ] = None
+    pruning_ratio_quartiles: Annotated[Numbers | None, About(Per.QUARTILE, f"of ρ_n: {_QUARTILES}")] = None
+    latency_quartiles_s: Annotated[
+        Numbers | None, About(Per.QUARTILE, "until an update has reached its edge, likewise")
+    ] = None
+    loss_quartiles: Annotated[Numbers | None, About(Per.QUARTILE, "of the training losses, likewise")] = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 

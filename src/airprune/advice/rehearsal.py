@@ -90,6 +90,7 @@ def rehearse(experiment: Experiment, code_error: Mapping[float, float]) -> Round
                 "rounds.global_rounds": global_rounds,
                 "rounds.evaluate_every": "never",
                 "diagnostics.gradients": False,
+                "records.devices": "all",
             }
         ),
         dataset=experiment.dataset,

@@ -2,17 +2,20 @@
 
 load_dataset    MNIST and Fashion-MNIST, checked by SHA-256; glyphs, drawn on the spot
 as_dataset      your own arrays or torch datasets
-save_shared     one copy for many processes
+share           one copy for many processes
 partition       which device holds which samples
+draw_samples    the same for more devices than samples
 """
 
 from airprune.data.catalog import DATASETS, dataset_named, fetch_dataset, load_dataset
 from airprune.data.convert import as_dataset, standardized
 from airprune.data.dataset import Dataset
+from airprune.data.drawn import draw_samples
 from airprune.data.entry import DatasetEntry
+from airprune.data.holdings import Holdings
 from airprune.data.partition_figure import draw_partition
 from airprune.data.partitions import PARTITIONS, partition, partition_table
-from airprune.data.shared import SharedDataset, save_shared
+from airprune.data.shared import SharedDataset, save_shared, share
 
 __all__ = [
     "DATASETS",
@@ -25,8 +28,11 @@ __all__ = [
     "standardized",
     "SharedDataset",
     "save_shared",
+    "share",
     "PARTITIONS",
     "partition",
     "partition_table",
+    "draw_samples",
+    "Holdings",
     "draw_partition",
 ]

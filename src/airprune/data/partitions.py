@@ -12,18 +12,16 @@ holders' sizes and the classes' supplies; then which ones, by a shuffle of each 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from airprune.checks import FloatArray, quantity, whole_number
+from airprune.data.holdings import Dealt, IntArray
 from airprune.errors import InvalidValue, UnknownName
 from airprune.randomness import rng_for
-
-IntArray = NDArray[np.int64]
 
 PARTITIONS: dict[str, str] = {
     "iid": "every device holds a random share",
@@ -45,7 +43,7 @@ def partition(
     classes_per_device: int = 2,
     alpha: float = 0.5,
     size_spread: float = 0.0,
-) -> list[IntArray]:
+) -> Dealt:
     """Sample indices of each device, ascending; no sample is used twice and no device is left empty.
 
     Sizes follow w_n = exp(size_spread · z_n) with standard normal z_n; 0 makes them equal, and then each of
@@ -60,6 +58,42 @@ def partition(
         where they, or the devices of an edge, would otherwise be too few to hold all classes.
       alpha: for dirichlet; small is skewed, large is even.
     """
+    class_of, num_classes, edge_of = checked(
+        labels, edge, kind, seed=seed, classes_per_device=classes_per_device, alpha=alpha, size_spread=size_spread
+    )
+    num_devices, num_samples = len(edge_of), len(class_of)
+    if num_samples < num_devices:
+        raise InvalidValue(
+            "partition.labels",
+            f"must have a sample for each of {num_devices:,} devices",
+            f"{num_samples:,}",
+            "Scenario.data.samples_per_device lets devices share samples",
+        )
+    sizes = _sizes(num_samples, size_weights(num_devices, size_spread, seed))
+    task = _Task(class_of, num_classes, edge_of, sizes, seed, classes_per_device, alpha)
+    dealt = _dealt(_ASSIGN[kind](task), num_devices)
+    empty = np.flatnonzero(dealt.sizes == 0)
+    if len(empty):
+        raise InvalidValue(
+            "partition.labels",
+            "must have samples for every device",
+            f"none for {len(empty)} of {num_devices} devices, the first is {empty[0]}",
+            "Use more samples, fewer devices or a smaller size_spread.",
+        )
+    return dealt
+
+
+def checked(
+    labels: ArrayLike,
+    edge: ArrayLike,
+    kind: str,
+    *,
+    seed: int,
+    classes_per_device: int,
+    alpha: float,
+    size_spread: float,
+) -> tuple[IntArray, int, IntArray]:
+    """(class of each sample, number of classes, edge of each device), both counted from 0 without gaps."""
     if kind not in PARTITIONS:
         raise UnknownName("partition", kind, PARTITIONS)
     classes, class_of = np.unique(_whole_vector("partition.labels", labels), return_inverse=True)
@@ -72,25 +106,12 @@ def partition(
         raise InvalidValue(
             "partition.classes_per_device", f"must be ≤ {len(classes)}, the classes there are", classes_per_device
         )
-    num_devices, num_samples = len(edge_of), len(class_of)
-    if num_samples < num_devices:
-        raise InvalidValue(
-            "partition.labels", f"must have a sample for each of {num_devices:,} devices", f"{num_samples:,}"
-        )
-    weight = np.exp(size_spread * rng_for(seed, "partition-size").standard_normal(num_devices))
-    sizes = _sizes(num_samples, weight)
-    task = _Task(class_of, len(classes), edge_of, sizes, seed, classes_per_device, alpha)
-    owner = _ASSIGN[kind](task)
-    parts = _parts(owner, num_devices)
-    empty = [n for n, part in enumerate(parts) if not len(part)]
-    if empty:
-        raise InvalidValue(
-            "partition.labels",
-            "must have samples for every device",
-            f"none for {len(empty)} of {num_devices} devices, the first is {empty[0]}",
-            "Use more samples, fewer devices or a smaller size_spread.",
-        )
-    return parts
+    return class_of, len(classes), edge_of
+
+
+def size_weights(num_devices: int, size_spread: float, seed: int) -> FloatArray:
+    """w_n = exp(size_spread · z_n): how devices' numbers of samples stand to each other.  [num_devices]"""
+    return np.exp(size_spread * rng_for(seed, "partition-size").standard_normal(num_devices))
 
 
 def partition_table(labels: ArrayLike, parts: Sequence[ArrayLike], num_classes: int) -> IntArray:
@@ -135,7 +156,7 @@ def _iid(task: _Task) -> IntArray:
 
 def _shards(task: _Task) -> IntArray:
     rng = rng_for(task.seed, "partition-classes")
-    allowed = _holders(len(task.sizes), task.num_classes, task.classes_per_device, rng)
+    allowed = holders(len(task.sizes), task.num_classes, task.classes_per_device, rng)
     return _assign(task.class_of, allowed, task.sizes, rng_for(task.seed, "partition-share"))
 
 
@@ -152,14 +173,14 @@ def _dirichlet(task: _Task) -> IntArray:
     counts = np.zeros((len(sizes), task.num_classes), dtype=np.int64)
     for n in rng.permutation(len(sizes)):
         while (missing := sizes[n] - counts[n].sum()) > 0:  # again whenever a class has run out
-            mix = _dirichlet_mix(task.alpha * task.num_classes * left / left.sum(), rng)
-            taken = np.minimum(_whole_shares(missing, mix), left)
+            mix = dirichlet_mix(task.alpha * task.num_classes * left / left.sum(), rng)
+            taken = np.minimum(whole_shares(missing, mix), left)
             counts[n] += taken
             left -= taken
     return _hand_out(task.class_of, counts, rng_for(task.seed, "partition-share"))
 
 
-def _dirichlet_mix(concentration: FloatArray, rng: np.random.Generator) -> FloatArray:
+def dirichlet_mix(concentration: FloatArray, rng: np.random.Generator) -> FloatArray:
     """One draw, by logarithms of gamma variates, since for small α the variates themselves underflow to 0 / 0."""
     safe = np.maximum(concentration, 1e-300)
     log_gamma = np.log(rng.standard_gamma(safe + 1.0)) + np.log1p(-rng.random(len(safe))) / safe
@@ -168,7 +189,7 @@ def _dirichlet_mix(concentration: FloatArray, rng: np.random.Generator) -> Float
     return mix / mix.sum()
 
 
-def _whole_shares(total: int, mix: FloatArray) -> IntArray:
+def whole_shares(total: int, mix: FloatArray) -> IntArray:
     """`total` split by `mix`; what flooring leaves goes to the largest fractions."""
     shares = total * mix
     whole = np.floor(shares).astype(np.int64)
@@ -190,7 +211,7 @@ def _edge_iid(task: _Task) -> IntArray:
         mine, devices = np.flatnonzero(edge_share == k), np.flatnonzero(task.edge_of == k)
         per_device = max(task.classes_per_device, -(-task.num_classes // len(devices)))
         rng = rng_for(task.seed, "partition-classes", k)
-        allowed = _holders(len(devices), task.num_classes, per_device, rng)
+        allowed = holders(len(devices), task.num_classes, per_device, rng)
         local = _assign(task.class_of[mine], allowed, task.sizes[devices], rng)
         owner[mine[local >= 0]] = devices[local[local >= 0]]
     return owner
@@ -199,7 +220,7 @@ def _edge_iid(task: _Task) -> IntArray:
 def _edge_non_iid(task: _Task) -> IntArray:
     edge_sizes = _edge_sizes(task)
     per_edge = max(task.classes_per_device, -(-task.num_classes // len(edge_sizes)))
-    allowed = _holders(len(edge_sizes), task.num_classes, per_edge, rng_for(task.seed, "partition-classes"))
+    allowed = holders(len(edge_sizes), task.num_classes, per_edge, rng_for(task.seed, "partition-classes"))
     edge_share = _assign(task.class_of, allowed, edge_sizes, rng_for(task.seed, "partition-share"))
     owner = np.full(len(task.class_of), -1)
     for k in range(len(edge_sizes)):
@@ -227,11 +248,11 @@ def _random_shares(samples: IntArray, sizes: FloatArray, rng: np.random.Generato
     return owner
 
 
-def _holders(num_holders: int, num_classes: int, each: int, rng: np.random.Generator) -> FloatArray:
+def holders(numholders: int, num_classes: int, each: int, rng: np.random.Generator) -> FloatArray:
     """1 where a holder may hold a class: `each` classes per holder, every class held about equally often."""
     held = np.zeros(num_classes)
-    allowed = np.zeros((num_holders, num_classes))
-    for n in range(num_holders):
+    allowed = np.zeros((numholders, num_classes))
+    for n in range(numholders):
         # The classes with the fewest holders so far, ties broken at random.
         chosen = np.argsort(held + rng.random(num_classes) / 2)[:each]
         allowed[n, chosen] = 1.0
@@ -296,8 +317,7 @@ def _floor(values: FloatArray) -> IntArray:
     return np.floor(values + 1e-6).astype(np.int64)
 
 
-def _parts(owner: IntArray, num_devices: int) -> list[IntArray]:
-    """owner of each sample → samples of each owner, ascending."""
+def _dealt(owner: IntArray, num_devices: int) -> Dealt:
+    """owner of each sample, -1 for none → samples of each owner, ascending."""
     order = np.argsort(owner, kind="stable")
-    bounds = np.searchsorted(owner[order], np.arange(num_devices + 1))
-    return [order[start:stop] for start, stop in itertools.pairwise(bounds)]
+    return Dealt.of_sizes(order[np.count_nonzero(owner < 0) :], np.bincount(owner[owner >= 0], minlength=num_devices))

@@ -1,6 +1,6 @@
 """One dataset in the memory of many processes: files that each of them maps, so no copy is made.
 
-shared = save_shared(dataset, folder)     small, and picklable: send it to the workers
+shared = share(dataset, folder)           small, and picklable: send it to the workers
 dataset = shared.open()                   in each worker
 """
 
@@ -69,6 +69,13 @@ class SharedDataset:
         if described != record.get(name):
             raise WorkFailed(f"{path} must be {record.get(name)}, got {described}; save the dataset again.")
         return np.asarray(array)  # a plain array over the map: slices of np.memmap are needlessly slow
+
+
+def share(dataset: Dataset, folder: Path | str) -> SharedDataset:
+    """Saves it, and from then on this process maps the files too: nobody's memory holds all samples."""
+    shared = save_shared(dataset, folder)
+    dataset.lie_in(shared.open())
+    return shared
 
 
 def save_shared(dataset: Dataset, folder: Path | str) -> SharedDataset:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from airprune import files
+from airprune.data.holdings import Claimed
 from airprune.deployment.groundwork import Groundwork, check_deployable
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import Node, load_members
@@ -193,9 +194,7 @@ class _Cloud:
         _write_about(self.folder, self.about)
         if sizes == self.experiment.data_sizes.tolist():
             return self.experiment
-        # Where they lie is the devices' own affair; what they claim takes no memory here.
-        samples = tuple(np.broadcast_to(np.int64(0), size) for size in sizes)
-        return dataclasses.replace(self.experiment, samples=samples)
+        return dataclasses.replace(self.experiment, samples=Claimed(np.array(sizes, dtype=np.int64)))
 
     def _on_planned(self, inputs: PlannedInputs) -> None:
         if self._log is None:

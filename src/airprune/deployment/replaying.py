@@ -12,7 +12,7 @@ import numpy as np
 from airprune.deployment.measured import MeasuredRow, PlannedInputs, read_inputs, read_measured, recorded_fate
 from airprune.errors import UsageError, WorkFailed
 from airprune.runs.layout import RunFolder
-from airprune.selection.base import Candidates
+from airprune.selection.base import Candidates, known_rates
 from airprune.simulation.clock import Fate
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.state import RunState
@@ -42,7 +42,7 @@ def met_candidates(experiment: Experiment, candidates: Candidates, inputs: Plann
         candidates,
         device=device,
         edge=np.array(inputs.edge, dtype=np.int64),
-        full_band_rate_bps=np.array(inputs.full_band_rate_bps, dtype=np.float64),
+        rates_bps=known_rates(device, np.array(inputs.full_band_rate_bps, dtype=np.float64)),
         num_samples=num_samples,
     )
     return met, cpu_hz

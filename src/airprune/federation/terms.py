@@ -157,7 +157,7 @@ class Terms:
 def asked_only(candidates: Candidates, asked: Array) -> Candidates:
     if asked.all():
         return candidates
-    arrays = ("device", "edge", "full_band_rate_bps", "num_samples")
+    arrays = ("device", "edge", "num_samples")
     return replace(candidates, **{name: getattr(candidates, name)[asked] for name in arrays})
 
 

@@ -12,7 +12,7 @@ import cloudpickle
 import numpy as np
 
 from airprune.compression.base import Wire
-from airprune.data import Dataset
+from airprune.data import Dataset, Holdings
 from airprune.data.shared import SharedDataset
 from airprune.engines.base import MAX_TRIES, Workshop
 from airprune.errors import AirpruneError
@@ -23,7 +23,7 @@ from airprune.federation.personal import put_in
 from airprune.learning.chunks import ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
 from airprune.learning.judging import Judge, judge_for
 from airprune.model_sources import ModelSource
-from airprune.randomness import rng_for
+from airprune.randomness import WholeNumbers
 
 Array = np.ndarray
 
@@ -44,7 +44,7 @@ class Job(Workshop):
 
     model: ModelSource
     dataset: Any
-    samples: tuple[Array, ...]
+    samples: Holdings
     settings: LocalSettings
     method: LocalMethod
     wire: Wire
@@ -108,7 +108,7 @@ class Worker:
         """
         place = (task.global_round, task.edge_round)
         streams = Streams(self.job.seed, *place)
-        layer_seeds = rng_for(self.job.seed, "layers", *place).integers(2**63, size=len(self.job.samples)).tolist()
+        layer_seeds = WholeNumbers(self.job.seed, "layers", *place)
         with self.device.model.own_randomness():
             for number, device in enumerate(task.devices):
                 orders = Orders(

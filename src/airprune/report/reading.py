@@ -103,6 +103,12 @@ class EdgeRound:
     uplink_s: np.ndarray
     edges: list[Row]
     own_deadline_s: float | None = None
+    sampled_of: int | None = None
+
+    @property
+    def num_devices(self) -> int:
+        """Of the round, whether the lists have all of them or a sample."""
+        return len(self.device) if self.sampled_of is None else self.sampled_of
 
     def deadline_s(self, scenario: Scenario | None) -> float | None:
         """The round's own, if deadlines tune themselves, else the scenario's."""
@@ -226,6 +232,7 @@ def edge_round(record: EdgeRecord) -> EdgeRound | None:
         fate=[writable(fate) for fate in record.fate],
         edges=edge_rows(record),
         own_deadline_s=drawable(record.deadline_s),
+        sampled_of=record.sampled_of,
         **{name: _floats(values) for name, values in columns.items()},
     )
 

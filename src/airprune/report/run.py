@@ -127,7 +127,9 @@ def _devices(run: Run, scheme: str, place: Place) -> list[Markup]:
     latency = devices.compute_s + devices.uplink_s
     slowest = f" The slowest takes {np.nanmax(latency) * 1e3:.4g} ms." if np.isfinite(latency).any() else ""
     until = "" if deadline_s is None else f", against the deadline of {deadline_s * 1e3:g} ms"
-    about = f"Global round {devices.global_round}, edge round {devices.edge_round}; {len(devices.device):,} devices."
+    about = f"Global round {devices.global_round}, edge round {devices.edge_round}; {devices.num_devices:,} devices."
+    if devices.sampled_of is not None:
+        about += f" Recorded, and shown, is a random sample of {len(devices.device):,}."
     if len(devices.device) > MAX_BARS:
         about += f" The pictures show the {MAX_BARS} slowest; devices.csv has all."
     colour = styles_for([scheme])[scheme].colour

@@ -13,7 +13,7 @@ import numpy as np
 from airprune.checks import instance, path_of
 from airprune.components import Owner
 from airprune.data import Dataset
-from airprune.data.shared import save_shared
+from airprune.data.shared import share
 from airprune.engines import engine_named
 from airprune.errors import UsageError
 from airprune.kernels import native
@@ -109,7 +109,7 @@ def _run(
         if world.keeps_memory:
             state.store = opened_store(experiment, place if writer is None else writer.folder.path, memory)
         in_process = settings.name == "serial"
-        job = experiment.job(InProcess(experiment.dataset) if in_process else save_shared(experiment.dataset, place))
+        job = experiment.job(InProcess(experiment.dataset) if in_process else share(experiment.dataset, place))
         engine_class = engine_named(settings.name)
         tls = None if settings.tls is None else Path(settings.tls)
         engine = stack.enter_context(engine_class(job, workers=settings.workers, scheduler=settings.scheduler, tls=tls))
@@ -126,7 +126,8 @@ def opened_store(experiment: Experiment, folder: Path, table: dict[str, Any] | N
     slots = [slot for slot in experiment.slots if slot.owner == Owner.DEVICE]
     if not slots:
         return None
-    return DeviceStore(folder / "memory", slots, experiment.shape, experiment.network.num_devices, table)
+    num_devices, most = experiment.network.num_devices, experiment.most_devices
+    return DeviceStore(folder / "memory", slots, experiment.shape, num_devices, table, most_writers=most)
 
 
 def _has_ended(experiment: Experiment, state: RunState) -> bool:

@@ -1,6 +1,7 @@
 """What devices remember from round to round: rows of named slots, on disk, so that memory does not grow with the fleet.
 
-A slot's rows lie in files of about a megabyte, one per block of devices and version. A file that a checkpoint names is
+A slot's rows lie in files of about a megabyte, one per block of devices and version; in smaller ones where most devices
+never write, so that a device brings few others with it. A file that a checkpoint names is
 never changed: `put` gathers changed blocks beside it, `commit` gives them their final names and returns the table that
 the next checkpoint must hold, and once that checkpoint is in place `forget_unnamed` removes the older files. A
 kill at any moment thus leaves all blocks of the last checkpoint as they were. Devices that never wrote have no file.
@@ -33,9 +34,12 @@ Places = Array | slice
 _Key = tuple[str, int]  # name of the slot, number of the block
 
 BLOCK_BYTES = 2**20
+SPARSE_BLOCK_BYTES = 2**17
 CACHE_BYTES = 16 * 2**20
 MAX_BYTES = 64 * 10**9
 
+# A store is sparse if not more than one in so many devices can ever write.
+_SPARSE = 4
 _STAGED = "staged"
 _MAX_NAME_LENGTH = 120
 
@@ -48,10 +52,18 @@ class _Rows:
     shape: tuple[int, ...]
     num_bytes: int
     num_devices: int
+    most_writers: int
 
     @cached_property
     def per_block(self) -> int:
-        return min(max(1, BLOCK_BYTES // max(1, self.num_bytes)), self.num_devices)
+        is_sparse = self.most_writers * _SPARSE <= self.num_devices
+        wanted_bytes = SPARSE_BLOCK_BYTES if is_sparse else BLOCK_BYTES
+        return min(max(1, wanted_bytes // max(1, self.num_bytes)), self.num_devices)
+
+    @property
+    def most_rows(self) -> int:
+        """That blocks can hold, if every device that writes is in another one."""
+        return min(self.most_writers * self.per_block, self.num_devices)
 
     @cached_property
     def file_name(self) -> str:
@@ -81,6 +93,7 @@ class DeviceStore:
       slots: those of other owners are passed over.
       table: what the last checkpoint holds.
       max_bytes: of all rows; by default MAX_BYTES.
+      most_writers: how many devices can come to write; by default all.
     """
 
     def __init__(
@@ -92,14 +105,19 @@ class DeviceStore:
         table: Table | None = None,
         *,
         max_bytes: int | None = None,
+        most_writers: int | None = None,
     ) -> None:
         self._folder = folder
         own = [slot for slot in slots if slot.owner is Owner.DEVICE]
-        self._rows = {slot.name: _Rows(slot, slot.shape(shape), slot.num_bytes(shape), num_devices) for slot in own}
+        writers = num_devices if most_writers is None else min(most_writers, num_devices)
+        self._rows = {
+            slot.name: _Rows(slot, slot.shape(shape), slot.num_bytes(shape), num_devices, writers) for slot in own
+        }
         self._named: dict[_Key, tuple[int, int]] = {}  # version and checksum, by what the checkpoint says
         self._staged: dict[_Key, int] = {}  # checksum, of what has been put since
         self._cache: OrderedDict[_Key, Array] = OrderedDict()
         self._dirty: set[_Key] = set()  # of the cache: not on disk yet
+        self._replaced: list[Path] | None = None  # files that a commit has replaced; None: nobody has looked yet
         self._cached_bytes = 0
         self.restore(table or {})
         self._check_room(MAX_BYTES if max_bytes is None else max_bytes)
@@ -138,6 +156,8 @@ class DeviceStore:
             with files.open_to_read(self._path(key, _STAGED), inside=self._folder.parent) as file:
                 os.fsync(file.fileno())
             self._path(key, _STAGED).replace(self._path(key, version))
+            if self._replaced is not None and key in self._named:
+                self._replaced.append(self._path(key, self._named[key][0]))
             self._named[key] = (version, checksum)
         self._staged = {}
         return self.table()
@@ -163,20 +183,26 @@ class DeviceStore:
             if given["layout"] != self._rows[name].layout():
                 raise WorkFailed(f"{self._folder} holds {name} of another model or fleet; resume with the same ones.")
             named |= {(name, int(block)): (int(entry[0]), int(entry[1])) for block, entry in given["blocks"].items()}
-        self._named, self._staged, self._dirty = named, {}, set()
+        self._named, self._staged, self._dirty, self._replaced = named, {}, set(), None
         self._cache.clear()
         self._cached_bytes = 0
 
     def forget_unnamed(self) -> None:
-        """Takes away all blocks but those of the last commit, once the checkpoint that names them is in place."""
+        """Takes away all blocks but those of the last commit, once the checkpoint that names them is in place.
+
+        Looks through the folder once, for what a killed run has left; from then on it knows what was replaced.
+        """
         if not self._rows or not self._folder.is_dir() or self._folder.is_symlink():
             return
+        for path in self._left_over() if self._replaced is None else self._replaced:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        self._replaced = []
+
+    def _left_over(self) -> list[Path]:
         kept = {self._path(key, version).name for key, (version, _) in self._named.items()}
         kept |= {self._path(key, _STAGED).name for key in self._staged}
-        for path in self._folder.glob("*.block"):
-            if path.name not in kept:
-                with contextlib.suppress(OSError):
-                    path.unlink()
+        return [path for path in self._folder.glob("*.block") if path.name not in kept]
 
     def _block(self, key: _Key) -> Array | None:
         """A block as it stands; None if no device of it ever wrote. Not to be changed."""
@@ -247,9 +273,9 @@ class DeviceStore:
         """Refuses beforehand what would not fit: every block may exist twice while a save goes on."""
         if not self._rows:
             return
-        sizes = {name: rows.num_bytes * rows.num_devices for name, rows in self._rows.items()}
+        sizes = {name: rows.num_bytes * rows.most_rows for name, rows in self._rows.items()}
         total, largest = sum(sizes.values()), max(sizes, key=lambda name: sizes[name])
-        what = f"The memory of {next(iter(self._rows.values())).num_devices:,} devices, most of it for {largest!r},"
+        what = f"The memory of {next(iter(self._rows.values())).most_writers:,} devices, most of it for {largest!r},"
         if total > max_bytes:
             raise InvalidValue(
                 what,

@@ -22,6 +22,7 @@ from airprune.scenario.sections import (
     NetworkSection,
     PlanSection,
     RadioSection,
+    RecordsSection,
     RoundsSection,
     TrainSection,
 )
@@ -39,5 +40,6 @@ __all__ = [
     "RoundsSection",
     "EventsSection",
     "DiagnosticsSection",
+    "RecordsSection",
     "EngineSection",
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.data import Dataset, as_dataset, load_dataset, partition, standardized
+from airprune.data import Dataset, Holdings, as_dataset, draw_samples, load_dataset, partition, standardized
 from airprune.data.convert import with_targets
 from airprune.errors import InvalidValue
 from airprune.network import Network
@@ -39,19 +39,21 @@ def classes_of(y: Array, data: Dataset) -> Array:
     return y if data.num_classes else np.zeros(len(y), dtype=np.int64)
 
 
-def samples_by_device(scenario: Scenario, data: Dataset, network: Network) -> tuple[Array, ...]:
-    """Indices of each device's training samples.  [num_devices] arrays"""
+def samples_by_device(scenario: Scenario, data: Dataset, network: Network) -> Holdings:
+    """Indices of each device's training samples: dealt out, or drawn by each device for itself."""
     settings = scenario.data
     if not data.num_classes and settings.partition != "iid":
         rule = "must be iid for samples without classes"
         raise InvalidValue("Scenario.data.partition", rule, repr(settings.partition), 'Example: partition = "iid"')
-    samples = partition(
-        classes_of(data.train_y, data),
-        edge=network.edge,
-        kind=settings.partition,
-        seed=scenario.seed,
-        classes_per_device=settings.classes_per_device,
-        alpha=settings.alpha,
-        size_spread=settings.size_spread,
-    )
-    return tuple(samples)
+    classes = classes_of(data.train_y, data)
+    how: dict[str, Any] = {
+        "edge": network.edge,
+        "kind": settings.partition,
+        "seed": scenario.seed,
+        "classes_per_device": settings.classes_per_device,
+        "alpha": settings.alpha,
+        "size_spread": settings.size_spread,
+    }
+    if settings.samples_per_device is None:
+        return partition(classes, **how)
+    return draw_samples(classes, samples_per_device=settings.samples_per_device, **how)

@@ -66,6 +66,7 @@ class Scenario(Section):
     rounds: sections.RoundsSection = sections.RoundsSection()
     events: sections.EventsSection = sections.EventsSection()
     diagnostics: sections.DiagnosticsSection = sections.DiagnosticsSection()
+    records: sections.RecordsSection = sections.RecordsSection()
     engine: sections.EngineSection = sections.EngineSection()
 
     @model_validator(mode="before")
@@ -187,10 +188,14 @@ class Scenario(Section):
         del values["data"]["data_dir"]
         if self.data.judge_on == "test":
             del values["data"]["judge_on"]
+        if self.data.samples_per_device is None:
+            del values["data"]["samples_per_device"]
         if self.clock.compute == "paper":
             del values["clock"]
         if not self.diagnostics.sub_models:
             del values["diagnostics"]["sub_models"]
+        if self.records.devices == "all":
+            del values["records"]
         if not self.model.personal:
             del values["model"]["personal"]
         if self.train.local_steps is None:

@@ -164,6 +164,11 @@ class DataSection(Section):
     partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid"] = Field(
         default="iid", description="how samples are dealt to devices"
     )
+    samples_per_device: Count | None = Field(
+        default=None,
+        description="none: each sample is dealt to one device; a number: every device draws so many for itself, "
+        "so that two may have the same; for more devices than samples",
+    )
     classes_per_device: Count = Field(
         default=2, description="of shards and edge-iid; of edge-non-iid, classes per edge"
     )
@@ -466,6 +471,17 @@ class DiagnosticsSection(Section):
 
     gradients: bool = Field(default=False, description="gradient norms, and estimates of Theorem 1's constants")
     sub_models: bool = Field(default=False, description="accuracy of the sub-model that the median device holds")
+
+
+class RecordsSection(Section):
+    """How much of a round is written down."""
+
+    owner: ClassVar[str] = "Scenario.records"
+
+    devices: Literal["all"] | Count = Field(
+        default="all",
+        description="lists per device of an edge round: of all that were asked, or of a random sample of so many",
+    )
 
 
 class EngineSection(Section):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from airprune.components import Component
 from airprune.planning import Plan
+from airprune.planning.edges import EdgeGroups
 
 Array = np.ndarray
 
@@ -21,7 +23,7 @@ class Candidates:
     Attributes:
       device: their numbers in the network, ascending.
       edge: who serves each.
-      full_band_rate_bps: r_n of this round.
+      rates_bps: of some of these devices → their r_n of this round; computed for whom it is asked for.
       num_samples: D_n.
       rng: a stream of the component's own, the same for every edge and scheme.
       memory: the component's slots; read-only.
@@ -31,12 +33,22 @@ class Candidates:
 
     device: Array
     edge: Array
-    full_band_rate_bps: Array
+    rates_bps: Callable[[Array], Array]
     num_samples: Array
     round_index: int
     rng: np.random.Generator
     memory: Mapping[str, Array] = field(default_factory=dict)
     block_rates_bps: Callable[[Array, int], Array] | None = None
+
+    @cached_property
+    def full_band_rate_bps(self) -> Array:
+        """r_n of all of them.  [num_candidates]"""
+        return self.rates_bps(self.device)
+
+
+def known_rates(device: Array, rate_bps: Array) -> Callable[[Array], Array]:
+    """`Candidates.rates_bps` of devices, ascending, whose rates are known."""
+    return lambda asked: rate_bps[np.searchsorted(device, asked)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,6 +83,7 @@ class Selection(Component):
       barrier: when nobody is waited for any longer, if the deadline is not the only end of a round: of (seconds until
         each upload, infinite for those that never come [num_asked], devices of the network) → seconds.
       observe: after the round: the slots that change.
+      most: how many of an edge's so many devices are asked at the most; None: all of them.
       report_bits: what a device that is asked uploads for `observe` beside its model.
     """
 
@@ -78,6 +91,7 @@ class Selection(Component):
     after: Callable[[Any, Candidates, Plan], Array] | None = None
     barrier: Callable[[Any, Array, int], float] | None = None
     observe: Callable[[Any, Outcome], dict[str, Array]] | None = None
+    most: Callable[[Any, int], int] | None = None
     report_bits: float = 0.0
 
 
@@ -98,8 +112,23 @@ def best_of_each_edge(candidates: Candidates, score: Array, share: float | Array
     """
     chosen = np.zeros(len(score), dtype=bool)
     shares = np.broadcast_to(share, len(score))
-    order = np.lexsort((candidates.device, -score, candidates.edge))
-    _, starts, counts = np.unique(candidates.edge[order], return_index=True, return_counts=True)
-    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-        chosen[order[start : start + number_of(float(shares[order[start]]), count)]] = True
+    groups = EdgeGroups.of(candidates.edge)
+    for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
+        places = slice(start, start + count) if groups.order is None else groups.order[start : start + count]
+        wanted = number_of(float(shares[places][0]), count)
+        chosen[places] = _largest(score[places], wanted)
+    return chosen
+
+
+def _largest(score: Array, count: int) -> Array:
+    """The `count` largest; the first ones of those that are equal, no number (NaN) after all numbers.  [len(score)]"""
+    if count >= len(score):
+        return np.ones(len(score), dtype=bool)
+    fallen = -score
+    last = np.partition(fallen, count - 1)[count - 1]
+    if np.isnan(last):
+        chosen, tied = ~np.isnan(fallen), np.isnan(fallen)
+    else:
+        chosen, tied = fallen < last, fallen == last
+    chosen[np.flatnonzero(tied)[: count - np.count_nonzero(chosen)]] = True
     return chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from airprune.selection.base import Candidates, Selection, best_of_each_edge
-from airprune.selection.random_share import ShareOptions
+from airprune.selection.random_share import ShareOptions, most
 
 Array = np.ndarray
 
@@ -19,5 +19,6 @@ SELECTION = Selection(
     summary="the share of each edge's devices with the best channels",
     Options=ShareOptions,
     before=before,
+    most=most,
     fully_open={"share": 1.0},
 )

@@ -15,7 +15,7 @@ from pydantic import Field
 from airprune.components import ModelShape, Owner, Slot
 from airprune.selection.base import Candidates, Outcome, Selection, number_of
 from airprune.selection.proportional_fair import per_device
-from airprune.selection.random_share import ShareOptions
+from airprune.selection.random_share import ShareOptions, most
 from airprune.settings.section import Count, NonNegative, Ratio
 
 Array = np.ndarray
@@ -162,6 +162,7 @@ SELECTION = Selection(
     Options=OortOptions,
     slots=slots,
     before=before,
+    most=most,
     observe=observe,
     report_bits=64.0,  # the training loss
     fully_open={"share": 1.0},

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from airprune.components import ModelShape, Owner, Slot
 from airprune.selection.base import Candidates, Outcome, Selection, best_of_each_edge
-from airprune.selection.random_share import ShareOptions
+from airprune.selection.random_share import ShareOptions, most
 from airprune.settings.section import Count
 
 Array = np.ndarray
@@ -62,6 +62,7 @@ SELECTION = Selection(
     Options=FairOptions,
     slots=slots,
     before=before,
+    most=most,
     observe=observe,
     fully_open={"share": 1.0},
 )

@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from airprune.selection.base import Candidates, Selection, best_of_each_edge
+from airprune.selection.base import Candidates, Selection, best_of_each_edge, number_of
 from airprune.settings.section import Section
 
 Array = np.ndarray
@@ -26,11 +26,16 @@ def before(options: ShareOptions, candidates: Candidates) -> Array:
     return best_of_each_edge(candidates, candidates.rng.random(len(candidates.device)), options.share)
 
 
+def most(options: ShareOptions, num_devices: int) -> int:
+    return number_of(options.share, num_devices)
+
+
 SELECTION = Selection(
     name="random-share",
     summary="a random share of each edge's devices",
     source="FedAvg, as published",
     Options=ShareOptions,
     before=before,
+    most=most,
     fully_open={"share": 1.0},
 )

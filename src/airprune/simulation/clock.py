@@ -54,6 +54,8 @@ class Events:
         cls, section: EventsSection, device: Array, num_devices: int, *, seed: int, global_round: int, edge_round: int
     ) -> Events:
         """The same for every scheme: drawn for all devices of the network, asked or not."""
+        if section.dropout_probability == section.straggler_probability == 0.0:
+            return cls(dropped=np.zeros(len(device), dtype=bool), slowdown=np.ones(len(device)))
         draws = rng_for(seed, "events", global_round, edge_round).random((num_devices, 2))[device]
         return cls(
             dropped=draws[:, 0] < section.dropout_probability,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +14,7 @@ from airprune.components import ModelShape, Owner, Slot
 from airprune.compression.base import Wire
 from airprune.compute.times import ComputeTimes, compute_times
 from airprune.compute.work import ModelWork
-from airprune.data import Dataset
+from airprune.data import Dataset, Holdings
 from airprune.errors import InvalidValue
 from airprune.federation.backhaul import Backhaul
 from airprune.federation.cloud import combine_level, combined_up_to
@@ -74,7 +73,7 @@ class Experiment:
     Attributes:
       model: the starting model; its weight counts feed the planner.
       source: where workers get it from.
-      samples: indices of each device's training samples.  [num_devices] arrays
+      samples: indices of each device's training samples.
       kernel: what computes gradients here: a name of KERNELS.
       judged_by: the loss that is minimised, and what models are judged by.
       device: what the kernel computes on.
@@ -86,7 +85,7 @@ class Experiment:
     dataset: Dataset
     model: LocalModel
     source: ModelSource
-    samples: tuple[Array, ...]
+    samples: Holdings
     kernel: str
     method: Method
     judged_by: Judged
@@ -136,7 +135,7 @@ class Experiment:
             or scenario.model.name not in HIDDEN
             or scenario.train.loss != CROSS_ENTROPY
         ):
-            _check_fit(source, flat, data, judged_by, samples, scenario)
+            _check_fit(source, flat, data, judged_by, samples.sizes, scenario)
         return cls(
             scenario=scenario,
             network=network,
@@ -393,19 +392,45 @@ class Experiment:
         """Edge rounds since the start of the run."""
         return state.global_round * self._rounds_per_global_round + self.step_index(state)
 
+    def recorded(self, state: RunState, num_asked: int) -> Array | None:
+        """Places among those asked of the devices that the round's record tells of, ascending; None: all.
+
+        Drawn anew in every round, apart from whom the selection asks.
+        """
+        wanted = self.scenario.records.devices
+        if wanted == "all" or num_asked <= wanted:
+            return None
+        rng = rng_for(self.scenario.seed, "records", self.round_index(state))
+        return np.sort(rng.choice(num_asked, wanted, replace=False, shuffle=False))
+
     @property
     def num_rounds(self) -> int:
         """Edge rounds of the whole run."""
         return self.scenario.rounds.global_rounds * self._rounds_per_global_round
 
+    @property
+    def most_devices(self) -> int:
+        """How many different devices can take part in the whole run."""
+        selection, everyone = self.method.selection, self.network.num_devices
+        if not selection.has("most") or self.method.association.component.when != "run":
+            return everyone
+        counts = np.bincount(self.stations.serving({}), minlength=self.network.num_edges)
+        asked = sum(selection("most", count) for count in counts.tolist() if count)
+        return min(everyone, self.num_rounds * asked)
+
     @cached_property
     def _rounds_per_global_round(self) -> int:
         return int(np.prod([self.tree.max_rounds(level) for level in range(self.tree.depth)]))
 
-    @cached_property
+    @property
     def data_sizes(self) -> Array:
         """D_n, the number of training samples of each device.  [num_devices]"""
-        return np.array([len(indices) for indices in self.samples])
+        return self.samples.sizes
+
+    @cached_property
+    def mean_samples_seen(self) -> float:
+        """Sample passes of an edge round, over all devices."""
+        return float(np.mean(self.scenario.train.samples_seen(self.data_sizes)))
 
     def station_samples(self, state: RunState) -> Array:
         """Samples that each edge stands for: of the devices it serves, or has heard from.  [num_edges]"""
@@ -515,7 +540,7 @@ def _check_fit(
     flat: LocalModel,
     data: Dataset,
     judged_by: Judged,
-    samples: Sequence[Array],
+    num_samples: Array,
     scenario: Scenario,
 ) -> None:
     """A misfit of model, samples and loss is a sentence before the first round."""
@@ -523,7 +548,7 @@ def _check_fit(
 
     precision = np.dtype(flat.state_array.dtype).name
     module = source.module().double() if precision == "float64" else source.module().float()
-    check_fit(module, data, judged_by, samples, batch_size=scenario.train.batch_size)
+    check_fit(module, data, judged_by, num_samples, batch_size=scenario.train.batch_size)
 
 
 def _device(scenario: Scenario, used: str | None) -> tuple[str | None, str]:

@@ -19,6 +19,7 @@ from airprune.topology.root import RootRound
 Array = np.ndarray
 
 _STATISTICS = ("code_error", "loss", "gradient_sq_max", "gradient_noise_sq", "smoothness", "pruning_error_sq")
+_QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _DIAGNOSTICS = ("gradient_sq_max", "gradient_noise_sq", "smoothness")
 
 
@@ -64,14 +65,21 @@ def edge_record(
     results: Sequence[EdgeResult],
     num_devices: int,
     lag: Array | None = None,
+    sample: Array | None = None,
 ) -> dict[str, Any]:
-    """One edge round of all active edges; `num_devices` could have been asked, and began `lag` rounds ago."""
-    opened, trained = timed.opened, by_device(timed, results)
+    """One edge round of all active edges; `num_devices` could have been asked, and began `lag` rounds ago.
+
+    Args:
+      sample: places of the devices that the lists are to hold, ascending; None: all.
+    """
+    opened, whole = timed.opened, by_device(timed, results)
+    shown = slice(None) if sample is None else sample
+    trained = {name: column[shown] for name, column in whole.items()}
     optional: dict[str, Any] = {
         name: _numbers(trained[name]) for name in _DIAGNOSTICS if np.isfinite(trained[name]).any()
     }
     if opened.bits_per_weight is not None:
-        optional["bits_per_weight"] = _numbers(opened.bits_per_weight)
+        optional["bits_per_weight"] = _numbers(opened.bits_per_weight[shown])
         optional["code_error"] = _numbers(trained["code_error"])
     if opened.tunes_itself:
         optional["deadline_s"] = opened.deadline_s
@@ -80,9 +88,11 @@ def edge_record(
     if timed.relay_s is not None and timed.d2d_bits is not None and timed.d2d_energy_j is not None:
         optional["d2d_bits"] = float(timed.d2d_bits.sum())
         optional["d2d_energy_j"] = float(timed.d2d_energy_j.sum())
-        optional["relay_s"] = _numbers(timed.relay_s)
+        optional["relay_s"] = _numbers(timed.relay_s[shown])
     if lag is not None:
-        optional["lag"] = tuple(lag.tolist())
+        optional["lag"] = tuple(lag[shown].tolist())
+    if sample is not None:
+        optional |= _summary(timed, whole["loss"])
     return EdgeRecord(
         global_round=state.global_round + 1,
         edge_round=state.edge_round,
@@ -102,20 +112,36 @@ def edge_record(
         mean_pruning_ratio=_mean(timed.ratio[timed.takes_part]),
         left_out={fate.value: int(np.count_nonzero(timed.fate == fate)) for fate in Fate if fate is not Fate.OK},
         num_samples=_num_samples(results),
-        train_loss=_mean(trained["loss"][timed.takes_part]),
-        device=tuple(opened.device.tolist()),
-        edge=tuple(opened.edge.tolist()),
-        fate=tuple(timed.fate.tolist()),
-        bandwidth_share=_numbers(opened.share),
-        pruning_ratio=_numbers(timed.ratio),
-        kept_weights=tuple(opened.keep.tolist()),
-        compute_s=_numbers(timed.compute_s),
-        uplink_s=_numbers(timed.uplink_s),
-        device_energy_j=_numbers(timed.energy_j),
+        train_loss=_mean(whole["loss"][timed.takes_part]),
+        device=tuple(opened.device[shown].tolist()),
+        edge=tuple(opened.edge[shown].tolist()),
+        fate=tuple(timed.fate[shown].tolist()),
+        bandwidth_share=_numbers(opened.share[shown]),
+        pruning_ratio=_numbers(timed.ratio[shown]),
+        kept_weights=tuple(opened.keep[shown].tolist()),
+        compute_s=_numbers(timed.compute_s[shown]),
+        uplink_s=_numbers(timed.uplink_s[shown]),
+        device_energy_j=_numbers(timed.energy_j[shown]),
         loss=_numbers(trained["loss"]),
         pruning_error_sq=_numbers(trained["pruning_error_sq"]),
         **optional,
     ).to_json()
+
+
+def _summary(timed: TimedRound, loss: Array) -> dict[str, Any]:
+    """What stands in a record for the devices that its lists leave out."""
+    took_part = timed.takes_part
+    return {
+        "sampled_of": len(took_part),
+        "pruning_ratio_quartiles": _quartiles(timed.ratio[took_part]),
+        "latency_quartiles_s": _quartiles(timed.total_s[took_part]),
+        "loss_quartiles": _quartiles(loss[took_part]),
+    }
+
+
+def _quartiles(values: Array) -> tuple[float | None, ...]:
+    """Least, quarter, median, three quarters, most; empty if there are no values."""
+    return _numbers(np.quantile(values, _QUARTERS)) if len(values) else ()
 
 
 def node_record(state: RunState, level: int, node_round: int, nodes: Array, latency_s: Array) -> dict[str, Any]:

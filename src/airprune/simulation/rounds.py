@@ -118,9 +118,10 @@ def _edge_round(
     state.latency_s[-1].append(latency_s.tolist())
     count_edge_round(state.totals, timed, results)
     experiment.count_received(state, opened.edge, timed.uploaded_bits)
+    sample = experiment.recorded(state, len(opened.device))
     state.counters[-1] += 1
     shown_lag = lag if experiment.method.topology.has("due") else None
-    record = edge_record(state, timed, present, results, len(candidates.device), shown_lag)
+    record = edge_record(state, timed, present, results, len(candidates.device), shown_lag, sample)
     if experiment.scenario.rounds.evaluate_every == "edge":
         record |= accuracy_of(experiment, engine, state, experiment.judged(state, now=True))
     return record
@@ -191,7 +192,6 @@ def _group(
     if started:
         received = state.values[HISTORY][edge, started].astype(received.dtype)
     learning_rate, steps = experiment.learning_rate(state), experiment.local_steps(state)
-    per_device = float(np.mean(scenario.train.samples_seen(experiment.data_sizes)))
     tasks = [
         TrainTask(
             devices=tuple(opened.device[chunk].tolist()),
@@ -206,7 +206,7 @@ def _group(
             round_index=experiment.round_index(state),
             store=state.store,
         )
-        for chunk in chunks_of(positions, per_device)
+        for chunk in chunks_of(positions, experiment.mean_samples_seen)
     ]
     return EdgeGroup(
         shared=Broadcast(

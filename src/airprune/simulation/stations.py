@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 
@@ -81,12 +81,10 @@ class Stations:
           memory: the selection's slots.
         """
         device = np.flatnonzero(np.isin(served.edge, edges))
-        fading = small_scale_gain(self.network.num_devices, self.radio, seed=self.seed, round_index=round_index)
-        rates = full_band_rate_bps(snr(served.gain * fading, self.radio), self.radio.bandwidth_hz)
         return Candidates(
             device=device,
             edge=served.edge[device],
-            full_band_rate_bps=rates[device],
+            rates_bps=partial(self._rates_bps, served.gain, cache(partial(self._fading, round_index))),
             num_samples=self.data_sizes[device],
             round_index=round_index,
             rng=rng_for(self.seed, "selection", round_index),
@@ -132,11 +130,12 @@ class Stations:
     def _problem_on_links(self, round_index: int, device: Array, station: Array, band: Array) -> PlanProblem:
         """What `AssociationView.problem` says."""
         gain = self._gains[device, station] * self.radio.num_antennas
+        rates_bps = full_band_rate_bps(snr(gain, self.radio), self.radio.bandwidth_hz)
         cpu_hz = self.network.cpu_hz[device]
         candidates = Candidates(
             device=device,
             edge=band,
-            full_band_rate_bps=full_band_rate_bps(snr(gain, self.radio), self.radio.bandwidth_hz),
+            rates_bps=lambda _: rates_bps,
             num_samples=self.data_sizes[device],
             round_index=round_index,
             rng=rng_for(self.seed, "association", round_index),
@@ -149,6 +148,13 @@ class Stations:
         if has_limits(self.terms):
             return plan_as_set(self.terms, problem)
         return replace(plan_as_set(self.terms, replace(problem, limits=None)), problem=problem)
+
+    def _fading(self, round_index: int) -> Array:
+        return small_scale_gain(self.network.num_devices, self.radio, seed=self.seed, round_index=round_index)
+
+    def _rates_bps(self, gain: Array, fading: Callable[[], Array], device: Array) -> Array:
+        """What `Candidates.rates_bps` says."""
+        return full_band_rate_bps(snr(gain[device] * fading()[device], self.radio), self.radio.bandwidth_hz)
 
     def _block_rates_bps(self, gain: Array, round_index: int, device: Array, num_blocks: int) -> Array:
         """What `Candidates.block_rates_bps` says."""

@@ -127,7 +127,8 @@ def devices(root: Path, name: str, global_round: int, edge_number: int) -> dict[
         "global_round": found.global_round,
         "edge_round": found.edge_round,
         "deadline_s": found.deadline_s(scenario_of(path)),
-        "num_devices": len(found.device),
+        "num_devices": found.num_devices,
+        "num_recorded": len(found.device),
         "max_drawn": MAX_BARS,
         **_device_columns(found),
     }

@@ -400,9 +400,10 @@ function showDevices() {
   const left = new Map();
   answer.fate.forEach((fate) => { if (fate !== "ok") left.set(fate, (left.get(fate) ?? 0) + 1); });
   const gone = [...left].map(([fate, count]) => `${fixed(count)} ${fate}`).join(", ");
-  const many = answer.num_devices > answer.drawn.length ? ` The ${answer.drawn.length} slowest of ${fixed(answer.num_devices)} devices are drawn.` : "";
+  const sampled = answer.num_devices > answer.num_recorded ? `, a random sample of ${fixed(answer.num_recorded)} of ${fixed(answer.num_devices)} devices` : "";
+  const many = answer.num_recorded > answer.drawn.length ? ` The ${answer.drawn.length} slowest of ${fixed(answer.num_recorded)} devices are drawn.` : "";
   const latency = answer.compute_s.map((value, i) => (value ?? 0) + (answer.uplink_s[i] ?? 0));
-  say(byId("devices-note"), `Global round ${answer.global_round}, edge round ${answer.edge_round}: ${gone ? `left out ${gone}` : "all devices in time"}; `
+  say(byId("devices-note"), `Global round ${answer.global_round}, edge round ${answer.edge_round}${sampled}: ${gone ? `left out ${gone}` : "all devices in time"}; `
     + `the slowest takes ${fixed(Math.max(...latency) * 1e3, 2)} ms.${many}`);
   byId("devices").hidden = byId("devices-all").hidden = false;
   drawDevices(byId("devices"), answer);
