@@ -30,12 +30,12 @@ def json_text(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
-def json_answer(value: Any, status: int = 200) -> Response:
-    return Response(json_text(value), status, media_type="application/json")
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json_text(value), status, headers, media_type="application/json")
 
 
-def refusal(status: int, sentence: str) -> Response:
-    return json_answer({"error": sentence}, status)
+def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
+    return json_answer({"error": sentence}, status, headers)
 
 
 def file_answer(path: Path, types: Mapping[str, str]) -> Response:
@@ -74,7 +74,7 @@ def answer_errors(app: FastAPI) -> None:
             path = shown(request.url.path).strip("'\"")
             known = _KNOWN.get(error.status_code, "{path} cannot answer: " + sentence)
             sentence = sentence if sentence.endswith(".") else known.format(path=path, method=request.method)
-        return refusal(error.status_code, sentence)
+        return refusal(error.status_code, sentence, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
