@@ -21,9 +21,18 @@ MAX_STALL_S = 30.0
 
 
 def max_connections() -> int:
-    """At most half of the files that this process may open: runs, tables and scripts need the others."""
+    """Fewer where this process may open few files: runs, tables and scripts need some."""
+    return max(8, min(MAX_CONNECTIONS, _max_files() // 4))
+
+
+def max_accepted_at_once() -> int:
+    """Connections that are taken before the next look at how many there are."""
+    return max(8, min(128, _max_files() // 8))
+
+
+def _max_files() -> int:
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if allowed == resource.RLIM_INFINITY else max(8, min(MAX_CONNECTIONS, allowed // 2))
+    return 2**16 if allowed == resource.RLIM_INFINITY else allowed
 
 
 class Connection(H11Protocol):

@@ -23,7 +23,7 @@ import uvicorn
 
 from airprune.errors import UsageError, WorkFailed
 from airprune.web.app import create_app
-from airprune.web.connections import Connection, look_at
+from airprune.web.connections import Connection, look_at, max_accepted_at_once
 from airprune.web.site import Site
 
 USUAL_PORT = 8765
@@ -101,6 +101,7 @@ def server_of(site: Site, *, log_level: str = "error") -> PageServer:
     config = uvicorn.Config(
         app,
         http=Connection,
+        backlog=max_accepted_at_once(),
         log_level=log_level,
         access_log=False,
         server_header=False,
