@@ -1,4 +1,4 @@
-"""Given to `airprune web --import`: a scheme that takes a second (or $SLOW_SCHEME_S) for many devices, as a very large fleet would."""
+"""Given to `airprune web --import`: a scheme that takes $SLOW_SCHEME_S, or 1, for many devices, like a huge fleet."""
 
 import os
 import time
