@@ -15,8 +15,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from airprune import files
 from airprune.errors import AirpruneError, UsageError
 from airprune.wording import shown
+
+MAX_FILE_BYTES = 8 * 2**20
 
 _KNOWN = {
     404: "There is nothing at {path}. The pages are /, /planner, /runs, /league and /reproduction.",
@@ -41,7 +44,7 @@ def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None
 def file_answer(path: Path, types: Mapping[str, str]) -> Response:
     """A file's content: pictures to be shown, the rest to be saved; `types` by suffix."""
     try:
-        content = path.read_bytes()
+        content = files.read_bytes(path, max_bytes=MAX_FILE_BYTES)
     except OSError:
         raise HTTPException(404, f"{path.name} cannot be read.") from None
     place = "inline" if path.suffix == ".png" else f'attachment; filename="{path.name}"'
