@@ -62,7 +62,7 @@ def test_a_network_is_read_from_places():
 
 def test_an_edge_with_two_places_is_refused_with_its_line():
     rows = "a,n,103,4,100,0\nb,n,3,4,0,0\n"
-    with pytest.raises(BadTable, match="line 3: edge n stands at"):
+    with pytest.raises(BadTable, match="line 3: its edge stands elsewhere"):
         read_network(stream("device,edge,x_m,y_m,edge_x_m,edge_y_m\n" + rows))
 
 

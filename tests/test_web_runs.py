@@ -15,7 +15,7 @@ import pytest
 import airprune as ap
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
-from airprune.web.runs import finding, followed, stream
+from airprune.web.runs import finding, followed, routes, stream
 from airprune.web.runs.following import RecordsFile
 from airprune.web.runs.heads import first_values
 from airprune.web.runs.thinning import Thinned
@@ -524,7 +524,7 @@ def test_a_run_that_appears_or_goes_is_told(serve, tmp_path):
 
 
 def test_a_stream_ends_when_its_client_leaves_and_there_are_not_too_many(serve, tmp_path, monkeypatch):
-    monkeypatch.setattr(stream, "MAX_STREAMS", 2)
+    monkeypatch.setattr(routes, "MAX_STREAMS", 2)
     server = serve(runs_dir=tmp_path)
 
     def is_open() -> bool:

@@ -31,6 +31,10 @@ class AirpruneError(Exception):
 
     exit_status = 1
 
+    def without_value(self) -> AirpruneError:
+        """The same without what was got, for files of others: their names and rules may be told, not what they hold."""
+        return self
+
 
 class UsageError(AirpruneError):
     exit_status = 2
@@ -41,6 +45,11 @@ class InvalidValue(UsageError, ValueError):
 
     def __init__(self, field: str, rule: str, got: object, way_out: str = "") -> None:
         super().__init__(f"{field} {rule}, got {got}." + (f" {way_out}" if way_out else ""))
+        self._known = field, rule, way_out
+
+    def without_value(self) -> InvalidValue:
+        field, rule, way_out = self._known
+        return InvalidValue(field, rule, "something else", way_out)
 
 
 class UnknownName(UsageError, KeyError):
@@ -53,7 +62,11 @@ class UnknownName(UsageError, KeyError):
         hint = f"did you mean {near[0]!r}? " if near else ""
         told = ", ".join([*_first(known), *filter(None, [more])])
         self.message = f"{kind} {name!r} is unknown; {hint}known: {told}."
+        self.message_without_name = f"{kind} must be one of those known here, got another: {told}."
         super().__init__(self.message)
+
+    def without_value(self) -> UsageError:
+        return UsageError(self.message_without_name)
 
     def __str__(self) -> str:  # KeyError would show the quoted repr
         return self.message

@@ -1,8 +1,11 @@
 """Files in folders that somebody else may have filled.
 
-Nothing here follows a link, and nothing but a regular file is opened, so that neither a file elsewhere is overwritten
-nor a pipe waited for. A path's last part is never a link; with `inside`, no part below that folder is. How one gets to
-that folder is the user's choice: links on the way there are followed.
+Nothing here follows a link, and nothing but a regular file is opened, so that neither a file elsewhere is read or
+overwritten nor a pipe waited for. A path's last part is never a link; with `inside`, no part below that folder is. How
+one gets to that folder is the user's choice: links on the way there are followed. Whoever reads a file in whole says
+how large it may be, and it is refused before it is read: a file of a terabyte need not take any room on the disk.
+
+Files that a user names on a command line are the user's own choice: `open_named` follows links to them.
 """
 
 from __future__ import annotations
@@ -16,14 +19,40 @@ import stat
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 _COMMON = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_BEGINNING_BYTES = 256
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def open_to_read(path: Path, *, inside: Path | None = None) -> BufferedReader:
-    return os.fdopen(open_descriptor(path, os.O_RDONLY, inside=inside), "rb")
+# Streams that a shell or another program hands over; to wait for them is what is wanted.
+_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+
+
+def open_to_read(
+    path: Path, *, inside: Path | None = None, max_bytes: int | None = None, buffer_bytes: int = -1
+) -> BufferedReader:
+    """OSError for what is no regular file, or larger than `max_bytes` now."""
+    file = cast(BufferedReader, os.fdopen(open_descriptor(path, os.O_RDONLY, inside=inside), "rb", buffer_bytes))
+    if max_bytes is not None and os.fstat(file.fileno()).st_size > max_bytes:
+        file.close()
+        raise _is_too_large(path.name, max_bytes)
+    return file
+
+
+def open_named(path: Path) -> BufferedReader:
+    """A file that the user has named: by a link too, but a pipe only as `/dev/stdin` or `/dev/fd/…`."""
+    if str(path).startswith(_STREAMS):
+        return path.open("rb")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        raise _is_not_regular(path.name)
+    return os.fdopen(descriptor, "rb")
 
 
 def open_to_append(path: Path, *, inside: Path | None = None) -> BinaryIO:
@@ -31,18 +60,38 @@ def open_to_append(path: Path, *, inside: Path | None = None) -> BinaryIO:
     return os.fdopen(open_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, inside=inside), "ab")
 
 
-def read_bytes(path: Path, *, inside: Path | None = None) -> bytes:
-    with open_to_read(path, inside=inside) as file:
-        return file.read()
+def read_bytes(path: Path, *, max_bytes: int, inside: Path | None = None) -> bytes:
+    with open_to_read(path, inside=inside, max_bytes=max_bytes) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:  # it has grown meanwhile
+        raise _is_too_large(path.name, max_bytes)
+    return content
 
 
-def is_regular(path: Path, *, inside: Path | None = None) -> bool:
+def read_lines(path: Path, *, max_bytes: int, max_line_bytes: int) -> Iterator[bytes]:
+    """Its lines without their ends, in little memory; of one that is too long, the beginning."""
+    with open_to_read(path, max_bytes=max_bytes, buffer_bytes=2**20) as file:
+        while line := file.readline(max_line_bytes):
+            yield line.removesuffix(b"\n") if len(line) < max_line_bytes else line[:_BEGINNING_BYTES]
+            while len(line) == max_line_bytes and not line.endswith(b"\n"):
+                line = file.readline(max_line_bytes)
+
+
+def is_regular(path: Path, *, inside: Path | None = None, max_bytes: int | None = None) -> bool:
     """Whether `open_to_read` would open it."""
     try:
-        os.close(open_descriptor(path, os.O_RDONLY, inside=inside))
+        open_to_read(path, inside=inside, max_bytes=max_bytes).close()
     except OSError:
         return False
     return True
+
+
+def is_folder(path: Path) -> bool:
+    """Whether this is a folder itself, not a link to one."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
@@ -128,6 +177,10 @@ def _open_folder(name: str, parent: int) -> int:
         ):
             raise _is_a_link(name) from None
         raise
+
+
+def _is_too_large(name: str, max_bytes: int) -> OSError:
+    return OSError(errno.EFBIG, f"{name} must have at most {max_bytes:,} bytes, got more")
 
 
 def _is_not_regular(name: str) -> OSError:

@@ -17,7 +17,7 @@ import numpy as np
 from airprune.channel import Radio, full_band_rate_bps, path_loss_db, snr
 from airprune.compression import COMPRESSIONS
 from airprune.compression.base import Wire
-from airprune.errors import BadTable
+from airprune.errors import BadTable, InvalidValue
 from airprune.latency import seconds_per_weight
 from airprune.network import Network, network_from_columns
 from airprune.planning import Ladder, Plan, PlanProblem
@@ -273,10 +273,16 @@ def read_network(source: Path | str | BinaryIO, *, batch_samples: int = PAPER_BA
 
 
 def network_and_columns(
-    source: Path | str | BinaryIO, *, batch_samples: int = PAPER_BATCH_SAMPLES
+    source: Path | str | BinaryIO, *, batch_samples: int = PAPER_BATCH_SAMPLES, is_quoted: bool = True
 ) -> tuple[Network, frozenset[str]]:
-    """(the network, the columns that the table has)."""
-    table = _read(source)
+    """(the network, the columns that the table has); `is_quoted` as of `read_table`."""
+    try:
+        return _network_and_columns(_read(source, is_quoted=is_quoted), batch_samples)
+    except InvalidValue as error:
+        raise error if is_quoted else error.without_value() from None
+
+
+def _network_and_columns(table: Table, batch_samples: int) -> tuple[Network, frozenset[str]]:
     names = ("device", "snr_db", RATE, "distance_m", "x_m", "y_m", "cpu_hz", "seconds_per_sample")
     columns = {name: table[name] for name in names if name in table}
     rate_bps = _rate_bps(table.columns)
@@ -292,7 +298,7 @@ def network_and_columns(
     places: dict[Any, tuple[float, float]] = {}
     for row, (label, x, y) in enumerate(zip(columns["edge"], table["edge_x_m"], table["edge_y_m"], strict=True)):
         if places.setdefault(label, (float(x), float(y))) != (x, y):
-            raise table.error(row, f"edge {label} stands at {places[label]} on an earlier line; an edge has one place")
+            raise table.error(row, "its edge stands elsewhere on an earlier line; an edge has one place")
     return network_from_columns(columns, edge_position_m=places), table.present
 
 
@@ -308,9 +314,9 @@ def left_to_the_scenario(source: Path | str) -> tuple[str, ...]:
     return tuple(name for name in _OF_THE_SCENARIO if name in present)
 
 
-def _read(source: Path | str | BinaryIO) -> Table:
+def _read(source: Path | str | BinaryIO, *, is_quoted: bool = True) -> Table:
     """The table, with something that tells every link, and told once."""
-    table = read_table(source, FLEET_COLUMNS, unique="device")
+    table = read_table(source, FLEET_COLUMNS, unique="device", is_quoted=is_quoted)
     for one, other in (("rate_mbps", RATE), ("seconds_per_step", "seconds_per_sample")):
         if one in table and other in table:
             raise BadTable(table.source, 1, f"{one} and {other} say the same; give one of them.")
@@ -319,7 +325,7 @@ def _read(source: Path | str | BinaryIO) -> Table:
             table.source,
             1,
             "missing snr_db (dB over the full band), or in its place rate_mbps, distance_m or x_m, y_m, edge_x_m, "
-            f"edge_y_m; found {', '.join(sorted(table.present))}{_nearest(table)}.",
+            f"edge_y_m; found {', '.join(sorted(table.present))}{_nearest(table) if is_quoted else ''}.",
         )
     return table
 

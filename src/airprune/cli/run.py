@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -142,7 +143,12 @@ def _likeness(ours: RunFolder, theirs: RunFolder) -> str:
 
 
 def _same_bytes(one: Path, other: Path) -> bool:
-    return files.is_regular(one) and files.is_regular(other) and files.read_bytes(one) == files.read_bytes(other)
+    try:
+        with files.open_to_read(one) as mine, files.open_to_read(other) as theirs:
+            digests = [hashlib.file_digest(file, "sha256").digest() for file in (mine, theirs)]
+    except OSError:
+        return False
+    return digests[0] == digests[1]
 
 
 def _costs(tests: Sequence[Evaluation], target: float) -> dict[str, Any]:

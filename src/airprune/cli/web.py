@@ -22,13 +22,17 @@ def web(
         typer.Option(min=0, max=65535, help="Port; 0 takes any free one; by default 8765 or the next free."),
     ] = None,
     allow_run: Annotated[bool, typer.Option("--allow-run", help="Let the page start runs.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Show nothing to those who have not opened the printed address.")
+    ] = False,
     fetch_charts: Annotated[
         bool, typer.Option("--fetch-charts", help="First fetch plotly's smaller script with npm, once for all.")
     ] = False,
 ) -> None:
     """Open overview, planner, runs, league and reproduction in a browser, served by this machine alone.
 
-    Prints the address to open. Its token lets the page change things; without it, it can only plan and show.
+    Prints the address to open. Its token lets the page change things; without it, it can only plan and show, and
+    with --private not even that.
 
     Example: `airprune web runs`
     """
@@ -38,12 +42,13 @@ def web(
     from airprune.web.site import LOOPBACK_NAMES, Site, bracketed
 
     if bracketed(host) not in LOOPBACK_NAMES:
-        say("note: others on the network can reach this server; what they read and send is not encrypted.")
+        advice = "" if private else "; --private keeps those out who have not the printed address"
+        say(f"note: others on the network can reach this server{advice}. What is read and sent is not encrypted.")
     if fetch_charts:
         from airprune.web import charts
 
         say(f"note: charts by {charts.fetch()}.")
-    serve(Site(runs_dir=runs_dir, host=host, allow_run=allow_run), port=port, announce=_announce)
+    serve(Site(runs_dir=runs_dir, host=host, allow_run=allow_run, private=private), port=port, announce=_announce)
 
 
 def _announce(site: Site) -> None:

@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from airprune import files
 from airprune.errors import InvalidValue
-from airprune.files import replacing
 
 VERSION = 1
 OWNER = "Scenario.clock.profile"
+_MAX_BYTES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class Profile:
     def write(self, path: Path) -> None:
         text = json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
         try:
-            with replacing(path) as file:
+            with files.replacing(path) as file:
                 file.write(text.encode())
         except OSError as error:
             raise InvalidValue("--out", "must be a file that can be written", f"{path}: {error.strerror}") from None
@@ -74,21 +75,20 @@ class Profile:
 def clock_keys(path: str) -> dict[str, float | None]:
     """The keys of a clock section that a profile stands for."""
     try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
+        values = json.loads(files.read_bytes(Path(path), max_bytes=_MAX_BYTES))
     except OSError as error:
         way_out = "Write one with `airprune profile --out profile.json`"
         raise InvalidValue(OWNER, "must be an existing file", f"{path}: {error.strerror}", way_out) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidValue(OWNER, "must be JSON that `airprune profile` has written", path) from None
     if not isinstance(values, dict) or values.get("kind") != "airprune-profile":
         raise InvalidValue(OWNER, "must be JSON that `airprune profile` has written", path)
     if values.get("version") != VERSION:
-        got = f"{path} of version {values.get('version')!r}"
-        raise InvalidValue(OWNER, f"must be a profile of version {VERSION}", got, "Write it again")
+        raise InvalidValue(OWNER, f"must be a profile of version {VERSION}", f"{path} of another", "Write it again")
     found = {key: values.get(key) for key in ("seconds_per_sample", "at_hz", "flops_per_sample")}
     for key, value in found.items():
         if not (value is None and key == "at_hz") and not _is_positive(value):
-            raise InvalidValue(OWNER, f"must have a positive number as {key}", f"{value!r} in {path}")
+            raise InvalidValue(OWNER, f"must have a positive number as {key}", f"something else in {path}")
     return found
 
 

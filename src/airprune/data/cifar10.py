@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from airprune import files
 from airprune.data.dataset import Dataset
 from airprune.data.entry import DatasetEntry, LoadOptions, places
 from airprune.data.idx import BadFile, unpacked
@@ -150,24 +151,26 @@ class _ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self._ALLOWED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which is no part of an array")
+            raise pickle.UnpicklingError("it names what is no part of an array")
         return super().find_class(module.replace("numpy.core.", "numpy._core."), name)
 
 
 def _unpickled(path: Path) -> bytes:
     """A batch of the Python form as its binary file."""
     try:
-        with path.open("rb") as file:
+        with files.open_to_read(path) as file:
             content = unpacked(file, max_bytes=_MAX_PICKLE_BYTES)
         found = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
         planes, labels = found[b"data"], np.array(found[b"labels"], dtype=np.uint8)
         if planes.dtype != np.uint8 or planes.ndim != 2:
-            raise ValueError(f"its data are {planes.dtype} of shape {planes.shape}")
+            raise BadFile(f"{path.name} must hold bytes in two axes")
         return batch(labels, planes)
     except BadFile:
         raise
+    except OSError as error:
+        raise BadFile(f"{path.name} cannot be read ({error.strerror})") from None
     except Exception as error:  # whatever a damaged pickle makes the reader raise
-        raise BadFile(f"{path.name} cannot be read ({type(error).__name__}: {error})") from None
+        raise BadFile(f"{path.name} cannot be read as arrays ({type(error).__name__})") from None
 
 
 SOURCE = Cifar10Source(

@@ -11,6 +11,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from airprune import files
+
 _UNSIGNED_BYTES = 0x08
 _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE = 1 << 20
@@ -71,13 +73,13 @@ def verified(content: BinaryIO, *, sha256: str, num_bytes: int) -> bytes:
         raise BadFile(f"must have {num_bytes:,} bytes uncompressed, got {len(blob):,}")
     got = hashlib.sha256(blob).hexdigest()
     if got != sha256:
-        raise BadFile(f"must have SHA-256 {sha256[:12]}… uncompressed, got {got[:12]}…")
+        raise BadFile(f"must have SHA-256 {sha256[:12]}… uncompressed, got another")
     return blob
 
 
 def verified_file(path: Path, *, sha256: str, num_bytes: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with files.open_to_read(path) as file:
             return verified(file, sha256=sha256, num_bytes=num_bytes)
     except OSError as error:
         raise BadFile(f"cannot be read ({error.strerror or error})") from None

@@ -6,6 +6,7 @@ in the package, gzip or plain, or raises NotAvailable. The caller verifies the c
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from airprune import files
 from airprune.data.mirrors import NotAvailable
 
 _TIMEOUT_S = 300.0
@@ -99,8 +101,8 @@ class NpmPackage:
 
 def _found(folder: Path, name: str, limit: int) -> bytes:
     for path in (folder / f"{name}.gz", folder / name):
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= limit:
-            return path.read_bytes()
+        with contextlib.suppress(OSError):
+            return files.read_bytes(path, max_bytes=limit)
     raise NotAvailable(f"it has no file {name} of at most {limit:,} bytes")
 
 

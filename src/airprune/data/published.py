@@ -10,6 +10,7 @@ What comes from a mirror or a package is kept in --data-dir, or else in the cach
 from __future__ import annotations
 
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -203,13 +204,18 @@ def present(folder: Path, names: Sequence[str]) -> list[Path] | None:
     paths = []
     for name in names:
         try:
-            path = next((p for p in (folder / name, folder / f"{name}.gz") if p.is_file()), None)
+            path = next((p for p in (folder / name, folder / f"{name}.gz") if _is_there(p)), None)
         except OSError:  # a folder that we may not enter
             path = None
         if path is None:
             return None
         paths.append(path)
     return paths
+
+
+def _is_there(path: Path) -> bool:
+    """Also a link or a pipe, which will be refused with a sentence rather than overlooked."""
+    return not stat.S_ISDIR(path.lstat().st_mode) if os.path.lexists(path) else False
 
 
 def unit_images(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:

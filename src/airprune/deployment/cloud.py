@@ -40,6 +40,7 @@ from airprune.scenario import Scenario
 from airprune.simulation.experiment import Experiment
 
 _log = logging.getLogger("airprune")
+_MAX_ABOUT_BYTES = 2**24
 _STATUS_S = 1.0
 # What a frame says about a device at the most: its orders, its outcome, its presence.
 _ABOUT_DEVICE_BYTES = 2_048
@@ -292,7 +293,7 @@ def read_about(folder: RunFolder) -> dict[str, Any]:
             raise UsageError(f"{folder.path} holds a simulation; choose another folder for a deployment.")
         return {"run": secrets.token_hex(4)}
     try:
-        found = json.loads(files.read_bytes(path))
+        found = json.loads(files.read_bytes(path, max_bytes=_MAX_ABOUT_BYTES))
         if not isinstance(found["run"], str) or not all(type(n) is int and n > 0 for n in found["num_samples"]):
             raise ValueError("of another kind")
     except (OSError, ValueError, KeyError, TypeError) as error:

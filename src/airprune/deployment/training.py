@@ -18,7 +18,7 @@ from airprune.engines.machine import single_thread
 from airprune.federation.device import Streams, device_round
 from airprune.federation.messages import Broadcast, Orders
 from airprune.federation.wire import told_mask
-from airprune.randomness import rng_for
+from airprune.randomness import WholeNumbers
 
 Array = np.ndarray
 # Of one timing at joining.
@@ -68,8 +68,8 @@ class Trainer:
     def _start_afresh(self, place: tuple[int, int]) -> None:
         """As simulated devices start: layers that draw have a stream of their own, counters are those of the model."""
         single_thread()
-        seeds = rng_for(self.work.scenario.seed, "layers", *place).integers(2**63, size=self.work.num_devices)
-        self._device.model.start_afresh(int(seeds[self.index]), self._device.settings.device)
+        seed = WholeNumbers(self.work.scenario.seed, "layers", *place)[self.index]
+        self._device.model.start_afresh(seed, self._device.settings.device)
 
     def seconds_per_sample(self) -> float:
         """Of one training step on a minibatch, the fastest of a few."""

@@ -6,6 +6,7 @@ a league that grows repeats nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -103,7 +104,7 @@ class Pitch:
     def line(self, run: Match) -> Line | None:
         """The same for the ledger."""
         recorded = self._recorded(run)
-        folder = RunFolder(self.path / run.folder_name)
+        folder = RunFolder.below(self.path, run.folder_name)
         if recorded is not None or not folder.has_finished(run.scenario):
             return recorded
         deadline_s = run.scenario.plan.deadline_s
@@ -116,7 +117,7 @@ class Pitch:
         return Line.of(run=run.folder_name, label=run.label, environment=folder.environment(), played=found)
 
     def _recorded(self, run: Match) -> Line | None:
-        is_here = (self.path / run.folder_name).exists()
+        is_here = os.path.lexists(self.path / run.folder_name)
         return None if is_here or files_used_by(run.scenario) else self.recorded.get(run.folder_name)
 
     def _model_bits(self, scenario: Scenario) -> float:

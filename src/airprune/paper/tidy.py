@@ -14,6 +14,7 @@ from airprune.errors import BadTable
 from airprune.tables import write_csv_atomic
 
 Rows = list[dict[str, Any]]
+_MAX_BYTES = 2**26
 
 
 def write_rows(path: Path, rows: Rows) -> None:
@@ -25,13 +26,14 @@ def write_rows(path: Path, rows: Rows) -> None:
 def read_rows(path: Path) -> Rows:
     """The rows of a CSV, numbers as floats."""
     try:
-        rows = list(csv.DictReader(files.read_bytes(path).decode().splitlines(keepends=True)))
+        rows = list(csv.DictReader(files.read_bytes(path, max_bytes=_MAX_BYTES).decode().splitlines(keepends=True)))
         for line, row in enumerate(rows, start=2):
             if None in row:
                 raise BadTable(str(path), line, "has more cells than the header.")
         return [{key: _value(cell) for key, cell in row.items()} for row in rows]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadTable(str(path), 0, f"cannot be read ({error}).") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is no CSV in UTF-8"
+        raise BadTable(str(path), 0, f"cannot be read ({reason}).") from None
 
 
 def _value(cell: str | None) -> Any:

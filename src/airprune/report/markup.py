@@ -16,6 +16,7 @@ from airprune.wording import MISSING
 
 MAX_ROWS = 200
 
+_MAX_PNG_BYTES = 2**25
 _PNG = b"\x89PNG\r\n\x1a\n"
 # Not allowed in HTML, or able to turn the reading direction of what follows.
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -123,7 +124,7 @@ def exact(value: Any) -> str:
 def image(png: Path, *, alt: str, caption: object, class_: str = "") -> Markup:
     """A PNG file inside the page."""
     try:
-        content = files.read_bytes(png)
+        content = files.read_bytes(png, max_bytes=_MAX_PNG_BYTES)
     except OSError:
         content = b""
     if not content.startswith(_PNG):

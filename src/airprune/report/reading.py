@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 MAX_TEXT = 200_000
+MAX_JSON_BYTES = 2**24
 # How many devices a picture of one edge round shows.
 MAX_BARS = 60
 _SEED_FOLDER = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d{1,19})", re.DOTALL)
@@ -145,7 +146,7 @@ def seed_runs(path: Path) -> dict[tuple[str, int], Path]:
     found = {}
     for child in path.iterdir():
         names = variant_and_seed(child.name)
-        if names and is_run(child):
+        if names and files.is_folder(child) and is_run(child):
             found[names] = child
     place = {name: index for index, name in enumerate(asked_order(path))}
     return dict(sorted(found.items(), key=lambda item: (place.get(item[0][0], len(place)), item[0])))
@@ -281,7 +282,7 @@ def read_text(path: Path) -> str:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(files.read_bytes(path))
+        return json.loads(files.read_bytes(path, max_bytes=MAX_JSON_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airprune import files
 from airprune.errors import AirpruneError
 from airprune.measures import MEASURES, TO_TARGET
 from airprune.paper import to_target
@@ -82,9 +83,9 @@ def claims_in(folder: Path) -> list[dict[str, Any]] | None:
 
 def any_run(runs: Path) -> Run | None:
     """A run that tells the profile and the environment."""
-    if runs.is_dir():
+    if files.is_folder(runs):
         for path in sorted(runs.iterdir()):
-            if is_run(path) and (run := read_run(path)).scenario is not None:
+            if files.is_folder(path) and is_run(path) and (run := read_run(path)).scenario is not None:
                 return run
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def _sections_for(folder: Path) -> Callable[[Path, Place, float | None], Page]:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise UsageError(f"{folder} must be a run, comparison or reproduction folder, but it {what}.")
-    if (folder / "claims.json").exists():
+    if os.path.lexists(folder / "claims.json"):
         return reproduction.page
     if is_run(folder):
         return run.page

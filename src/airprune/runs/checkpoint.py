@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # One entry only: safetensors writes several in an order that changes from one process to the next.
 _ENTRY = "airprune"
 _UNREADABLE = (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError)
-_MAX_HEADER_BYTES = 100_000_000  # as safetensors
+_MAX_HEADER_BYTES = 2**26
 
 
 class Unchecked(WorkFailed):
@@ -52,7 +52,10 @@ def read(path: Path, *, inside: Path | None = None) -> tuple[dict[str, Array], d
     import safetensors.numpy  # here, since reading records does not need it
 
     try:
-        content = files.read_bytes(path, inside=inside)
+        if not is_whole(path, inside=inside):
+            files.open_to_read(path, inside=inside).close()  # says so if it is not even a file
+            raise _NotOurs("it is cut off, or no file of a run")
+        content = files.read_bytes(path, inside=inside, max_bytes=_max_bytes())
         entry = _header(content).get("__metadata__", {}).get(_ENTRY)
         arrays = safetensors.numpy.load(content)
         if entry is None:
@@ -60,11 +63,21 @@ def read(path: Path, *, inside: Path | None = None) -> tuple[dict[str, Array], d
         sealed = json.loads(entry)
         text = sealed["facts"]
         if sealed["sha256"] != _digest(arrays, text):
-            raise ValueError("its contents are not those that were written")
+            raise _NotOurs("its contents are not those that were written")
         return arrays, json.loads(text)
     except (*_UNREADABLE, safetensors.SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+        # Other messages would tell what stands in the file.
+        reason = error.strerror if isinstance(error, OSError) else error if isinstance(error, _NotOurs) else "not ours"
         raise WorkFailed(f"{path} cannot be read ({reason}); start over in another folder.") from None
+
+
+class _NotOurs(ValueError):
+    """What is wrong with a file, in words that hold nothing of it."""
+
+
+def _max_bytes() -> int:
+    """A third of this machine's memory: reading takes twice a file's size."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 3
 
 
 def is_whole(path: Path, *, inside: Path | None = None) -> bool:

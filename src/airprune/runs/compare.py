@@ -29,7 +29,7 @@ class Variant:
     scenario: Scenario
 
     def folder(self, out: Path, seed: int) -> RunFolder:
-        return RunFolder(out / f"{self.folder_name}-seed{seed}")
+        return RunFolder.below(out, f"{self.folder_name}-seed{seed}")
 
     @property
     def folder_name(self) -> str:

@@ -24,7 +24,7 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,12 @@ from airprune.runs.lock import LOCK, is_locked
 
 if TYPE_CHECKING:
     from airprune.scenario import Scenario
+
+MAX_SCENARIO_BYTES = 2**20
+MAX_ENVIRONMENT_BYTES = 2**22
+# A run of a thousand rounds and 10,000 devices writes half a gigabyte.
+MAX_RECORDS_BYTES = 2**33
+MAX_RECORD_BYTES = 2**28
 
 _FIRST_LOOK_BYTES = 64 * 2**10
 _HASHED_AT_ONCE_BYTES = 2**20
@@ -92,6 +98,14 @@ class Provenance:
 class RunFolder:
     """Reads one run folder."""
 
+    @classmethod
+    def below(cls, folder: Path, name: str) -> RunFolder:
+        """One of many runs in a folder, where somebody else may have put a link that leads elsewhere."""
+        path = folder / name
+        if path.is_symlink():
+            raise UsageError(f"{path} is a link, and links in a folder of runs are not followed; take it away.")
+        return cls(path)
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.scenario_file = path / "scenario.toml"
@@ -123,13 +137,16 @@ class RunFolder:
     def scenario(self) -> Scenario:
         from airprune.scenario import Scenario
 
-        self._check_regular(self.scenario_file)
-        return Scenario.load(self.scenario_file)
+        try:
+            content = files.read_bytes(self.scenario_file, max_bytes=MAX_SCENARIO_BYTES)
+        except OSError as error:
+            raise UsageError(f"{self.scenario_file} cannot be read: {error.strerror}.") from None
+        return Scenario.stored(self.scenario_file, content)
 
     def environment(self) -> dict[str, Any]:
         """Versions, commit and CPU; empty if they cannot be read."""
         try:
-            found = json.loads(files.read_bytes(self.environment_file))
+            found = json.loads(files.read_bytes(self.environment_file, max_bytes=MAX_ENVIRONMENT_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -147,12 +164,14 @@ class RunFolder:
         """All whole records so far; a line still being written, or damaged, is left out."""
         return [record for line in self.record_lines() if (record := record_in(line))]
 
-    def record_lines(self) -> list[bytes]:
-        self._check_regular(self.records_file)
+    def record_lines(self) -> Iterator[bytes]:
+        """The lines of records.jsonl as they are; of one that no run writes, since it is too long, the beginning."""
         try:
-            return files.read_bytes(self.records_file).split(b"\n")
+            yield from files.read_lines(self.records_file, max_bytes=MAX_RECORDS_BYTES, max_line_bytes=MAX_RECORD_BYTES)
         except _ABSENT:
-            return []
+            return
+        except OSError as error:
+            raise UsageError(f"{self.records_file} cannot be read: {error.strerror}.") from None
 
     def last_record(self, kind: str, *, within_bytes: int) -> dict[str, Any] | None:
         """The last whole record of this kind, if it begins within so many bytes of the end."""
@@ -240,7 +259,7 @@ class RunFolder:
         """
         way_out = "restore it or start over in another folder"
         try:
-            with files.open_to_read(self.records_file) as file:
+            with files.open_to_read(self.records_file, max_bytes=MAX_RECORDS_BYTES) as file:
                 size = os.fstat(file.fileno()).st_size
                 digest = sha256_of(file, run.records_bytes).hexdigest()
         except FileNotFoundError:
@@ -259,7 +278,7 @@ class RunFolder:
     def settings(self) -> str | None:
         """Digest of scenario.toml; None if it cannot be read."""
         try:
-            return settings_digest(files.read_bytes(self.scenario_file).decode())
+            return settings_digest(files.read_bytes(self.scenario_file, max_bytes=MAX_SCENARIO_BYTES).decode())
         except (OSError, ValueError, RecursionError):
             return None
 
@@ -268,15 +287,6 @@ class RunFolder:
             return None
         _, facts = checkpoint.read(path, inside=self.path)
         return Provenance.of(facts, path)
-
-    def _check_regular(self, path: Path) -> None:
-        """A sentence for what would be followed or waited for; what is not there is no fault yet."""
-        try:
-            files.open_to_read(path).close()
-        except _ABSENT:
-            return
-        except OSError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def record_in(line: bytes) -> dict[str, Any] | None:

@@ -59,7 +59,7 @@ def _from_table(section: NetworkSection, table: str, *, seed: int, batch_samples
     """The table's network, with the scenario's CPUs where the table has none."""
     from airprune.fleet import network_and_columns  # few scenarios have a table: readers of run folders should not wait
 
-    network, present = network_and_columns(table, batch_samples=batch_samples)
+    network, present = network_and_columns(table, batch_samples=batch_samples, is_quoted=False)
     if "cpu_hz" in present:
         return network
     # A placed network of the same sizes has the same draws, edge by edge.

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from airprune import files
 from airprune.channel import Radio
 from airprune.checks import instance, path_of
-from airprune.errors import InvalidValue, UnknownName, UsageError
+from airprune.errors import AirpruneError, InvalidValue, UnknownName, UsageError
 from airprune.losses import AUTO, CROSS_ENTROPY
 from airprune.methods import DEFAULT_METHOD, METHODS
 from airprune.network import Network
@@ -23,6 +24,7 @@ from airprune.settings import toml_text
 from airprune.settings.choice import ChoiceSection
 from airprune.settings.problems import unknown_key
 from airprune.settings.section import Section, Text, starts_at_home
+from airprune.tables.source import MAX_TABLE_BYTES
 from airprune.topology import TOPOLOGIES
 from airprune.wording import shown
 
@@ -99,6 +101,15 @@ class Scenario(Section):
         path = path_of("Scenario.load", path, what="the path of a TOML file", way_out=known)
         text = toml_text.read_text(path, way_out=known)
         return cls._from_values(toml_text.parse(text, source=str(path)), name=path.stem, folder=path.parent)
+
+    @classmethod
+    def stored(cls, path: Path, content: bytes) -> Scenario:
+        """The scenario of a run folder, whose file has been read; of one that is none, no value is told."""
+        try:
+            text = toml_text.text_of(content, source=str(path))
+            return cls._from_values(toml_text.parse(text, source=str(path)), name=path.stem, folder=path.parent)
+        except AirpruneError as error:
+            raise error.without_value() from None
 
     @classmethod
     def from_text(cls, text: str, *, source: str = "scenario") -> Scenario:
@@ -372,7 +383,10 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _digest(table: str) -> str:
     path = Path(table)
-    if not path.is_file():
-        raise InvalidValue("Scenario.network.table", "must be an existing file", shown(table))
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with files.open_to_read(path, max_bytes=MAX_TABLE_BYTES) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or "it cannot be"
+        rule = "must be an existing file, not a link to one"
+        raise InvalidValue("Scenario.network.table", rule, f"{shown(table)} ({reason})") from None

@@ -50,6 +50,7 @@ def unknown_key(owner: str, key: str, known: Iterable[str], *, instead: str | No
     name = key if len(key) <= 60 and key.isprintable() and key else shown(key)
     error = UnknownName(owner, key[:60], known)
     error.message = f"{owner}.{name} is unknown; {hint}known: {', '.join(known)}."
+    error.message_without_name = error.message  # a field's name may be told
     return error
 
 

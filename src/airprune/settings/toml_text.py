@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from airprune import files
 from airprune.errors import InvalidValue
 
 MAX_BYTES = 2**20
@@ -25,20 +26,24 @@ def read_text(path: Path, *, way_out: str) -> str:
     """The file as text, refused beyond `MAX_BYTES`; `way_out` is what to do if there is no such file."""
     name = repr(str(path))
     try:
-        with path.open("rb") as file:
+        with files.open_named(path) as file:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidValue(
             "Scenario.load", "must be given a readable TOML file", f"{name} ({reason})", way_out
         ) from None
-    _check_size(str(path), len(content))
+    return text_of(content, source=str(path))
+
+
+def text_of(content: bytes, *, source: str) -> str:
+    """What a file holds as text."""
+    _check_size(source, len(content))
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        got = f"byte 0x{content[error.start]:02x}"
-        raise InvalidValue(f"{path}, line {line},", "must be UTF-8 text", got) from None
+        raise InvalidValue(f"{source}, line {line},", "must be UTF-8 text", "other bytes") from None
 
 
 def parse(text: str, *, source: str) -> dict[str, Any]:
@@ -54,10 +59,11 @@ def parse(text: str, *, source: str) -> dict[str, Any]:
         place = _PLACE.match(str(error))
         what, at, column = place.group("what", "line", "column") if place else (str(error), None, None)
         number = int(at) if at else len(text.rstrip().split("\n"))
-        line = lines[number - 1]
-        got = repr(line if len(line) <= 60 else line[:59] + "…")
         where = f"at column {column}" if column else "at the end"
-        raise InvalidValue(f"{source}, line {number},", "must be valid TOML", got, f"{what}, {where}.") from None
+        # What is no TOML is perhaps no scenario, so none of it is told.
+        raise InvalidValue(
+            f"{source}, line {number},", "must be valid TOML", "other text", f"{what}, {where}."
+        ) from None
     except RecursionError:
         raise InvalidValue(source, "must be valid TOML", "brackets nested too deeply") from None
     except ValueError:  # an integer of thousands of digits

@@ -20,6 +20,7 @@ Files = dict[str, bytes]
 # What the driver keeps in the sweep's folder meanwhile; a killed one leaves it behind.
 _ARRIVING = ".arriving-"
 _MARKER = ".shared-"
+MAX_BYTES = 2**31
 
 
 @dataclass(frozen=True)
@@ -54,17 +55,24 @@ class Marker:
     def is_here(self) -> bool:
         """Whether this process may write the very folder."""
         try:
-            return self.path.read_text() == self.contents and os.access(self.path.parent, os.W_OK)
+            found = files.read_bytes(self.path, max_bytes=len(self.contents)).decode()
+            return found == self.contents and os.access(self.path.parent, os.W_OK)
         except (OSError, ValueError):
             return False
 
 
 def files_in(folder: Path) -> Files:
-    """All that belongs to the run; none for a folder without one."""
+    """All that belongs to the run; none for a folder without one. OSError if that is more than can travel."""
     if not RunFolder(folder).has_run:
         return {}
-    paths = [path for path in folder.rglob("*") if files.is_regular(path, inside=folder) and path.name[0] != "."]
-    return {path.relative_to(folder).as_posix(): files.read_bytes(path) for path in paths if path.suffix != ".partial"}
+    found: Files = {}
+    left = MAX_BYTES
+    for path in folder.rglob("*"):
+        if files.is_regular(path, inside=folder) and path.name[0] != "." and path.suffix != ".partial":
+            content = files.read_bytes(path, inside=folder, max_bytes=left)
+            found[path.relative_to(folder).as_posix()] = content
+            left -= len(content)
+    return found
 
 
 def put_files(found: Files, folder: Path) -> None:
@@ -77,7 +85,7 @@ def put_files(found: Files, folder: Path) -> None:
 def install(found: Files, folder: Path) -> None:
     """Puts a run's files in place together, so that a kill leaves the old ones, the new ones or none."""
     arriving = folder.with_name(f"{_ARRIVING}{folder.name}.partial")
-    shutil.rmtree(arriving, ignore_errors=True)
+    files.remove_folder(arriving)
     try:
         put_files(found, arriving)
         if folder.exists():

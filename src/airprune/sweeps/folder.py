@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from airprune.measures import TO_TARGET
 from airprune.reaching import TIME, Evaluation, ToTarget, tidy_row, to_target
 from airprune.registration import luggage
 from airprune.runs.evaluations import evaluations_in
-from airprune.runs.layout import RunFolder
+from airprune.runs.layout import MAX_RECORD_BYTES, RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.naming import value_text
 from airprune.sweeps.files import Marker, install
@@ -35,6 +36,7 @@ from airprune.tables import write_csv_atomic, write_text_atomic
 from airprune.wording import shown
 
 _NOTE = "sweep.json"
+_MAX_NOTE_BYTES = 2**24
 _TABLE = "sweep.csv"
 _LEADING = ("seed", "folder", "state")
 _TARGET_COLUMNS = ("target_accuracy", "reached", *TO_TARGET)
@@ -85,7 +87,7 @@ class SweepFolder:
         self.path = path.absolute()
 
     def run_folder(self, run: SweptRun) -> RunFolder:
-        return RunFolder(self.path / run.folder_name)
+        return RunFolder.below(self.path, run.folder_name)
 
     def is_finished(self, run: SweptRun) -> bool:
         return self.run_folder(run).has_finished(run.scenario)
@@ -93,9 +95,9 @@ class SweepFolder:
     def last_round(self, run: SweptRun) -> dict[str, Any] | None:
         """The last global round of a finished run."""
         folder = self.run_folder(run)
-        if not self.is_finished(run) or not folder.records_file.exists():
+        if not self.is_finished(run) or not os.path.lexists(folder.records_file):
             return None
-        return folder.last_record("global", within_bytes=folder.records_file.stat().st_size)
+        return folder.last_record("global", within_bytes=MAX_RECORD_BYTES)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -128,7 +130,7 @@ class SweepFolder:
         )
         carries = settings.scheduler is not None
         tasks = [
-            WholeRun(folder=self.path / run.folder_name, toml=run.scenario.to_toml(), carries=carries) for run in runs
+            WholeRun(folder=self.run_folder(run).path, toml=run.scenario.to_toml(), carries=carries) for run in runs
         ]
         with engine, contextlib.nullcontext() if marker is None else marker.placed():
             ended = engine.as_completed("finish", [(None, task) for task in tasks])
@@ -214,12 +216,12 @@ class SweepFolder:
         if RunFolder(self.path).has_run:
             raise UsageError(f"{self.path} holds a single run; choose another folder for a sweep.")
         try:
-            theirs = json.loads(files.read_bytes(self.path / _NOTE))["fixed"]
-            differ = [(key, theirs[key], mine) for key, mine in fixed.items() if key in theirs and theirs[key] != mine]
+            theirs = json.loads(files.read_bytes(self.path / _NOTE, max_bytes=_MAX_NOTE_BYTES))["fixed"]
+            differ = [(key, mine) for key, mine in fixed.items() if key in theirs and theirs[key] != mine]
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return  # none, or spoilt; every run folder refuses another scenario by itself
-        for key, there, here in differ:
+        for key, here in differ:
             raise UsageError(
-                f"{self.path} holds a sweep of another scenario: {key} is {shown(there)} there, {shown(here)} here; "
+                f"{self.path} holds a sweep of another scenario: {key} is {shown(here)} here, and another value there; "
                 "give the same settings or choose another folder with --out."
             )

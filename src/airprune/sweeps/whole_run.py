@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from airprune import files
 from airprune.engines.base import MAX_TRIES, Task, Workshop
 from airprune.engines.machine import cancelled
 from airprune.errors import WorkFailed, trouble_of
@@ -21,6 +22,7 @@ from airprune.runs import run as run_scenario
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.sweeps.files import Files, Marker, files_in, put_files
+from airprune.tables.source import MAX_TABLE_BYTES
 
 _LOOK_S = 0.5
 # How long a folder may stay somebody else's: a run that has lost its driver leaves it after its current round.
@@ -49,11 +51,10 @@ class WholeRun(Task):
     def loaded(self) -> WholeRun:
         if not self.carries:
             return self
-        table = self.scenario.network.table
+        path = self.scenario.network.table
         with contextlib.suppress(OSError):
-            return dataclasses.replace(
-                self, files=files_in(self.folder), table=None if table is None else Path(table).read_bytes()
-            )
+            table = None if path is None else files.read_bytes(Path(path), max_bytes=MAX_TABLE_BYTES)
+            return dataclasses.replace(self, files=files_in(self.folder), table=table)
         return self  # what cannot be read here is the run's own failure
 
 

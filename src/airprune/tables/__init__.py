@@ -18,6 +18,6 @@ table costs little more memory than its arrays.
 
 from airprune.tables.columns import Column
 from airprune.tables.read import Table, read_table
-from airprune.tables.write import write_csv_atomic, write_text_atomic
+from airprune.tables.write import write_csv, write_csv_atomic, write_text_atomic
 
-__all__ = ["Column", "Table", "read_table", "write_csv_atomic", "write_text_atomic"]
+__all__ = ["Column", "Table", "read_table", "write_csv", "write_csv_atomic", "write_text_atomic"]

@@ -26,12 +26,22 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class Refused(Exception):
-    """A row breaks a rule; the caller that catches this knows its line."""
+    """A row breaks a rule; the caller that catches this knows its line.
 
-    def __init__(self, problem: str, index: int = 0) -> None:
+    Attributes:
+      problem: the rule, and what was got.
+      rule: the same for files of others, without anything that stands in them.
+    """
+
+    def __init__(self, problem: str, index: int = 0, *, rule: str | None = None) -> None:
         super().__init__(problem)
         self.problem = problem
+        self.rule = problem if rule is None else rule
         self.index = index
+
+
+def refused(rule: str, got: str, index: int, hint: str = "") -> Refused:
+    return Refused(f"{rule}, got {got}{hint}", index, rule=rule)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +131,7 @@ def _number(column: Column, cell: Any, index: int, *, text: bool) -> float:
     got = clipped(str(cell)) if readable else cell_shown(cell)
     hint = " (write the decimals after a point)" if text and "," in cell else ""
     meaning = f" ({column.explanation})" if column.explanation else ""
-    raise Refused(f"{column.name}{meaning} {column.rule_broken_by(value)}, got {got}{hint}", index)
+    raise refused(f"{column.name}{meaning} {column.rule_broken_by(value)}", got, index, hint)
 
 
 def _labels(column: Column, cells: Sequence[Any], *, text: bool) -> np.ndarray:
@@ -141,18 +151,18 @@ def _labels(column: Column, cells: Sequence[Any], *, text: bool) -> np.ndarray:
 def _label(column: Column, cell: Any, index: int, *, text: bool) -> Any:
     if type(cell) is int:
         if not -(2**63) <= cell < 2**63:
-            raise Refused(f"{column.name} must fit in 64 bits, got {cell_shown(cell)}; write it in quotes", index)
+            raise refused(f"{column.name} must fit in 64 bits", cell_shown(cell), index, "; write it in quotes")
         return cell
     if cell is not None and type(cell) is not str:
-        raise Refused(f"{column.name} must be an integer or a string, got {cell_shown(cell)}", index)
+        raise refused(f"{column.name} must be an integer or a string", cell_shown(cell), index)
     label = (cell or "").strip()
     if not label:
         if column.required:
             raise Refused(f"{column.name} is empty", index)
         return str(column.default) if text else column.default
     if len(label) > MAX_LABEL_CHARS:
-        raise Refused(f"{column.name} must have at most {MAX_LABEL_CHARS} characters, got {cell_shown(label)}", index)
+        raise refused(f"{column.name} must have at most {MAX_LABEL_CHARS} characters", cell_shown(label), index)
     # Cs: half a surrogate pair, which JSON can spell but no file can hold.
     if not label.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):
-        raise Refused(f"{column.name} must have no control characters, got {cell_shown(label)}", index)
+        raise refused(f"{column.name} must have no control characters", cell_shown(label), index)
     return label

@@ -26,7 +26,7 @@ def csv_chunks(
             try:
                 places = header.places(column[0] for column in cells)
             except Refused as refused:
-                raise BadTable(source, int(lines[0]), f"{refused.problem}.") from None
+                raise BadTable(source, int(lines[0]), f"{header.said(refused)}.") from None
             width = len(cells)
             lines, cells = lines[1:], [column[1:] for column in cells]
         if len(cells) != width:

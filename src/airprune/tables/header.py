@@ -12,9 +12,14 @@ from airprune.wording import printable
 
 
 class Header:
-    """Places the columns and remembers which ones were there and which names nobody asked for."""
+    """Places the columns and remembers which ones were there and which names nobody asked for.
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    Attributes:
+      is_quoted: whether messages may tell what stands in the table.
+    """
+
+    def __init__(self, columns: Sequence[Column], *, is_quoted: bool = True) -> None:
+        self.is_quoted = is_quoted
         self.known = {column.name: column for column in columns}
         self.required = ", ".join(column.name for column in columns if column.required)
         self.present: set[str] = set()
@@ -25,17 +30,20 @@ class Header:
         place: dict[str, int] = {}
         for index, name in enumerate(name.strip().lower() for name in names):
             if name in place:
-                raise Refused(f"the column {cell_shown(name)} occurs twice")
+                raise Refused(f"the column {cell_shown(name)} occurs twice", rule="a column occurs twice")
             if name:  # spreadsheets leave unnamed columns at the end
                 place[name] = index
         missing = [column for name, column in self.known.items() if column.required and name not in place]
         if missing:
-            raise Refused(self._complaint(missing, list(place)))
+            raise Refused(self._complaint(missing, list(place)), rule=f"missing {_wanted(missing)}")
         if len(self._unknown) < 1000:
             self._unknown.update(dict.fromkeys(name for name in place if name not in self.known))
         found = {name: place[name] for name in self.known if name in place}
         self.present.update(found)
         return found
+
+    def said(self, refused: Refused) -> str:
+        return refused.problem if self.is_quoted else refused.rule
 
     def ignored(self) -> tuple[str, ...]:
         """The unknown names, each with the nearest absent column."""
@@ -47,13 +55,15 @@ class Header:
         return tuple(texts)
 
     def _complaint(self, missing: Sequence[Column], found: Sequence[str]) -> str:
-        wanted = ", ".join(column.name for column in missing)
-        if len(missing) == 1 and missing[0].explanation:
-            wanted += f" ({missing[0].explanation})"
         listed = ", ".join(printable(clipped(name)) for name in found[:12]) or "nothing"
         if len(found) > 12:
             listed += f" and {len(found) - 12} more"
         others = [name[:64] for name in found[:200] if name not in self.known]
         near = difflib.get_close_matches(missing[0].name, others, n=1)
         hint = f"; perhaps rename {cell_shown(near[0])} to {missing[0].name}" if near else ""
-        return f"missing {wanted}; found {listed}{hint}"
+        return f"missing {_wanted(missing)}; found {listed}{hint}"
+
+
+def _wanted(missing: Sequence[Column]) -> str:
+    wanted = ", ".join(column.name for column in missing)
+    return f"{wanted} ({missing[0].explanation})" if len(missing) == 1 and missing[0].explanation else wanted

@@ -13,6 +13,7 @@ import numpy as np
 
 from airprune.errors import BadTable
 from airprune.tables.columns import Refused
+from airprune.tables.columns import refused as refused_value
 from airprune.tables.header import Header
 from airprune.tables.source import MAX_LINE_CHARS
 from airprune.tables.words import cell_shown, row_error
@@ -43,11 +44,11 @@ def _rows(blocks: Iterator[str], source: str, header: Header) -> Iterator[tuple[
     for row, (line, pairs) in enumerate(_JsonText(blocks, source).devices()):
         try:
             if not isinstance(pairs, tuple):
-                raise Refused(f"must be an object, got {cell_shown(pairs)}")
+                raise refused_value("must be an object", cell_shown(pairs), 0)
             keys, values = zip(*pairs, strict=True) if pairs else ((), ())
             yield line, [None if place is None else values[place] for place in places_of(keys)]
         except Refused as refused:
-            raise row_error(source, line, row, refused.problem, is_list=True) from None
+            raise row_error(source, line, row, header.said(refused), is_list=True) from None
 
 
 class _JsonText:
@@ -129,7 +130,9 @@ class _JsonText:
         """Steps over the next character, which must be one of `expected`."""
         got = self._peek()
         if not got or got not in expected:
-            self._fail(f"broken JSON: expected {' or '.join(expected)}, got {repr(got) if got else 'the end'}.")
+            self._fail(
+                f"broken JSON: expected {' or '.join(expected)}, got {'another character' if got else 'the end'}."
+            )
         self._move(self._at + 1)
         return got
 

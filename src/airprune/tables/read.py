@@ -16,7 +16,7 @@ from airprune.tables.columns import Column, Refused
 from airprune.tables.csv_text import csv_chunks
 from airprune.tables.header import Header
 from airprune.tables.json_text import json_chunks
-from airprune.tables.source import capped, opened, text_blocks
+from airprune.tables.source import MAX_TABLE_BYTES, capped, opened, text_blocks
 from airprune.tables.words import cell_shown, row_error
 
 
@@ -64,7 +64,8 @@ def read_table(
     *,
     unique: str | None = "device",
     max_rows: int = 20_000_000,
-    max_bytes: int = 2**30,
+    max_bytes: int = MAX_TABLE_BYTES,
+    is_quoted: bool = True,
 ) -> Table:
     """Reads a device table; raises `BadTable` with the line at fault.
 
@@ -77,9 +78,11 @@ def read_table(
       unique: the column in which no value may occur twice, if it is present.
       max_rows: more rows than this are refused.
       max_bytes: a longer JSON text is refused.
+      is_quoted: whether messages may tell what stands in the table; else it is a file that another file has named: it
+        is opened as `airprune.files` does, and no more than names of columns asked for is told of it.
     """
-    header = Header(columns)
-    with opened(source) as (stream, name):
+    header = Header(columns, is_quoted=is_quoted)
+    with opened(source, is_own=is_quoted) as (stream, name):
         blocks = text_blocks(stream, name)
         first = next(blocks, "")
         blocks = itertools.chain([first], blocks)
@@ -119,7 +122,7 @@ class _Gathering:
                 part = self.header.known[name].array(cells[name], text=not self.is_list)
             except Refused as refused:
                 line, row = int(lines[refused.index]), self.num_rows + refused.index
-                raise row_error(self.source, line, row, refused.problem, is_list=self.is_list) from None
+                raise row_error(self.source, line, row, self.header.said(refused), is_list=self.is_list) from None
             self.parts[name].append(part)
         self.lines.append(lines)
         self.num_rows += len(lines)
@@ -144,7 +147,7 @@ class _Gathering:
             present=frozenset(self.header.present),
         )
         if self.unique and self.unique in table and _has_duplicate(table[self.unique]):
-            raise _duplicate(table, self.unique)
+            raise _duplicate(table, self.unique, is_quoted=self.header.is_quoted)
         return table
 
     def _merged(self, parts: list[np.ndarray]) -> np.ndarray:
@@ -161,10 +164,11 @@ def _has_duplicate(values: np.ndarray) -> bool:
     return bool((ordered[1:] == ordered[:-1]).any())
 
 
-def _duplicate(table: Table, name: str) -> BadTable:
+def _duplicate(table: Table, name: str, *, is_quoted: bool) -> BadTable:
     first_row: dict[Any, int] = {}
     labels = table[name].tolist()
     row = next(row for row, label in enumerate(labels) if first_row.setdefault(label, row) != row)
     first = first_row[labels[row]]
     other = f"device {first + 1}" if table.is_list else f"line {table.line[first]}"
-    return table.error(row, f"{name} {cell_shown(labels[row])} is already on {other}; each may occur once")
+    which = f"{name} {cell_shown(labels[row])}" if is_quoted else f"this {name}"
+    return table.error(row, f"{which} is already on {other}; each may occur once")

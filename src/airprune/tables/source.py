@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from airprune import files
 from airprune.errors import BadTable
 from airprune.wording import printable
 
 BLOCK_BYTES = 256 * 1024
 MAX_BLANK_CHARS = 256 * 1024
 MAX_LINE_CHARS = 64 * 1024
+MAX_TABLE_BYTES = 2**30
 
 _REASONS: dict[type[Exception], str] = {
     FileNotFoundError: "there is no such file; use - to read standard input",
@@ -25,20 +27,24 @@ _REASONS: dict[type[Exception], str] = {
 
 
 @contextmanager
-def opened(source: Path | str | BinaryIO) -> Iterator[tuple[BinaryIO, str]]:
-    """The stream and its name in messages; closes what it opened."""
-    stream, name = _open(source)
+def opened(source: Path | str | BinaryIO, *, is_own: bool = True) -> Iterator[tuple[BinaryIO, str]]:
+    """The stream and its name in messages; closes what it opened.
+
+    Args:
+      is_own: whether the user has named it; else neither links nor pipes are opened, nor what is very large.
+    """
+    stream, name = _open(source, is_own)
     try:
         yield stream, name
     except OSError as error:
         raise BadTable(name, 0, f"cannot be read: {error.strerror or error}.") from error
     finally:
-        if isinstance(source, str | Path) and source != "-":
+        if isinstance(source, str | Path) and stream is not getattr(sys.stdin, "buffer", None):
             stream.close()
 
 
-def _open(source: Path | str | BinaryIO) -> tuple[BinaryIO, str]:
-    if source == "-":
+def _open(source: Path | str | BinaryIO, is_own: bool) -> tuple[BinaryIO, str]:
+    if source == "-" and is_own:
         if sys.stdin is None:
             raise BadTable("standard input", 0, "is closed; give a file name instead.")
         return sys.stdin.buffer, "standard input"
@@ -47,7 +53,8 @@ def _open(source: Path | str | BinaryIO) -> tuple[BinaryIO, str]:
         return source, printable(name) if isinstance(name, str) else "the stream"
     name = printable(str(source))
     try:
-        return Path(source).open("rb"), name
+        path = Path(source)
+        return path.open("rb") if is_own else files.open_to_read(path, max_bytes=MAX_TABLE_BYTES), name
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = _REASONS.get(type(error)) or f"cannot be opened: {getattr(error, 'strerror', None) or error}"
         raise BadTable(name, 0, f"{reason}.") from error
@@ -70,8 +77,7 @@ def text_blocks(stream: BinaryIO, source: str) -> Iterator[str]:
             text = decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             at = line + error.object.count(b"\n", 0, error.start)
-            byte = error.object[error.start]
-            raise BadTable(source, at, f"byte 0x{byte:02x} is not UTF-8; save the table as UTF-8.") from error
+            raise BadTable(source, at, "a byte is not UTF-8; save the table as UTF-8.") from error
         num_blank = num_blank + len(text) if text.isspace() else 0
         if num_blank >= MAX_BLANK_CHARS:
             raise BadTable(source, line, f"{MAX_BLANK_CHARS // 1024} KiB of blank lines; this is not a table.")

@@ -34,15 +34,25 @@ def write_csv_atomic(
       follow_link: whether a link at `path` stays, and what it leads to is written; else the file takes its place, as
         is right in a folder that somebody else may have filled.
     """
+    _num_rows(header, columns)  # refused before there is a file
+    with _atomic(path, follow_link) as file:
+        write_csv(file, header, columns)
+
+
+def write_csv(file: TextIO, header: Sequence[str], columns: Sequence[np.ndarray | Sequence[Any]]) -> None:
+    """The same into an open file."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(header)
+    for start in range(0, _num_rows(header, columns), CHUNK_ROWS):
+        cells = [_cells(column[start : start + CHUNK_ROWS]) for column in columns]
+        writer.writerows(zip(*cells, strict=True))
+
+
+def _num_rows(header: Sequence[str], columns: Sequence[np.ndarray | Sequence[Any]]) -> int:
     lengths = [len(column) for column in columns]
     if len(header) != len(columns) or len(set(lengths)) > 1:
         raise InvalidValue("columns", f"must be {len(header)} of equal length", f"lengths {lengths}")
-    with _atomic(path, follow_link) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        for start in range(0, max(lengths, default=0), CHUNK_ROWS):
-            cells = [_cells(column[start : start + CHUNK_ROWS]) for column in columns]
-            writer.writerows(zip(*cells, strict=True))
+    return max(lengths, default=0)
 
 
 def write_text_atomic(path: Path | str, text: str, *, follow_link: bool = True) -> None:

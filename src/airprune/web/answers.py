@@ -15,8 +15,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from airprune import files
 from airprune.errors import AirpruneError, UsageError
 from airprune.wording import shown
+
+MAX_FILE_BYTES = 8 * 2**20
 
 _KNOWN = {
     404: "There is nothing at {path}. The pages are /, /planner, /runs, /league and /reproduction.",
@@ -30,18 +33,18 @@ def json_text(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
-def json_answer(value: Any, status: int = 200) -> Response:
-    return Response(json_text(value), status, media_type="application/json")
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json_text(value), status, headers, media_type="application/json")
 
 
-def refusal(status: int, sentence: str) -> Response:
-    return json_answer({"error": sentence}, status)
+def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
+    return json_answer({"error": sentence}, status, headers)
 
 
 def file_answer(path: Path, types: Mapping[str, str]) -> Response:
     """A file's content: pictures to be shown, the rest to be saved; `types` by suffix."""
     try:
-        content = path.read_bytes()
+        content = files.read_bytes(path, max_bytes=MAX_FILE_BYTES)
     except OSError:
         raise HTTPException(404, f"{path.name} cannot be read.") from None
     place = "inline" if path.suffix == ".png" else f'attachment; filename="{path.name}"'
@@ -74,7 +77,7 @@ def answer_errors(app: FastAPI) -> None:
             path = shown(request.url.path).strip("'\"")
             known = _KNOWN.get(error.status_code, "{path} cannot answer: " + sentence)
             sentence = sentence if sentence.endswith(".") else known.format(path=path, method=request.method)
-        return refusal(error.status_code, sentence)
+        return refusal(error.status_code, sentence, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:

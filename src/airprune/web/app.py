@@ -11,6 +11,7 @@ import airprune
 from airprune.web import assets, overview
 from airprune.web.answers import answer_errors
 from airprune.web.league import routes as league
+from airprune.web.limits import MAX_DOWNLOADS, Lanes, Places
 from airprune.web.planner import routes as planner
 from airprune.web.planner.fleets import FleetMemory
 from airprune.web.reproduction import routes as reproduction
@@ -39,6 +40,10 @@ def create_app(site: Site) -> FastAPI:
     app = FastAPI(title="airprune", version=airprune.__version__, docs_url=None, redoc_url=None, telemetry=_SILENT)
     app.state.site = site
     app.state.fleets = FleetMemory()
+    app.state.lanes = Lanes()
+    app.state.downloads = Places(
+        MAX_DOWNLOADS, f"{MAX_DOWNLOADS} tables are being sent already. Try again in a moment."
+    )
     app.state.is_stopping = lambda: False
     for router in ROUTERS:
         app.include_router(router)

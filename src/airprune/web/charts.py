@@ -11,6 +11,7 @@ import hashlib
 from importlib import resources
 from pathlib import Path
 
+from airprune import files
 from airprune.data.files import atomic_file
 from airprune.data.mirrors import NotAvailable
 from airprune.data.packages import NpmPackage
@@ -53,7 +54,7 @@ def script() -> bytes:
 
 def _small() -> bytes | None:
     try:
-        content = small_file().read_bytes()
+        content = files.read_bytes(small_file(), max_bytes=_MAX_BYTES)
     except OSError:
         return None
     return content if _is_right(content) else None

@@ -4,21 +4,33 @@
 - Origin, when there is one, must be this server: 403.
 - A request that may change something needs the token of the printed address, in the header `X-Airprune-Token`: 403.
   Every method but GET and HEAD counts as such, unless its path is in `PURE`: a computation that leaves nothing behind.
-- A body may have so many bytes and no more, whatever its Content-Length says: 413.
+- A body may have so many bytes and no more, whatever its Content-Length says: 413. What all bodies may take together
+  is in `limits`.
 
-Reading needs no token: other sites cannot read the answers, other users of this machine can.
+Reading needs no token: other sites cannot read the answers, other users of this machine can. A private site wants it
+for reading too, all but its scripts and styles: 401. The printed address then leaves a cookie, which opens the other
+pages and the streams. A browser sends cookies to every port of a host, so this one is not the token but made from it:
+who gets hold of it may read, and change nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import hmac
 import secrets
 from collections.abc import Awaitable, Callable
+from string import Template
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, cookie_parser
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airprune.web.answers import refusal
+from airprune.web.assets import packaged, static_version
+from airprune.web.limits import Uploads
 from airprune.web.site import Site
 
 TOKEN_HEADER = "X-Airprune-Token"
@@ -28,6 +40,9 @@ MAX_BODY_BYTES = 2**20
 # Computations sent by POST for their size alone: the answer depends on the body and nothing is kept but a memory of it.
 PURE = frozenset({"/api/fleet"})
 BODY_LIMITS = {"/api/fleet": MAX_FLEET_BYTES}
+# What a private site shows to everybody: what comes with airprune and says nothing of its runs.
+OPEN_PATHS = ("/static/", "/favicon.ico")
+LOCKED = "This server is private. Open the address that `airprune web` has printed in its terminal."
 
 # Plotly writes style attributes and a style sheet of its own; scripts come from this server alone.
 POLICY = (
@@ -50,6 +65,8 @@ class Guard:
     def __init__(self, app: ASGIApp, *, site: Site) -> None:
         self.app = app
         self.site = site
+        self.uploads = Uploads()
+        self._reading_key = hmac.new(site.token.encode(), b"reading", hashlib.sha256).hexdigest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -60,14 +77,18 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
+        limit = BODY_LIMITS.get(scope["path"], MAX_BODY_BYTES)
         try:
             self._check(scope["method"], scope["path"], headers)
-            limit = BODY_LIMITS.get(scope["path"], MAX_BODY_BYTES)
+            if self.site.private and not scope["path"].startswith(OPEN_PATHS):
+                send = self._admitted(scope, headers, send)
             _check_length(headers.get("content-length", ""), limit)
         except HTTPException as error:
-            await refusal(error.status_code, error.detail)(scope, receive, send)
-        else:
-            await self.app(scope, _counted(receive, limit), send)
+            await _refusal(error, headers)(scope, receive, send)
+            return
+        async with self.uploads.watched(receive, _has_body(headers)) as watched:
+            with contextlib.suppress(ClientDisconnect):  # in the middle of its own request
+                await self.app(scope, _counted(watched, limit), send)
 
     def _check(self, method: str, path: str, headers: Headers) -> None:
         host = headers.get("host", "").lower()
@@ -80,11 +101,38 @@ class Guard:
             self._check_token(headers.get(TOKEN_HEADER, ""))
 
     def _check_token(self, given: str) -> None:
-        if not secrets.compare_digest(given.encode("latin-1"), self.site.token.encode()):
+        if not _is_same(given, self.site.token):
             got = "another one" if given else "none"
             raise HTTPException(
                 403, f"{TOKEN_HEADER} must be the token of this server, got {got}. Open the address that it printed."
             )
+
+    def _admitted(self, scope: Scope, headers: Headers, send: Send) -> Send:
+        """What answers somebody who may read, or 401; who comes with the printed address is given the cookie."""
+        cookie = cookie_parser(headers.get("cookie", "")).get(self.site.cookie_name, "")
+        if _is_same(headers.get(TOKEN_HEADER, ""), self.site.token) or _is_same(cookie, self._reading_key):
+            return send
+        if not _is_same(QueryParams(scope["query_string"]).get("token", ""), self.site.token):
+            raise HTTPException(401, LOCKED, {"WWW-Authenticate": "AirpruneToken"})
+        marks = f"{self.site.cookie_name}={self._reading_key}; Path=/; HttpOnly; SameSite=Strict"
+        return _with_cookie(send, marks)
+
+
+def _is_same(given: str, secret: str) -> bool:
+    """Takes the same time wherever they differ."""
+    return secrets.compare_digest(given.encode(errors="replace"), secret.encode())
+
+
+def _refusal(error: HTTPException, headers: Headers) -> Response:
+    """A sentence in JSON; for a browser that wanted a page of a private site, a page."""
+    if error.status_code != 401 or "text/html" not in headers.get("accept", ""):
+        return refusal(error.status_code, error.detail, error.headers)
+    page = Template(packaged("locked.html").read_text("utf-8"))
+    return HTMLResponse(page.substitute(base=f"/static/{static_version()}", sentence=error.detail), 401, error.headers)
+
+
+def _has_body(headers: Headers) -> bool:
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _check_length(declared: str, limit: int) -> None:
@@ -119,6 +167,15 @@ def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
             for name, value in HEADERS.items():
                 headers[name] = value
             headers.setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return sending
+
+
+def _with_cookie(send: Send, cookie: str) -> Callable[[Message], Awaitable[None]]:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).append("Set-Cookie", cookie)
         await send(message)
 
     return sending

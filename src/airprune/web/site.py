@@ -20,6 +20,7 @@ class Site:
       runs_dir: the folder whose runs are shown.
       host, port: where it listens.
       allow_run: whether the page may start runs.
+      private: whether the token guards reading too.
       token: guards every request that changes something; new for each server.
     """
 
@@ -27,6 +28,7 @@ class Site:
     host: str = "127.0.0.1"
     port: int = 8765
     allow_run: bool = False
+    private: bool = False
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
     @property
@@ -37,6 +39,11 @@ class Site:
     def address(self) -> str:
         """What to open in a browser."""
         return f"{self.origin}/?token={self.token}"
+
+    @property
+    def cookie_name(self) -> str:
+        """With the port: all servers of a host share their cookies."""
+        return f"airprune-{self.port}"
 
     @property
     def allowed_hosts(self) -> frozenset[str]:

@@ -79,10 +79,10 @@ class Planned:
         infeasible = self.plan.failed & (self.plan.status != Status.OUTSIDE_BOX)
         return self.plan.blocking_devices & self.problem.groups.spread(infeasible)
 
-    @cached_property
-    def marks(self) -> Array:
+    def marks(self, rows: Array) -> Array:
+        """Of these devices: texts of a million would keep every other thread waiting."""
         return np.select(
-            [self.blocks, self.outside, ~self.has_plan, self.late],
+            [self.blocks[rows], self.outside[rows], ~self.has_plan[rows], self.late[rows]],
             [Mark.BLOCKS, Mark.OUTSIDE, Mark.WAITS, Mark.LATE],
             Mark.OK,
         )
@@ -224,7 +224,7 @@ def _devices(planned: Planned, drawn: Array) -> dict[str, list[Any]]:
         "edge": scene.fleet.edge[drawn].tolist(),
         "x_m": _rounded(scene.position_m[drawn, 0], 2),
         "y_m": _rounded(scene.position_m[drawn, 1], 2),
-        "mark": planned.marks[drawn].tolist(),
+        "mark": planned.marks(drawn).tolist(),
         "share": numbers(share[drawn]),
         "ratio": numbers(ratio[drawn]),
         "compute_ms": numbers(1e3 * compute_s[drawn]),

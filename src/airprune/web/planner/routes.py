@@ -5,22 +5,23 @@ The one that writes keeps the planned devices as a table for a run.
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import tempfile
-import threading
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import IO, Any, TypeVar
 
-from fastapi import APIRouter
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
 from airprune.errors import AirpruneError
 from airprune.schemes import SCHEMES
 from airprune.styles import styles_for
-from airprune.tables import write_csv_atomic
+from airprune.tables import write_csv
 from airprune.web.answers import json_answer
+from airprune.web.limits import Busy, Lanes, LimitedStream
 from airprune.web.pages import page_answer
 from airprune.web.planner import training
 from airprune.web.planner.fleets import FleetMemory
@@ -30,10 +31,18 @@ from airprune.web.planner.settings import PlannerSettings
 from airprune.web.planner.words import words
 from airprune.web.site import root_if_allowed
 
-router = APIRouter()
+Result = TypeVar("Result")
 
-# Plans that run at once; more would only take each other's time and memory.
-_AT_ONCE = threading.BoundedSemaphore(4)
+_PIECE_BYTES = 2**16
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    yield
+    _lanes_of(app).close()
+
+
+router = APIRouter(lifespan=_lifespan)
 
 
 def _parameters() -> list[dict[str, Any]]:
@@ -52,14 +61,16 @@ _QUERY: dict[str, Any] = {"openapi_extra": {"parameters": _parameters()}, "respo
 
 
 @router.get("/planner", include_in_schema=False)
-def page(request: Request) -> Response:
+async def page(request: Request) -> Response:
     """The page with its first plan inside, so that it need not ask for it."""
     query = {name: text for name, text in request.query_params.items() if name != "token"}
     answer, error = None, None
     try:
-        answer = _answer(request, query)
+        answer = await _in_lane(request, query, _answer)
     except AirpruneError as refused:
         error = str(refused)
+    except Busy as busy:
+        error = busy.detail
     styles = styles_for(list(SCHEMES))
     initial = {
         "defaults": PlannerSettings().model_dump(exclude_none=True),
@@ -68,47 +79,53 @@ def page(request: Request) -> Response:
             for scheme in SCHEMES.values()
             if scheme.plans_fleets
         ],
-        "answer": answer or _answer(request, {}),
+        "answer": answer or await _in_lane(request, {}, _answer),
         "error": error,
     }
     return page_answer(request, "planner", initial=initial)
 
 
 @router.get("/api/plan", summary="A network or fleet, planned", **_QUERY)
-def plan(request: Request) -> Response:
-    return json_answer(_answer(request, request.query_params))
+async def plan(request: Request) -> Response:
+    return await _in_lane(request, request.query_params, lambda *asked: json_answer(_answer(*asked)))
 
 
 @router.get("/api/compared", summary="Every scheme on the same devices, up to 20,000 of them", **_QUERY)
-def all_schemes(request: Request) -> Response:
-    with _AT_ONCE:
-        return json_answer(compared(_planned(request, request.query_params)))
+async def all_schemes(request: Request) -> Response:
+    return json_answer(await _in_lane(request, request.query_params, lambda *asked: compared(_planned(*asked))))
 
 
 @router.get("/api/plan.csv", summary="The plan of every device, as `airprune plan --out` writes it", **_QUERY)
-def plan_csv(request: Request) -> Response:
-    planned = _planned(request, request.query_params)
-    return _csv_answer("plan.csv", _csv(planned.scene.fleet.table_columns(planned.plan)))
+async def plan_csv(request: Request) -> Response:
+    return _csv_answer(request, "plan.csv", await _in_lane(request, request.query_params, _plan_file))
 
 
 @router.get("/api/fleet.csv", summary="The devices as a table that `airprune plan` reads", **_QUERY)
-def fleet_csv(request: Request) -> Response:
-    scene = _scene(request, PlannerSettings.from_query(request.query_params))
-    return _csv_answer("fleet.csv", _fleet_content(scene))
+async def fleet_csv(request: Request) -> Response:
+    return _csv_answer(request, "fleet.csv", await _in_lane(request, request.query_params, _fleet_file))
 
 
-def _fleet_content(scene: Scene) -> bytes:
-    fleet = scene.fleet
+def _plan_file(settings: PlannerSettings, memory: FleetMemory) -> IO[bytes]:
+    planned = _planned(settings, memory)
+    return _csv(planned.scene.fleet.table_columns(planned.plan))
+
+
+def _fleet_file(settings: PlannerSettings, memory: FleetMemory) -> IO[bytes]:
+    fleet = _scene(settings, memory).fleet
     return _csv({"device": fleet.device, "edge": fleet.edge_names[fleet.edge], **fleet.columns})
 
 
 @router.post("/api/planner/table", summary="The devices as a file for `network.table` of a run", **_QUERY)
-def train_table(request: Request) -> Response:
+async def train_table(request: Request) -> Response:
     """Writes, so it needs the token, and a server that may start runs."""
     root = root_if_allowed(request)
-    settings = PlannerSettings.from_query(request.query_params)
-    path = training.keep_table(root, _fleet_content(_scene(request, settings)))
-    return json_answer({"overrides": {"network.table": str(path.resolve()), **training.overrides(settings)}})
+
+    def kept(settings: PlannerSettings, memory: FleetMemory) -> dict[str, str]:
+        with _fleet_file(settings, memory) as file:
+            path = training.keep_table(root, file.read())
+        return {"network.table": str(path.resolve()), **training.overrides(settings)}
+
+    return json_answer({"overrides": await _in_lane(request, request.query_params, kept)})
 
 
 @router.post(
@@ -123,26 +140,37 @@ def train_table(request: Request) -> Response:
 async def add_fleet(request: Request) -> Response:
     content = await request.body()
     name = request.query_params.get("name", "")[:80].strip() or "the table"
-    key, fleet = await run_in_threadpool(_memory(request).add, content, name)
+    lane = _lanes_of(request.app).for_bytes(len(content))
+    key, fleet = await lane.run(request, lambda: _memory(request).add(content, name))
     facts = {"num_devices": len(fleet.device), "num_edges": len(fleet.edge_names), "ignored": list(fleet.ignored)}
     return json_answer({"fleet": key, **facts})
 
 
-def _answer(request: Request, query: Mapping[str, str]) -> dict[str, Any]:
-    with _AT_ONCE:
-        planned = _planned(request, query)
-        return {**picture(planned), "words": words(planned), "training": training.overrides(planned.settings)}
+async def _in_lane(
+    request: Request, query: Mapping[str, str], work: Callable[[PlannerSettings, FleetMemory], Result]
+) -> Result:
+    """What `work` makes of the settings, done where plans of this size are done."""
+    settings, memory = PlannerSettings.from_query(query), _memory(request)
+    if settings.fleet is None:
+        num_devices = settings.num_edges * settings.devices_per_edge
+    else:
+        num_devices = len(memory.get(settings.fleet).device)
+    return await _lanes_of(request.app).for_devices(num_devices).run(request, lambda: work(settings, memory))
 
 
-def _planned(request: Request, query: Mapping[str, str]) -> Planned:
-    settings = PlannerSettings.from_query(query)
-    return plan_scene(settings, _scene(request, settings))
+def _answer(settings: PlannerSettings, memory: FleetMemory) -> dict[str, Any]:
+    planned = _planned(settings, memory)
+    return {**picture(planned), "words": words(planned), "training": training.overrides(planned.settings)}
 
 
-def _scene(request: Request, settings: PlannerSettings) -> Scene:
+def _planned(settings: PlannerSettings, memory: FleetMemory) -> Planned:
+    return plan_scene(settings, _scene(settings, memory))
+
+
+def _scene(settings: PlannerSettings, memory: FleetMemory) -> Scene:
     if settings.fleet is None:
         return placed_scene(settings)
-    return table_scene(settings, _memory(request).get(settings.fleet))
+    return table_scene(settings, memory.get(settings.fleet))
 
 
 def _memory(request: Request) -> FleetMemory:
@@ -150,13 +178,32 @@ def _memory(request: Request) -> FleetMemory:
     return memory
 
 
-def _csv(columns: Mapping[str, Any]) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "table.csv"
-        write_csv_atomic(path, list(columns), list(columns.values()))
-        return path.read_bytes()
+def _lanes_of(app: Any) -> Lanes:
+    lanes: Lanes = app.state.lanes
+    return lanes
 
 
-def _csv_answer(name: str, content: bytes) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(content, media_type="text/csv; charset=utf-8", headers=headers)
+def _csv(columns: Mapping[str, Any]) -> IO[bytes]:
+    """The table as a file without a name, so that nothing is left behind however this ends."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115, it is read after this
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    write_csv(text, list(columns), list(columns.values()))
+    text.detach()
+    file.seek(0)
+    return file
+
+
+def _csv_answer(request: Request, name: str, file: IO[bytes]) -> Response:
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Content-Length": str(os.fstat(file.fileno()).st_size),
+    }
+    return LimitedStream(
+        _pieces(file), request.app.state.downloads, media_type="text/csv; charset=utf-8", headers=headers
+    )
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from airprune import files
 from airprune.errors import WorkFailed
 from airprune.web.planner.settings import PlannerSettings
 
@@ -25,11 +26,11 @@ def keep_table(root: Path, content: bytes) -> Path:
     """Writes the table below the runs folder, named by its content: the same devices are one file."""
     path = root / FOLDER / f"{hashlib.sha256(content).hexdigest()[:12]}.csv"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            temporary = path.with_suffix(".tmp")
-            temporary.write_bytes(content)
-            temporary.replace(path)
+        root.mkdir(parents=True, exist_ok=True)
+        files.make_folder(path.parent)
+        if not files.is_regular(path, inside=root):
+            with files.replacing(path, inside=root) as file:
+                file.write(content)
     except OSError as error:
         raise WorkFailed(f"The table was not written: {error.strerror}.") from None
     return path

@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
+from airprune import files
 from airprune.paper.judging import Verdict
 from airprune.paper.reproduction import SHOWN_TABLES
 from airprune.report.markup import readable
@@ -24,11 +25,11 @@ from airprune.report.reproduction import (
 )
 from airprune.report.verdicts import KINDS, SIGNS
 from airprune.web import recorded
+from airprune.web.answers import MAX_FILE_BYTES
 from airprune.web.runs.listing import listing
-from airprune.web.runs.names import folder_named, is_plain_file
+from airprune.web.runs.names import folder_named
 from airprune.wording import shown
 
-MAX_FILE_BYTES = 8 * 2**20
 MAX_CLAIMS = 500
 TYPES = {".png": "image/png", ".pdf": "application/pdf", ".csv": "text/csv; charset=utf-8"}
 
@@ -118,7 +119,7 @@ def _picture(picture: Picture) -> dict[str, Any]:
 def png_size(png: Path) -> tuple[int, int] | tuple[None, None]:
     """Width and height, so that the page keeps the place free while the picture loads."""
     try:
-        with png.open("rb") as file:
+        with files.open_to_read(png) as file:
             head = file.read(24)
         return struct.unpack(">II", head[16:24]) if head.startswith(b"\x89PNG") else (None, None)
     except (OSError, struct.error):
@@ -152,7 +153,4 @@ def file_of(root: Path, name: str, wanted: str) -> Path:
 
 
 def is_readable(path: Path) -> bool:
-    try:
-        return is_plain_file(path) and path.stat().st_size <= MAX_FILE_BYTES
-    except OSError:
-        return False
+    return files.is_regular(path, max_bytes=MAX_FILE_BYTES)

@@ -14,12 +14,12 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
+from airprune import files
 from airprune.deployment.calibrating import Spread
 from airprune.deployment.measured import FATES, MeasuredRow, row_in
 from airprune.deployment.status import NodeStatus, Status, read_status
 from airprune.runs.layout import RunFolder
 from airprune.web.runs.followed import Followed
-from airprune.web.runs.names import is_plain_file
 from airprune.web.runs.thinning import Thinned
 
 MAX_POINTS = 2_000
@@ -98,7 +98,7 @@ def version(path: Path | None) -> str | None:
     if path is None:
         return None
     folder = RunFolder(path)
-    if not is_plain_file(folder.measured_file):
+    if not files.is_regular(folder.measured_file):
         return None
     file = measured_file(folder.measured_file)
     file.refresh()

@@ -6,11 +6,12 @@ A resumed run cuts its files: whatever no longer follows from what was read is r
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from pathlib import Path
 from typing import IO
 
-from airprune.web.runs.names import is_plain_file
+from airprune import files
 
 MAX_LINE_BYTES = 4 * 2**20
 MAX_BYTES_AT_ONCE = 256 * 2**20
@@ -59,11 +60,8 @@ class Followed:
     def refresh(self) -> None:
         """Reads what has come since the last time, at most `max_bytes_at_once`."""
         with self._lock:
-            if not is_plain_file(self.path):
-                self._restart()
-                return
             try:
-                with self.path.open("rb", buffering=BUFFER_BYTES) as file:
+                with files.open_to_read(self.path, buffer_bytes=BUFFER_BYTES) as file:
                     self._follow(file)
             except OSError:
                 self._restart()
@@ -109,10 +107,19 @@ class Followed:
 
 
 def _skip_line(file: IO[bytes]) -> tuple[int, bool]:
-    """Goes past the rest of a line: how long it is, and whether it has an end."""
+    """Goes past the rest of a line: how long it is, and whether it has an end; of one without end, only so far."""
     length = 0
-    while part := file.readline(MAX_LINE_BYTES):
+    while length < MAX_BYTES_AT_ONCE and (part := file.readline(MAX_LINE_BYTES)):
         length += len(part)
         if part.endswith(b"\n"):
             return length, True
     return length, False
+
+
+def version_of(path: Path) -> tuple[int, int] | None:
+    """(size, time of the last change) of a file; None if there is none, or something else in its place."""
+    try:
+        about = path.lstat()
+    except OSError:
+        return None
+    return (about.st_size, about.st_mtime_ns) if stat.S_ISREG(about.st_mode) else None

@@ -10,12 +10,12 @@ import functools
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from airprune import files
 from airprune.measures import CURVE_COLUMNS
 from airprune.records import EdgeRecord, GlobalRecord, record_in
 from airprune.report.reading import edge_rows, round_row
 from airprune.web.runs.followed import BUFFER_BYTES, Followed
 from airprune.web.runs.heads import first_values
-from airprune.web.runs.names import is_plain_file
 from airprune.web.runs.thinning import Thinned
 
 MAX_POINTS = 1_000
@@ -75,10 +75,10 @@ class RecordsFile(Followed):
         with self._lock:
             before = [entry.place for entry in self.edges.items() if entry[:2] <= wanted]
             num_lines = 3 * self.edges.stride + 8
-        if not before or not is_plain_file(self.path):
+        if not before:
             return None
         try:
-            with self.path.open("rb", buffering=BUFFER_BYTES) as file:
+            with files.open_to_read(self.path, buffer_bytes=BUFFER_BYTES) as file:
                 file.seek(before[-1])
                 return _find(file, wanted, num_lines)
         except OSError:

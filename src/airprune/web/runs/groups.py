@@ -21,10 +21,9 @@ from airprune.report.markup import exact
 from airprune.report.reading import differences
 from airprune.scenario import Scenario
 from airprune.web.answers import number_or_null
-from airprune.web.runs.followed import MAX_BYTES_AT_ONCE
+from airprune.web.runs.followed import MAX_BYTES_AT_ONCE, version_of
 from airprune.web.runs.following import RecordsFile
 from airprune.web.runs.listing import listing, scenario_of
-from airprune.web.runs.names import is_plain_file
 from airprune.web.runs.reached import tests_of
 from airprune.web.runs.views import ranked, run_named
 from airprune.wording import shown
@@ -183,8 +182,8 @@ def _scenario(root: Path, name: str) -> Scenario | None:
 
 
 def _scenario_in(path: Path) -> Scenario | None:
-    file = path / "scenario.toml"
-    return _scenario_read(path, *_version(file)) if is_plain_file(file) else None
+    version = version_of(path / "scenario.toml")
+    return None if version is None else _scenario_read(path, *version)
 
 
 @functools.lru_cache(maxsize=_MAX_KEPT)
@@ -198,9 +197,8 @@ def _rounds(root: Path, name: str) -> Rows:
 
 def _rounds_in(path: Path) -> Rows:
     file = path / "records.jsonl"
-    if not is_plain_file(file) or file.stat().st_size > MAX_BYTES_AT_ONCE:
-        return ()
-    return _rounds_read(file, *_version(file))
+    version = version_of(file)
+    return () if version is None or version[0] > MAX_BYTES_AT_ONCE else _rounds_read(file, *version)
 
 
 @functools.lru_cache(maxsize=_MAX_KEPT)
@@ -209,8 +207,3 @@ def _rounds_read(file: Path, size: int, written_ns: int) -> Rows:
     records = RecordsFile(file)
     records.refresh()
     return tuple(records.rounds.items())
-
-
-def _version(file: Path) -> tuple[int, int]:
-    about = file.stat()
-    return about.st_size, about.st_mtime_ns

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from airprune import files
 from airprune.records import GlobalRecord, record_from
 from airprune.report.reading import drawable, scenario_or_trouble
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.styles import Style, styles_for
 from airprune.web.runs.finding import Findings, Found, find
-from airprune.web.runs.names import is_plain_file
 
 # A global round's record follows its edge rounds', each with lists over all devices; beyond this, none is looked for.
 LAST_ROUND_WITHIN_BYTES = 4 * 2**20
@@ -87,7 +87,7 @@ def scenario_of(path: Path) -> Scenario | None:
 
 
 def scenario_or_trouble_of(path: Path) -> tuple[Scenario | None, str]:
-    if not is_plain_file(path / "scenario.toml"):
+    if not files.is_regular(path / "scenario.toml"):
         return None, "There is no scenario.toml."
     return scenario_or_trouble(path)
 
@@ -119,9 +119,8 @@ def _about(run: Found) -> dict[str, Any]:
 def _last_round(path: Path) -> GlobalRecord | None:
     folder = RunFolder(path)
     try:
-        if is_plain_file(folder.records_file):
-            record = record_from(folder.last_record("global", within_bytes=LAST_ROUND_WITHIN_BYTES))
-            return record if isinstance(record, GlobalRecord) else None
+        record = record_from(folder.last_record("global", within_bytes=LAST_ROUND_WITHIN_BYTES))
+        return record if isinstance(record, GlobalRecord) else None
     except OSError:
         pass
     return None

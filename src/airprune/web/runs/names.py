@@ -72,11 +72,3 @@ def new_folder(root: Path, name: str) -> Path:
             f"with a letter or digit at both ends, got {shown(name)}. Example: paper-40ms"
         )
     return root / name
-
-
-def is_plain_file(path: Path) -> bool:
-    """Whether this is a file and neither a link, a pipe nor a device."""
-    try:
-        return path.is_file() and not path.is_symlink()
-    except OSError:
-        return False

@@ -12,8 +12,7 @@ from airprune.measures import TO_TARGET
 from airprune.reaching import Evaluation, cost, first_reaching
 from airprune.runs.evaluations import evaluations_in
 from airprune.runs.layout import RunFolder
-from airprune.web.runs.followed import MAX_BYTES_AT_ONCE
-from airprune.web.runs.names import is_plain_file
+from airprune.web.runs.followed import MAX_BYTES_AT_ONCE, version_of
 from airprune.web.runs.views import run_named
 
 _MAX_KEPT = 1_000
@@ -35,11 +34,8 @@ def _of_run(path: Path, target: float) -> dict[str, Any]:
 
 def tests_of(path: Path) -> tuple[Evaluation, ...]:
     """Every evaluation of a run; none if its records are too large to look into."""
-    file = path / "records.jsonl"
-    if not is_plain_file(file):
-        return ()
-    about = file.stat()
-    return _read(path, about.st_size, about.st_mtime_ns) if about.st_size <= MAX_BYTES_AT_ONCE else ()
+    version = version_of(path / "records.jsonl")
+    return () if version is None or version[0] > MAX_BYTES_AT_ONCE else _read(path, *version)
 
 
 @functools.lru_cache(maxsize=_MAX_KEPT)

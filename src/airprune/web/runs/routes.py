@@ -10,12 +10,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from airprune.measures import CURVE_COLUMNS
 from airprune.web.answers import json_answer
+from airprune.web.limits import LimitedStream, Places
 from airprune.web.pages import page_answer
 from airprune.web.runs.names import MAX_NAME_LENGTH, checked_parts
 from airprune.web.site import site_of
@@ -25,11 +25,12 @@ from airprune.web.starting.work import work_of
 # the planner need not.
 
 _IDLE_S = 1.5
+MAX_STREAMS = 32
 
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    app.state.streams = set()
+    app.state.streams = Places(MAX_STREAMS, f"{MAX_STREAMS} pages follow runs already. Close one of them.")
     warming = asyncio.create_task(_import_early())
     yield
     warming.cancel()
@@ -137,9 +138,6 @@ def events(request: Request, run: RunNames = []) -> Response:  # noqa: B006
     names = views.checked_names(run)
     for name in names:
         checked_parts(name)
-    open_streams = request.app.state.streams
-    if len(open_streams) >= stream.MAX_STREAMS:
-        raise HTTPException(503, f"{stream.MAX_STREAMS} pages follow runs already. Close one of them.")
     news = stream.News(site_of(request).runs_dir, names, work_of(request).status)
-    events = stream.stream(news, open_streams, request.app.state.is_stopping)
-    return StreamingResponse(events, media_type="text/event-stream")
+    events = stream.stream(news, request.app.state.is_stopping)
+    return LimitedStream(events, request.app.state.streams, media_type="text/event-stream")

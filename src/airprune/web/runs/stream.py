@@ -29,7 +29,6 @@ from airprune.web.runs.views import curve
 TICK_S = 0.2
 LIST_EVERY_S = 1.0
 HEARTBEAT_S = 10.0
-MAX_STREAMS = 32
 
 
 class News:
@@ -103,19 +102,15 @@ def _event(kind: str, data: Any) -> str:
     return f"event: {kind}\ndata: {json_text(data)}\n\n"  # JSON in ASCII has no line break
 
 
-async def stream(news: News, open_streams: set[News], is_stopping: Callable[[], bool]) -> AsyncIterator[str]:
-    """Events until the client leaves, which cancels this, or the server stops; meanwhile one of `open_streams`."""
-    open_streams.add(news)
-    try:
-        yield "retry: 1000\n\n"
-        quiet_since = time.monotonic()
-        while not is_stopping():
-            events = await run_in_threadpool(news.collect)
-            if not events and time.monotonic() - quiet_since > HEARTBEAT_S:
-                events = [": still here\n\n"]
-            if events:
-                quiet_since = time.monotonic()
-                yield "".join(events)
-            await asyncio.sleep(TICK_S)
-    finally:
-        open_streams.discard(news)
+async def stream(news: News, is_stopping: Callable[[], bool]) -> AsyncIterator[str]:
+    """Events until the client leaves, which cancels this, or the server stops."""
+    yield "retry: 1000\n\n"
+    quiet_since = time.monotonic()
+    while not is_stopping():
+        events = await run_in_threadpool(news.collect)
+        if not events and time.monotonic() - quiet_since > HEARTBEAT_S:
+            events = [": still here\n\n"]
+        if events:
+            quiet_since = time.monotonic()
+            yield "".join(events)
+        await asyncio.sleep(TICK_S)

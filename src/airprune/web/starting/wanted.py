@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -66,4 +67,4 @@ def free_name(root: Path, wish: str) -> str:
     """A name like `wish` that may be used in the runs folder and is not."""
     stem = _UNFIT.sub("-", wish)[:70].strip("._-") or "run"
     names = (stem if i == 1 else f"{stem}-{i}" for i in range(1, 1_000))
-    return next((name for name in names if not (root / name).exists()), stem)
+    return next((name for name in names if not os.path.lexists(root / name)), stem)

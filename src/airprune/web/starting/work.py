@@ -21,7 +21,7 @@ from airprune.errors import WorkFailed
 from airprune.registration import import_words
 
 STOPPED = 130  # the command line's exit status after Ctrl-C
-PATIENCE_S = 10.0
+PATIENCE_S = 1.5
 
 _TAIL_BYTES = 8_000
 _TAIL_LINES = 15

@@ -1,0 +1,19 @@
+"""Given to `airprune web --import`: a scheme that takes $SLOW_SCHEME_S, or 1, for many devices, like a huge fleet."""
+
+import os
+import time
+
+import airprune as ap
+from airprune.schemes.base import Scheme
+from airprune.schemes.equal_resolved import allocate
+
+TAKES_S = float(os.environ.get("SLOW_SCHEME_S", "1"))
+
+
+def slowly(problem):
+    if problem.num_devices > 20_000:
+        time.sleep(TAKES_S)
+    return allocate(problem)
+
+
+ap.register(Scheme(name="slow", summary="for tests of the web page", allocate=slowly))
