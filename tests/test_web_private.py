@@ -95,6 +95,7 @@ def test_the_command_takes_private(tmp_path):
         assert "Traceback" not in server.stop()
 
 
+@pytest.mark.slow
 def test_the_pages_work_in_a_browser_once_the_printed_address_was_opened(private, new_page):
     page = new_page(viewport={"width": 360, "height": 640}, color_scheme="dark")
     page.goto(f"{private.url}/runs")

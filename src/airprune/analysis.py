@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from airprune import files
 from airprune.errors import UnknownName, UsageError
 from airprune.extras import needed
 from airprune.records import EdgeRecord
@@ -59,7 +60,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
         yield folder
     elif depth > 0:
         place = {name: index for index, name in enumerate(asked_order(folder))}
-        children = [child for child in folder.iterdir() if child.is_dir() and not child.name.startswith(".")]
+        children = [child for child in folder.iterdir() if files.is_folder(child) and not child.name.startswith(".")]
         for child in sorted(children, key=lambda child: _order(child.name, place)):
             yield from _run_folders(child, depth - 1)
 

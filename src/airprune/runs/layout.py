@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 MAX_SCENARIO_BYTES = 2**20
 MAX_ENVIRONMENT_BYTES = 2**22
-# A run of a thousand rounds and 10,000 devices writes half a gigabyte.
+# Records are read in whole: a longer file would not fit into most machines' memory.
 MAX_RECORDS_BYTES = 2**33
 MAX_RECORD_BYTES = 2**28
 

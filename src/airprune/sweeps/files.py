@@ -39,7 +39,7 @@ class Marker:
         """For the time of the sweep."""
         out = self.path.parent
         for left_behind in (*out.glob(f"{_MARKER}*"), *out.glob(f"{_ARRIVING}*")):
-            if left_behind.is_dir():
+            if files.is_folder(left_behind):
                 shutil.rmtree(left_behind, ignore_errors=True)
             else:
                 left_behind.unlink(missing_ok=True)

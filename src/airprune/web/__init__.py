@@ -1,6 +1,8 @@
 """The web page: a small server on this machine, thin over the same calls as the command line.
 
     safety     who may ask: Host, Origin, token, sizes; the headers of every answer
+    limits     how much all clients together may take: lanes for plans, places for streams, uploads
+    connections   how many there may be, and how long one may do nothing
     answers    strict JSON, and every error as one sentence
     pages      the frame around each page, the navigation
     assets     scripts and styles, compressed; charts: which script of plotly
