@@ -25,6 +25,7 @@ import asyncio, sys
 {before}
 from distributed import Worker
 from airprune.engines.cluster import tasks
+tasks.dask_setup(None)
 async def main():
     async with Worker(scheduler_file=sys.argv[1], host="127.0.0.1", nthreads=1, dashboard=False, memory_limit=0,
                       local_directory=sys.argv[2], death_timeout=30) as worker:

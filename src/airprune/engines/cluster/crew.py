@@ -10,7 +10,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from tornado.iostream import StreamClosedError
 
 from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.local import WITHOUT_PAGES
+from airprune.engines.machine import causes
 from airprune.errors import UsageError, WorkFailed
 
 _GRACE_S = 2.0
@@ -268,12 +269,6 @@ def _has_port(address: str) -> bool:
         return urlsplit(address).port is not None
     except ValueError:
         return False
-
-
-def causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def last_words(error: BaseException) -> str:
