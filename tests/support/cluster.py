@@ -37,6 +37,11 @@ import importlib.metadata
 true = importlib.metadata.version
 importlib.metadata.version = lambda name: "0.0.7" if name == "torch" else true(name)
 """
+# For workers that will not work: they need not wait for torch.
+WITHOUT_TORCH = """
+import airprune.engines.machine
+airprune.engines.machine.single_thread = lambda: None
+"""
 
 
 class Cluster:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import time
@@ -65,6 +67,13 @@ class ToyMaker:
             for pid in set(task.pids) - {os.getpid()}:
                 os.kill(pid, signal.SIGSTOP)
         return [factor * sum(task.values)]
+
+    def first_finds_no_space(self, flag: Path, task: object) -> object:
+        """The first worker that sees the flag takes it away and has a full disk."""
+        with contextlib.suppress(FileNotFoundError):
+            flag.unlink()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/scratch/file")
+        return task
 
     def what_was_there(self, shared: None, task: None) -> tuple[object, list[str]]:
         files = [] if self.folder is None else sorted(path.name for path in self.folder.iterdir())

@@ -25,7 +25,7 @@ async def work(address: str, tls: str, folder: str) -> None:
         nthreads=1,
         name=str(os.getpid()),  # by which the driver knows it
         host="127.0.0.1",
-        security=security_of(tls, "worker"),
+        security=security_of(tls, "worker", scheduler=address),
         local_directory=folder,
         dashboard=False,
         memory_limit=0,

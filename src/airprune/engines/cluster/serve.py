@@ -133,7 +133,7 @@ def serve_workers(
             patience_s=patience_s,
             folder=folder,
         )
-        assert terms.security or tls is None  # its files are there
+        terms.security()  # its files are there
         if "://" in scheduler:
             terms.check(scheduler)
         elif not Path(scheduler).exists() and not scheduler.endswith(".json"):
