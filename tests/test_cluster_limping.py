@@ -136,7 +136,7 @@ def test_a_run_begins_beside_a_hung_worker_and_ends_in_one_sentence_when_all_han
 
 
 def test_parts_that_a_hung_worker_holds_are_made_again(tmp_path, cluster, said):
-    """The one left would wait for them as long as the connection stands."""
+    """The one left is asking for them."""
     workers = cluster.workers
     flag = tmp_path / "flag"
     flag.touch()
@@ -245,6 +245,28 @@ def test_workers_without_space_or_with_other_code_are_named_and_left_out_and_the
     if "disk" not in told:
         pytest.skip("nothing can be mounted here, so no disk was full")
     assert "left out: it cannot keep the run's files: no space left for 0.2 MB (" in told["disk"]
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_while_it_is_sent_files_holds_nobody_up(tmp_path, cluster, said, monkeypatch):
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "data").write_bytes(bytes(50_000_000))  # more than connections take in
+    with DaskEngine(Toys(folder=files), scheduler=cluster.scheduler_file, silence_s=LIMIT_S) as engine:
+        hidden = dataclasses.replace(engine.members.parcel, folder=tmp_path / "nowhere")
+        engine.members.parcel, engine.members.accepted = hidden, set()
+        run = engine.client.run
+
+        def freezing(function, *arguments, **options):
+            if function.__name__ == "receive":
+                for worker in cluster.workers:
+                    if set(address_of(worker)) & set(options["workers"]) and len(said) == 0:
+                        worker.send_signal(signal.SIGSTOP)
+            return run(function, *arguments, **options)
+
+        monkeypatch.setattr(engine.client, "run", freezing)
+        assert engine.reduce([Sum(shared=2.0, tasks=[Numbers((3.0,))])]) == [8.0]
+    assert len(said) == 1 and re.match(HANGS, said[0])
 
 
 def test_a_disk_that_is_full_in_the_midst_of_work_leaves_out_its_worker_only(tmp_path, cluster, said):

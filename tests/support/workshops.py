@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from airprune.engines.base import Group, Task, Workshop
 from airprune.errors import WorkFailed
@@ -55,8 +56,11 @@ class ToyMaker:
             os.kill(os.getpid(), signal.SIGKILL)
         return [factor * sum(numbers.values)]
 
-    def total_of(self, factor: float, task: Freezing) -> list[float]:
-        """The last one waits until every worker has done some, then stops the workers beside its own, once."""
+    def total_of(self, factor: float, task: Freezing) -> list[Any]:
+        """The last one waits until every worker has done some, then stops the workers beside its own, once.
+
+        Its part is large, so that the parts are merged where it is, and the others fetched.
+        """
         time.sleep(0.2)
         (task.flag.parent / f"worker-{os.getpid()}").touch()
         if task.is_last and task.flag.exists():
@@ -66,7 +70,7 @@ class ToyMaker:
             task.flag.unlink()
             for pid in set(task.pids) - {os.getpid()}:
                 os.kill(pid, signal.SIGSTOP)
-        return [factor * sum(task.values)]
+        return [factor * sum(task.values), bytes(10**7 if task.is_last else 1)]
 
     def first_finds_no_space(self, flag: Path, task: object) -> object:
         """The first worker that sees the flag takes it away and has a full disk."""

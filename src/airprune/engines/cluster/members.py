@@ -109,8 +109,6 @@ class Members:
         self.refused = {address: why for address, why in self.refused.items() if address in present}
         for address in silent:
             self._let_go(address, str(workers[address]["name"]), f"has given no sign of life for {limit_s:g} s")
-        if silent and present:
-            self._run(tasks.avoid, silent, workers=sorted(present), on_error="ignore")  # not waited for
         return present
 
     def _let_go(self, address: str, name: str, why: str) -> None:

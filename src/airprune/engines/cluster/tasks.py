@@ -175,7 +175,8 @@ def forget(parcel: Parcel) -> None:
 async def expel(address: str, *, dask_scheduler: Any) -> None:
     """On the scheduler: lets go of a worker that hangs, so that what it has under way or holds is done elsewhere.
 
-    Its nanny, if it has one that answers, replaces it. Otherwise it leaves as soon as it sees that it was let go.
+    Dask tells the others to hang up on it. Its nanny, if it has one that answers, replaces it. Otherwise it leaves as
+    soon as it sees that it was let go.
     """
     worker = dask_scheduler.workers.get(address)
     if worker is None:
@@ -184,24 +185,12 @@ async def expel(address: str, *, dask_scheduler: Any) -> None:
         call = dask_scheduler.rpc(worker.nanny).kill(reason="airprune-hangs")
         _UNDER_WAY.add(task := asyncio.ensure_future(_quietly(call)))
         task.add_done_callback(_UNDER_WAY.discard)
-    _hang_up(dask_scheduler.rpc, address)
+    for comm in list(dask_scheduler.rpc.occupied.get(address, ())):
+        comm.abort()  # to close it would wait until what is being sent has arrived
     await dask_scheduler.remove_worker(address, stimulus_id="airprune-hangs")
 
 
-def avoid(addresses: list[str], *, dask_worker: Any) -> None:
-    """On a worker: stops waiting for data of others that hang; Dask asks for them again, where they are made anew."""
-    for address in addresses:
-        _hang_up(dask_worker.rpc, address)
-
-
-# Dask would wait for an answer as long as the connection stands, and that of a process that hangs does.
 _UNDER_WAY: set[asyncio.Future[None]] = set()
-
-
-def _hang_up(pool: Any, address: str) -> None:
-    for comm in list(pool.occupied.get(address, ())):
-        comm.abort()
-    pool.remove(address, reason="it hangs")
 
 
 async def _quietly(call: Any) -> None:
