@@ -3,19 +3,25 @@
 It is optional: where it cannot be built (no compiler, another processor), training uses torch.
 """
 
+import hashlib
 from pathlib import Path
 
 from setuptools import Extension, setup
 
 NATIVE = Path("src/airprune/kernels/native")
+SOURCES = [NATIVE / name for name in ("paper_cnn.c", "paper_cnn.h", "flat.h")]
+ARGUMENTS = ["-O3", "-ffp-contract=fast", "-fno-math-errno"]
+# What the kernel is built from, for it to tell: machines of a cluster compare it.
+IDENTITY = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES) + " ".join(ARGUMENTS).encode()).hexdigest()
 
 setup(
     ext_modules=[
         Extension(
             "airprune.kernels.native._paper_cnn",
-            sources=[str(NATIVE / "paper_cnn.c")],
-            depends=[str(NATIVE / "paper_cnn.h"), str(NATIVE / "flat.h")],
-            extra_compile_args=["-O3", "-ffp-contract=fast", "-fno-math-errno"],
+            sources=[str(SOURCES[0])],
+            depends=list(map(str, SOURCES[1:])),
+            define_macros=[("KERNEL_SOURCES", f'"{IDENTITY[:12]}"')],
+            extra_compile_args=ARGUMENTS,
             py_limited_api=True,
             optional=True,
         )

@@ -3,7 +3,9 @@
 import contextlib
 import datetime
 import gc
+import itertools
 import os
+import shutil
 import signal
 import ssl
 import stat
@@ -135,6 +137,34 @@ def test_the_two_ends_of_a_connection_accept_each_other_within_one_authority_onl
         shake_hands(server, security_of(folder / "ours", role).get_connection_args(role)["ssl_context"])
         with pytest.raises(ssl.SSLCertVerificationError):
             shake_hands(server, security_of(folder / "theirs", role).get_connection_args(role)["ssl_context"])
+
+
+def test_every_role_reaches_only_whom_it_calls(folder):
+    """Workers call workers, too, at other addresses than the scheduler's."""
+    met = set()
+    for caller, called in itertools.product(ROLES[1:], ROLES[1:]):
+        server = security_of(folder / "ours", called).get_listen_args(called)["ssl_context"]
+        with contextlib.suppress(ssl.SSLCertVerificationError):
+            shake_hands(server, security_of(folder / "ours", caller).get_connection_args(caller)["ssl_context"])
+            met.add((caller, called))
+    assert met == {("client", "scheduler"), ("worker", "scheduler"), ("scheduler", "worker")}
+
+
+@pytest.fixture
+def poser(folder, tmp_path) -> Iterator[str]:
+    """The address of a scheduler that has a worker's certificate."""
+    shutil.copytree(folder / "ours", tmp_path / "posing")
+    for end in (".pem", "-key.pem"):
+        shutil.copy(tmp_path / "posing" / f"worker{end}", tmp_path / "posing" / f"scheduler{end}")
+    with service("scheduler", "--port", 0, "--tls", tmp_path / "posing") as scheduler:
+        yield scheduler.stdout.readline().strip()
+
+
+def test_a_workers_certificate_cannot_pose_as_the_scheduler(poser, folder, tmp_path, command):
+    status, said = command("cluster", "worker", "--workers", 1, poser, "--tls", folder / "ours")
+    assert status == 1 and said.startswith("error: The scheduler's certificate is refused (Hostname mismatch")
+    status, said = command("run", "smoke", "--out", tmp_path / "run", "--scheduler", poser, "--tls", folder / "ours")
+    assert status == 1 and said.startswith(f"error: No Dask scheduler answers at {poser} (")
 
 
 def test_certificates_are_never_replaced(tmp_path, command):

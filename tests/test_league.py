@@ -4,6 +4,8 @@ import csv
 import dataclasses
 import json
 import math
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -392,6 +394,23 @@ def test_a_league_goes_on_from_the_ledger_of_another_without_its_folders(played,
     assert not list((tmp_path / "out" / "runs").iterdir())
     for name in ("league.csv", "league.tex", "played.jsonl"):
         assert (tmp_path / "out" / name).read_bytes() == (out / name).read_bytes()
+
+
+def test_sigterm_stops_a_league_like_ctrl_c_with_its_ledger_written(played, tmp_path, capsys, monkeypatch):
+    _, words = played
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+
+    def words_of_the_first(*_: object) -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return "finished"
+
+    monkeypatch.setattr("airprune.cli.sweep._words", words_of_the_first)
+    try:
+        assert main([*words[:-4], "--out", str(tmp_path / "out"), "--engine", "serial"]) == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "Stopped with " in capsys.readouterr().err
+    assert len(read_ledger(tmp_path / "out" / "played.jsonl")) == 1
 
 
 def test_a_ledger_gives_back_what_was_measured_to_the_bit(tmp_path):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 
@@ -50,6 +50,12 @@ class Certified:
         for extension in (issuer, *extensions):
             builder = builder.add_extension(extension, critical=False)
         return Certified(builder.sign(self.key, hashes.SHA256()), key)
+
+
+def role_extensions(names: Sequence[x509.GeneralName], *, listens: bool) -> tuple[x509.ExtensionType, ...]:
+    """What a certificate is for: who its owner is, to call others, and to be called only if it listens."""
+    usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if listens else [])]
+    return x509.SubjectAlternativeName(names), x509.ExtendedKeyUsage(usages)
 
 
 def new_authority(name: str, *, days: int) -> Certified:

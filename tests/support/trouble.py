@@ -50,6 +50,19 @@ class DiesOnce(Flagged):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class FreezesOnce(Flagged):
+    """The first worker that sees the flag takes it away and stands still until SIGCONT."""
+
+    def misbehave(self) -> None:
+        self.flag.unlink()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class AlwaysFreezes(Flagged):
+    def misbehave(self) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
 class AlwaysDies(Flagged):
     def misbehave(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from airprune.engines.base import Group, Task, Workshop
 from airprune.errors import WorkFailed
@@ -52,6 +56,29 @@ class ToyMaker:
             os.kill(os.getpid(), signal.SIGKILL)
         return [factor * sum(numbers.values)]
 
+    def total_of(self, factor: float, task: Freezing) -> list[Any]:
+        """The last one waits until every worker has done some, then stops the workers beside its own, once.
+
+        Its part is large, so that the parts are merged where it is, and the others fetched.
+        """
+        time.sleep(0.2)
+        (task.flag.parent / f"worker-{os.getpid()}").touch()
+        if task.is_last and task.flag.exists():
+            while len(list(task.flag.parent.glob("worker-*"))) < len(task.pids):
+                time.sleep(0.1)
+            time.sleep(1.0)
+            task.flag.unlink()
+            for pid in set(task.pids) - {os.getpid()}:
+                os.kill(pid, signal.SIGSTOP)
+        return [factor * sum(task.values), bytes(10**7 if task.is_last else 1)]
+
+    def first_finds_no_space(self, flag: Path, task: object) -> object:
+        """The first worker that sees the flag takes it away and has a full disk."""
+        with contextlib.suppress(FileNotFoundError):
+            flag.unlink()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/scratch/file")
+        return task
+
     def what_was_there(self, shared: None, task: None) -> tuple[object, list[str]]:
         files = [] if self.folder is None else sorted(path.name for path in self.folder.iterdir())
         return self.needs, files
@@ -76,6 +103,16 @@ class Numbers(Task):
     def without(self, parts: Sequence[Numbers]) -> Numbers:
         gone = {value for part in parts for value in part.values}
         return Numbers(tuple(value for value in self.values if value not in gone), self.deadly)
+
+
+@dataclass(frozen=True)
+class Freezing(Task):
+    """To be added, by workers with these process ids."""
+
+    values: tuple[float, ...]
+    flag: Path
+    pids: tuple[int, ...]
+    is_last: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,6 +15,7 @@ from airprune.cli.compare import parse_seeds
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson, Scheduler, Tls
 from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.stopping import terminated_like_ctrl_c
 from airprune.cli.sweep import print_wide, run_missing
 from airprune.errors import UsageError
 
@@ -149,7 +150,7 @@ def _play(chosen: League, *, with_claims: bool) -> tuple[dict[str, Any], dict[st
 
     failures: dict[str, str] = {}
     asked: list[Match] = []
-    with locked(chosen.out):
+    with terminated_like_ctrl_c(), locked(chosen.out):
         started = time.monotonic()
         try:
             asked += chosen.trials()

@@ -24,6 +24,7 @@ from airprune.cli.options import Column as PaperOption
 from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Target, Tls
 from airprune.cli.progress import STOPPED
 from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.stopping import terminated_like_ctrl_c
 from airprune.cli.target import target_table
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def sweep(
     folder = SweepFolder(chosen, out)
     asked = chosen.runs[0].scenario.rounds.target_accuracy if target is None else target
     with folder.locked():
-        failures = run_missing(folder, out)
+        with terminated_like_ctrl_c():
+            failures = run_missing(folder, out)
         result = dataclasses.replace(SweepResult.read(folder, target=target), out=out)
         rows, target = result.rows, result.target
         table = folder.write_table([failure.run for failure in failures], target)

@@ -32,6 +32,9 @@ GROUP_CHUNKS = 16
 # So many results per worker may wait for an earlier one, which bounds the driver's memory.
 _AHEAD = 8
 
+# How long a worker on another machine may give no sign of life.
+SILENCE_S = 30.0
+
 Call = tuple[Any, Any]
 
 
@@ -127,18 +130,26 @@ class Engine(ABC):
     Args:
       workers: how many; by default one per core of this machine.
       scheduler, tls: of engines that reach beyond this machine.
+      silence_s: how long one of their workers may give no sign of life before its work is done elsewhere.
     """
 
     # Whether workers may be on machines that do not see the driver's files.
     remote: ClassVar[bool] = False
 
     def __init__(
-        self, workshop: Workshop, *, workers: int | None = None, scheduler: str | None = None, tls: Path | None = None
+        self,
+        workshop: Workshop,
+        *,
+        workers: int | None = None,
+        scheduler: str | None = None,
+        tls: Path | None = None,
+        silence_s: float = SILENCE_S,
     ) -> None:
         self.workshop = workshop
         self.workers = workers
         self.scheduler = scheduler
         self.tls = tls
+        self.silence_s = silence_s
 
     @abstractmethod
     def start(self) -> None:

@@ -4,12 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
+
+# A full, broken or forbidden disk and too many open files: trouble that the same task need not have elsewhere.
+_OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE}
+_OF_THE_MACHINE |= {errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM}
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what led to it, innermost last."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def machine_trouble(error: BaseException) -> str | None:
+    """What is wrong with this machine's files, if that is why something failed."""
+    for cause in causes(error):
+        if isinstance(cause, OSError) and cause.errno in _OF_THE_MACHINE:
+            return os_trouble(cause)
+    return None
+
+
+def os_trouble(error: OSError) -> str:
+    """In a few words: what the system says and the file it is about."""
+    said = error.strerror or str(error) or type(error).__name__
+    return said if error.filename is None else f"{said} ({error.filename})"
 
 
 def num_cores() -> int:

@@ -112,7 +112,15 @@ def _run(
         job = experiment.job(InProcess(experiment.dataset) if in_process else share(experiment.dataset, place))
         engine_class = engine_named(settings.name)
         tls = None if settings.tls is None else Path(settings.tls)
-        engine = stack.enter_context(engine_class(job, workers=settings.workers, scheduler=settings.scheduler, tls=tls))
+        engine = stack.enter_context(
+            engine_class(
+                job,
+                workers=settings.workers,
+                scheduler=settings.scheduler,
+                tls=tls,
+                silence_s=settings.worker_timeout_s,
+            )
+        )
         if writer is not None:
             writer.begin()  # only now: a run that gets no engine leaves nothing behind
         for record in map(finite, run_rounds(experiment, engine, state, world=world)):

@@ -497,6 +497,10 @@ class EngineSection(Section):
         default=None, description="for dask: an address (tls://host:8786) or a scheduler file; none: a local cluster"
     )
     tls: FilePath | None = Field(default=None, description="for dask: a folder with certificates, for tls:// addresses")
+    worker_timeout_s: Annotated[float, Field(ge=1, le=86_400)] = Field(
+        default=30.0,
+        description="for dask: a worker that gives no sign of life for so long is named, and its work done elsewhere",
+    )
     on_device_failure: Literal["fail", "drop-device"] = Field(
         default="fail", description="what to do if a device's training fails three times"
     )

@@ -127,6 +127,7 @@ class SweepFolder:
             workers=min(at_most, len(runs)),
             scheduler=settings.scheduler,
             tls=None if settings.tls is None else Path(settings.tls),
+            silence_s=settings.worker_timeout_s,
         )
         carries = settings.scheduler is not None
         tasks = [

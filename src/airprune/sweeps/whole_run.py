@@ -15,7 +15,7 @@ from pathlib import Path
 
 from airprune import files
 from airprune.engines.base import MAX_TRIES, Task, Workshop
-from airprune.engines.machine import cancelled
+from airprune.engines.machine import cancelled, machine_trouble
 from airprune.errors import WorkFailed, trouble_of
 from airprune.kernels import native
 from airprune.runs import run as run_scenario
@@ -109,21 +109,27 @@ def _away(task: WholeRun) -> Done:
             table = (Path(place) / "network-table").with_suffix(Path(str(scenario.network.table)).suffix)
             table.write_bytes(task.table)
             scenario = scenario.with_("network.table", str(table))
-        trouble = finish(dataclasses.replace(task, folder=folder, toml=scenario.to_toml()))
+        trouble = finish(dataclasses.replace(task, folder=folder, toml=scenario.to_toml()), blame_machine=True)
         files = files_in(folder)
         if "scenario.toml" in files:  # with the driver's paths
             files["scenario.toml"] = task.toml.encode()
         return Done(trouble, files)
 
 
-def finish(task: WholeRun) -> str | None:
-    """Does what is left of a run; what went wrong, in one line. Cancelled, it leaves the folder resumable."""
+def finish(task: WholeRun, *, blame_machine: bool = False) -> str | None:
+    """Does what is left of a run; what went wrong, in one line. Cancelled, it leaves the folder resumable.
+
+    Args:
+      blame_machine: raises for a full or forbidden disk, since the run may go well elsewhere.
+    """
     try:
         with contextlib.closing(run_scenario(task.scenario, out=task.folder, resume=True)) as records:
             for _ in records:
                 if cancelled():
                     return "It was stopped."
     except Exception as error:
+        if blame_machine and machine_trouble(error):
+            raise
         return _in_one_line(trouble_of(error))
     return None
 

@@ -21,9 +21,8 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from airprune.authority import Certified, new_authority
+from airprune.authority import Certified, new_authority, role_extensions
 from airprune.checks import whole_number
 from airprune.deployment.identity import denied, members, node
 from airprune.deployment.identity.members import CLOUD, Members, plan_members
@@ -161,11 +160,9 @@ def _node_text(found: Members, role: Role, name: str, index: int) -> str:
 
 def _certified(authority: Certified, peer: Peer, days: int) -> Certified:
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(peer.uri)]
-    usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
     if peer.role.listens:
         names.append(x509.DNSName(peer.server_name))
-        usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
-    extensions = (x509.SubjectAlternativeName(names), x509.ExtendedKeyUsage(usages))
+    extensions = role_extensions(names, listens=peer.role.listens)
     return authority.certify(f"airprune {peer.role} {peer.name}", days=days, extensions=extensions)
 
 

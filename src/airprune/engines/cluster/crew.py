@@ -10,7 +10,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from tornado.iostream import StreamClosedError
 
 from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.local import WITHOUT_PAGES
+from airprune.engines.machine import causes
 from airprune.errors import UsageError, WorkFailed
 
 _GRACE_S = 2.0
@@ -50,9 +51,9 @@ class Terms:
     patience_s: float
     folder: str
 
-    @property
-    def security(self) -> Security | None:
-        return None if self.tls is None else security_of(self.tls, "worker")
+    def security(self, scheduler: str | None = None) -> Security | None:
+        """For workers of the scheduler at this address."""
+        return None if self.tls is None else security_of(self.tls, "worker", scheduler=scheduler)
 
     def address(self) -> str:
         """The scheduler's, as of now; an `OSError` or `ValueError` while there is no such file."""
@@ -138,7 +139,7 @@ class Crew:
                     working = time.monotonic()
                     continue
                 given_up = status != Status.starting and time.monotonic() - working > _STUCK_S
-                if given_up or not await _answers(address, self.terms.security):
+                if given_up or not await _answers(address, self.terms.security(address)):
                     return
         finally:
             finished.cancel()
@@ -150,7 +151,7 @@ class Crew:
                 address,
                 nthreads=1,
                 host=self.terms.host or _address_towards(address),
-                security=self.terms.security,
+                security=self.terms.security(address),
                 local_directory=self.terms.folder,
                 memory_limit=self.terms.memory_limit,
                 death_timeout=max(_START_S, self.terms.patience_s),
@@ -165,7 +166,7 @@ class Crew:
         while True:
             try:
                 address = self.terms.address()
-                await _knock(address, self.terms.security)
+                await _knock(address, self.terms.security(address))
                 return address
             except (OSError, TimeoutError, ValueError, KeyError) as error:
                 trouble = _refusal(error, self.terms)
@@ -222,7 +223,7 @@ def _refusal(error: Exception, terms: Terms) -> WorkFailed | None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return WorkFailed(
                 f"The scheduler's certificate is refused ({cause.verify_message}); "
-                f"it must be valid and signed by the authority in {terms.tls}/ca.pem."
+                f"it must be a scheduler's, valid and signed by the authority in {terms.tls}/ca.pem."
             )
         if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
             return WorkFailed(f"The scheduler at {terms.scheduler} does not speak TLS.")
@@ -268,12 +269,6 @@ def _has_port(address: str) -> bool:
         return urlsplit(address).port is not None
     except ValueError:
         return False
-
-
-def causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def last_words(error: BaseException) -> str:

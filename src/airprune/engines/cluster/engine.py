@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import queue
 import tempfile
 import time
@@ -32,10 +33,12 @@ from airprune.engines.cluster.members import Members
 from airprune.engines.cluster.parcel import Parcel
 from airprune.errors import WorkFailed
 
+_log = logging.getLogger("airprune")
 # Tasks of groups handed out per worker: enough that none waits, few enough that a newcomer finds work.
 _TASKS_AHEAD = 32
 _LOOK_AROUND_S = 1.0
 _NO_WORKERS_S = 60.0
+_SAY_WAITING_S = 5.0
 _ONLY_REFUSED_S = 5.0
 _MAX_HAND_OUTS = 20
 _DEATH = Died("a signal or an exit that only its own machine has seen")
@@ -49,6 +52,7 @@ class DaskEngine(Engine):
     _own: OwnCluster | None = None
     _members: Members | None = None
     _place: tempfile.TemporaryDirectory[str] | None = None
+    _is_lost = False
 
     def start(self) -> None:
         self._place = tempfile.TemporaryDirectory(prefix="airprune-workshop-")
@@ -59,7 +63,8 @@ class DaskEngine(Engine):
             self._client = connect(self._own.address, self._own.tls)
         else:
             self._client = connect(self.scheduler, self.tls)
-        self._members = Members(self._client, parcel)
+        end = None if self._own is None else self._own.end
+        self._members = Members(self._client, parcel, silence_s=self.silence_s, end=end)
         self._numbers = itertools.count()
         self._name = uuid.uuid4().hex[:8]
         self._places: WeakKeyDictionary[Future, list[str] | None] = WeakKeyDictionary()
@@ -223,7 +228,7 @@ class DaskEngine(Engine):
 
     def _cancel(self, futures: list[Future]) -> None:
         """Long tasks see it and stop."""
-        if futures and self.client.status == "running":
+        if futures and self._is_connected:
             with contextlib.suppress(OSError, TimeoutError):
                 self.client.cancel(futures, force=True)
 
@@ -245,16 +250,20 @@ class DaskEngine(Engine):
 
     def _wait_for_workers(self) -> None:
         """Until there is one that may work."""
-        patience = time.monotonic() + _NO_WORKERS_S
+        started = time.monotonic()
+        patience, is_said = started + _NO_WORKERS_S, False
         self._look_around()
         while not self.members.accepted:
             if time.monotonic() > patience:
-                reasons = "; ".join(f"{address} {why}" for address, why in sorted(self.members.refused.items()))
+                reasons = self.members.reasons
                 raise WorkFailed(
                     f"No worker of the cluster can take part{': ' + reasons if reasons else ', none has joined'}."
                 )
             if self.members.refused and self.scheduler is not None:
                 patience = min(patience, time.monotonic() + _ONLY_REFUSED_S)
+            elif self._own is None and not is_said and time.monotonic() > started + _SAY_WAITING_S:
+                is_said = True
+                _log.warning("There is no worker; the run waits up to %g s for one.", _NO_WORKERS_S)
             time.sleep(0.1)
             self._look_around()
 
@@ -262,7 +271,13 @@ class DaskEngine(Engine):
         if self.client.status != "running":
             raise self._lost()
 
+    @property
+    def _is_connected(self) -> bool:
+        """Whether there is any use in telling the scheduler something."""
+        return not self._is_lost and self.client.status == "running"
+
     def _lost(self) -> WorkFailed:
+        self._is_lost = True
         where = self.scheduler or "this machine"
         return WorkFailed(
             f"The Dask scheduler ({where}) cannot be reached any more. Start it again and {self.workshop.way_out}."
@@ -274,7 +289,7 @@ class DaskEngine(Engine):
 
     def close(self) -> None:
         if self._client is not None:
-            if self._members is not None and self._own is None and self._client.status == "running":
+            if self._members is not None and self._own is None and self._is_connected:
                 self._members.forget()
             self._client.close(timeout=2)
         if self._own is not None:

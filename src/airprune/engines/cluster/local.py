@@ -72,6 +72,12 @@ class OwnCluster:
                 stop([child])
                 self._workers[place] = self._start()
 
+    def end(self, name: str) -> None:
+        """Kills the worker of this name, which hangs; it is replaced as a dead one is."""
+        for child in self._workers:
+            if str(child.process.pid) == name:
+                child.process.kill()
+
     @property
     def pids(self) -> list[int]:
         return [child.process.pid for child in self._workers]

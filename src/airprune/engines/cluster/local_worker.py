@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 
@@ -22,8 +23,9 @@ async def work(address: str, tls: str, folder: str) -> None:
     worker = Worker(
         address,
         nthreads=1,
+        name=str(os.getpid()),  # by which the driver knows it
         host="127.0.0.1",
-        security=security_of(tls, "worker"),
+        security=security_of(tls, "worker", scheduler=address),
         local_directory=folder,
         dashboard=False,
         memory_limit=0,

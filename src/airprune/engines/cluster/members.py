@@ -1,50 +1,77 @@
-"""Which workers of the cluster take part: those with our versions and our files. Others are named once and left out."""
+"""Which workers of the cluster take part: those with our code and our files that give signs of life.
+
+Others are named once. Who has other code or cannot keep the files is left out; who hangs is let go of, so that its work
+is done elsewhere, and is welcome again.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from distributed import Client
+from distributed.scheduler import heartbeat_interval
 
 from airprune.engines.cluster import tasks
-from airprune.engines.cluster.parcel import Parcel, parts_of
+from airprune.engines.cluster.parcel import Parcel, parts_of, size_of
+from airprune.engines.cluster.silence import Silence
+from airprune.engines.cluster.versions import versions
 
 _log = logging.getLogger("airprune")
+_LOOK_S = 1.0
+_FORGET_S = 2.0
+_SCHEDULER_S = 10.0  # for an answer of the scheduler, if workers have less
+# Workers send heartbeats at an interval that grows with their number: so many of them may be missing.
+_HEARTBEATS = 4
 
 
 class Members:
-    """Keeps up with who joins and leaves.
+    """Keeps up with who joins, leaves and hangs.
+
+    Args:
+      silence_s: how long a worker may give no sign of life, and the scheduler no answer.
+      end: what more to do about a worker that hangs, by its name.
 
     Attributes:
       accepted: addresses of the workers that may take part.
-      refused: why the others may not.
+      refused: why others may not.
+      hung: what was said about those let go of, until somebody is accepted.
     """
 
-    def __init__(self, client: Client, parcel: Parcel) -> None:
+    def __init__(
+        self, client: Client, parcel: Parcel, *, silence_s: float, end: Callable[[str], None] | None = None
+    ) -> None:
         self.client = client
         self.parcel = parcel
         self.source = parcel.folder
-        self.wanted = tasks.versions()
+        self.wanted = versions()
+        self.silence_s = silence_s
         self.accepted: set[str] = set()
         self.refused: dict[str, str] = {}
+        self.hung: dict[str, str] = {}
+        self._end = end
+        self._silence = Silence()
 
     def refresh(self) -> None:
-        """Greets newcomers, gives them the files they lack, forgets those who left."""
-        present = set(self.client.scheduler_info()["workers"])
-        self.accepted &= present
-        self.refused = {address: why for address, why in self.refused.items() if address in present}
+        """Greets newcomers, gives them the files they lack, forgets those who left or hang."""
+        present = self._watch()
         newcomers = sorted(present - self.accepted - set(self.refused))
-        if not newcomers:
-            return
         answers = self._ask(newcomers)
-        if self._place([address for address, answer in answers.items() if _lacks_files(answer)]):
-            answers |= self._ask([address for address, answer in answers.items() if _lacks_files(answer)])
+        while lacking := sorted(address for address, answer in answers.items() if _lacks_files(answer)):
+            receivers = sorted({urlsplit(address).hostname: address for address in lacking}.values())
+            answers |= self._place(receivers)
+            answers |= self._ask([address for address in lacking if _lacks_files(answers[address])])
+            answers |= {address: _Vain() for address in receivers if _lacks_files(answers[address])}
         for address, answer in answers.items():
             if answer is None:
                 self.accepted.add(address)
-            elif not isinstance(answer, OSError):  # which it would be if it has just died
+                self.hung.clear()
+            elif not isinstance(answer, OSError):  # which it would be if it has just died or was let go of
                 self.refuse(address, _reason_in(answer))
 
     def refuse(self, address: str, why: str) -> None:
@@ -59,27 +86,92 @@ class Members:
         """Where tasks may go: anywhere, so that newcomers are used at once, unless somebody is refused."""
         return sorted(self.accepted) if self.refused else None
 
-    def forget(self) -> None:
-        """Frees what the run has left on the workers."""
-        if self.accepted:
-            self.client.run(tasks.forget, self.parcel, workers=sorted(self.accepted), on_error="ignore")
+    @property
+    def reasons(self) -> str:
+        """Why nobody takes part, as far as anybody was there."""
+        return "; ".join(f"{address} {why}" for address, why in sorted({**self.hung, **self.refused}.items()))
 
-    def _ask(self, addresses: list[str]) -> dict[str, Any]:
-        answers: dict[str, Any] = self.client.run(
-            tasks.greet, self.wanted, self.parcel, workers=addresses, on_error="return"
-        )
+    def forget(self) -> None:
+        """Frees what the run has left on the workers; who does not answer is not waited for."""
+        if self.accepted:
+            call = self._run(tasks.forget, self.parcel, workers=sorted(self.accepted), on_error="ignore")
+            concurrent.futures.wait([call], timeout=_FORGET_S)
+
+    def _watch(self) -> set[str]:
+        """Who is there; a worker that hangs is named and let go of. A `TimeoutError` if the scheduler hangs."""
+        scheduler: Any = self.client.scheduler
+        workers: dict[str, Any] = self._told(scheduler.identity(n_workers=-1))["workers"]
+        limit_s = max(self.silence_s, _HEARTBEATS * heartbeat_interval(len(workers)))
+        last_seen = {address: worker["last_seen"] for address, worker in workers.items()}
+        silent = self._silence.observe(last_seen, time.monotonic(), limit_s=limit_s)
+        present = set(workers).difference(silent)
+        self.accepted &= present
+        self.refused = {address: why for address, why in self.refused.items() if address in present}
+        for address in silent:
+            self._let_go(address, str(workers[address]["name"]), f"has given no sign of life for {limit_s:g} s")
+        return present
+
+    def _let_go(self, address: str, name: str, why: str) -> None:
+        self.hung[address] = why
+        _log.warning("Worker %s %s; its work is done elsewhere, and it may come back.", address, why)
+        if self._end is not None:
+            self._end(name)
+        self._told(self.client.run_on_scheduler(tasks.expel, address, asynchronous=True))
+
+    def _ask(self, addresses: Sequence[str]) -> dict[str, Any]:
+        return self._answers(tasks.greet, self.wanted, self.parcel, workers=addresses)
+
+    def _place(self, receivers: Sequence[str]) -> dict[str, Any]:
+        """Sends the files to these, which are on different machines; what those say that cannot keep them."""
+        failed: dict[str, Any] = {}
+
+        def tell(function: Any, *arguments: Any) -> bool:
+            """Whether anybody is left to be told more."""
+            left = [address for address in receivers if address not in failed]
+            answers = self._answers(function, self.parcel, *arguments, workers=left)
+            failed.update((address, answer) for address, answer in answers.items() if answer is not None)
+            return len(failed) < len(receivers)
+
+        if tell(tasks.make_room, size_of(self.source)):
+            for name, offset, piece in parts_of(self.source):
+                if not tell(tasks.receive, name, offset, piece):
+                    break
+            else:
+                tell(tasks.complete)
+        return failed
+
+    def _answers(self, function: Any, *arguments: Any, workers: Sequence[str]) -> dict[str, Any]:
+        """What each of these workers answers; an `OSError` of who dies or hangs meanwhile."""
+        if not workers:
+            return {}
+        asked = self._run(function, *arguments, workers=list(workers), on_error="return")
+        while not asked.done():
+            concurrent.futures.wait([asked], timeout=_LOOK_S)
+            if not asked.done():
+                self._watch()  # who hangs is let go of, and then Dask says so
+        answers: dict[str, Any] = asked.result()
         return answers
 
-    def _place(self, addresses: list[str]) -> bool:
-        """Sends the files to one worker of each machine."""
-        machines = {urlsplit(address).hostname: address for address in addresses}
-        if not machines:
-            return False
-        receivers = sorted(machines.values())
-        for name, offset, piece in parts_of(self.source):
-            self.client.run(Parcel.receive, self.parcel, name, offset, piece, workers=receivers)
-        self.client.run(Parcel.complete, self.parcel, workers=receivers)
-        return True
+    def _told(self, call: Awaitable[Any]) -> Any:
+        """What the scheduler answers; a `TimeoutError` if it hangs."""
+        return self._start(call).result(timeout=max(self.silence_s, _SCHEDULER_S))
+
+    def _run(self, function: Any, *arguments: Any, **options: Any) -> concurrent.futures.Future[Any]:
+        return self._start(self.client.run(function, *arguments, **options, asynchronous=True))
+
+    def _start(self, call: Awaitable[Any]) -> concurrent.futures.Future[Any]:
+        """In the client's own thread, so that this one can look around meanwhile."""
+
+        async def awaited() -> Any:
+            return await call
+
+        loop: Any = self.client.loop
+        return asyncio.run_coroutine_threadsafe(awaited(), loop.asyncio_loop)
+
+
+class _Vain(Exception):
+    def __str__(self) -> str:
+        return "the run's files were sent in vain"
 
 
 def _lacks_files(answer: Any) -> bool:

@@ -6,8 +6,10 @@ receives the files from the driver and keeps them in a folder named after their 
 
 from __future__ import annotations
 
+import errno
 import getpass
 import hashlib
+import os
 import shutil
 import tempfile
 import time
@@ -51,7 +53,7 @@ class Parcel:
         if (self.folder / _WORKSHOP).is_file():
             return self.folder
         kept = self._kept
-        return kept if (kept / _COMPLETE).exists() else None
+        return kept if (kept / _COMPLETE).exists() and _is_ours(_home()) else None
 
     @property
     def _kept(self) -> Path:
@@ -72,16 +74,22 @@ class Parcel:
         single_thread()  # whoever started this process
         return worker
 
+    def make_room(self, num_bytes: int) -> None:
+        """For files to come; clears away what nobody has used for a day. An `OSError` if they would not fit."""
+        home, kept = _home(), self._kept
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_ours(home):
+            raise PermissionError(errno.EACCES, "it belongs to somebody else", str(home))
+        for other in home.iterdir():
+            if other != kept and time.time() - other.stat().st_mtime > _STALE_S:
+                shutil.rmtree(other, ignore_errors=True)
+        if shutil.disk_usage(home).free < num_bytes:
+            raise OSError(errno.ENOSPC, f"no space left for {num_bytes / 1e6:,.1f} MB", str(home))
+        kept.mkdir(mode=0o700, exist_ok=True)
+
     def receive(self, name: str, offset: int, piece: bytes) -> None:
-        """Keeps one piece of a file; the first one clears away what nobody has used for a day."""
-        kept = self._kept
-        if not kept.exists():
-            _home().mkdir(mode=0o700, parents=True, exist_ok=True)
-            kept.mkdir(mode=0o700)
-            for other in _home().iterdir():
-                if time.time() - other.stat().st_mtime > _STALE_S:
-                    shutil.rmtree(other, ignore_errors=True)
-        path = kept / Path(name).name
+        """Keeps one piece of a file."""
+        path = self._kept / Path(name).name
         path.touch(mode=0o600)
         with path.open("r+b") as file:
             file.seek(offset)
@@ -93,6 +101,11 @@ class Parcel:
     def forget(self) -> None:
         """Removes this machine's own copy, if it has one."""
         shutil.rmtree(self._kept, ignore_errors=True)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files."""
+    return sum(path.stat().st_size for path in _files(folder))
 
 
 def parts_of(folder: Path) -> Iterator[tuple[str, int, bytes]]:
@@ -117,3 +130,8 @@ def _files(folder: Path) -> list[Path]:
 
 def _home() -> Path:
     return Path(tempfile.gettempdir()) / f"airprune-{getpass.getuser()}"
+
+
+def _is_ours(home: Path) -> bool:
+    """Others may make folders beside the system's temporary files, too."""
+    return not home.is_symlink() and home.stat().st_uid == os.getuid()

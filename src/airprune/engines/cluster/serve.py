@@ -25,9 +25,9 @@ from distributed.security import Security
 from airprune.engines.base import MAX_TRIES
 from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.connection import quiet
-from airprune.engines.cluster.crew import Crew, Terms, causes, is_loopback, last_words
+from airprune.engines.cluster.crew import Crew, Terms, is_loopback, last_words
 from airprune.engines.cluster.local import ONE_AT_A_TIME, WITHOUT_PAGES
-from airprune.engines.machine import num_cores, worker_environment
+from airprune.engines.machine import causes, num_cores, worker_environment
 from airprune.errors import UsageError, WorkFailed
 
 
@@ -133,7 +133,7 @@ def serve_workers(
             patience_s=patience_s,
             folder=folder,
         )
-        assert terms.security or tls is None  # its files are there
+        terms.security()  # its files are there
         if "://" in scheduler:
             terms.check(scheduler)
         elif not Path(scheduler).exists() and not scheduler.endswith(".json"):

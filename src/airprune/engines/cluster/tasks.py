@@ -6,10 +6,10 @@ of a result, so that Dask's exceptions are about Dask alone.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import copy
 import dataclasses
-import importlib.metadata
-import platform
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +19,12 @@ from distributed import get_worker
 
 from airprune.engines.base import Group
 from airprune.engines.cluster.parcel import Parcel
-from airprune.engines.machine import cancelled_by, single_thread
+from airprune.engines.cluster.versions import change_since_start, difference, versions
+from airprune.engines.machine import cancelled_by, machine_trouble, os_trouble, single_thread
 from airprune.errors import AirpruneError, trouble_of
 
-_VERSIONED = ("airprune", "torch", "numpy")
 _LOOK_S = 0.5
+_NANNY_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -55,19 +56,38 @@ def dask_setup(worker: Any) -> None:
     single_thread()
 
 
-def versions() -> dict[str, str]:
-    """What the bits of a result depend on, whatever the work; a workshop may refuse to open for more."""
-    found = {name: importlib.metadata.version(name) for name in _VERSIONED}
-    return {"python": ".".join(platform.python_version_tuple()[:2]), **found}
-
-
 def greet(wanted: dict[str, str], parcel: Parcel, *, dask_worker: Any = None) -> Refusal | None:
     """Asks a worker whether it may take part; cheap, since it runs beside the worker's own business."""
-    found = versions()
-    for name, version in wanted.items():
-        if found[name] != version:
-            return Refusal(dask_worker.address, f"has {name} {found[name]}, but this run has {name} {version}")
-    return None if parcel.here else Refusal(dask_worker.address, "has no data", missing=True)
+    unlike = difference(wanted, versions()) or change_since_start()
+    if unlike is not None:
+        return Refusal(dask_worker.address, unlike)
+    try:
+        return None if parcel.here else Refusal(dask_worker.address, "has no data", missing=True)
+    except OSError as error:
+        return Refusal(dask_worker.address, f"cannot look for the run's files: {os_trouble(error)}")
+
+
+def make_room(parcel: Parcel, num_bytes: int, *, dask_worker: Any = None) -> Refusal | None:
+    """Before the files are sent to this machine."""
+    return _tried(dask_worker, parcel, lambda: parcel.make_room(num_bytes))
+
+
+def receive(parcel: Parcel, name: str, offset: int, piece: bytes, *, dask_worker: Any = None) -> Refusal | None:
+    return _tried(dask_worker, parcel, lambda: parcel.receive(name, offset, piece))
+
+
+def complete(parcel: Parcel, *, dask_worker: Any = None) -> Refusal | None:
+    return _tried(dask_worker, parcel, parcel.complete)
+
+
+def _tried(dask_worker: Any, parcel: Parcel, step: Callable[[], None]) -> Refusal | None:
+    """A machine that cannot keep the files keeps none of them."""
+    try:
+        step()
+    except OSError as error:
+        parcel.forget()
+        return Refusal(dask_worker.address, f"cannot keep the run's files: {os_trouble(error)}")
+    return None
 
 
 # Torch's random stream and number of threads are the process's: in one with several threads, one task at a time.
@@ -109,11 +129,14 @@ def call(task: Any, shared: Any, *, method: str, parcel: Parcel, wanted: dict[st
         worker = _Opened.of(parcel)
         with cancelled_by(is_cancelled):
             return getattr(worker, method)(shared, task)
-    except AirpruneError as error:
-        if _Opened.digest != parcel.digest:
-            return Refusal(dask_worker.address, f"cannot take part: {error}")
-        return Trouble(trouble_of(error))
     except Exception as error:
+        is_open = _Opened.digest == parcel.digest
+        if not is_open and isinstance(error, AirpruneError):
+            return Refusal(dask_worker.address, f"cannot take part: {error}")
+        if not is_open and isinstance(error, OSError):
+            return Refusal(dask_worker.address, f"cannot open the run's files: {os_trouble(error)}")
+        if (trouble := machine_trouble(error)) is not None:
+            return Refusal(dask_worker.address, f"cannot use its files: {trouble}")
         return Trouble(trouble_of(error))
     finally:
         _ALONE.release()
@@ -147,3 +170,29 @@ def forget(parcel: Parcel) -> None:
         finally:
             _ALONE.release()
     parcel.forget()
+
+
+async def expel(address: str, *, dask_scheduler: Any) -> None:
+    """On the scheduler: lets go of a worker that hangs, so that what it has under way or holds is done elsewhere.
+
+    Dask tells the others to hang up on it. Its nanny, if it has one that answers, replaces it. Otherwise it leaves as
+    soon as it sees that it was let go.
+    """
+    worker = dask_scheduler.workers.get(address)
+    if worker is None:
+        return
+    if worker.nanny is not None:
+        call = dask_scheduler.rpc(worker.nanny).kill(reason="airprune-hangs")
+        _UNDER_WAY.add(task := asyncio.ensure_future(_quietly(call)))
+        task.add_done_callback(_UNDER_WAY.discard)
+    for comm in list(dask_scheduler.rpc.occupied.get(address, ())):
+        comm.abort()  # to close it would wait until what is being sent has arrived
+    await dask_scheduler.remove_worker(address, stimulus_id="airprune-hangs")
+
+
+_UNDER_WAY: set[asyncio.Future[None]] = set()
+
+
+async def _quietly(call: Any) -> None:
+    with contextlib.suppress(OSError, TimeoutError):
+        await asyncio.wait_for(call, _NANNY_S)

@@ -20,10 +20,12 @@ try:
     from airprune.kernels.native import _paper_cnn
 except ImportError as error:
     instruction_sets: list[str] = []
+    sources = ""
     is_built = importlib.util.find_spec(f"{__name__}._paper_cnn") is not None
     trouble = f"it cannot be loaded ({error})" if is_built else "it was not built"
 else:
     instruction_sets = _paper_cnn.instruction_sets()
+    sources = getattr(_paper_cnn, "sources", "unknown")  # a digest of what it was built from
     trouble = "" if instruction_sets else "this CPU has neither AVX2 nor AVX-512"
 
 Array = np.ndarray

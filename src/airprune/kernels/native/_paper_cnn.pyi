@@ -2,6 +2,8 @@ from numpy.typing import NDArray
 
 Array = NDArray
 
+sources: str
+
 def instruction_sets() -> list[str]: ...
 def scratch_bytes(channels: int, height: int, width: int, hidden: int, classes: int) -> int: ...
 def gradient(

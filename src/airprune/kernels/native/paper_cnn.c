@@ -650,10 +650,19 @@ static PyMethodDef methods[] = {
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_paper_cnn", NULL, 0, methods, NULL, NULL, NULL, NULL};
 
+#ifndef KERNEL_SOURCES  // what it is built from, said by setup.py
+#define KERNEL_SOURCES "unknown"
+#endif
+
 PyMODINIT_FUNC PyInit__paper_cnn(void) {
     for (int byte = 0; byte < 256; byte++)
         for (int bit = 0, count = 0; bit < 8; bit++)
             if (byte >> bit & 1)
                 set_bits[byte][count++] = (uint16_t)bit;
-    return PyModule_Create(&module);
+    PyObject *made = PyModule_Create(&module);
+    if (made != NULL && PyModule_AddStringConstant(made, "sources", KERNEL_SOURCES) < 0) {
+        Py_DECREF(made);
+        return NULL;
+    }
+    return made;
 }
