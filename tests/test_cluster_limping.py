@@ -20,7 +20,7 @@ from airprune.engines.cluster.certificates import make_certificates
 from airprune.engines.cluster.engine import DaskEngine
 from airprune.engines.cluster.silence import Silence
 from airprune.errors import WorkFailed
-from support.cluster import WITHOUT_TORCH, Cluster
+from support.cluster import Cluster
 from support.processes import PATIENCE_S, start_airprune
 from support.tiny import blobs, final_bytes, tiny_file, tiny_scenario
 from support.trouble import AlwaysFreezes, FreezesOnce, Plain
@@ -216,9 +216,9 @@ def test_workers_without_space_or_with_other_code_are_named_and_left_out_and_the
     code = f"import sys; sys.path.insert(0, {str(other)!r})\n"
     with full_disk(tmp_path / "full") as full:
         bad = {
-            "files": WITHOUT_TORCH + limited + keeps_in.format(str(tmp_path / "small")),
-            "code": code + WITHOUT_TORCH,
-            "disk": WITHOUT_TORCH + keeps_in.format(str(full)) if full else None,
+            "files": limited + keeps_in.format(str(tmp_path / "small")),
+            "code": code,
+            "disk": keeps_in.format(str(full)) if full else None,
         }
         processes = {kind: cluster.add_worker(before=before) for kind, before in bad.items() if before is not None}
         try:

@@ -25,7 +25,6 @@ import asyncio, sys
 {before}
 from distributed import Worker
 from airprune.engines.cluster import tasks
-tasks.dask_setup(None)
 async def main():
     async with Worker(scheduler_file=sys.argv[1], host="127.0.0.1", nthreads=1, dashboard=False, memory_limit=0,
                       local_directory=sys.argv[2], death_timeout=30) as worker:
@@ -36,11 +35,6 @@ OTHER_VERSION = """
 import importlib.metadata
 true = importlib.metadata.version
 importlib.metadata.version = lambda name: "0.0.7" if name == "torch" else true(name)
-"""
-# For workers that will not work: they need not wait for torch.
-WITHOUT_TORCH = """
-import airprune.engines.machine
-airprune.engines.machine.single_thread = lambda: None
 """
 
 

@@ -29,7 +29,7 @@ from airprune.errors import UsageError, WorkFailed
 _GRACE_S = 2.0
 _KNOCK_S = 3.0  # for one try to reach the scheduler
 _PAUSE_S = 0.5
-_START_S = 60.0  # for a worker process to import torch and join
+_START_S = 60.0  # for a worker process to start and join
 _STUCK_S = 15.0
 _HANG_UPS = (ConnectionResetError, ssl.SSLEOFError, StreamClosedError)
 

@@ -11,14 +11,13 @@ import threading
 import dask
 from distributed import Worker
 
-from airprune.engines.cluster import tasks
+import airprune.engines.cluster.tasks  # noqa: F401  # now, not when the first task arrives
 from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.local import WITHOUT_PAGES
 from airprune.engines.worker_process import leave_with_the_driver
 
 
 async def work(address: str, tls: str, folder: str) -> None:
-    tasks.dask_setup(None)
     dask.config.set(WITHOUT_PAGES)
     worker = Worker(
         address,

@@ -20,7 +20,7 @@ from distributed import get_worker
 from airprune.engines.base import Group
 from airprune.engines.cluster.parcel import Parcel
 from airprune.engines.cluster.versions import change_since_start, difference, versions
-from airprune.engines.machine import cancelled_by, machine_trouble, os_trouble, single_thread
+from airprune.engines.machine import cancelled_by, machine_trouble, os_trouble
 from airprune.errors import AirpruneError, trouble_of
 
 _LOOK_S = 0.5
@@ -49,11 +49,6 @@ class Trouble:
     """The work itself went wrong."""
 
     message: str
-
-
-def dask_setup(worker: Any) -> None:
-    """What Dask calls in a new worker: torch is imported now, not when the first task arrives."""
-    single_thread()
 
 
 def greet(wanted: dict[str, str], parcel: Parcel, *, dask_worker: Any = None) -> Refusal | None:
