@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # One entry only: safetensors writes several in an order that changes from one process to the next.
 _ENTRY = "airprune"
-_UNREADABLE = (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError)
+_UNREADABLE = (OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
 _MAX_HEADER_BYTES = 2**26
 
 
