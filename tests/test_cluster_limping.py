@@ -135,6 +135,7 @@ def test_a_run_begins_beside_a_hung_worker_and_ends_in_one_sentence_when_all_han
     assert final_bytes(tmp_path / "dask") == expected
 
 
+@pytest.mark.slow
 def test_parts_that_a_hung_worker_holds_are_made_again(tmp_path, cluster, said):
     """The one left is asking for them."""
     workers = cluster.workers
@@ -148,6 +149,7 @@ def test_parts_that_a_hung_worker_holds_are_made_again(tmp_path, cluster, said):
     assert sum(map(is_stopped, workers)) == 1
 
 
+@pytest.mark.slow
 def test_a_hung_worker_of_the_engines_own_cluster_is_replaced(tmp_path, said):
     scenario, flag = tiny_scenario(**PRUNED), tmp_path / "flag"
     expected = serial(tmp_path / "serial", scenario, model=Plain())

@@ -84,7 +84,7 @@ class _RoleSecurity(Security):
         arguments: dict[str, Any] = super().get_connection_args(role)
         files = self.get_tls_config_for_role(role)
         context = _RoleContext(ssl.PROTOCOL_TLS_CLIENT)  # checks that the certificate has the name asked for
-        context.minimum_version = self.tls_min_version
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_verify_locations(files["ca_file"])
         context.load_cert_chain(files["cert"], files["key"])
         context.called = "worker" if role == "scheduler" else "scheduler"
