@@ -136,12 +136,12 @@ class LocalModel(ABC):
     def __init__(self, layout: Layout) -> None:
         self.parts, self.layers, self.prunable = layout.parts, layout.layers, layout.prunable
         self.num_state, self.num_parameters = layout.num_state, layout.num_parameters
-        self._layout = layout
+        self.layout = layout
 
     @cached_property
     def shape(self) -> ModelShape:
         """What components may know of the model."""
-        return self._layout.shape(self.find_units)
+        return self.layout.shape(self.find_units)
 
     @property
     def fixed_weights(self) -> int:

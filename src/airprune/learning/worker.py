@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,16 @@ from airprune.data import Dataset
 from airprune.data.shared import SharedDataset
 from airprune.engines.base import MAX_TRIES, Workshop
 from airprune.errors import AirpruneError
-from airprune.federation.device import Device, LocalSettings, Streams, device_round, held_model
+from airprune.federation.device import Device, LocalSettings, Streams, device_round, held_model, round_in_steps
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
 from airprune.kernels import native
 from airprune.kernels.autograd import in_precision, tensor_of
 from airprune.kernels.devices import Twin, seed_layers
-from airprune.learning.chunks import ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
+from airprune.learning.chunks import MAX_CHUNK_DEVICES, ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
 from airprune.learning.evaluate import evaluate, evaluate_natively
+from airprune.learning.together import Steps, together
 from airprune.losses import CROSS_ENTROPY
 from airprune.losses.own import Judged
 from airprune.models import FlatModel
@@ -104,6 +105,7 @@ class Worker:
         self.judged: Judged = cloudpickle.loads(job.judged)
         x, y, place = dataset.train_x, dataset.train_y, job.settings.device
         self.device = Device(self.model, x, y, job.settings, job.method, job.wire, loss=self.judged.loss)
+        self.together = together(self.device, MAX_CHUNK_DEVICES)
         self.judge = self.model if place == "cpu" else Twin(self.model, place)
         self.test_x, self.test_y = tensor_of(dataset.test_x), tensor_of(dataset.test_y)
         if isinstance(self.judge, Twin):
@@ -127,34 +129,55 @@ class Worker:
         """
         place = (task.global_round, task.edge_round)
         streams = Streams(self.job.seed, *place)
+        orders = [_orders(task, number) for number in range(len(task.devices))]
+        seats = 0 if self.together is None else self.together.num_seats
+        if self.together is not None and len(orders) > 1:
+            for start in range(0, len(orders), seats):
+                yield from self._in_step(received, orders[start : start + seats], streams)
+            return
         layer_seeds = rng_for(self.job.seed, "layers", *place).integers(2**63, size=len(self.job.samples)).tolist()
         with torch.random.fork_rng(devices=[]):
-            for number, device in enumerate(task.devices):
-                orders = Orders(
-                    device=device,
-                    keep=task.keep[number],
-                    learning_rate=task.learning_rate,
-                    round_index=task.round_index,
-                    code=None if task.code is None else task.code[number],
-                    local_steps=None if task.local_steps is None else task.local_steps[number],
-                    memory={name: rows[number] for name, rows in task.memory.items()},
-                )
-                for tries_left in reversed(range(MAX_TRIES)):
-                    seed_layers(self.job.settings.device, layer_seeds[device])
-                    for counter, start in self._counters:
-                        counter.copy_(start)
-                    try:
-                        upload: Upload | Failure = device_round(
-                            self.device, received, orders, samples=self.job.samples[device], streams=streams
-                        )
-                        break
-                    except AirpruneError:
-                        raise
-                    except Exception as error:
-                        upload = Failure(device, "".join(traceback.format_exception(error)).rstrip())
-                        if not tries_left and not self.job.drop_failing:
-                            raise DeviceFailed(upload) from error
-                yield upload
+            for own in orders:
+                yield self._alone(received, own, streams, layer_seeds[own.device])
+
+    def _in_step(self, received: Broadcast, orders: Sequence[Orders], streams: Streams) -> list[Upload | Failure]:
+        """Of devices that are trained together; nothing in their model draws or counts."""
+        assert self.together is not None
+        samples = self.job.samples
+        # Neighbours with equally many samples have minibatches of the same sizes.
+        seated = sorted(range(len(orders)), key=lambda number: -len(samples[orders[number].device]))
+
+        def begin(number: int) -> Callable[[Device], Steps]:
+            own = orders[number]
+            return lambda seat: round_in_steps(seat, received, own, samples=samples[own.device], streams=streams)
+
+        uploads = self.together.uploads(
+            [begin(number) for number in seated],
+            lambda row, error: self._failure(orders[seated[row]].device, error),
+        )
+        return [uploads[seated.index(number)] for number in range(len(orders))]
+
+    def _alone(self, received: Broadcast, orders: Orders, streams: Streams, layer_seed: int) -> Upload | Failure:
+        samples = self.job.samples[orders.device]
+        for tries_left in reversed(range(MAX_TRIES)):
+            seed_layers(self.job.settings.device, layer_seed)
+            for counter, start in self._counters:
+                counter.copy_(start)
+            try:
+                return device_round(self.device, received, orders, samples=samples, streams=streams)
+            except AirpruneError:
+                raise
+            except Exception as error:
+                if not tries_left:
+                    return self._failure(orders.device, error)
+        raise AssertionError  # a try ends in an upload, a failure or an error
+
+    def _failure(self, device: int, error: Exception) -> Failure:
+        """What stands for a device that has failed for good; raises if the run is to end then."""
+        failure = Failure(device, "".join(traceback.format_exception(error)).rstrip())
+        if not self.job.drop_failing:
+            raise DeviceFailed(failure) from error
+        return failure
 
     def evaluate(self, states: Array, start: int) -> tuple[float, float]:
         """(Σ loss, Σ metric) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
@@ -192,3 +215,16 @@ class Worker:
         x, y = (in_precision(tensor[part].cpu(), self.model.state.dtype) for tensor in (self.test_x, self.test_y))
         self.judged.loss.sum(self.model.module(x), y).backward()
         return self.model.gradient.numpy().astype(np.float64)
+
+
+def _orders(task: TrainTask, number: int) -> Orders:
+    """Of a device of a chunk."""
+    return Orders(
+        device=task.devices[number],
+        keep=task.keep[number],
+        learning_rate=task.learning_rate,
+        round_index=task.round_index,
+        code=None if task.code is None else task.code[number],
+        local_steps=None if task.local_steps is None else task.local_steps[number],
+        memory={name: rows[number] for name, rows in task.memory.items()},
+    )

@@ -1,0 +1,213 @@
+"""Gradients of several models of one kind at once: rows of a stack, each with a minibatch of its own.
+
+    y_d = x_d W_dᵀ + b_d        one product for all rows d, where a loop over models pays Python and torch for each
+
+A module is taken apart by tracing it: a chain of the layers in `layers.py`, forwards and backwards without autograd.
+Each row's gradient has the bits that `MinibatchLoss` leaves for that model alone. Whether this machine's batched
+products have them is tried, for each size of minibatch when it is first seen; if not, the same chain multiplies row by
+row, and if that differs, too, rows of this size are computed alone. What is chosen changes the speed, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+from airprune.flat import CnnSizes, LocalModel
+from airprune.kernels.autograd import MinibatchLoss
+from airprune.kernels.layers import Layer, Place, Stretch, layer_of
+from airprune.losses import CROSS_ENTROPY
+from airprune.models import FlatModel
+
+if TYPE_CHECKING:
+    from airprune.losses.base import Loss
+    from airprune.pruning.units import UnitGraph
+
+Array = np.ndarray
+Tensor = torch.Tensor
+
+# Of states and gradients: what is much larger falls out of the caches between two layers, and gains nothing.
+STACK_BYTES = 12 * 2**20
+FEWEST_ROWS = 2
+MAX_ROWS = 64
+# In values: rows begin at a cache line, as a model's own state does.
+_ALIGNED = 16
+
+
+class _Way(Enum):
+    """How rows are computed: products of all rows in one call, in one call each, or each row by autograd."""
+
+    TOGETHER = auto()
+    EACH = auto()
+    ALONE = auto()
+
+
+class RowModel(LocalModel):
+    """One row of a stack, for a device: what it asks of a model, with state and gradient in the stack's memory."""
+
+    def __init__(self, model: FlatModel, state: Array, gradient: Array) -> None:
+        super().__init__(model.layout)
+        self.model = model
+        self.shape = model.shape  # found once for all rows
+        self.state_array, self.gradient_array = state, gradient
+
+    def find_units(self) -> UnitGraph:
+        return self.model.find_units()
+
+    def cnn_sizes(self) -> CnnSizes | str:
+        return self.model.cnn_sizes()
+
+    def begin_training(self) -> None:
+        self.model.begin_training()
+
+    def smaller(self, kept: Sequence[Array], sample: Array) -> None:
+        raise NotImplementedError  # devices ask the model itself
+
+
+class Stack:
+    """Rows of models, and their gradients on minibatches of samples that all share.
+
+    Attributes:
+      model: what computes one row alone.
+    """
+
+    def __init__(self, model: FlatModel, alone: MinibatchLoss, num_rows: int) -> None:
+        self.model, self._alone = model, alone
+        states, gradients = (_rows(num_rows, n, model.state.dtype) for n in (model.num_state, model.num_parameters))
+        self.rows = [RowModel(model, s.numpy(), g.numpy()) for s, g in zip(states, gradients, strict=True)]
+        places = {part.name: Place.of(part, states, gradients) for part in model.parts}
+        self._layers = chain_of(model.module, places)
+        trained = [number for number, layer in enumerate(self._layers) if layer.is_trained]
+        self._first_trained = trained[0] if trained else 0
+        self._ways: dict[int, _Way] = {}
+
+    def gradients(self, first: int, batches: Sequence[Array]) -> list[float]:
+        """∇F of so many rows from `first` into their `gradient_array`, each on its minibatch; returns F of each.
+
+        Args:
+          batches: numbers of samples, equally many for each row.
+        """
+        size = len(batches[0])
+        way = self._ways.get(size)
+        if way is None:
+            way = self._ways[size] = self._tried(first, batches)
+        if way is _Way.ALONE:
+            return [self.alone(row, batch) for row, batch in enumerate(batches, first)]
+        return self._computed(first, batches, way)
+
+    def alone(self, row: int, batch: Array) -> float:
+        """The same of a single row, by autograd."""
+        self.model.load(self.rows[row].state_array)
+        loss = self._alone.gradient(batch)
+        self.rows[row].gradient_array[:] = self.model.gradient_array
+        return loss
+
+    def value(self, row: int, batch: Array) -> float:
+        """F of a row."""
+        self.model.load(self.rows[row].state_array)
+        return self._alone.value(batch)
+
+    def _tried(self, first: int, batches: Sequence[Array]) -> _Way:
+        """The first way that gives the bits of autograd on some of these rows."""
+        looked_at = sorted({0, len(batches) // 2, len(batches) - 1})
+        for way in (_Way.TOGETHER, _Way.EACH):
+            try:
+                losses = self._computed(first, batches, way)
+            except (RuntimeError, IndexError, ValueError):
+                continue  # alone it says what is wrong with which row
+            found = [(losses[n], self.rows[first + n].gradient_array.tobytes()) for n in looked_at]
+            alone = [(self.alone(first + n, batches[n]), first + n) for n in looked_at]
+            if found == [(loss, self.rows[row].gradient_array.tobytes()) for loss, row in alone]:
+                return way
+        return _Way.ALONE
+
+    @torch.no_grad()
+    def _computed(self, first: int, batches: Sequence[Array], way: _Way) -> list[float]:
+        stretch = Stretch(first, first + len(batches), way is _Way.EACH)
+        index = torch.from_numpy(np.concatenate(batches))
+        values = self._alone.x.index_select(0, index)
+        for layer in self._layers:
+            values = layer.forward(values, stretch)
+        losses, gradient = self._loss(values, self._alone.y.index_select(0, index), stretch)
+        for number in range(len(self._layers) - 1, self._first_trained - 1, -1):
+            goes_on = number > self._first_trained
+            gradient = self._layers[number].backward(gradient, stretch, goes_on=goes_on)
+        return losses
+
+    def _loss(self, outputs: Tensor, targets: Tensor, stretch: Stretch) -> tuple[list[float], Tensor]:
+        """F of each row and its gradient by the outputs."""
+        if self._alone.loss.name == CROSS_ENTROPY and outputs.dim() == 2 and targets.dim() == 1:
+            logs = outputs.log_softmax(1)
+            shares = zip(stretch.shares(logs), stretch.shares(targets), strict=True)
+            losses = [F.nll_loss(log, target).item() for log, target in shares]
+            gradient = torch.zeros_like(logs)
+            size = len(targets) // len(losses)
+            gradient.scatter_(1, targets.unsqueeze(1), gradient.new_ones(()).neg_().div_(size).item())
+            return losses, torch._log_softmax_backward_data(gradient, logs, 1, logs.dtype)
+        losses, back = [], []
+        for own, target in zip(stretch.shares(outputs), stretch.shares(targets), strict=True):
+            with torch.enable_grad():
+                own = own.detach().requires_grad_()
+                loss = self._alone.loss.mean(own, target)
+                back.append(torch.autograd.grad(loss, own)[0])
+            losses.append(loss.item())
+        return losses, torch.cat(back)
+
+
+def _rows(number: int, size: int, dtype: torch.dtype) -> Tensor:
+    return torch.zeros(number, -(-size // _ALIGNED) * _ALIGNED, dtype=dtype)[:, :size]
+
+
+class Unstackable(Exception):
+    """Why a module is no chain of layers that a stack knows."""
+
+
+def chain_of(module: nn.Module, places: dict[str, Place]) -> list[Layer]:
+    """The layers of a module, one after another.
+
+    Raises:
+      Unstackable: if it is anything else.
+    """
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if any(getattr(part, hook) for part in module.modules() for hook in hooks):
+        raise Unstackable("something hooks into it")
+    if any(True for _ in module.buffers()):
+        raise Unstackable("it has buffers")
+    try:
+        graph = fx.symbolic_trace(module).graph
+    except Exception as error:  # whatever a forward pass makes of being traced
+        raise Unstackable(f"it cannot be traced ({error})") from error
+    layers: list[Layer] = []
+    names: list[str] = []
+    (start, *nodes) = graph.nodes
+    for before, node in zip([start, *nodes], nodes, strict=False):
+        if node.all_input_nodes != [before] or len(before.users) != 1 or (node.args and node.args[0] is not before):
+            raise Unstackable("its layers are no chain")
+        if node.op == "output":
+            break
+        found = layer_of(node, module, places)
+        if found is None:
+            raise Unstackable(f"there is no stacked {node.target}")
+        layers += [found[0]] if found[0] is not None else []
+        names += found[1]
+    if sorted(names) != sorted(places):
+        raise Unstackable("layers share parameters, or leave some out")
+    return layers
+
+
+def build(model: FlatModel, x: Array, y: Array, *, loss: Loss | None, num_rows: int) -> Stack | None:
+    """At most so many rows, as fit; None if the model cannot be stacked or is too large for it to pay."""
+    row_bytes = model.state.element_size() * (model.num_state + model.num_parameters)
+    num_rows = min(num_rows, MAX_ROWS, STACK_BYTES // row_bytes)
+    if num_rows < FEWEST_ROWS:
+        return None
+    try:
+        return Stack(model, MinibatchLoss(model, x, y, loss=loss), num_rows)
+    except Unstackable:
+        return None
