@@ -33,8 +33,8 @@ class Stacked(Protocol):
     @property
     def rows(self) -> Sequence[LocalModel]: ...
 
-    def gradients(self, first: int, batches: Sequence[Array]) -> list[float]:
-        """Of as many rows from `first`, on minibatches of one size: as a `Gradient` of each."""
+    def gradients(self, first: int, batches: Sequence[Array]) -> list[float] | None:
+        """As a `Gradient` of so many rows from `first`, on minibatches of one size; None: not of this size."""
 
     def alone(self, row: int, batch: Array) -> float:
         """The `Gradient` of one row."""

@@ -247,11 +247,11 @@ class Curved(Layer):
 
 
 _RELU = (F.relu, torch.relu, torch.relu_)
-_CURVES: dict[Any, Callable[[], Curved]] = {
-    nn.Tanh: lambda: Curved(torch.tanh, aten.tanh_backward),
-    nn.Sigmoid: lambda: Curved(torch.sigmoid, aten.sigmoid_backward),
-    nn.GELU: lambda: Curved(F.gelu, aten.gelu_backward, of_input=True),
-}
+_CURVES: tuple[tuple[type[nn.Module], Callable[[], Curved]], ...] = (
+    (nn.Tanh, lambda: Curved(torch.tanh, aten.tanh_backward)),
+    (nn.Sigmoid, lambda: Curved(torch.sigmoid, aten.sigmoid_backward)),
+    (nn.GELU, lambda: Curved(F.gelu, aten.gelu_backward, of_input=True)),
+)
 
 
 def layer_of(node: fx.Node, module: nn.Module, places: dict[str, Place]) -> tuple[Layer | None, list[str]] | None:
@@ -261,7 +261,7 @@ def layer_of(node: fx.Node, module: nn.Module, places: dict[str, Place]) -> tupl
     """
     if node.op == "call_module":
         return _of_module(str(node.target), module.get_submodule(str(node.target)), places)
-    options = {**dict(enumerate(node.args)), **node.kwargs}
+    options: dict[Any, Any] = dict(enumerate(node.args)) | dict(node.kwargs)
     if node.target in _RELU or (node.op == "call_method" and node.target in ("relu", "relu_")):
         return Rectified(), []
     if node.target is torch.flatten or (node.op == "call_method" and node.target == "flatten"):
@@ -291,9 +291,9 @@ def _of_module(name: str, layer: nn.Module, places: dict[str, Place]) -> tuple[L
     if kind is nn.MaxPool2d and not layer.return_indices:
         settings = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
         return _pooled(**{setting: getattr(layer, setting) for setting in settings}), names
-    if kind in _CURVES and getattr(layer, "approximate", "none") == "none":
-        return _CURVES[kind](), names
-    return None
+    if getattr(layer, "approximate", "none") != "none":
+        return None
+    return next(((curved(), names) for curve, curved in _CURVES if kind is curve), None)
 
 
 def _pooled(

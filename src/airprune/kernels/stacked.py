@@ -33,7 +33,7 @@ Array = np.ndarray
 Tensor = torch.Tensor
 
 # Of states and gradients: what is much larger falls out of the caches between two layers, and gains nothing.
-STACK_BYTES = 12 * 2**20
+STACK_BYTES = 16 * 2**20
 FEWEST_ROWS = 2
 MAX_ROWS = 64
 # In values: rows begin at a cache line, as a model's own state does.
@@ -80,29 +80,29 @@ class Stack:
     def __init__(self, model: FlatModel, alone: MinibatchLoss, num_rows: int) -> None:
         self.model, self._alone = model, alone
         states, gradients = (_rows(num_rows, n, model.state.dtype) for n in (model.num_state, model.num_parameters))
-        self.rows = [RowModel(model, s.numpy(), g.numpy()) for s, g in zip(states, gradients, strict=True)]
         places = {part.name: Place.of(part, states, gradients) for part in model.parts}
         self._layers = chain_of(model.module, places)
         trained = [number for number, layer in enumerate(self._layers) if layer.is_trained]
         self._first_trained = trained[0] if trained else 0
+        self.rows = [RowModel(model, s.numpy(), g.numpy()) for s, g in zip(states, gradients, strict=True)]
         self._ways: dict[int, _Way] = {}
 
-    def gradients(self, first: int, batches: Sequence[Array]) -> list[float]:
+    def gradients(self, first: int, batches: Sequence[Array]) -> list[float] | None:
         """∇F of so many rows from `first` into their `gradient_array`, each on its minibatch; returns F of each.
+
+        None: these have to be computed alone.
 
         Args:
           batches: numbers of samples, equally many for each row.
         """
         size = len(batches[0])
-        way = self._ways.get(size)
-        if way is None:
-            way = self._ways[size] = self._tried(first, batches)
-        if way is _Way.ALONE:
-            return [self.alone(row, batch) for row, batch in enumerate(batches, first)]
-        return self._computed(first, batches, way)
+        if size not in self._ways:
+            self._ways[size] = self._tried(first, batches)
+        way = self._ways[size]
+        return None if way is _Way.ALONE else self._computed(first, batches, way)
 
     def alone(self, row: int, batch: Array) -> float:
-        """The same of a single row, by autograd."""
+        """F of a single row, and ∇F into its `gradient_array`, by autograd."""
         self.model.load(self.rows[row].state_array)
         loss = self._alone.gradient(batch)
         self.rows[row].gradient_array[:] = self.model.gradient_array
@@ -121,11 +121,14 @@ class Stack:
                 losses = self._computed(first, batches, way)
             except (RuntimeError, IndexError, ValueError):
                 continue  # alone it says what is wrong with which row
-            found = [(losses[n], self.rows[first + n].gradient_array.tobytes()) for n in looked_at]
-            alone = [(self.alone(first + n, batches[n]), first + n) for n in looked_at]
-            if found == [(loss, self.rows[row].gradient_array.tobytes()) for loss, row in alone]:
+            if all(self._agrees(first + n, losses[n], batches[n]) for n in looked_at):
                 return way
         return _Way.ALONE
+
+    def _agrees(self, row: int, loss: float, batch: Array) -> bool:
+        """Whether a row that was computed has the bits of autograd."""
+        found = self.rows[row].gradient_array.tobytes()
+        return loss == self.alone(row, batch) and found == self.rows[row].gradient_array.tobytes()
 
     @torch.no_grad()
     def _computed(self, first: int, batches: Sequence[Array], way: _Way) -> list[float]:
@@ -143,12 +146,14 @@ class Stack:
     def _loss(self, outputs: Tensor, targets: Tensor, stretch: Stretch) -> tuple[list[float], Tensor]:
         """F of each row and its gradient by the outputs."""
         if self._alone.loss.name == CROSS_ENTROPY and outputs.dim() == 2 and targets.dim() == 1:
-            logs = outputs.log_softmax(1)
-            shares = zip(stretch.shares(logs), stretch.shares(targets), strict=True)
-            losses = [F.nll_loss(log, target).item() for log, target in shares]
+            logs, size = outputs.log_softmax(1), len(targets) // (stretch.stop - stretch.first)
+            if stretch.each:
+                shares = zip(stretch.shares(logs), stretch.shares(targets), strict=True)
+                losses = [F.nll_loss(log, target).item() for log, target in shares]
+            else:
+                losses = _means(F.nll_loss(logs, targets, reduction="none").view(-1, size).numpy())
             gradient = torch.zeros_like(logs)
-            size = len(targets) // len(losses)
-            gradient.scatter_(1, targets.unsqueeze(1), gradient.new_ones(()).neg_().div_(size).item())
+            gradient.scatter_(1, targets.unsqueeze(1), -1.0 / size)
             return losses, torch._log_softmax_backward_data(gradient, logs, 1, logs.dtype)
         losses, back = [], []
         for own, target in zip(stretch.shares(outputs), stretch.shares(targets), strict=True):
@@ -158,6 +163,18 @@ class Stack:
                 back.append(torch.autograd.grad(loss, own)[0])
             losses.append(loss.item())
         return losses, torch.cat(back)
+
+
+def _means(values: Array) -> list[float]:
+    """Mean of every row, added in the order in which torch's `nll_loss` adds one: the first by itself, then by 16."""
+    columns = np.ascontiguousarray(values.T)
+    size = len(columns)
+    blocks = [np.add.reduce(columns[start : start + 16], axis=0) for start in range(1, size, 16)]
+    rest = blocks.pop() if (size - 1) % 16 else np.zeros_like(columns[0])
+    means = (rest + np.add.reduce(blocks, axis=0) if blocks else rest) + columns[0]
+    means /= size
+    found: list[float] = means.tolist()
+    return found
 
 
 def _rows(number: int, size: int, dtype: torch.dtype) -> Tensor:

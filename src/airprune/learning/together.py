@@ -6,7 +6,7 @@ same code as for a device alone, and so are the bits. Only what computes the gra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -57,25 +57,31 @@ class Together:
         return len(self._seats)
 
     def uploads(
-        self, begin: Sequence[Callable[[Device], Steps]], failed: Callable[[int, Exception], Failure]
-    ) -> list[Upload | Failure]:
-        """Of each device; uploads are views that the next call overwrites.
+        self,
+        begin: Sequence[Callable[[Device], Steps]],
+        num_samples: Sequence[int],
+        failed: Callable[[int, Exception], Failure],
+    ) -> Iterator[Upload | Failure]:
+        """Of each device in order, as soon as it and those before it have ended; a view that may soon be overwritten.
 
         Args:
           begin: starts a device's round on a seat; again if it fails, up to `MAX_TRIES` times.
+          num_samples: of each device: those that have equally many sit side by side, having minibatches of one size.
           failed: what stands for the device of this number then; may raise.
         """
+        number_of = sorted(range(len(begin)), key=lambda number: -num_samples[number])
         ended: dict[int, Upload | Failure] = {}
         tries = [0] * len(begin)
         waiting: dict[int, tuple[Steps, Array]] = {}
+        next_one = 0
 
         def go_on(row: int, steps: Steps | None, answer: float | Exception | None) -> None:
             """To the next minibatch of the stack that this device needs, or to the end of its round."""
-            seat = self._seats[row]
+            seat, number = self._seats[row], number_of[row]
             while True:
                 try:
                     if steps is None:
-                        steps = begin[row](seat)
+                        steps = begin[number](seat)
                         wanted = next(steps)
                     elif isinstance(answer, Exception):
                         wanted = steps.throw(answer)
@@ -85,7 +91,7 @@ class Together:
                     while wanted.device is not seat:  # a smaller model, which devices share: it has to be done with
                         wanted = steps.send(wanted.device.gradient(wanted.batch))
                 except StopIteration as end:
-                    ended[row] = end.value
+                    ended[number] = end.value
                 except AirpruneError:
                     raise
                 except Exception as error:
@@ -93,7 +99,7 @@ class Together:
                     steps = None
                     if tries[row] < MAX_TRIES:
                         continue
-                    ended[row] = failed(row, error)
+                    ended[number] = failed(number, error)
                 else:
                     waiting[row] = steps, wanted.batch
                 return
@@ -105,17 +111,21 @@ class Together:
             # Neighbours with minibatches of one size: their rows lie side by side.
             for _, stretch in groupby(enumerate(now), lambda at: (at[1][0] - at[0], len(at[1][1][1]))):
                 members = [member for _, member in stretch]
-                answers = self._answers(members[0][0], [batch for _, (_, batch) in members])
-                for (row, (steps, _)), answer in zip(members, answers, strict=True):
-                    go_on(row, steps, answer)
-        return [ended[row] for row in range(len(begin))]
+                losses = self._losses(members[0][0], [batch for _, (_, batch) in members])
+                for place, (row, (steps, batch)) in enumerate(members):
+                    go_on(row, steps, self._alone(row, batch) if losses is None else losses[place])
+                    while next_one in ended:
+                        yield ended.pop(next_one)
+                        next_one += 1
+        while next_one in ended:
+            yield ended.pop(next_one)
+            next_one += 1
 
-    def _answers(self, first: int, batches: Sequence[Array]) -> list[float | Exception]:
-        """The loss of each, or what is wrong with it."""
+    def _losses(self, first: int, batches: Sequence[Array]) -> list[float] | None:
         try:
-            return [*self._stack.gradients(first, batches)]
+            return self._stack.gradients(first, batches)
         except Exception:  # somebody's samples: each alone tells whose
-            return [self._alone(row, batch) for row, batch in enumerate(batches, first)]
+            return None
 
     def _alone(self, row: int, batch: Array) -> float | Exception:
         try:

@@ -140,22 +140,20 @@ class Worker:
             for own in orders:
                 yield self._alone(received, own, streams, layer_seeds[own.device])
 
-    def _in_step(self, received: Broadcast, orders: Sequence[Orders], streams: Streams) -> list[Upload | Failure]:
+    def _in_step(self, received: Broadcast, orders: Sequence[Orders], streams: Streams) -> Iterator[Upload | Failure]:
         """Of devices that are trained together; nothing in their model draws or counts."""
         assert self.together is not None
-        samples = self.job.samples
-        # Neighbours with equally many samples have minibatches of the same sizes.
-        seated = sorted(range(len(orders)), key=lambda number: -len(samples[orders[number].device]))
+        samples = [self.job.samples[own.device] for own in orders]
 
         def begin(number: int) -> Callable[[Device], Steps]:
-            own = orders[number]
-            return lambda seat: round_in_steps(seat, received, own, samples=samples[own.device], streams=streams)
+            own = samples[number]
+            return lambda seat: round_in_steps(seat, received, orders[number], samples=own, streams=streams)
 
-        uploads = self.together.uploads(
-            [begin(number) for number in seated],
-            lambda row, error: self._failure(orders[seated[row]].device, error),
+        return self.together.uploads(
+            [begin(number) for number in range(len(orders))],
+            [len(own) for own in samples],
+            lambda number, error: self._failure(orders[number].device, error),
         )
-        return [uploads[seated.index(number)] for number in range(len(orders))]
 
     def _alone(self, received: Broadcast, orders: Orders, streams: Streams, layer_seed: int) -> Upload | Failure:
         samples = self.job.samples[orders.device]
