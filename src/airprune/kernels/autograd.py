@@ -110,10 +110,10 @@ class TorchTeaching:
         return loss.item()
 
 
-def stack(model: FlatModel, x: Array, y: Array, *, loss: Loss | None, num_rows: int) -> Stacked | None:
+def stack(model: FlatModel, x: Array, y: Array, *, loss: Loss | None, batch_size: int, num_rows: int) -> Stacked | None:
     from airprune.kernels import stacked  # which computes what this module does, on many models
 
-    return stacked.build(model, x, y, loss=loss, num_rows=num_rows)
+    return stacked.build(model, x, y, loss=loss, batch_size=batch_size, num_rows=num_rows)
 
 
 def unsupported(model: LocalModel, x: Array, y: Array) -> str:

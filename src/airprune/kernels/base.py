@@ -53,8 +53,8 @@ class Kernel(Component):
       losses: names of those it computes; empty for any.
       devices: what it computes on.
       teaching: of (model, x, y) → the same for distillation; None if it cannot do that.
-      stack: of (model, x, y, loss=…, num_rows=…) → at most so many models at once, or None if this one cannot be
-        stacked or that would not pay. It serves `build`'s gradients faster, never other ones.
+      stack: of (model, x, y, loss=…, batch_size=…, num_rows=…) → at most so many models at once, or None if this one
+        cannot be stacked or that would not pay. It serves `build`'s gradients faster, never other ones.
     """
 
     unsupported: Callable[[Any, Array, Array], str]

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from airprune.flat import Part
 
 Tensor = torch.Tensor
+LINE_BYTES = 64
 aten = torch.ops.aten
 
 
@@ -90,13 +91,10 @@ class Linear(Layer):
         num_samples, inputs = x.shape
         self._x = x = x.reshape(num_rows, num_samples // num_rows, inputs)
         biases = None if self._biases is None else self._biases[rows]
-        if stretch.each:
-            outputs = x.new_empty(num_rows, x.shape[1], weights.shape[2])
-            for row, out in enumerate(outputs):
-                if biases is None:
-                    torch.mm(x[row], weights[row], out=out)
-                else:
-                    torch.addmm(biases[row], x[row], weights[row], out=out)
+        if stretch.each and biases is None:
+            outputs = torch.stack([torch.mm(x[row], weights[row]) for row in range(num_rows)])
+        elif stretch.each and biases is not None:
+            outputs = torch.stack([torch.addmm(biases[row], x[row], weights[row]) for row in range(num_rows)])
         elif biases is None:
             outputs = torch.bmm(x, weights)
         else:
@@ -108,22 +106,27 @@ class Linear(Layer):
         num_rows, size = self._x.shape[:2]
         gradient = gradient.view(num_rows, size, -1)
         if self._weight_gradients is not None:
-            _products(gradient.transpose(1, 2), self._x, self._weight_gradients[rows], each=stretch.each)
+            place = self._weight_gradients[rows]
+            if is_aligned(place) and not stretch.each:
+                torch.bmm(gradient.transpose(1, 2), self._x, out=place)
+            else:
+                place.copy_(_products(gradient.transpose(1, 2), self._x, each=stretch.each))
         if self._bias_gradients is not None:
             torch.sum(gradient, 1, out=self._bias_gradients[rows])
         if not goes_on:
             return gradient
-        found = torch.empty_like(self._x)
-        _products(gradient, self._weights[rows], found, each=stretch.each)
-        return found.view(num_rows * size, -1)
+        return _products(gradient, self._weights[rows], each=stretch.each).view(num_rows * size, -1)
 
 
-def _products(left: Tensor, right: Tensor, out: Tensor, *, each: bool) -> None:
-    if not each:
-        torch.bmm(left, right, out=out)
-        return
-    for row, product in enumerate(out):
-        torch.mm(left[row], right[row], out=product)
+def _products(left: Tensor, right: Tensor, *, each: bool) -> Tensor:
+    if each:
+        return torch.stack([torch.mm(left[row], right[row]) for row in range(len(left))])
+    return torch.bmm(left, right)
+
+
+def is_aligned(rows: Tensor) -> bool:
+    """Whether each begins at a cache line, as a fresh product does; some products round otherwise elsewhere."""
+    return rows.data_ptr() % LINE_BYTES == 0 and rows.stride(0) * rows.element_size() % LINE_BYTES == 0
 
 
 def _views(place: Place) -> tuple[Tensor, Tensor | None]:

@@ -140,5 +140,6 @@ def together(device: Device, num_devices: int) -> Together | None:
     stack_of = KERNELS[settings.kernel].stack
     if stack_of is None or settings.device != "cpu" or settings.diagnostics or device.teaching is not None:
         return None
-    stack = stack_of(device.model, device.x, device.y, loss=device.minimised, num_rows=num_devices)
+    sizes = {"batch_size": settings.batch_size, "num_rows": num_devices}
+    stack = stack_of(device.model, device.x, device.y, loss=device.minimised, **sizes)
     return None if stack is None else Together(device, stack)

@@ -130,8 +130,8 @@ class Worker:
         place = (task.global_round, task.edge_round)
         streams = Streams(self.job.seed, *place)
         orders = [_orders(task, number) for number in range(len(task.devices))]
-        seats = 0 if self.together is None else self.together.num_seats
         if self.together is not None and len(orders) > 1:
+            seats = self.together.num_seats
             for start in range(0, len(orders), seats):
                 yield from self._in_step(received, orders[start : start + seats], streams)
             return
