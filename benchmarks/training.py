@@ -11,6 +11,8 @@
 3. What the engine costs beside training, and the peak memory, at 2,500 devices with 20 samples each, without pruning
    and with half of the prunable weights pruned.
 4. The same with top-k updates, without memory and with one of 44 k values per device; and the disk that takes.
+5. Other models: an MLP on 2,500 devices with 20 samples each, its devices trained together and one after the other in
+   turns, without pruning and with it. `--together [DEVICES]` does this alone.
 
 `--measure` does 1 and 3 for the native kernel alone, in short, and prints JSON: what `scripts/bench` compares.
 
@@ -276,16 +278,45 @@ def memory(remembers: bool, num_devices: int = 2_500, samples: int = 20) -> None
     )
 
 
+def in_turns(num_devices: int = 2_500, samples: int = 20, turns: int = 5) -> None:
+    """CPU-ms per device and round of the whole engine, and how many times as fast devices are together."""
+    for pruning in (0.0, 0.5):
+        per_edge = min(num_devices, 100)
+        chosen = {"model__name": "mlp", "train__kernel": "torch", **pruned_by(pruning)}
+        settings = scenario(num_devices // per_edge, per_edge, 2 * turns + 2, batch_size=20, **chosen)
+        experiment = Experiment.of(settings, dataset=images(num_devices, samples))
+        with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
+            records = run_rounds(experiment, engine, experiment.initial_state())
+            ways = {"together": engine._worker.together, "one after the other": None}
+            times_ms: dict[str, list[float]] = {name: [] for name in ways}
+            for _ in range(turns + 1):
+                for name, way in ways.items():
+                    engine._worker.together = way
+                    start = time.process_time()
+                    next(records)
+                    times_ms[name].append(1e3 * (time.process_time() - start) / num_devices)
+        together_ms, alone_ms = (times[1:] for times in times_ms.values())  # the first ones warm up
+        ratios = sorted(alone / ours for alone, ours in zip(alone_ms, together_ms, strict=True))
+        print(
+            f"MLP, {num_devices:,} devices × {samples} samples, pruned {pruning:g}, CPU-ms per device and round: "
+            f"together {statistics.median(together_ms):.3f}, one after the other {statistics.median(alone_ms):.3f}: "
+            f"{statistics.median(ratios):.2f} × ({ratios[0]:.2f} to {ratios[-1]:.2f} in {turns} turns)"
+        )
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--two-threads", type=int)
     parser.add_argument("--overhead", type=float, metavar="PRUNING")
     parser.add_argument("--memory", choices=["with", "without"])
+    parser.add_argument("--together", type=int, nargs="?", const=2_500, metavar="DEVICES")
     parser.add_argument("--measure", action="store_true")
     options = parser.parse_args()
     if options.measure:
         measure()
+    elif options.together:
+        in_turns(options.together)
     elif options.two_threads:
         two_threads(options.two_threads)
     elif options.overhead is not None:
@@ -298,3 +329,4 @@ if __name__ == "__main__":
             subprocess.run([sys.executable, __file__, "--overhead", pruning], check=True)
         for remembers in ("without", "with"):
             subprocess.run([sys.executable, __file__, "--memory", remembers], check=True)
+        subprocess.run([sys.executable, __file__, "--together"], check=True)

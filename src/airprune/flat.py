@@ -137,12 +137,12 @@ class LocalModel(ABC):
     def __init__(self, layout: Layout) -> None:
         self.parts, self.layers, self.prunable = layout.parts, layout.layers, layout.prunable
         self.num_state, self.num_parameters = layout.num_state, layout.num_parameters
-        self._layout = layout
+        self.layout = layout
 
     @cached_property
     def shape(self) -> ModelShape:
         """What components may know of the model."""
-        return self._layout.shape(self.find_units)
+        return self.layout.shape(self.find_units)
 
     @property
     def fixed_weights(self) -> int:
@@ -177,10 +177,11 @@ class LocalModel(ABC):
         """Around devices' rounds: what their layers draw leaves no trace in other code of this process."""
 
     @abstractmethod
-    def start_afresh(self, seed: int, device: str = "cpu") -> None:
+    def start_afresh(self, seed: Callable[[], int], device: str = "cpu") -> None:
         """Before a device's round, as if it were the first: seeds layers that draw, puts back counting buffers.
 
         Args:
+          seed: asked for where layers may draw.
           device: what the kernel computes on.
         """
 

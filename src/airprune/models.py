@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -185,8 +185,8 @@ class FlatModel(LocalModel):
         with torch.random.fork_rng(devices=[]):
             yield
 
-    def start_afresh(self, seed: int, device: str = "cpu") -> None:
-        seed_layers(device, seed)
+    def start_afresh(self, seed: Callable[[], int], device: str = "cpu") -> None:
+        seed_layers(device, seed())
         for counter, start in self._counters:
             counter.copy_(start)
 

@@ -7,7 +7,7 @@ Each is a chain of layers, convolutions of 3×3 and then fully connected ones, w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -137,7 +137,7 @@ class PlainCnn(LocalModel):
     def own_randomness(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def start_afresh(self, seed: int, device: str = "cpu") -> None:
+    def start_afresh(self, seed: Callable[[], int], device: str = "cpu") -> None:
         pass
 
     def trained_arrays(self, state: Array) -> dict[str, Array]:

@@ -77,7 +77,8 @@ class MaskedSum:
         self.total += other.total
         if self.masked_weight is not None or other.masked_weight is not None:
             self.masked_weight = self._masked_weight() + other._masked_weight()
-        self.masked_count += other.masked_count
+        if other.all_count > other.dense_count:
+            self.masked_count += other.masked_count
         self.all_weight += other.all_weight
         self.all_count += other.all_count
         self.dense_weight += other.dense_weight

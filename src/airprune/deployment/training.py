@@ -68,8 +68,8 @@ class Trainer:
     def _start_afresh(self, place: tuple[int, int]) -> None:
         """As simulated devices start: layers that draw have a stream of their own, counters are those of the model."""
         single_thread()
-        seed = WholeNumbers(self.work.scenario.seed, "layers", *place)[self.index]
-        self._device.model.start_afresh(seed, self._device.settings.device)
+        seeds = WholeNumbers(self.work.scenario.seed, "layers", *place)
+        self._device.model.start_afresh(lambda: seeds[self.index], self._device.settings.device)
 
     def seconds_per_sample(self) -> float:
         """Of one training step on a minibatch, the fastest of a few."""

@@ -1,13 +1,15 @@
 """What one device does in one edge round: choose, train, encode. Steps 5–9 of Algorithm 1.
 
 `device_round` is a pure function of what the device received, its orders, its memory and the address of its randomness.
-One `Device` serves any number of simulated devices after each other: nothing of one is left for the next.
+One `Device` serves any number of simulated devices after each other: nothing of one is left for the next. Inside it is
+`round_in_steps`, which stops at every gradient that it needs, so that somebody may compute those of several devices
+together.
 Torch is imported only by what needs it: a model that is a torch module, Adam, diagnostics, the loss of Eq. (1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import ModuleType
@@ -96,7 +98,12 @@ class Device:
 
     Args:
       loss: what is minimised; none is cross-entropy.
+
+    Attributes:
+      waits: whether the gradient that a masking asks for is computed like those of the steps: with other devices'.
     """
+
+    waits = False
 
     def __init__(
         self,
@@ -111,7 +118,7 @@ class Device:
     ) -> None:
         self.model, self.settings, self.method, self.wire = model, settings, method, wire
         self.shape: ModelShape = model.shape
-        self._loss = loss
+        self.minimised = loss
         self.gradient = KERNELS[settings.kernel].build(model, x, y, loss=loss, device=settings.device)
         self.teaching: Teaching | None = None
         if method.masking.component.teaches:
@@ -134,7 +141,7 @@ class Device:
         """F as torch computes it, for Eq. (1)."""
         from airprune.kernels.autograd import MinibatchLoss
 
-        return MinibatchLoss(self.model, self.x, self.y, loss=self._loss, device=self.settings.device)
+        return MinibatchLoss(self.model, self.x, self.y, loss=self.minimised, device=self.settings.device)
 
     @property
     def constants(self) -> ModuleType:
@@ -157,7 +164,7 @@ class Device:
         model = self.model.smaller(kept, self.x[:1])
         if model is None or KERNELS[self.settings.kernel].unsupported(model, self.x, self.y):
             return None  # another kernel would be slower than this one on zeros
-        return Device(model, self.x, self.y, self.settings, self.method, self.wire, loss=self._loss)
+        return Device(model, self.x, self.y, self.settings, self.method, self.wire, loss=self.minimised)
 
 
 def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Array:
@@ -179,26 +186,48 @@ def _with_own_layers(device: Device, received: Broadcast, orders: Orders) -> Bro
     return replace(received, model=personal.put_in(received.model, orders.memory, device.shape))
 
 
+class Wanted(NamedTuple):
+    """∇F of a device's model on a minibatch is to be left in its `gradient_array`; the answer is F."""
+
+    device: Device
+    batch: Array
+
+
 def device_round(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Upload:
     """One edge round of one device on its samples."""
+    steps = round_in_steps(device, received, orders, samples=samples, streams=streams)
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(wanted.device.gradient(wanted.batch))
+    except StopIteration as end:
+        upload: Upload = end.value
+        return upload
+
+
+def round_in_steps(
+    device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams
+) -> Generator[Wanted, float, Upload]:
+    """`device_round` as a generator: asks for every gradient, and goes on with the loss that it is sent."""
     model, settings, common = device.model, device.settings, received.model
     received = _with_own_layers(device, received, orders)
     model.load(received.model)
     model.begin_training()
     gradient = device.constants.full_gradient(device, samples) if settings.diagnostics else None
-    rng = streams.batches.at(orders.device)
-    order = rng.permutation(samples)
-    view = _view(device, received, orders, order[: settings.batch_size], streams)
-    sub_model: SubModel = device.method.masking("choose", view)
-    report: dict[str, Array] = {}
-    if device.reports:
-        report = device.method.masking("report", view, orders.round_index) or {}
+    batches = _batches(settings, orders, samples, streams.batches.at(orders.device))
+    view = _view(device, received, orders, batches[0], streams)
+    try:
+        sub_model, report = _chosen(device, view)
+    except _GradientWanted:
+        yield Wanted(device, batches[0])
+        view = _view(device, received, orders, batches[0], streams, is_there=True)
+        sub_model, report = _chosen(device, view)
     if sub_model.start is not None:
         model.state_array[model.prunable] = sub_model.start
     error_sq = _hold(model, sub_model.held)
 
     memory = {**orders.memory, **received.values}
-    trained = _train_units(device, received.model, orders, sub_model, samples, order, rng, memory)
+    trained = yield from _train_units(device, received.model, orders, sub_model, batches, memory)
     noise_sq = smoothness = np.nan
     if gradient is not None:
         noise_sq, smoothness = device.constants.noise_and_smoothness(device, samples, received.model, gradient)
@@ -244,10 +273,43 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
     )
 
 
-def _view(device: Device, received: Broadcast, orders: Orders, batch: Array, streams: Streams) -> DeviceView:
+def _batches(settings: LocalSettings, orders: Orders, samples: Array, rng: np.random.Generator) -> list[Array]:
+    """Numbers of the samples of every minibatch; each epoch visits all samples in an order of its own."""
+    last_step = settings.local_steps if orders.local_steps is None else orders.local_steps
+    starts = range(0, len(samples), settings.batch_size)
+    found: list[Array] = []
+    for _ in range(settings.local_epochs):
+        order = rng.permutation(samples)
+        found += [order[start : start + settings.batch_size] for start in starts]
+        if last_step is not None and len(found) >= last_step:
+            break
+    return found[:last_step]
+
+
+class _GradientWanted(BaseException):
+    """A masking asks for a gradient that the device waits for."""
+
+
+def _chosen(device: Device, view: DeviceView) -> tuple[SubModel, dict[str, Array]]:
+    """The device's sub-model, and what it reports before its steps."""
+    masking = device.method.masking
+    sub_model: SubModel = masking("choose", view)
+    return sub_model, (masking("report", view, view.round_index) or {}) if device.reports else {}
+
+
+def _view(
+    device: Device, received: Broadcast, orders: Orders, batch: Array, streams: Streams, *, is_there: bool = False
+) -> DeviceView:
+    """What a device knows when it chooses; `is_there`: the gradient on the minibatch is in its place already."""
     model, prunable = device.model, device.model.prunable
+    if is_there:
+        found = model.gradient_array[prunable].copy()
 
     def gradient() -> Array:
+        if is_there:
+            return found
+        if device.waits:
+            raise _GradientWanted
         device.gradient(batch)
         return model.gradient_array[prunable].copy()  # the steps to come overwrite it
 
@@ -292,22 +354,20 @@ def _train_units(
     received: Array,
     orders: Orders,
     sub_model: SubModel,
-    samples: Array,
-    order: Array,
-    rng: np.random.Generator,
+    batches: list[Array],
     memory: Mapping[str, Array],
-) -> _Trained:
+) -> Generator[Wanted, float, _Trained]:
     """Trains the units of a sub-model as a model of their own where that can be done; else all, with zeros."""
     small = None if sub_model.units is None else device.smaller(sub_model.units)
     if sub_model.units is None or small is None:
-        return _train(device, received, orders, sub_model, samples, order, rng, memory)
+        return (yield from _train(device, received, orders, sub_model, batches, memory))
     state, scale = device.model.state_array, np.ones(device.model.num_state)
     place = places(device.model, small.model, sub_model.units)
     if sub_model.scale is not None:
         scale[device.model.prunable] = sub_model.scale
     small.model.load(state[place])
     inside = SubModel(scale=None if sub_model.scale is None else scale[place][small.model.prunable])
-    trained = _train(small, received[place], orders, inside, samples, order, rng, memory)
+    trained = yield from _train(small, received[place], orders, inside, batches, memory)
     state[place] = small.model.state_array
     return trained
 
@@ -320,17 +380,14 @@ class _Trained(NamedTuple):
     gradient_sum: Array | None
 
 
-@np.errstate(over="ignore", invalid="ignore")  # training that diverges shows in the loss
 def _train(
     device: Device,
     received: Array,
     orders: Orders,
     sub_model: SubModel,
-    samples: Array,
-    order: Array,
-    rng: np.random.Generator,
+    batches: list[Array],
     memory: Mapping[str, Array],
-) -> _Trained:
+) -> Generator[Wanted, float, _Trained]:
     """Minibatch steps inside the sub-model, Eq. (8). Steps, momentum and decay move only what may move."""
     model, settings, objective = device.model, device.settings, device.method.objective
     step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
@@ -339,23 +396,17 @@ def _train(
     plain = sub_model.forward is None and sub_model.scale is None
     power = device.method.masking("collects", orders.round_index) if device.collects else 0
     gradient_sum = np.zeros_like(gradient) if power else None
-    last_step = settings.local_steps if orders.local_steps is None else orders.local_steps
-    loss_sum, count, num_steps, gradient_sq_max = 0.0, 0, 0, 0.0
-    for epoch in range(settings.local_epochs):
-        if num_steps == last_step:
-            break
-        if epoch:
-            order = rng.permutation(samples)
-        for start in range(0, len(samples), settings.batch_size):
-            batch = order[start : start + settings.batch_size]
-            loss, used = (
-                (device.gradient(batch), None) if plain else _gradient_of_part(device, sub_model, batch, num_steps)
-            )
+    loss_sum, count, gradient_sq_max = 0.0, 0, 0.0
+    for number, batch in enumerate(batches):
+        if plain:
+            loss, used = (yield Wanted(device, batch)), None
+        else:
+            loss, used = yield from _gradient_of_part(device, sub_model, batch, number)
+        loss_sum += loss * len(batch)
+        count += len(batch)
+        with _diverging():
             if used is not None and sub_model.forward_only:
                 moves = used if sub_model.moves is None else used & sub_model.moves
-            loss_sum += loss * len(batch)
-            count += len(batch)
-            num_steps += 1
             if gradient_sum is not None:
                 gradient_sum += gradient**power
             if moves is not None:
@@ -373,15 +424,18 @@ def _train(
                 _step_inside(moves, weights[model.prunable], lambda: step(weights, gradient))
             else:
                 step(weights, gradient)
-            if num_steps == last_step:
-                break
     return _Trained(
         loss=loss_sum / count,
         num_samples=count,
-        num_steps=num_steps,
+        num_steps=len(batches),
         gradient_sq_max=gradient_sq_max,
         gradient_sum=gradient_sum,
     )
+
+
+def _diverging() -> np.errstate:
+    """Around arithmetic on weights, never around a `yield`: training that diverges shows in the loss."""
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def _moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
@@ -407,25 +461,30 @@ def _step_inside(moves: Array, weights: Array, step: Callable[[], None]) -> None
     np.copyto(weights, before, where=moves == 0)
 
 
-def _gradient_of_part(device: Device, sub_model: SubModel, batch: Array, step: int) -> tuple[float, Array | None]:
+def _gradient_of_part(
+    device: Device, sub_model: SubModel, batch: Array, step: int
+) -> Generator[Wanted, float, tuple[float, Array | None]]:
     """∇F at what the forward pass of this step uses, scaled by the chain rule; the weights stay as they are.
 
     Returns F and what the forward pass used, None for all that is held.
     """
     if sub_model.teaches:
-        return _distilled_gradient(device, sub_model, batch, step), None
+        with _diverging():
+            return _distilled_gradient(device, sub_model, batch, step), None
     model = device.model
     weights = model.state_array[model.prunable]
     saved, used = weights.copy(), None
-    if sub_model.forward is not None:
-        used = sub_model.forward(step, saved)
-        weights *= used
-    if sub_model.scale is not None:
-        weights *= sub_model.scale
-    loss = device.gradient(batch)
+    with _diverging():
+        if sub_model.forward is not None:
+            used = sub_model.forward(step, saved)
+            weights *= used
+        if sub_model.scale is not None:
+            weights *= sub_model.scale
+    loss = yield Wanted(device, batch)
     weights[:] = saved
     if sub_model.scale is not None:
-        model.gradient_array[model.prunable] *= sub_model.scale
+        with _diverging():
+            model.gradient_array[model.prunable] *= sub_model.scale
     return loss, used
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from airprune.errors import InvalidValue
 from airprune.flat import LocalModel
-from airprune.kernels.base import Gradient, Kernel
+from airprune.kernels.base import Gradient, Kernel, Stacked
 from airprune.kernels.devices import ACCELERATORS, Twin
 from airprune.losses import CROSS_ENTROPY, LOSSES
 from airprune.losses.base import Loss
@@ -110,6 +110,12 @@ class TorchTeaching:
         return loss.item()
 
 
+def stack(model: FlatModel, x: Array, y: Array, *, loss: Loss | None, batch_size: int, num_rows: int) -> Stacked | None:
+    from airprune.kernels import stacked  # which computes what this module does, on many models
+
+    return stacked.build(model, x, y, loss=loss, batch_size=batch_size, num_rows=num_rows)
+
+
 def unsupported(model: LocalModel, x: Array, y: Array) -> str:
     return "" if isinstance(model, FlatModel) else "the model is not a torch module"
 
@@ -122,4 +128,5 @@ KERNEL = Kernel(
     losses=(),
     devices=("cpu", *ACCELERATORS),
     teaching=TorchTeaching,
+    stack=stack,
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from airprune.components import Component
+from airprune.flat import LocalModel
 from airprune.losses import CROSS_ENTROPY
 
 Array = np.ndarray
@@ -26,6 +27,22 @@ class Teaching(Protocol):
         """∇ of the cross-entropy to these probabilities, in `model.gradient_array`; returns that cross-entropy."""
 
 
+class Stacked(Protocol):
+    """Models of one kind as rows of a stack, whose gradients are computed together, to the bits of each alone."""
+
+    @property
+    def rows(self) -> Sequence[LocalModel]: ...
+
+    def gradients(self, first: int, batches: Sequence[Array]) -> list[float] | None:
+        """As a `Gradient` of so many rows from `first`, on minibatches of one size; None: not of this size."""
+
+    def alone(self, row: int, batch: Array) -> float:
+        """The `Gradient` of one row."""
+
+    def value(self, row: int, batch: Array) -> float:
+        """F of one row."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kernel(Component):
     """One way to compute gradients.
@@ -36,6 +53,8 @@ class Kernel(Component):
       losses: names of those it computes; empty for any.
       devices: what it computes on.
       teaching: of (model, x, y) → the same for distillation; None if it cannot do that.
+      stack: of (model, x, y, loss=…, batch_size=…, num_rows=…) → at most so many models at once, or None if this one
+        cannot be stacked or that would not pay. It serves `build`'s gradients faster, never other ones.
     """
 
     unsupported: Callable[[Any, Array, Array], str]
@@ -43,3 +62,4 @@ class Kernel(Component):
     losses: tuple[str, ...] = (CROSS_ENTROPY,)
     devices: tuple[str, ...] = ("cpu",)
     teaching: Callable[[Any, Array, Array], Teaching] | None = None
+    stack: Callable[..., Stacked | None] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ from airprune.data import Dataset, Holdings
 from airprune.data.shared import SharedDataset
 from airprune.engines.base import MAX_TRIES, Workshop
 from airprune.errors import AirpruneError
-from airprune.federation.device import Device, LocalSettings, Streams, device_round, held_model
+from airprune.federation.device import Device, LocalSettings, Streams, device_round, held_model, round_in_steps
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
-from airprune.learning.chunks import ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
+from airprune.learning.chunks import MAX_CHUNK_DEVICES, ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
 from airprune.learning.judging import Judge, judge_for
+from airprune.learning.together import Steps, together
 from airprune.model_sources import ModelSource
 from airprune.randomness import WholeNumbers
 
@@ -92,6 +93,7 @@ class Worker:
         model, settings, judged = job.model.open(), job.settings, cloudpickle.loads(job.judged)
         x, y = dataset.train_x, dataset.train_y
         self.device = Device(model, x, y, settings, job.method, job.wire, loss=judged.loss)
+        self.together = together(self.device, MAX_CHUNK_DEVICES)
         self.judge: Judge = judge_for(
             model, dataset.test_x, dataset.test_y, judged, kernel=settings.kernel, device=settings.device
         )
@@ -108,32 +110,53 @@ class Worker:
         """
         place = (task.global_round, task.edge_round)
         streams = Streams(self.job.seed, *place)
+        orders = [_orders(task, number) for number in range(len(task.devices))]
+        if self.together is not None and len(orders) > 1:
+            seats = self.together.num_seats
+            for start in range(0, len(orders), seats):
+                yield from self._in_step(received, orders[start : start + seats], streams)
+            return
         layer_seeds = WholeNumbers(self.job.seed, "layers", *place)
         with self.device.model.own_randomness():
-            for number, device in enumerate(task.devices):
-                orders = Orders(
-                    device=device,
-                    keep=task.keep[number],
-                    learning_rate=task.learning_rate,
-                    round_index=task.round_index,
-                    code=None if task.code is None else task.code[number],
-                    local_steps=None if task.local_steps is None else task.local_steps[number],
-                    memory={name: rows[number] for name, rows in task.memory.items()},
-                )
-                for tries_left in reversed(range(MAX_TRIES)):
-                    self.device.model.start_afresh(layer_seeds[device], self.job.settings.device)
-                    try:
-                        upload: Upload | Failure = device_round(
-                            self.device, received, orders, samples=self.job.samples[device], streams=streams
-                        )
-                        break
-                    except AirpruneError:
-                        raise
-                    except Exception as error:
-                        upload = Failure(device, "".join(traceback.format_exception(error)).rstrip())
-                        if not tries_left and not self.job.drop_failing:
-                            raise DeviceFailed(upload) from error
-                yield upload
+            for own in orders:
+                yield self._alone(received, own, streams, layer_seeds)
+
+    def _in_step(self, received: Broadcast, orders: Sequence[Orders], streams: Streams) -> Iterator[Upload | Failure]:
+        """Of devices that are trained together; nothing in their model draws or counts."""
+        assert self.together is not None
+        samples = [self.job.samples[own.device] for own in orders]
+
+        def begin(number: int) -> Callable[[Device], Steps]:
+            own = samples[number]
+            return lambda seat: round_in_steps(seat, received, orders[number], samples=own, streams=streams)
+
+        return self.together.uploads(
+            [begin(number) for number in range(len(orders))],
+            [len(own) for own in samples],
+            lambda number, error: self._failure(orders[number].device, error),
+        )
+
+    def _alone(
+        self, received: Broadcast, orders: Orders, streams: Streams, layer_seeds: WholeNumbers
+    ) -> Upload | Failure:
+        samples = self.job.samples[orders.device]
+        for tries_left in reversed(range(MAX_TRIES)):
+            self.device.model.start_afresh(lambda: layer_seeds[orders.device], self.job.settings.device)
+            try:
+                return device_round(self.device, received, orders, samples=samples, streams=streams)
+            except AirpruneError:
+                raise
+            except Exception as error:
+                if not tries_left:
+                    return self._failure(orders.device, error)
+        raise AssertionError  # a try ends in an upload, a failure or an error
+
+    def _failure(self, device: int, error: Exception) -> Failure:
+        """What stands for a device that has failed for good; raises if the run is to end then."""
+        failure = Failure(device, "".join(traceback.format_exception(error)).rstrip())
+        if not self.job.drop_failing:
+            raise DeviceFailed(failure) from error
+        return failure
 
     def evaluate(self, states: Array, start: int) -> tuple[float, float]:
         """(Σ loss, Σ metric) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
@@ -158,3 +181,16 @@ class Worker:
     def test_gradient(self, state: Array, start: int) -> Array:
         """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""
         return self.judge.gradient(state, slice(start, start + TEST_PART))
+
+
+def _orders(task: TrainTask, number: int) -> Orders:
+    """Of a device of a chunk."""
+    return Orders(
+        device=task.devices[number],
+        keep=task.keep[number],
+        learning_rate=task.learning_rate,
+        round_index=task.round_index,
+        code=None if task.code is None else task.code[number],
+        local_steps=None if task.local_steps is None else task.local_steps[number],
+        memory={name: rows[number] for name, rows in task.memory.items()},
+    )
