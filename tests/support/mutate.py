@@ -50,7 +50,9 @@ NEAREST: dict[str, tuple[str, ...]] = {
 EQUIVALENT: dict[tuple[str, str, str], str] = {}
 
 # Imported once, before the tests of each mutant are run in a process of their own that is forked from this one.
-_HEAVY = ("numpy", "scipy.optimize", "torch", "hypothesis", "cvxpy", "pydantic", "pytest", "safetensors.numpy")
+_HEAVY = ("numpy", "scipy.optimize", "torch", "cvxpy", "pydantic", "pytest", "safetensors.numpy")
+# Of pytest: passed; a test failed; not even collected.
+_PASSED, _NOTICED = 0, (1, 2)
 _PATIENCE = 8.0  # times as long as without a mutant, and at least a minute
 
 
@@ -89,13 +91,19 @@ def passes(tree: Path, tests: tuple[str, ...], patience_s: float) -> bool | None
         while time.monotonic() < deadline:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
-                return os.waitstatus_to_exitcode(status) == 0
+                return _judged(os.waitstatus_to_exitcode(status))
             time.sleep(0.02)
     except BaseException:
         _kill(child)
         raise
     _kill(child)
     return None
+
+
+def _judged(status: int) -> bool:
+    if status not in (_PASSED, *_NOTICED) and status >= 0:  # a signal is a crash of what is tested
+        raise RuntimeError(f"pytest could not run the tests: exit status {status}")
+    return status == _PASSED
 
 
 def _kill(child: int) -> None:
