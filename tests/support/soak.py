@@ -50,10 +50,17 @@ SCENARIOS = {
 READINGS = 16
 WARM_UP_SHARE = 0.25
 KEPT_FOLDERS = 4
+NUM_TABLES = 40  # a server remembers tables up to a limit; these few are all there before the warm-up is over
 SETTLED_S = 1.5  # until a server has closed what its clients have left
 
 PAGES = ("/", "/planner", "/runs", "/league", "/reproduction", "/api/runs", "/api/work", "/api/scenario/form")
-WRONG = ("/api/plan?deadline_ms=-1", "/api/runs/curves?run=../etc", "/api/plan?fleet=none", "/nowhere", "/static/x/y")
+WRONG = (
+    "/api/plan?deadline_ms=-1",
+    "/api/runs/curves?run=../etc",
+    "/api/plan?fleet=unknown",
+    "/nowhere",
+    "/static/x/y",
+)
 BUSY = (429, 503)  # a page with limits may ask a client to wait
 
 
@@ -69,7 +76,7 @@ class Soak:
     seed: int
     ends_at: float
     counts: Counter[str] = field(default_factory=Counter)
-    findings: list[str] = field(default_factory=list)
+    findings: Counter[str] = field(default_factory=Counter)
     references: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
     server: int = 0
     base: str = ""
@@ -88,7 +95,7 @@ class Soak:
 
     def found(self, sentence: str) -> None:
         with self._lock:
-            self.findings.append(sentence)
+            self.findings[sentence] += 1
 
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.base, timeout=PATIENCE_S, headers={"X-Airprune-Token": self.token})
@@ -188,7 +195,8 @@ def _table(rng: random.Random, num_devices: int) -> bytes:
 
 
 def _upload(soak: Soak, client: httpx.Client, rng: random.Random) -> None:
-    answer = _expect(soak, client.post("/api/fleet", content=_table(rng, rng.randint(1, 3_000))))
+    number = rng.randrange(NUM_TABLES)
+    answer = _expect(soak, client.post("/api/fleet", content=_table(random.Random(number), 70 * number + 1)))
     if answer.status_code == 200:
         soak.count("uploads")
         _expect(soak, client.get("/api/plan", params={"fleet": answer.json()["fleet"]}), (200, 404))
@@ -389,13 +397,13 @@ def soaked(minutes: float, seed: int, folder: Path) -> tuple[Soak, dict[str, lis
         for thread in threads:
             thread.join()
     finally:
-        soak.findings += _stopped(server)
+        soak.findings.update(_stopped(server))
     errors.seek(0)
     if "Traceback" in (said := errors.read()):
-        soak.findings.append(f"server: {said.count('Traceback')} tracebacks, the last: {said[-600:]}")
+        soak.found(f"server: {said.count('Traceback')} tracebacks, the last: {said[-600:]}")
     errors.close()
-    soak.findings += [line for who, readings in held.items() for line in growth.findings(who, readings)]
-    soak.findings += left_behind(folder)
+    soak.findings.update(line for who, readings in held.items() for line in growth.findings(who, readings))
+    soak.findings.update(left_behind(folder))
     return soak, held
 
 
@@ -437,6 +445,7 @@ def main() -> None:
     parser.add_argument("minutes", type=float, help="how long, e.g. 20; memory is judged from 7 minutes on")
     parser.add_argument("--seed", type=int, default=0, help="of what is done, in which order and when")
     wanted = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
     if not 0.0 < wanted.minutes < 100_000.0:
         parser.error(f"MINUTES must be from 0 to 100000, got {wanted.minutes}; example: scripts/soak 20")
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
@@ -446,8 +455,8 @@ def main() -> None:
     sys.stdout.write(f"{wanted.minutes:g} minutes, seed {wanted.seed}: {counts}.\n")
     for who, readings in held.items():
         sys.stdout.write(growth.table(who, readings) + "\n")
-    for finding in soak.findings:
-        sys.stdout.write(f"FINDING {finding}\n")
+    for finding, times in soak.findings.items():
+        sys.stdout.write(f"FINDING {finding}{f' ({times} times)' if times > 1 else ''}\n")
     sys.stdout.write(f"{len(soak.findings)} findings.\n")
     sys.exit(1 if soak.findings else 0)
 
