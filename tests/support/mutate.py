@@ -56,6 +56,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "self.problem.deadline_s * (1.0 + ROUNDING_MARGIN)",
         "self.problem.deadline_s / (1.0 + ROUNDING_MARGIN)",
     ): "which of two neighbouring levels is taken; both are in time by the plan's own tolerance",
+    (
+        "schemes/min_max.py",
+        "at_low - at_high",
+        "at_low + at_high",
+    ): "a worse guess costs steps; bisection ends the search",
+    (
+        "schemes/min_max.py",
+        "(4.0 if step % 3 else -4.0) * np.spacing(secant)",
+        "(4.0 if step % 3 else -4.0) / np.spacing(secant)",
+    ): "likewise",
     ("pruning/masks.py", "True", "False"): "zip(strict=…) of two lists that always have one length",
     ("pruning/masks.py", "best.size > layers.num_rows", "best.size >= layers.num_rows"): "nothing is tied then",
 }
