@@ -2,6 +2,7 @@ import base64
 import importlib
 import signal
 import sys
+from collections import Counter
 
 import pytest
 import torch
@@ -24,6 +25,28 @@ settings.load_profile("quick")
 def pytest_runtest_setup(item):
     if item.get_closest_marker("netns") and not can_make_namespaces():
         pytest.skip("needs root and network namespaces")
+
+
+TALLY = "tally: "
+
+
+@pytest.fixture
+def tally(record_property):
+    """`tally("kills", 3)`: what a test has done to the program; the end of the session prints the sums."""
+    return lambda what, count=1: record_property(TALLY + what, count)
+
+
+def pytest_terminal_summary(terminalreporter):
+    sums, failed = Counter(), 0
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") == "call":
+                counts = {name: count for name, count in report.user_properties if name.startswith(TALLY)}
+                sums.update({name.removeprefix(TALLY): count for name, count in counts.items()})
+                failed += bool(counts) and report.failed
+    if sums:
+        words = ", ".join(f"{count:,} {what}" for what, count in sorted(sums.items()))
+        terminalreporter.write_line(f"Tried: {words}. Tests of these that failed: {failed}.")
 
 
 @pytest.fixture

@@ -81,6 +81,21 @@ def test_chunks_merged_in_order_equal_one_pass_to_the_bit():
     np.testing.assert_allclose(twice.mean(np.zeros(10, np.float32)), expected, rtol=1e-6)  # float32 result
 
 
+def test_a_sum_counts_who_was_added_from_nobody_on():
+    """Coverage is Γ over this count, and an edge that nobody reached must know it."""
+    empty = MaskedSum.zeros(4, slice(1, 4))
+    assert (empty.all_count, empty.all_weight, empty.dense_count, empty.dense_weight) == (0, 0.0, 0, 0.0)
+    assert empty.weight.tolist() == [0.0] * 4 and empty.kept_by.tolist() == [0] * 3
+    assert empty.mean(np.array([1.0, 2.0, 3.0, 4.0])).tolist() == [1.0, 2.0, 3.0, 4.0]
+    total = MaskedSum.zeros(4, slice(1, 4))
+    total.add(np.ones(4), None, 2.0)
+    total.add(np.array([1.0, 1.0, 0.0, 0.0]), np.array([True, False, False]), 3.0)
+    assert (total.all_count, total.all_weight, total.dense_count, total.dense_weight) == (2, 5.0, 1, 2.0)
+    total.merge(total.copy())
+    assert (total.all_count, total.all_weight, total.dense_count, total.dense_weight) == (4, 10.0, 2, 4.0)
+    assert total.weight.tolist() == [10.0, 10.0, 4.0, 4.0] and total.kept_by.tolist() == [4, 2, 2]
+
+
 def test_the_cloud_averages_edges_alike_or_by_their_data():
     edges, shape = np.array([[1.0, 2.0], [3.0, 6.0]]), FlatModel(torch.nn.Linear(2, 1, bias=False)).shape
     for name, expected in (("masked-mean", [2.0, 4.0]), ("data-weighted", [1.5, 3.0])):

@@ -234,3 +234,7 @@ def test_kappa_is_the_wait_of_what_a_code_loses():
     """Half of the energy delivered per round: one round of waiting, at 2 bits."""
     assert measured_kappa(np.array([2.0]), np.array([0.5])) == pytest.approx(2.0)
     assert measured_kappa(np.array([2.0, 4.0]), np.array([0.5, 0.0])) == pytest.approx(1.0)
+
+
+def test_more_bits_that_lose_as_much_are_no_rung():
+    assert Ladder([1.0, 2.0, 3.0, 4.0], [0.5, 0.2, 0.2, 0.2]).hull.tolist() == [0, 1]

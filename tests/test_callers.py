@@ -1,5 +1,6 @@
 """Whatever a Python caller gives: the answer, or one of airprune's own errors in one sentence."""
 
+import re
 import warnings
 
 import numpy as np
@@ -66,13 +67,36 @@ CALLS = {
     "Scenario.with_values": SCENARIO.with_values,
     "run.scenario": lambda x: next(ap.run(x)),
     "run.out": lambda x: ap.run(SCENARIO, out=x if x is not None else 0),
+    "run.resume": lambda x: ap.run(x, resume=x),
+    "run.model": lambda x: next(ap.run(SCENARIO, model=x if x is not None else 0)),
+    "run.dataset": lambda x: next(ap.run(SCENARIO, dataset=x if x is not None else 0)),
+    "run.loss": lambda x: next(ap.run(SCENARIO, loss=x if x is not None else 0)),
+    "run.callbacks": lambda x: next(ap.run(SCENARIO, callbacks=[x])),
+    "compare.scenario": lambda x: ap.compare(x, schemes=["optimal"]),
+    **{f"compare.{key}": (lambda x, key=key: ap.compare(SCENARIO, **{"schemes": ["no"], key: x})) for key in (
+        "schemes", "methods", "also", "seeds", "out", "target",
+    )},
+    "sweep.scenario": lambda x: ap.sweep(x, {"seed": [0]}),
+    "sweep.values": lambda x: ap.sweep(SCENARIO, {"no.key": [0]} if isinstance(x, dict) else x),
+    **{f"sweep.{key}": (lambda x, key=key: ap.sweep(SCENARIO, {"no.key": [0]}, **{key: x})) for key in (
+        "seeds", "out", "target", "workers",
+    )},
+    "load_runs.folder": ap.load_runs,
+    "load_model.run": ap.load_model,
     "METHODS": lambda x: ap.METHODS[x],
+    "SCHEMES": lambda x: ap.SCHEMES[x],
     "register": ap.register,
 }  # fmt: skip
+# Values and errors: made by airprune, or for a user's subclass.
+NOT_CALLED = {"Plan", "Status", "Callback", "AirpruneError", "UsageError", "InvalidValue", "Infeasible", "__version__"}
+
+
+def test_every_public_name_is_called_with_nonsense():
+    assert {re.split(r"[. ]", call)[0] for call in CALLS} == set(ap.__all__) - NOT_CALLED
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_nonsense_is_answered_or_refused_in_one_sentence(call, tmp_path, monkeypatch):
+def test_nonsense_is_answered_or_refused_in_one_sentence(call, tmp_path, monkeypatch, tally):
     monkeypatch.chdir(tmp_path)
     for name, nonsense in NONSENSE.items():
         try:
@@ -81,6 +105,7 @@ def test_nonsense_is_answered_or_refused_in_one_sentence(call, tmp_path, monkeyp
         except AirpruneError as error:
             assert "\n" not in str(error) and 10 < len(str(error)) < 1_500, name
     assert not any(tmp_path.iterdir())
+    tally("calls with nonsense", len(NONSENSE))
 
 
 @pytest.mark.parametrize("tolerance", [0.0, -1.0, np.nan, 1e-300, np.inf])
@@ -169,9 +194,15 @@ def faults_of(plan: ap.Plan) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(20_000, marks=pytest.mark.slow)])
-def test_no_problem_however_absurd_gets_a_plan_outside_deadline_band_or_box(count):
-    rng = np.random.default_rng(17)
+# A slice is a few hundred problems of its own, so that all cores share the 20,000 and each slice can be repeated alone.
+SLICES, SLICE = 40, 500
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(17, 150), *(pytest.param(1_000 + i, SLICE, marks=pytest.mark.slow) for i in range(SLICES))]
+)
+def test_no_problem_however_absurd_gets_a_plan_outside_deadline_band_or_box(seed, count, tally):
+    rng = np.random.default_rng(seed)
     planned = refused = 0
     with warnings.catch_warnings(action="error"):
         for index in range(count):
@@ -192,3 +223,5 @@ def test_no_problem_however_absurd_gets_a_plan_outside_deadline_band_or_box(coun
                 assert all(plan.failure(int(k)) for k in np.flatnonzero(plan.failed))
                 planned += 1
     assert planned > 3 * count > refused
+    for what, number in {"planner problems": count, "plans": planned, "plans refused": refused}.items():
+        tally(what, number)

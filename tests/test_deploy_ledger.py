@@ -166,7 +166,7 @@ def points_of_one_save(path, monkeypatch):
     return 1000 - system.calls_left
 
 
-def test_a_save_that_is_killed_anywhere_leaves_the_old_ledger_or_the_new_one(tmp_path, monkeypatch):
+def test_a_save_that_is_killed_anywhere_leaves_the_old_ledger_or_the_new_one(tmp_path, monkeypatch, tally):
     path = tmp_path / "ledger.safetensors"
     num_points = points_of_one_save(path, monkeypatch)
     assert num_points >= 5  # folder, left-over, file, half of its contents, fsync, rename
@@ -180,6 +180,7 @@ def test_a_save_that_is_killed_anywhere_leaves_the_old_ledger_or_the_new_one(tmp
             new.save(path)
         monkeypatch.setattr(files, "os", os)
         assert len(DeviceLedger.load(path, run="run").results) == 1
+    tally("kills", num_points)
     new.save(path)  # over what the killed ones left
     assert len(DeviceLedger.load(path, run="run").results) == 2
     assert [child.name for child in tmp_path.iterdir()] == [path.name]

@@ -1,12 +1,14 @@
 """Clock, power and energy: the scheme that chooses them, and the limits it needs."""
 
 import dataclasses
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
 
 import airprune as ap
 from airprune.planning import DeviceLimits
+from airprune.planning.levels import Levels
 from airprune.units import dbm_to_watt
 
 FULL_POWER_W = dbm_to_watt(28.0)
@@ -165,3 +167,20 @@ def test_a_subset_keeps_the_limits_of_its_devices():
     problem = three_devices(np.array([1e-3, 2e-3, 3e-3]))
     part = problem.subset(np.array([2, 0]))
     assert list(part.limits.energy_j) == [3e-3, 1e-3] and list(part.limits.cpu_hz_max) == [3e9, 3e9]
+
+
+def test_a_second_has_its_price_also_where_the_formula_cancels():
+    """z e^z − e^z + 1 with forty digits; floats lose all of theirs at z = 1e-8."""
+    curve = Levels.of(three_devices(), np.full(3, 1 / 3))
+    for z in (1e-12, 1e-8, 3e-5, 9.9e-5, 1.1e-4, 1e-3, 1.0):
+        with localcontext(prec=40):
+            exact = float(Decimal(z) * Decimal(z).exp() - Decimal(z).exp() + 1)
+        price = curve.second_j(np.full(3, z)) / curve.power_at_unit_snr
+        np.testing.assert_allclose(price, exact, rtol=3e-8)  # the series ends at z³; above it, eps / z² cancels
+
+
+def test_a_thousand_bits_per_hertz_are_the_most_that_limits_allow():
+    most = limits(bandwidth_hz=3e5)
+    assert ap.PlanProblem(full_band_rate_bps=300e6, seconds_per_weight=1e-8, limits=most).limits is not None
+    with pytest.raises(ap.InvalidValue, match="bandwidth_hz must be at least a 1000th"):
+        ap.PlanProblem(full_band_rate_bps=np.nextafter(300e6, 1e9), seconds_per_weight=1e-8, limits=most)

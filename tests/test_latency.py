@@ -48,6 +48,11 @@ def test_computing_the_papers_full_model_takes_0_585_ms():
     assert compute_time_s(43_888, **PAPER_CPU) == pytest.approx(0.585e-3, abs=5e-7)  # three decimals
 
 
+def test_no_weights_and_parts_of_one_are_computed_in_proportion():
+    work = {"local_iterations": 2, "cycles_per_weight": 20, "cpu_hz": 4e9}
+    assert compute_time_s([0.0, 0.25, 1.0], **work).tolist() == [0.0, 2.5e-9, 1e-8]
+
+
 def test_uplink_counts_bits_not_bytes():
     # 1 000 weights of 64 bit at 64 kbit/s.
     assert uplink_time_s(1000, 64_000.0, bits_per_weight=64) == 1.0

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import airprune as ap
+from airprune.planning.tradeoff import unclipped_ratio_for_share
 from support.fleets import kept_weights, kkt_residual, paper_fleet, random_fleet, share_needed
 
 WITHOUT_LIMITS = {name for name, scheme in ap.SCHEMES.items() if not scheme.needs_limits}
@@ -239,6 +240,16 @@ def test_objective_weights_move_band_to_the_heavier_device():
     plan = ap.plan(problem)
     assert plan.pruning_ratio[1] < plan.pruning_ratio[0]
     assert kkt_residual(plan) <= 1e-10
+
+
+def test_a_model_with_nothing_to_prune_fits_or_does_not():
+    """1,000 weights of 1 bit over 1,000 bit/s in 4 s: a quarter of the band is exactly enough, less is not."""
+    problem = ap.PlanProblem(
+        full_band_rate_bps=1_000.0, seconds_per_weight=0.0, bits_per_weight=1.0, conv_weights=1_000, fc_weights=0,
+        deadline_s=4.0,
+    )  # fmt: skip
+    ratios = [float(unclipped_ratio_for_share(problem, np.array([share]))[0]) for share in (1.0, 0.25, 0.2499)]
+    assert ratios == [0.0, 0.0, np.inf]
 
 
 def test_a_model_with_nothing_to_prune_only_takes_what_it_needs():

@@ -2,13 +2,15 @@
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 import airprune as ap
-from support.fleets import random_fleet, share_needed
+from airprune.planning.tradeoff import share_for_weights
+from support.fleets import paper_fleet, random_fleet, share_needed
 
 SEED = st.integers(0, 2**32 - 1)
 RESERVED = st.booleans()  # whether fixed bits and extra seconds are part of the fleet
@@ -176,3 +178,32 @@ def test_a_million_equal_shares_add_up_to_one_band():
         ap.PlanProblem(full_band_rate_bps=np.full(1_000_000, 1e12), seconds_per_weight=1e-12, deadline_s=3.0)
     )
     assert math.fsum(plan.bandwidth_share) <= 1 + 1e-12
+
+
+# Rounding falls on the side of the promise: in exact arithmetic, not within a tolerance.
+
+
+def test_the_least_share_meets_the_deadline_in_exact_arithmetic():
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        problem = paper_fleet(deadline_s=rng.uniform(0.02, 0.2), bits_per_weight=rng.uniform(1, 64))
+        weights = rng.uniform(1e3, 43_888, 5)
+        share = share_for_weights(problem, weights)
+        for n in range(5):
+            rate, per_weight, deadline, bits, kept, b = (
+                Fraction(float(values[n]))
+                for values in (
+                    problem.full_band_rate_bps, problem.seconds_per_weight, problem.deadline_s, problem.bits_per_weight,
+                    weights, share,
+                )
+            )  # fmt: skip
+            spare = deadline - (per_weight * kept + bits * kept / (b * rate))
+            assert 0 <= spare <= deadline * Fraction(1, 10**14)
+
+
+def test_a_plan_spends_the_band_to_the_last_digits_and_no_more_in_exact_arithmetic():
+    for deadline_ms in range(25, 60):
+        plan = ap.plan(paper_fleet(deadline_s=deadline_ms / 1e3)).raise_if_failed()
+        unspent = 1 - sum(map(Fraction, plan.bandwidth_share.tolist()))
+        assert unspent >= 0
+        assert plan.shadow_price[0] == 0.0 or unspent <= Fraction(1, 10**14)

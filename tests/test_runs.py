@@ -592,7 +592,7 @@ def flip(path: Path, bit: int) -> None:
     path.write_bytes(content)
 
 
-def test_no_bit_of_a_checkpoint_can_be_flipped_unnoticed(tmp_path):
+def test_no_bit_of_a_checkpoint_can_be_flipped_unnoticed(tmp_path, tally):
     """All of them: of the header, the padding, the facts, the checksum and the arrays."""
     path = tmp_path / "state.safetensors"
     arrays = {"w": np.array([1.5, -2.0], dtype="<f4"), "n": np.array(3), "none": np.zeros((0, 2))}
@@ -611,6 +611,7 @@ def test_no_bit_of_a_checkpoint_can_be_flipped_unnoticed(tmp_path):
             checkpoint.read(path)
         flip(path, bit)
     assert checkpoint.read(path)[1] == facts
+    tally("bits flipped", num_bits)
 
 
 def test_equal_states_are_equal_files(tmp_path):

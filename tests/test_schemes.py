@@ -137,6 +137,13 @@ def test_min_max_prunes_alike_devices_alike_and_spends_the_band(reserves):
     assert fall == pytest.approx(plan.shadow_price[0], rel=1e-4)  # finite difference
 
 
+@pytest.mark.parametrize("scheme", ["no-pruning", "min-max-time"])
+def test_who_ends_at_the_deadline_is_in_time_and_who_ends_after_it_is_late(scheme):
+    taken_s = plan(paper_fleet(), scheme).latency_s.max()
+    assert plan(paper_fleet(deadline_s=taken_s), scheme).status[0] == "ok"
+    assert plan(paper_fleet(deadline_s=taken_s * (1 - 1e-11)), scheme).status[0] == "late"
+
+
 def test_min_max_prunes_nothing_when_everything_fits():
     plan = ap.plan(paper_fleet(deadline_s=0.2), "min-max")
     assert np.all(plan.pruning_ratio == 0) and plan.shadow_price[0] == 0

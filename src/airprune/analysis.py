@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from airprune import files
+from airprune.checks import path_of
 from airprune.errors import UnknownName, UsageError
 from airprune.extras import needed
 from airprune.records import EdgeRecord
@@ -39,7 +40,8 @@ def load_runs(folder: str | Path | Iterable[str | Path], *, level: Level = "glob
     pandas = needed("pandas", extra="analysis", what="load_runs")
     if level not in LEVELS:
         raise UnknownName("load_runs.level", str(level), LEVELS)
-    roots = [Path(folder)] if isinstance(folder, str | Path) else [Path(one) for one in folder]
+    several = folder if isinstance(folder, Iterable) and not isinstance(folder, str | Path | bytes) else [folder]
+    roots = [path_of("load_runs.folder", one, what="a folder, or several") for one in several]
     found = [(root, path) for root in roots for path in _run_folders(root, _DEPTH)]
     if not found:
         raise UsageError(f"load_runs.folder must hold at least one run, got {', '.join(map(str, roots))}.")

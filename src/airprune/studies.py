@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airprune.analysis import Level, load_runs
+from airprune.checks import instance, path_of
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.estimates import Estimate, summary
 from airprune.extras import needed
@@ -28,6 +29,7 @@ from airprune.sweeps import Row, Sweep, SweepFolder
 from airprune.sweeps.runs import value_text
 from airprune.tables import write_text_atomic
 from airprune.tidy_records import TOTAL, cumulative
+from airprune.wording import shown
 
 if TYPE_CHECKING:
     import pandas
@@ -181,8 +183,10 @@ def compare(
       callbacks: as of `run`; loggers by name, so that each run has its own.
       given: `model`, `dataset` and what else `run` takes, for every run.
     """
-    out = Path(out)
-    own = [Variant(name=name, scenario=scenario.with_values(changes)) for name, changes in (also or {}).items()]
+    scenario, out = instance("compare.scenario", scenario, Scenario), path_of("compare.out", out)
+    changed = {} if also is None else instance("compare.also", also, Mapping)
+    own = [Variant(name=name, scenario=scenario.with_values(changes)) for name, changes in changed.items()]
+    schemes, methods = _names("compare.schemes", schemes), _names("compare.methods", methods)
     variants = checked([*scheme_variants(scenario, schemes), *method_variants(scenario, methods), *own])
     seeds = _seeds("compare.seeds", seeds)
     note_variants(variants, out)
@@ -209,13 +213,14 @@ def sweep(
       out: by default runs/NAME-sweep.
       workers: runs at a time; by default as the scenario's engine says.
     """
+    scenario, values = instance("sweep.scenario", scenario, Scenario), instance("sweep.values", values, Mapping)
     words = [f"{key}={','.join(map(_word, _several(key, found)))}" for key, found in values.items()]
     words.append(f"seed={','.join(map(str, _seeds('sweep.seeds', seeds)))}")
     chosen = Sweep.of(scenario, words)
     if workers is not None:
         engine = scenario.with_("engine.workers", workers).engine
         chosen = dataclasses.replace(chosen, engine=engine)
-    folder = SweepFolder(chosen, Path("runs") / f"{scenario.name}-sweep" if out is None else Path(out))
+    folder = SweepFolder(chosen, Path("runs") / f"{scenario.name}-sweep" if out is None else path_of("sweep.out", out))
     with folder.locked():
         missing = [run for run in chosen.runs if not folder.is_finished(run)]
         failed = {}
@@ -230,10 +235,16 @@ def sweep(
 
 
 def _seeds(owner: str, seeds: Sequence[int]) -> list[int]:
-    found = list(seeds)
+    found = list(seeds) if isinstance(seeds, Iterable) else [seeds]
     if not found or any(not isinstance(seed, int) for seed in found) or len(set(found)) != len(found):
         raise InvalidValue(owner, "must be whole numbers, each once", found, "Example: seeds=range(5)")
     return found
+
+
+def _names(owner: str, names: Sequence[str]) -> Sequence[str]:
+    if isinstance(names, str) or not isinstance(names, Sequence) or any(not isinstance(name, str) for name in names):
+        raise InvalidValue(owner, "must be a list of names", shown(names), 'Example: ["optimal", "no-pruning"]')
+    return names
 
 
 def _several(key: str, values: Any) -> Sequence[Any]:

@@ -42,7 +42,7 @@ REASONS = {
     r"(short|methods)=.*": "words for the commands below it",
     r"\$airprune .*": "the same as `airprune`, within a job script",
     r"pip install .*": "installs; tests/test_readme.py does so on a fresh machine",
-    r"scripts/\w+": "the scripts that run and check these tests",
+    r"scripts/\w+( \d+)?": "the scripts that run and check these tests",
     r"source \.venv/bin/activate": "run with the README",
     r"cat > .*": "run with the README",
 }

@@ -24,9 +24,8 @@ def airprune(*arguments: object, **options) -> subprocess.CompletedProcess:
 def start_airprune(*arguments: object, **options) -> subprocess.Popen:
     """One command in a process group of its own, as a shell starts it."""
     command = [AIRPRUNE, *map(str, arguments)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, start_new_session=True, **{**pipes, **options})
 
 
 def start_module(module: str, *arguments: object) -> subprocess.Popen:

@@ -115,6 +115,9 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         say(f"error: {sentence}")
         return MissingExtra.exit_status
+    except MemoryError:
+        say("error: There is not enough memory for this; ask for fewer devices or workers, or end other programs.")
+        return 1
     except (KeyboardInterrupt, typer.Abort):
         say("stopped.")
         return 130

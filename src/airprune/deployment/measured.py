@@ -19,6 +19,7 @@ from airprune.errors import WorkFailed
 from airprune.json_types import JsonRecord, Unreadable
 from airprune.runs.layout import RunFolder
 from airprune.runs.lines import Lines
+from airprune.runs.unwritable import sentence_if_unwritable
 
 Numbers = tuple[float | None, ...]
 FATES = ("ok", "late", "dropped", "failed", "refused")
@@ -143,29 +144,19 @@ class MeasuredLog:
     def __init__(self, folder: RunFolder, *, next_round: int) -> None:
         self._inputs = Lines(folder.inputs_file, _length_before(folder.inputs_file, next_round))
         self._measured = Lines(folder.measured_file, _length_before(folder.measured_file, next_round))
-        with _sentence_if_unwritable(folder.path):
+        with sentence_if_unwritable(folder.path):
             self._inputs.cut()
             self._measured.cut()
         self._folder = folder.path
 
     def planned(self, inputs: PlannedInputs) -> None:
         """Before the orders go out: a round whose inputs are not on the disk cannot be replayed."""
-        with _sentence_if_unwritable(self._folder):
+        with sentence_if_unwritable(self._folder):
             self._inputs.append(_line(inputs))
 
     def measured(self, rows: Sequence[MeasuredRow]) -> None:
-        with _sentence_if_unwritable(self._folder):
+        with sentence_if_unwritable(self._folder):
             self._measured.append(b"".join(map(_line, rows)))
-
-
-@contextlib.contextmanager
-def _sentence_if_unwritable(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise WorkFailed(
-            f"{folder} was not written: {error.strerror or error}; make room or free the way, then resume."
-        ) from error
 
 
 def _line(record: JsonRecord) -> bytes:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from airprune.checks import path_of
 from airprune.data import DATASETS
 from airprune.data.files import atomic_file
 from airprune.errors import InvalidValue, UsageError, WorkFailed
@@ -46,8 +47,9 @@ def load_model(run: str | Path, *, model: nn.Module | None = None) -> nn.Module:
       model: a module like the one that was given to `run`, whatever its weights; it is copied. Not needed for models of
         the catalogue on data sets of the catalogue.
     """
-    tensors = _tensors(Path(run))
-    module = _built(RunFolder(Path(run)).scenario()) if model is None else copy.deepcopy(_checked(model))
+    folder = path_of("load_model.run", run, what="a run folder")
+    tensors = _tensors(folder)
+    module = _built(RunFolder(folder).scenario()) if model is None else copy.deepcopy(_checked(model))
     if members := _members(tensors, module):
         module = nn.ModuleList([copy.deepcopy(module) for _ in range(members)])
     floating = next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())

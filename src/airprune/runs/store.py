@@ -27,6 +27,7 @@ import numpy as np
 from airprune import files
 from airprune.components import ModelShape, Owner, Slot
 from airprune.errors import InvalidValue, WorkFailed
+from airprune.runs.unwritable import sentence_if_unwritable
 
 Array = np.ndarray
 Table = dict[str, Any]
@@ -238,18 +239,19 @@ class DeviceStore:
 
     def _stage(self, key: _Key) -> None:
         """Writes a changed block under a name that no checkpoint knows."""
-        block = self._cache[key]
-        if not self._staged:
-            self._folder.parent.mkdir(parents=True, exist_ok=True)
-            files.make_folder(self._folder)
-        path = self._path(key, _STAGED)
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(files.open_descriptor(path, flags, inside=self._folder.parent), "wb", buffering=0) as file:
-            left = _bytes_of(block)
-            while left:
-                left = left[file.write(left) :]
+        block, inside = self._cache[key], self._folder.parent
+        with sentence_if_unwritable(inside):
+            if not self._staged:
+                inside.mkdir(parents=True, exist_ok=True)
+                files.make_folder(self._folder)
+            path = self._path(key, _STAGED)
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with os.fdopen(files.open_descriptor(path, flags, inside=inside), "wb", buffering=0) as file:
+                left = _bytes_of(block)
+                while left:
+                    left = left[file.write(left) :]
         self._staged[key] = zlib.crc32(_bytes_of(block))
         self._dirty.discard(key)
 

@@ -26,6 +26,7 @@ from airprune.runs.environment import environment
 from airprune.runs.layout import Provenance, RunFolder, settings_digest, sha256_of
 from airprune.runs.lines import Lines
 from airprune.runs.lock import Lock
+from airprune.runs.unwritable import sentence_if_unwritable
 
 if TYPE_CHECKING:
     from airprune.runs.store import DeviceStore
@@ -109,7 +110,7 @@ class RunWriter:
             raise WorkFailed(
                 f"{folder.final_file} is not of this run, which has not ended; take it away or choose another folder."
             )
-        with self._sentence_if_unwritable(), files.open_to_read(folder.records_file) as file:
+        with sentence_if_unwritable(self.folder.path), files.open_to_read(folder.records_file) as file:
             self._records_hash = sha256_of(file, run.records_bytes)
         self._records.num_bytes, self._has_ended = run.records_bytes, run.has_ended
         self._version = int(facts["version"])
@@ -135,7 +136,7 @@ class RunWriter:
     def begin(self) -> None:
         """Lays out a new folder, or cuts an old one's records to what `load` found. Comes before save."""
         folder = self.folder
-        with self._sentence_if_unwritable():
+        with sentence_if_unwritable(self.folder.path):
             self._lock.check()
             files.make_folder(folder.checkpoint_file.parent)
             self._records.cut()
@@ -150,7 +151,7 @@ class RunWriter:
     ) -> None:
         """Appends the record, commits the memory of devices, then replaces the checkpoint."""
         line = json.dumps(record, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-        with self._sentence_if_unwritable():
+        with sentence_if_unwritable(self.folder.path):
             self._lock.check()
             self._records.append(line)
             self._records_hash.update(line)
@@ -174,7 +175,7 @@ class RunWriter:
         with contextlib.suppress(WorkFailed):
             if self.folder.final_provenance() == run:
                 return
-        with self._sentence_if_unwritable():
+        with sentence_if_unwritable(self.folder.path):
             self._lock.check()
             checkpoint.write(self.folder.final_file, arrays, {"run": run.as_dict()}, inside=self.folder.path)
 
@@ -199,16 +200,6 @@ class RunWriter:
             records_sha256=self._records_hash.hexdigest(),
             has_ended=self._has_ended,
         )
-
-    @contextlib.contextmanager
-    def _sentence_if_unwritable(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:  # a full disk, say
-            raise WorkFailed(
-                f"{self.folder.path} was not written: {error.strerror or error}; make room or free the way, then "
-                "resume."
-            ) from error
 
 
 def finite(value: Any) -> Any:
