@@ -324,7 +324,7 @@ def test_another_scenario_in_the_same_folder_is_refused(swept, command):
     before = bytes_in(out), (out / "sweep.json").read_bytes()
     status, shown, err = command("sweep", scenario, *DEADLINES, "train.momentum=0.5", "--out", out)
     assert status == 2 and shown == "" and err.count("\n") == 1
-    assert f"{out} holds a sweep of another scenario: train.momentum is 0.9 there, 0.5 here" in err
+    assert f"{out} holds a sweep of another scenario: train.momentum is 0.5 here, and another value there" in err
     assert (bytes_in(out), (out / "sweep.json").read_bytes()) == before
     status, _, err = command("sweep", scenario, "--out", out / NAMES[0])
     assert status == 2 and "holds a single run; choose another folder for a sweep" in err
