@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,12 @@ import numpy as np
 from airprune import __version__
 from airprune.components import Owner
 from airprune.deployment.checking import MAX_WORDS, trouble_in_measured, trouble_in_upload
+from airprune.deployment.edge_disk import EdgeDisk
 from airprune.deployment.edge_reports import no_sums, report_of, told_outcomes
 from airprune.deployment.edge_state import EdgeState, key_of
 from airprune.deployment.edge_sums import Asked, closed_round
 from airprune.deployment.estimates import probed_uplink_bps
-from airprune.deployment.groundwork import PROTOCOL, Groundwork, check_versions, state_digest
+from airprune.deployment.groundwork import PROTOCOL, Groundwork, check_versions
 from airprune.deployment.identity import (
     Denied,
     Node,
@@ -36,7 +37,7 @@ from airprune.deployment.identity import (
     serial_of,
     server_credentials,
 )
-from airprune.deployment.kept_rounds import KeptRound, kept_place
+from airprune.deployment.kept_rounds import KeptRound
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import (
@@ -50,6 +51,7 @@ from airprune.deployment.round_machine import (
     Joined,
     Left,
     Opened,
+    Outcome,
     RoundKey,
     SendOrders,
     SendReceipt,
@@ -57,11 +59,12 @@ from airprune.deployment.round_machine import (
     Verdict,
     step,
 )
-from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused, Server, dial
-from airprune.deployment.uploads import BadUpload, digest_of
+from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused, Sealed, Server, dial
+from airprune.deployment.uploads import BadUpload
 from airprune.errors import WorkFailed
-from airprune.federation.messages import Broadcast
+from airprune.federation.messages import Broadcast, Upload
 from airprune.federation.wire import broadcast_to_bytes
+from airprune.learning.chunks import EdgeResult
 from airprune.scenario import Scenario
 
 _log = logging.getLogger("airprune")
@@ -73,6 +76,10 @@ _PROBE_WITHIN_S = 1.0
 _STALLED_S = 0.5
 # The orders of all its devices are one frame.
 _FROM_CLOUD_BYTES = 2**26
+# Of uploads that are held decoded until the round closes; more are decoded a second time.
+_DECODED_BYTES = 2**26
+# Of uploads that are added up within some milliseconds.
+_AT_ONCE_BYTES = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,20 +113,39 @@ class _Child:
 
 @dataclass(kw_only=True, eq=False)
 class _Round:
-    """The round that goes on."""
+    """The round that goes on.
+
+    Attributes:
+      body: what its devices are sent.
+      uploads: of those that may count, their bytes; decoded: the same as they are added up, while that takes little.
+    """
 
     asked: Asked
-    body: bytes
+    body: Sealed
     machine: EdgeRound
     uploads: dict[int, bytes] = field(default_factory=dict)
+    decoded: dict[int, Upload] = field(default_factory=dict)
     closed: asyncio.Future[Close] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def take(self, device: int, payload: bytes | memoryview) -> None:
+        """An upload that may count; BadUpload if it is not what was asked for. The first one stays."""
+        upload = self.asked.decoded(device, payload)
+        if device not in self.uploads:
+            self.uploads[device] = bytes(payload)
+            if self.decoded_bytes + upload.state.nbytes <= _DECODED_BYTES:
+                self.decoded[device] = upload
+
+    @property
+    def decoded_bytes(self) -> int:
+        return sum(upload.state.nbytes for upload in self.decoded.values())
 
 
 class Edge:
     """One edge of a federation, in a running event loop."""
 
     def __init__(self, node: Node, folder: Path, settings: EdgeSettings) -> None:
-        self.node, self.folder, self.settings = node, folder, settings
+        self.node, self.settings = node, settings
+        self.disk = EdgeDisk(folder=folder, keeps_uploads=settings.keep_uploads)
         self.gathers_until_s = 0.0
         self.work: Groundwork | None = None
         self.welcome: pb.Welcome | None = None
@@ -135,7 +161,6 @@ class Edge:
         self._broken = asyncio.Event()
         self._trouble: BaseException | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._saving = asyncio.Lock()
 
     async def run(self) -> str:
         """Serves until the run has ended; returns the goodbye."""
@@ -249,7 +274,7 @@ class Edge:
         )
         assert work.shape  # built here, not in the first round
         self.work, self.welcome = work, welcome
-        self.state = EdgeState.load(self._file(), run=welcome.run, slots=work.slots(Owner.EDGE))
+        self.state = EdgeState.load(self.disk.file(welcome.run), run=welcome.run, slots=work.slots(Owner.EDGE))
 
     async def _deny(self, serials: Any) -> None:
         self.denied = Denied(frozenset(serials))
@@ -399,12 +424,10 @@ class Edge:
         key = RoundKey(upload.run[:MAX_WORDS], upload.global_round, upload.edge_round)
         if upload.failure:
             return self._feed(Failed(index, key, upload.failure[:MAX_WORDS], packet.last_s))
-        data, trouble, current = bytes(packet.payload), trouble_in_upload(upload), self.round
-        digest = packet.digest.hex()
+        trouble, current = trouble_in_upload(upload), self.round
         if current is not None and key == current.machine.key and index in current.machine.waited_for:
             try:
-                current.asked.decoded(index, data)
-                current.uploads.setdefault(index, data)
+                current.take(index, packet.payload)
             except BadUpload as bad:
                 trouble = str(bad)
         self._feed(
@@ -412,7 +435,7 @@ class Edge:
                 device=index,
                 key=key,
                 model_digest=upload.model_digest[:MAX_WORDS],
-                digest=digest,
+                digest=packet.digest.hex(),
                 at_s=packet.last_s,
                 compute_s=0.0 if trouble else upload.compute_s,
                 uplink_s=packet.last_s - packet.first_s,
@@ -437,7 +460,7 @@ class Edge:
             return
         arrays = RoundArrays.from_bytes(payload)
         station = arrays.station or self.state.station
-        if station is None or state_digest(station.model, station.slots) != message.model_digest:
+        if station is None or station.digest != message.model_digest:
             trouble = "It does not hold the model that the round starts from."
             await self._send(report_of(message, trouble=trouble), b"")
             return
@@ -458,8 +481,8 @@ class Edge:
     async def _play(self, message: pb.EdgeRound, key: RoundKey, arrays: RoundArrays, station: Station) -> None:
         assert self.work is not None
         broadcast = Broadcast(model=station.model, mask=arrays.told, values=arrays.values)
-        body = broadcast_to_bytes(broadcast)
-        digest = digest_of(body).hex()
+        body = Sealed(broadcast_to_bytes(broadcast))
+        digest = body.digest.hex()
         asked = Asked(work=self.work, round=message, broadcast=broadcast, model_digest=digest)
         devices = tuple(orders.device for orders in message.orders)
         await self._gather(devices)
@@ -482,22 +505,32 @@ class Edge:
         await self._let_end(under_way, within_s=message.deadline_s)
         counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is Fate.OK}
         kept = KeptRound(orders=message, arrays=replace(arrays, station=station), uploads=counted)
-        result, station = await asyncio.to_thread(closed_round, asked, counted, outcomes, station)
+        result, station = await self._summed(current, counted, outcomes, station)
         self.late += len(late)
-        report = report_of(message, model_digest=state_digest(station.model, station.slots), took_s=close.took_s)
+        report = report_of(message, model_digest=station.digest, took_s=close.took_s)
         rtt_s = {device: child.link.rtt_s for device, child in self.children.items()}
         report.outcomes.extend(told_outcomes(close.outcomes, rtt_s, under_way))
         report.probed.extend(await probing)
-        reported = report, ReportArrays.of(result, None).to_bytes()
-        self.state = EdgeState(station=station, report=reported, counted=current.machine.counted_so_far)
+        sums = ReportArrays.of(result, None)
+        reported = report, sums.to_bytes()
+        self.state = state = EdgeState(station=station, report=reported, counted=current.machine.counted_so_far)
         if message.sends_model:  # the cloud has it all, so that it need not wait for the disk
             self.playing = self.round = None
-            await self._send_report(sends_model=True)
-            await self._save_surely(key, kept)
+            await self._send(report, replace(sums, station=station).to_bytes())
+            await self.disk.save_soon(state, key, kept)
         else:
-            await self._save_surely(key, kept)
+            await self.disk.save(state, key, kept)
             self.playing = self.round = None
-            await self._send_report(sends_model=False)
+            await self._send(*reported)
+
+    async def _summed(
+        self, current: _Round, counted: Mapping[int, bytes], outcomes: Mapping[int, Outcome], station: Station
+    ) -> tuple[EdgeResult, Station]:
+        """Beside the event loop, unless that costs more than the sum itself."""
+        uploads = {device: current.decoded.get(device, data) for device, data in counted.items()}
+        if len(uploads) * station.model.nbytes <= _AT_ONCE_BYTES and len(current.decoded) == len(current.uploads):
+            return closed_round(current.asked, uploads, outcomes, station)
+        return await asyncio.to_thread(closed_round, current.asked, uploads, outcomes, station)
 
     def _under_way(self, current: _Round, close: Close) -> dict[int, pb.Outcome]:
         """What is known of late uploads of which not all has come."""
@@ -605,7 +638,7 @@ class Edge:
         child = self.children.get(device)
         if child is not None:
             with contextlib.suppress(LinkLost):
-                await child.link.send(orders, current.body, digest=bytes.fromhex(current.asked.model_digest))
+                await child.link.send(orders, current.body)
 
     def _send_receipt(self, device: int, key: RoundKey, verdict: str, reason: str) -> None:
         child = self.children.get(device)
@@ -642,29 +675,6 @@ class Edge:
         if not task.cancelled() and task.exception() is not None:
             self._trouble = task.exception()
             self._broken.set()
-
-    # What survives a restart
-
-    def _file(self) -> Path:
-        assert self.welcome is not None
-        return self.folder / f"edge-{self.welcome.run}.safetensors"
-
-    async def _save_surely(self, key: RoundKey, kept: KeptRound) -> None:
-        """A disk that is full is waited for."""
-        state, last = self.state, ""  # of this round, though the next may be over before
-
-        def save() -> None:
-            if self.settings.keep_uploads:
-                kept.save(kept_place(self.folder, key))
-            state.save(self._file())
-
-        async with self._saving:
-            while True:
-                try:
-                    return await asyncio.to_thread(save)
-                except OSError as error:
-                    last = self._tell(f"{self.folder} was not written: {error.strerror or error}; make room.", last)
-                await asyncio.sleep(_RETRY_S)
 
 
 async def _sent(link: Link, message: pb.Receipt) -> None:
