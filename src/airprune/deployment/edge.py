@@ -60,7 +60,7 @@ from airprune.deployment.round_machine import (
     step,
 )
 from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused, Sealed, Server, dial
-from airprune.deployment.uploads import BadUpload
+from airprune.deployment.uploads import BadUpload, Bytes
 from airprune.errors import WorkFailed
 from airprune.federation.messages import Broadcast, Upload
 from airprune.federation.wire import broadcast_to_bytes
@@ -123,15 +123,15 @@ class _Round:
     asked: Asked
     body: Sealed
     machine: EdgeRound
-    uploads: dict[int, bytes] = field(default_factory=dict)
+    uploads: dict[int, Bytes] = field(default_factory=dict)
     decoded: dict[int, Upload] = field(default_factory=dict)
     closed: asyncio.Future[Close] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
-    def take(self, device: int, payload: bytes | memoryview) -> None:
+    def take(self, device: int, payload: Bytes) -> None:
         """An upload that may count; BadUpload if it is not what was asked for. The first one stays."""
         upload = self.asked.decoded(device, payload)
         if device not in self.uploads:
-            self.uploads[device] = bytes(payload)
+            self.uploads[device] = payload
             if self.decoded_bytes + upload.state.nbytes <= _DECODED_BYTES:
                 self.decoded[device] = upload
 
@@ -524,7 +524,7 @@ class Edge:
             await self._send(*reported)
 
     async def _summed(
-        self, current: _Round, counted: Mapping[int, bytes], outcomes: Mapping[int, Outcome], station: Station
+        self, current: _Round, counted: Mapping[int, Bytes], outcomes: Mapping[int, Outcome], station: Station
     ) -> tuple[EdgeResult, Station]:
         """Beside the event loop, unless that costs more than the sum itself."""
         uploads = {device: current.decoded.get(device, data) for device, data in counted.items()}

@@ -15,7 +15,7 @@ from airprune.deployment.measured import recorded_fate
 from airprune.deployment.packing import Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Outcome
-from airprune.deployment.uploads import Expected, upload_from_bytes
+from airprune.deployment.uploads import Bytes, Expected, upload_from_bytes
 from airprune.engines.base import Workshop
 from airprune.engines.serial import SerialEngine
 from airprune.federation.edge import close_round
@@ -49,7 +49,7 @@ class Asked:
             max_bytes=orders.max_bytes,
         )
 
-    def decoded(self, device: int, data: bytes | memoryview) -> Upload:
+    def decoded(self, device: int, data: Bytes) -> Upload:
         """A device's upload; BadUpload if it is not what was asked for."""
         work = self.work
         told = told_mask(work.method.masking, self.broadcast.mask, self.round.round_index, work.codec)
@@ -76,7 +76,7 @@ class Asked:
 
 
 def closed_round(
-    asked: Asked, uploads: Mapping[int, bytes | Upload], outcomes: Mapping[int, Outcome], station: Station
+    asked: Asked, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome], station: Station
 ) -> tuple[EdgeResult, Station]:
     """The result of the round and what the edge holds after it; `uploads` are those that counted, decoded or not."""
     work, round_ = asked.work, asked.round
@@ -107,7 +107,7 @@ class _InPlace(SerialEngine):
 class _Arrived(Workshop):
     """Stands where a simulation has its workers: gives the sums of uploads that have arrived."""
 
-    def __init__(self, asked: Asked, uploads: Mapping[int, bytes | Upload], outcomes: Mapping[int, Outcome]) -> None:
+    def __init__(self, asked: Asked, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome]) -> None:
         self.asked, self.uploads, self.outcomes = asked, uploads, outcomes
 
     def open(self, folder: Path | None) -> _Arrived:

@@ -120,6 +120,8 @@ class Assembler:
         """
         if len(data) > self.limits.max_frame_bytes:
             raise BadFrame(f"a frame may have {self.limits.max_frame_bytes:,} bytes, got {len(data):,}")
+        if (part := chunk_in(data)) is not None:
+            return self._add(part, now_s)
         try:
             frame = pb.Frame.FromString(data)
         except DecodeError:
@@ -150,7 +152,7 @@ class Assembler:
             raise BadFrame(f"the digest of a payload has {DIGEST_BYTES} bytes, got {len(payload.digest)}")
         self._coming = _Coming(message, now_s, payload.size, payload.digest)
 
-    def _add(self, data: bytes, now_s: float) -> Packet | None:
+    def _add(self, data: bytes | memoryview, now_s: float) -> Packet | None:
         coming = self._coming
         if coming is None:
             raise BadFrame("a chunk came that no message had announced")
@@ -177,6 +179,49 @@ class Assembler:
         return Packet(coming.message, payload, coming.first_s, now_s, coming.digest)
 
 
+# Chunks are most of what travels, and protobuf copies their bytes several times; these two do without. A frame that has
+# nothing but a chunk is: tag of Frame.chunk, length, tag of Chunk.data, length, data.
+_CHUNK_TAG, _DATA_TAG = b"\x1a", b"\x0a"
+
+
+def chunk_frame(data: bytes | memoryview) -> bytes:
+    """`Frame(chunk=Chunk(data=data))` as protobuf writes it."""
+    head = _DATA_TAG + _varint(len(data))
+    return b"".join([_CHUNK_TAG, _varint(len(head) + len(data)), head, data])
+
+
+def chunk_in(frame: bytes) -> memoryview | None:
+    """The data of such a frame, not copied; None if it is another one, or written in another way."""
+    if frame[:1] != _CHUNK_TAG:
+        return None
+    size, place = _varint_at(frame, 1)
+    if place + size != len(frame) or frame[place : place + 1] != _DATA_TAG:
+        return None
+    size, place = _varint_at(frame, place + 1)
+    return memoryview(frame)[place:] if place + size == len(frame) else None
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first; all but the last have the eighth."""
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+def _varint_at(data: bytes, place: int) -> tuple[int, int]:
+    """(the number, where it ends); of the sizes that a frame can have."""
+    number = 0
+    for shift, digit in zip(range(0, 35, 7), data[place : place + 5], strict=False):
+        number |= (digit & 0x7F) << shift
+        place += 1
+        if digit < 0x80:
+            break
+    return number, place
+
+
 class Sealed:
     """A payload to be sent, perhaps to many peers: its digest is made once, and its chunks if it is small.
 
@@ -199,7 +244,7 @@ class Sealed:
 
     def frame(self, part: slice) -> bytes:
         """Of one chunk."""
-        return pb.Frame(chunk=pb.Chunk(data=bytes(self.data[part]))).SerializeToString()
+        return chunk_frame(self.data[part])
 
     def frames(self, chunk_bytes: int) -> Iterable[bytes]:
         """Of all chunks."""
