@@ -155,8 +155,9 @@ async def by_copying(rounds: int, payload: bytes) -> float:
 
 
 def groundwork(num_devices: int, num_edges: int) -> Groundwork:
-    """Of a model of 200 kB."""
-    scenario = Scenario().with_values({"model.name": "mlp", "network.num_edges": num_edges})
+    """Of a model of 200 kB, whose weights travel as they are: an upload has 200 kB too."""
+    chosen = {"model.name": "mlp", "network.num_edges": num_edges, "plan.bits_per_weight": 32}
+    scenario = Scenario().with_values(chosen)
     return Groundwork(
         scenario=scenario, input_shape=(784,), num_classes=10, num_devices=num_devices, num_edges=num_edges
     )

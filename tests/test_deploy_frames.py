@@ -5,7 +5,17 @@ import random
 import pytest
 
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet, digest_of, frame_of
+from airprune.deployment.transport.frames import (
+    Assembler,
+    BadFrame,
+    Limits,
+    Packet,
+    Sealed,
+    chunk_frame,
+    chunk_in,
+    digest_of,
+    frame_of,
+)
 
 LIMITS = Limits(max_payload_bytes=10_000, max_frame_bytes=5_000)
 PAYLOAD = random.Random(14).randbytes(9_000)
@@ -34,6 +44,47 @@ def test_a_payload_is_put_together_around_heartbeats_and_tells_when_it_came():
     assert upload.message == pb.Upload(run="r")
     assert upload.payload == PAYLOAD
     assert (upload.first_s, upload.last_s, upload.num_bytes) == (0.0, 6.0, 9_000)
+
+
+@pytest.mark.parametrize("size", [1, 123, 124, 125, 126, 127, 128, 16_379, 16_383, 16_384, 200_000, 2**21])
+def test_chunks_are_written_as_protobuf_does_and_read_as_it_would(size):
+    data = random.Random(size).randbytes(size)
+    frame = chunk_frame(memoryview(data))
+    assert frame == chunk(data).SerializeToString()
+    assert chunk_in(frame) == data
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        chunk(b"").SerializeToString(),
+        chunk(b"abc").SerializeToString() * 2,  # protobuf takes the last
+        chunk(b"abc").SerializeToString()[:-1],
+        chunk(b"abc").SerializeToString() + b"x",
+        b"\x1a\x80",
+        b"\x1a",
+        b"",
+        pb.Frame(chunk=pb.Chunk(data=b"abc"), payload=pb.Payload(size=3)).SerializeToString(),
+        b"\x1a\x06\x0a\x03abc\x10",  # a field that nobody knows
+        b"\x1a" + b"\xff" * 9 + b"\x01" + b"\x0a\x01a",
+    ],
+)
+def test_a_frame_that_is_not_plainly_a_chunk_is_left_to_protobuf(frame):
+    assert chunk_in(frame) is None
+
+
+def test_a_payload_in_one_chunk_is_not_copied():
+    start, only = frames_of(pb.Upload(), PAYLOAD[:3_000], chunk_bytes=3_000)
+    (packet,) = fed([start, only])
+    assert isinstance(packet.payload, memoryview) and packet.payload.obj is only
+
+
+def test_what_is_sent_to_many_is_framed_once_unless_it_is_large():
+    small, large = Sealed(PAYLOAD), Sealed(bytes(5_000_000))
+    assert small.frames(2_000) is small.frames(2_000)
+    assert len(list(small.frames(2_000))) == 5 and len(list(small.frames(10_000))) == 1
+    assert iter(large.frames(65_536)) is not large.frames(65_536)  # made one by one
+    assert b"".join(bytes(chunk_in(frame)) for frame in large.frames(65_536)) == bytes(5_000_000)
 
 
 UPLOAD = frames_of(pb.Upload(), PAYLOAD)

@@ -113,13 +113,18 @@ def test_an_upload_that_lies_is_refused_with_a_receipt_and_counted_and_the_round
 
 
 def changed(payload: bytes, edge: Edge, **changes: Any) -> bytes:
-    assert edge.work is not None
-    return replace(ReportArrays.from_bytes(payload, edge.work.shape), **changes).to_bytes()
+    assert edge.rounds.work is not None
+    return replace(ReportArrays.from_bytes(payload, edge.rounds.work.shape), **changes).to_bytes()
+
+
+def model_of(edge: Edge) -> np.ndarray:
+    assert edge.rounds.state.station is not None
+    return edge.rounds.state.station.model
 
 
 def lying_station(payload: bytes, edge: Edge, **changes: Any) -> bytes:
-    assert edge.state.station is not None
-    return changed(payload, edge, station=replace(edge.state.station, **changes))
+    assert edge.rounds.state.station is not None
+    return changed(payload, edge, station=replace(edge.rounds.state.station, **changes))
 
 
 EDGE_LIES: list[tuple[Callable[[pb.EdgeReport, bytes, Edge], bytes | None], str]] = [
@@ -130,11 +135,13 @@ EDGE_LIES: list[tuple[Callable[[pb.EdgeReport, bytes, Edge], bytes | None], str]
     ),
     (lambda report, payload, edge: changed(payload, edge, station=None), "Report.payload must be with the model"),
     (
-        lambda report, payload, edge: lying_station(payload, edge, model=edge.state.station.model * 2),
+        lambda report, payload, edge: lying_station(payload, edge, model=model_of(edge) * 2),
         "Report.model_digest",
     ),
     (
-        lambda report, payload, edge: lying_station(payload, edge, model=edge.state.station.model * np.float32(np.nan)),
+        lambda report, payload, edge: lying_station(
+            payload, edge, model=edge.rounds.state.station.model * np.float32(np.nan)
+        ),
         "Report.model must be finite",
     ),
     (lambda report, payload, edge: setattr(report.outcomes[0], "device", 0), "Report.outcomes must be of devices"),
@@ -155,7 +162,7 @@ def test_an_edge_whose_report_lies_is_out_of_its_round_is_told_why_and_may_come_
             said = pb.EdgeReport()
             said.CopyFrom(report)
             lie = next(lies, None)
-            await super()._send(said, payload if lie is None else lie[0](said, payload, self) or payload)
+            return await super()._send(said, payload if lie is None else lie[0](said, payload, self) or payload)
 
     with lab_in(tmp_path, 9330, num_rounds=len(EDGE_LIES) + 1, liars={"e1": LyingEdge}) as lab:
         for said, sentence in [

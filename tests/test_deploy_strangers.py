@@ -163,7 +163,7 @@ def test_who_announces_too_much_or_says_nothing_is_told_and_disturbs_nobody(lab,
         link = await dial(lab.address("e0"), credentials=channel_credentials(node), server_name=name)
         try:
             for frame in frames:
-                await link._post(frame.SerializeToString())
+                await link._post([frame.SerializeToString()])
             while True:
                 await link.receive()
         finally:

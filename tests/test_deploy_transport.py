@@ -124,6 +124,41 @@ def test_heartbeats_pass_between_the_chunks_of_a_slow_payload():
     run(work())
 
 
+def test_heartbeats_pass_between_the_chunks_of_a_payload_that_is_not_paced():
+    """The stream is slow, as a full one is: what else is to be said does not wait for the whole payload."""
+
+    async def work():
+        async with raw_parent() as (port, frames):
+            link = await dial(f"127.0.0.1:{port}", credentials=None, limits=LARGE)
+            write = link._stream.write
+
+            async def write_slowly(data: bytes) -> None:
+                await asyncio.sleep(0.1)
+                await write(data)
+
+            link._stream.write = write_slowly
+            await link.send(pb.Upload(), PAYLOAD[: 8 * LARGE.chunk_bytes])
+            await link.close()
+        kinds = [frame.WhichOneof("body") for frame in frames]
+        during = kinds[kinds.index("upload") : len(kinds) - kinds[::-1].index("chunk")]
+        assert during.count("chunk") == 8 and during.count("beat") >= 3
+
+    run(work())
+
+
+def test_chunks_grow_on_a_link_that_is_fast_and_shrink_when_it_is_not():
+    async def work():
+        async with linked() as (child, _):
+            limits, size = child.limits, 300_000
+            assert child._chunk_bytes == limits.chunk_bytes
+            for took_s, expected in [(1e-3, limits.large_chunk_bytes), (0.2, 150_000), (3.0, limits.chunk_bytes)]:
+                assert child._fitting_chunk_bytes(size, took_s) == expected
+            await child.send(pb.Upload(), PAYLOAD[: limits.chunk_bytes])  # a short one says nothing
+            assert child._chunk_bytes == limits.chunk_bytes
+
+    run(work())
+
+
 def test_a_payload_is_paced_to_its_share_of_the_link():
     async def work():
         size, rate_bps = 300_000, 20e6

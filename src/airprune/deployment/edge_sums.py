@@ -15,7 +15,7 @@ from airprune.deployment.measured import recorded_fate
 from airprune.deployment.packing import Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Outcome
-from airprune.deployment.uploads import Expected, upload_from_bytes
+from airprune.deployment.uploads import Bytes, Expected, upload_from_bytes
 from airprune.engines.base import Workshop
 from airprune.engines.serial import SerialEngine
 from airprune.federation.edge import close_round
@@ -49,7 +49,7 @@ class Asked:
             max_bytes=orders.max_bytes,
         )
 
-    def decoded(self, device: int, data: bytes) -> Upload:
+    def decoded(self, device: int, data: Bytes) -> Upload:
         """A device's upload; BadUpload if it is not what was asked for."""
         work = self.work
         told = told_mask(work.method.masking, self.broadcast.mask, self.round.round_index, work.codec)
@@ -76,9 +76,9 @@ class Asked:
 
 
 def closed_round(
-    asked: Asked, uploads: Mapping[int, bytes], outcomes: Mapping[int, Outcome], station: Station
+    asked: Asked, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome], station: Station
 ) -> tuple[EdgeResult, Station]:
-    """The result of the round and what the edge holds after it; `uploads` are those that counted."""
+    """The result of the round and what the edge holds after it; `uploads` are those that counted, decoded or not."""
     work, round_ = asked.work, asked.round
     group = EdgeGroup(
         shared=asked.broadcast,
@@ -87,7 +87,7 @@ def closed_round(
         prunable=work.shape.prunable,
         served_weight=round_.served_weight if round_.HasField("served_weight") else None,
     )
-    with SerialEngine(_Arrived(asked, uploads, outcomes)) as engine:
+    with _InPlace(_Arrived(asked, uploads, outcomes)) as engine:
         (result,) = engine.reduce([group])
     step = work.method.edge_step
     own, trained = dict(station.slots), work.shape.num_parameters
@@ -97,10 +97,17 @@ def closed_round(
     return result, Station(model=model, slots=slots)
 
 
+class _InPlace(SerialEngine):
+    """Only adds up, so that neither tensors nor threads have to be prepared."""
+
+    def start(self) -> None:
+        self._worker = self.workshop
+
+
 class _Arrived(Workshop):
     """Stands where a simulation has its workers: gives the sums of uploads that have arrived."""
 
-    def __init__(self, asked: Asked, uploads: Mapping[int, bytes], outcomes: Mapping[int, Outcome]) -> None:
+    def __init__(self, asked: Asked, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome]) -> None:
         self.asked, self.uploads, self.outcomes = asked, uploads, outcomes
 
     def open(self, folder: Path | None) -> _Arrived:
@@ -113,8 +120,9 @@ class _Arrived(Workshop):
 
     def _uploads(self, task: TrainTask) -> Iterator[Upload | Failure]:
         for device in task.devices:
-            if device in self.uploads:
-                yield self.asked.decoded(device, self.uploads[device])
-            else:
+            if device not in self.uploads:
                 outcome = self.outcomes[device]
                 yield Failure(device, outcome.reason, recorded_fate(outcome.fate))
+            else:
+                upload = self.uploads[device]
+                yield upload if isinstance(upload, Upload) else self.asked.decoded(device, upload)

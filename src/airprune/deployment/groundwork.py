@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -87,8 +87,8 @@ class Groundwork:
 
 def state_digest(model: Array, slots: Mapping[str, Array]) -> str:
     """Of an edge's model and slots: whether it has what the cloud takes it to have."""
-    parts: Sequence[bytes] = [np.ascontiguousarray(slots[name]).tobytes() for name in sorted(slots)]
-    return digest_of(np.ascontiguousarray(model).tobytes(), *parts).hex()
+    arrays = [np.ascontiguousarray(array) for array in (model, *(slots[name] for name in sorted(slots)))]
+    return digest_of(*(array.data for array in arrays)).hex()
 
 
 def check_versions(protocol: int, version: str) -> str:

@@ -16,11 +16,12 @@ from airprune.deployment.groundwork import check_versions
 from airprune.deployment.identity import Denied, Members, Node, Role, Stranger, admit, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.transport import Limits, Link, LinkLost, Server
+from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
 
 _log = logging.getLogger("airprune")
 Order = tuple[pb.EdgeRound, bytes]
 Report = tuple[pb.EdgeReport, bytes]
+_Sent = tuple[pb.EdgeRound, Sealed]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -49,7 +50,7 @@ class _Gone:
 
 @dataclass(eq=False)
 class _Waiting:
-    order: Order
+    order: _Sent
     report: asyncio.Future[Report]
 
 
@@ -211,10 +212,19 @@ class Hub:
     async def play(self, orders: Mapping[int, Order], patience_s: float) -> dict[int, Report | None]:
         """Sends each edge its round and waits for the reports; None of an edge that stays away for too long."""
         numbers = list(orders)
-        reports = await asyncio.gather(*(self._play(self.serving[n], orders[n], patience_s) for n in numbers))
+        payloads: list[Sealed] = []  # edges are mostly sent the same
+        for _, payload in orders.values():
+            same = next((one for one in payloads if one.data == payload), None)
+            payloads.append(same or Sealed(payload))
+        reports = await asyncio.gather(
+            *(
+                self._play(self.serving[n], (orders[n][0], sealed), patience_s)
+                for n, sealed in zip(numbers, payloads, strict=True)
+            )
+        )
         return dict(zip(numbers, reports, strict=True))
 
-    async def _play(self, name: str, order: Order, patience_s: float) -> Report | None:
+    async def _play(self, name: str, order: _Sent, patience_s: float) -> Report | None:
         waiting = _Waiting(order, asyncio.get_running_loop().create_future())
         self._waiting[name] = waiting
         try:

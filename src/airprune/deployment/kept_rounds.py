@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from airprune.deployment.packing import RoundArrays
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
+from airprune.deployment.uploads import Bytes
 from airprune.errors import WorkFailed
 
 _MESSAGE, _ARRAYS, _UPLOAD = "orders.bin", "orders.safetensors", ".upload"
@@ -34,7 +35,7 @@ class KeptRound:
 
     orders: pb.EdgeRound
     arrays: RoundArrays
-    uploads: Mapping[int, bytes]
+    uploads: Mapping[int, Bytes]
 
     def save(self, place: Path) -> None:
         """In one step, in place of what was there."""

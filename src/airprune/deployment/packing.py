@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from airprune.components import ModelShape
 from airprune.compression.packing import num_bytes
+from airprune.deployment.groundwork import state_digest
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.uploads import digest_of
 from airprune.errors import WorkFailed
@@ -32,6 +34,11 @@ class Station:
 
     model: Array
     slots: Mapping[str, Array] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """By which cloud and edge tell whether they mean the same."""
+        return state_digest(self.model, self.slots)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -22,7 +22,7 @@ import numpy as np
 from airprune.components import Owner
 from airprune.deployment.checking import MAX_WORDS, checked_report
 from airprune.deployment.estimates import PROBE_EVERY_ROUNDS, Estimates, paced_uplink_bps
-from airprune.deployment.groundwork import Groundwork, state_digest
+from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.hub import Hub, Order, Report
 from airprune.deployment.link_times import WIRE_OVERHEAD
 from airprune.deployment.measured import MeasuredRow, PlannedInputs, recorded_fate
@@ -252,7 +252,7 @@ class Deployed(World):
             digest = values[_DIGEST][edge].tobytes().hex()
         else:
             own = self._station(experiment, state, edge)
-            digest = state_digest(own.model, own.slots)
+            digest = own.digest
             station = own if digest != values[_DIGEST][edge].tobytes().hex() else None
         rates_bps = self._pace_bps(state, timed)
         task = group.tasks[0]

@@ -376,6 +376,7 @@ def _entries(sections: _Sections, tag: int, dtype: np.dtype, size: int) -> Array
 
 __all__ = [
     "BadUpload",
+    "Bytes",
     "Expected",
     "digest_of",
     "reports_of",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from airprune.deployment.cloud import read_about
 from airprune.deployment.edge_sums import Asked, closed_round
-from airprune.deployment.groundwork import Groundwork, state_digest
+from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.kept_rounds import KeptRound, kept_folder, kept_place
 from airprune.deployment.measured import MeasuredRow, read_measured
 from airprune.deployment.packing import order_digest
@@ -95,7 +95,7 @@ def _differences(place: Path, rows: Sequence[MeasuredRow], work: Groundwork) -> 
         yield "Its orders are not those that the cloud sent to this edge."
         return
     station = kept.arrays.station
-    if station is None or state_digest(station.model, station.slots) != kept.orders.model_digest:
+    if station is None or station.digest != kept.orders.model_digest:
         yield "The model that it began with is not the one of its orders."
         return
     wrong = list(_wrong_uploads(kept, rows))
@@ -111,7 +111,7 @@ def _differences(place: Path, rows: Sequence[MeasuredRow], work: Groundwork) -> 
     except BadUpload as bad:
         yield f"An upload should not have counted: {bad}"
         return
-    if (model := state_digest(after.model, after.slots)) != rows[0].model_digest:
+    if (model := after.digest) != rows[0].model_digest:
         yield f"The uploads make another model, {model}, than the edge had, {rows[0].model_digest}."
 
 

@@ -79,11 +79,17 @@ class Codec:
 
     def sent_index(self, mask: Array | None) -> Array:
         """Where the counted weights that are sent lie in the state."""
-        sent = self.shape.is_weight
-        if mask is not None:
-            sent = sent.copy()
-            sent[self.shape.prunable] &= mask
+        if mask is None:
+            return self._weights_index
+        sent = self.shape.is_weight.copy()
+        sent[self.shape.prunable] &= mask
         return np.flatnonzero(sent)
+
+    @cached_property
+    def _weights_index(self) -> Array:
+        index = np.flatnonzero(self.shape.is_weight)
+        index.flags.writeable = False
+        return index
 
     def starts(self, index: Array) -> Array:
         """Offsets of the tensors among the sent weights."""

@@ -7,8 +7,20 @@ serving  the parent's side
 """
 
 from airprune.deployment.transport.dialing import dial
-from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet
+from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet, Sealed
 from airprune.deployment.transport.links import Link, LinkLost, Refused, Remote
 from airprune.deployment.transport.serving import Server
 
-__all__ = ["dial", "Server", "Link", "Remote", "Limits", "Packet", "LinkLost", "Refused", "Assembler", "BadFrame"]
+__all__ = [
+    "dial",
+    "Server",
+    "Link",
+    "Remote",
+    "Limits",
+    "Packet",
+    "Sealed",
+    "LinkLost",
+    "Refused",
+    "Assembler",
+    "BadFrame",
+]

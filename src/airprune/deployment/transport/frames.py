@@ -7,6 +7,7 @@ will read.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError, Message
@@ -17,6 +18,8 @@ from airprune.errors import WorkFailed
 DIGEST_BYTES = 16
 # Names of all bodies that a frame may have.
 KINDS = tuple(body.name for body in pb.Frame.DESCRIPTOR.oneofs_by_name["body"].fields)
+# Payloads up to this size are held a second time, as frames, while they are sent.
+_KEPT_BYTES = 2**22
 _NEVER_WITH_PAYLOAD = ("beat", "chunk", "refusal")
 
 
@@ -34,6 +37,7 @@ class Limits:
       hello_within_s: time to connect, and then to say the first message.
       max_payload_bytes: of the payloads that a link holds, unread or on their way; 0: none is taken.
       chunk_bytes: of a payload per frame; must pass well within `dead_after_s`, since whole frames are what is heard.
+      large_chunk_bytes: the same on a link that has shown to be fast, and takes it in a moment.
       max_frame_bytes: of one frame, which holds all of a message but its payload.
       max_unread: messages that wait for their owner; then the peer has to wait.
       max_links: at one server.
@@ -44,6 +48,7 @@ class Limits:
     hello_within_s: float = 5.0
     max_payload_bytes: int = 0
     chunk_bytes: int = 65_536
+    large_chunk_bytes: int = 245_760
     max_frame_bytes: int = 262_144
     max_unread: int = 16
     max_links: int = 10_000
@@ -115,6 +120,8 @@ class Assembler:
         """
         if len(data) > self.limits.max_frame_bytes:
             raise BadFrame(f"a frame may have {self.limits.max_frame_bytes:,} bytes, got {len(data):,}")
+        if (part := chunk_in(data)) is not None:
+            return self._add(part, now_s)
         try:
             frame = pb.Frame.FromString(data)
         except DecodeError:
@@ -145,7 +152,7 @@ class Assembler:
             raise BadFrame(f"the digest of a payload has {DIGEST_BYTES} bytes, got {len(payload.digest)}")
         self._coming = _Coming(message, now_s, payload.size, payload.digest)
 
-    def _add(self, data: bytes, now_s: float) -> Packet | None:
+    def _add(self, data: bytes | memoryview, now_s: float) -> Packet | None:
         coming = self._coming
         if coming is None:
             raise BadFrame("a chunk came that no message had announced")
@@ -154,29 +161,112 @@ class Assembler:
         end = coming.num_received + len(data)
         if end > coming.size:
             raise BadFrame(f"a payload of {coming.size:,} bytes was announced, got {end:,}")
+        coming.hasher.update(data)
+        if len(data) == coming.size:
+            return self._packet(coming, data, now_s)
         if not coming.buffer:
             coming.buffer = bytearray(coming.size)
         coming.buffer[coming.num_received : end] = data
-        coming.hasher.update(data)
         coming.num_received = end
         if end < coming.size:
             return None
+        return self._packet(coming, memoryview(coming.buffer).toreadonly(), now_s)
+
+    def _packet(self, coming: _Coming, payload: bytes | memoryview, now_s: float) -> Packet:
         self._coming = None
         if coming.hasher.digest() != coming.digest:
             raise BadFrame("the payload is not the one whose digest was announced")
-        return Packet(coming.message, memoryview(coming.buffer).toreadonly(), coming.first_s, now_s, coming.digest)
+        return Packet(coming.message, payload, coming.first_s, now_s, coming.digest)
+
+
+# Chunks are most of what travels, and protobuf copies their bytes several times; these two do without. A frame that has
+# nothing but a chunk is: tag of Frame.chunk, length, tag of Chunk.data, length, data.
+_CHUNK_TAG, _DATA_TAG = b"\x1a", b"\x0a"
+
+
+def chunk_frame(data: bytes | memoryview) -> bytes:
+    """`Frame(chunk=Chunk(data=data))` as protobuf writes it."""
+    head = _DATA_TAG + _varint(len(data))
+    return b"".join([_CHUNK_TAG, _varint(len(head) + len(data)), head, data])
+
+
+def chunk_in(frame: bytes) -> memoryview | None:
+    """The data of such a frame, not copied; None if it is another one, or written in another way."""
+    if frame[:1] != _CHUNK_TAG:
+        return None
+    size, place = _varint_at(frame, 1)
+    if place + size != len(frame) or frame[place : place + 1] != _DATA_TAG:
+        return None
+    size, place = _varint_at(frame, place + 1)
+    return memoryview(frame)[place:] if place + size == len(frame) else None
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first; all but the last have the eighth."""
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+def _varint_at(data: bytes, place: int) -> tuple[int, int]:
+    """(the number, where it ends); of the sizes that a frame can have."""
+    number = 0
+    for shift, digit in zip(range(0, 35, 7), data[place : place + 5], strict=False):
+        number |= (digit & 0x7F) << shift
+        place += 1
+        if digit < 0x80:
+            break
+    return number, place
+
+
+class Sealed:
+    """A payload to be sent, perhaps to many peers: its digest is made once, and its chunks if it is small.
+
+    Args:
+      digest: if it is known.
+    """
+
+    def __init__(self, payload: bytes | memoryview, digest: bytes | None = None) -> None:
+        self.data = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
+        self._digest = digest
+        self._frames: dict[int, list[bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @property
+    def digest(self) -> bytes:
+        self._digest = self._digest or digest_of(self.data)
+        return self._digest
+
+    def frame(self, part: slice) -> bytes:
+        """Of one chunk."""
+        return chunk_frame(self.data[part])
+
+    def frames(self, chunk_bytes: int) -> Iterable[bytes]:
+        """Of all chunks."""
+        parts = (slice(start, start + chunk_bytes) for start in range(0, len(self), chunk_bytes))
+        if len(self) > _KEPT_BYTES:
+            return map(self.frame, parts)
+        if chunk_bytes not in self._frames:
+            self._frames[chunk_bytes] = [self.frame(part) for part in parts]
+        return self._frames[chunk_bytes]
 
 
 def digest_of(payload: bytes | memoryview) -> bytes:
     return hashlib.blake2b(payload, digest_size=DIGEST_BYTES).digest()
 
 
-def frame_of(message: Message, payload: bytes | memoryview = b"", digest: bytes | None = None) -> pb.Frame:
-    """The frame that starts a message; the chunks of its payload, whose digest may be known, are to follow."""
+def frame_of(message: Message, payload: bytes | memoryview | Sealed = b"") -> pb.Frame:
+    """The frame that starts a message; the chunks of its payload are to follow."""
     frame = pb.Frame()
     getattr(frame, _KIND_OF[type(message)]).MergeFrom(message)
     if len(payload):
-        frame.payload.MergeFrom(pb.Payload(size=len(payload), digest=digest or digest_of(payload)))
+        sealed = payload if isinstance(payload, Sealed) else Sealed(payload)
+        frame.payload.MergeFrom(pb.Payload(size=len(sealed), digest=sealed.digest))
     return frame
 
 

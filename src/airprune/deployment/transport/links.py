@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,13 +22,15 @@ from google.protobuf.message import Message
 
 from airprune.deployment.pacing import Pacer, chunks
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet, frame_of
+from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet, Sealed, frame_of
 from airprune.errors import WorkFailed
 
 # What gRPC raises when a stream has ended, differently at its two sides.
 STREAM_ERRORS = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 # For last words to leave, and for the peer's to be read.
 FAREWELL_S = 1.0
+# What a chunk may take on a link that has shown to be fast; heartbeats wait behind it.
+_CHUNK_S = 0.1
 # The least of so many round trips is the link's; more would be slow to notice another route.
 _NUM_RTT = 16
 
@@ -91,7 +94,8 @@ class Link:
         self._arrived, self._taken = asyncio.Event(), asyncio.Event()
 
         self._sending = asyncio.Lock()
-        self._outbox: asyncio.Queue[tuple[bytes, asyncio.Future[None]]] = asyncio.Queue()
+        self._chunk_bytes = limits.chunk_bytes
+        self._outbox: asyncio.Queue[tuple[Iterable[bytes], asyncio.Future[None]]] = asyncio.Queue()
         self._unwritten: set[asyncio.Future[None]] = set()
 
         self._heard_s = time.monotonic()
@@ -152,37 +156,49 @@ class Link:
         return self.rtt_s
 
     async def send(
-        self,
-        message: Message,
-        payload: bytes | memoryview = b"",
-        *,
-        rate_bps: float | None = None,
-        digest: bytes | None = None,
+        self, message: Message, payload: bytes | memoryview | Sealed = b"", *, rate_bps: float | None = None
     ) -> float:
         """Sends one message and its payload, at most `rate_bps` of payload; seconds that it took.
 
         One message at a time; who comes meanwhile waits. Giving up in the middle of a payload ends the link. Who sends
-        one payload to many peers gives its digest too.
+        one payload to many peers seals it before.
         """
-        view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
-        start = frame_of(message, view, digest).SerializeToString()
+        sealed = payload if isinstance(payload, Sealed) else Sealed(payload)
+        start = frame_of(message, sealed).SerializeToString()
         if len(start) > self.limits.max_frame_bytes:
             kind, most = message.DESCRIPTOR.name, self.limits.max_frame_bytes
             raise WorkFailed(f"{kind} must fit into Limits.max_frame_bytes = {most:,}, got {len(start):,} bytes.")
         async with self._sending:
             start_s = time.monotonic()
-            pacer = None if rate_bps is None else Pacer(rate_bps)
-            await self._post(start)
             try:
-                for part in chunks(len(view), rate_bps, largest=self.limits.chunk_bytes):
-                    if pacer is not None and (wait_s := pacer.delay_s(part.stop - part.start)):
-                        await asyncio.sleep(wait_s)
-                    chunk = pb.Frame(chunk=pb.Chunk(data=bytes(view[part])))
-                    await self._post(chunk.SerializeToString())
+                if rate_bps is None:
+                    await self._post(itertools.chain([start], sealed.frames(self._chunk_bytes)))
+                else:
+                    await self._send_paced(start, sealed, rate_bps)
             except asyncio.CancelledError:
-                self.lose("a payload was given up half-way")
+                if len(sealed):
+                    self.lose("a payload was given up half-way")
                 raise
-            return time.monotonic() - start_s
+            took_s = time.monotonic() - start_s
+            if rate_bps is None and len(sealed) > self.limits.chunk_bytes:
+                self._chunk_bytes = self._fitting_chunk_bytes(len(sealed), took_s)
+            return took_s
+
+    async def _send_paced(self, start: bytes, sealed: Sealed, rate_bps: float) -> None:
+        pacer = Pacer(rate_bps)
+        await self._post([start])
+        for part in chunks(len(sealed), rate_bps, largest=self.limits.chunk_bytes):
+            if wait_s := pacer.delay_s(part.stop - part.start):
+                await asyncio.sleep(wait_s)
+            await self._post([sealed.frame(part)])
+
+    def _fitting_chunk_bytes(self, num_bytes: int, took_s: float) -> int:
+        """What passes in a moment at the rate of the last payload: few frames where the link is fast.
+
+        Short payloads, which buffers on the way may have swallowed, say nothing about that.
+        """
+        limits = self.limits
+        return int(min(max(_CHUNK_S * num_bytes / max(took_s, 1e-6), limits.chunk_bytes), limits.large_chunk_bytes))
 
     async def receive(self) -> Packet:
         """The next whole message; raises LinkLost when there will be none."""
@@ -207,7 +223,7 @@ class Link:
                 with contextlib.suppress(TimeoutError, LinkLost):
                     async with asyncio.timeout(FAREWELL_S):
                         if last_words is not None:
-                            await self._post(frame_of(last_words).SerializeToString())
+                            await self._post([frame_of(last_words).SerializeToString()])
                         await self._stream.finish()
         finally:
             self._lose(why)
@@ -219,29 +235,36 @@ class Link:
 
     # Writing: one task owns the stream's writing side; at most a message, a heartbeat, an answer and a refusal wait.
 
-    def _put(self, data: bytes) -> asyncio.Future[None]:
+    def _put(self, frames: Iterable[bytes]) -> asyncio.Future[None]:
         written = self._loop.create_future()
         self._unwritten.add(written)
         written.add_done_callback(self._unwritten.discard)
-        self._outbox.put_nowait((data, written))
+        self._outbox.put_nowait((frames, written))
         return written
 
-    async def _post(self, data: bytes) -> None:
-        """Waits until the stream has taken it, which is later if the peer does not read."""
+    async def _post(self, frames: Iterable[bytes]) -> None:
+        """Waits until the stream has taken them, which is later if the peer does not read."""
         self._raise_if_lost()
-        await self._put(data)
+        await self._put(frames)
 
     async def _write(self) -> None:
         try:
             while True:
-                data, written = await self._outbox.get()
-                await self._stream.write(data)
-                if not written.done():
-                    written.set_result(None)
+                await self._write_next(await self._outbox.get())
         except STREAM_ERRORS:
             # The peer's last words may say more than the failed write does.
             await asyncio.wait([self._reader], timeout=FAREWELL_S)
             self.lose("closed by the peer")
+
+    async def _write_next(self, item: tuple[Iterable[bytes], asyncio.Future[None]]) -> None:
+        """Between the frames of a message, what else waits: there is one message at a time, so it is heartbeats."""
+        frames, written = item
+        for frame in frames:
+            await self._stream.write(frame)
+            while not self._outbox.empty():
+                await self._write_next(self._outbox.get_nowait())
+        if not written.done():
+            written.set_result(None)
 
     # Reading: goes on while the owner is busy, until too much is unread.
 
@@ -292,13 +315,13 @@ class Link:
         if self._beat is None or self._beat.done():
             self._beat_number += 1
             self._beat_sent_s = time.monotonic()
-            self._beat = self._put(pb.Frame(beat=pb.Beat(number=self._beat_number)).SerializeToString())
+            self._beat = self._put([pb.Frame(beat=pb.Beat(number=self._beat_number)).SerializeToString()])
 
     def _take_beat(self, beat: pb.Beat) -> None:
         if not beat.is_answer:
             if self._answer is None or self._answer.done():
                 answer = pb.Beat(number=beat.number, is_answer=True)
-                self._answer = self._put(pb.Frame(beat=answer).SerializeToString())
+                self._answer = self._put([pb.Frame(beat=answer).SerializeToString()])
         elif beat.number == self._beat_number:
             self._rtts_s.append(self._heard_s - self._beat_sent_s)
             self._rtt_known.set()

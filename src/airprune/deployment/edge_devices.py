@@ -1,0 +1,232 @@
+"""The devices of an edge that are online: who may join, what they measure, and what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from google.protobuf.message import Message
+
+from airprune.deployment.checking import MAX_WORDS, trouble_in_measured
+from airprune.deployment.estimates import probed_uplink_bps
+from airprune.deployment.groundwork import check_versions
+from airprune.deployment.identity import Denied, Node, Role, Stranger, admit, serial_of
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.round_machine import Event, Joined, Left, RoundKey
+from airprune.deployment.transport import Link, LinkLost, Packet, Sealed
+
+_log = logging.getLogger("airprune")
+# More than the probes of a device take that is as fast as it was, and little of a round.
+_PROBE_WITHIN_S = 1.0
+
+
+class Listener(Protocol):
+    """Who is told what devices do."""
+
+    def feed(self, event: Event) -> None: ...
+
+    def take_upload(self, index: int, upload: pb.Upload, packet: Packet) -> None: ...
+
+
+@dataclass(kw_only=True, eq=False)
+class Child:
+    """A device that is online."""
+
+    link: Link
+    name: str
+    serial: str
+    measured: pb.Presence.Device
+    receipts: set[asyncio.Task[None]] = field(default_factory=set)
+    probed_bps: list[float] = field(default_factory=list)
+    probing: asyncio.Future[float] | None = None
+
+
+class Devices:
+    """In a running event loop.
+
+    Attributes:
+      welcome: of the run, as the cloud said it; devices wait for `is_known`.
+      online: by number.
+      late, refused: uploads, and peers and uploads, so far.
+      changed: set whenever the cloud should be told anew who is here.
+    """
+
+    def __init__(self, node: Node, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self.node, self._start = node, start
+        self.welcome: pb.Welcome | None = None
+        self.denied = Denied()
+        self.online: dict[int, Child] = {}
+        self.late = self.refused = 0
+        self.is_known, self.changed = asyncio.Event(), asyncio.Event()
+
+    @property
+    def ready(self) -> frozenset[int]:
+        """Devices that are online and have said what they can do."""
+        return frozenset(index for index, child in self.online.items() if child.measured.num_samples)
+
+    def presence(self) -> pb.Presence:
+        presence = pb.Presence(late=self.late, refused=self.refused)
+        presence.devices.extend(child.measured for _, child in sorted(self.online.items()))
+        return presence
+
+    async def serve(self, link: Link, rounds: Listener) -> None:
+        hello = (await link.receive()).message
+        await self._wait_known(link)
+        welcome = self.welcome
+        assert welcome is not None
+        try:
+            peer = admit(
+                link.peer.certificate_pem,
+                federation=self.node.peer.federation,
+                role=Role.DEVICE,
+                names=welcome.devices,
+                denied=self.denied,
+            )
+        except Stranger as stranger:
+            return await self._refuse(link, str(stranger), is_final=True)
+        link.name = peer.name
+        if not isinstance(hello, pb.Hello):
+            return await self._refuse(link, f"The first message must be a hello, got {type(hello).__name__}.")
+        if trouble := check_versions(hello.protocol, hello.version):
+            return await self._refuse(link, trouble, is_final=True)
+        index = welcome.devices[peer.name]
+        if index in self.online:
+            return await self._refuse(link, f"{peer.name} is connected already; each identity has one connection.")
+        child = Child(
+            link=link,
+            name=peer.name,
+            serial=serial_of(link.peer.certificate_pem),
+            measured=pb.Presence.Device(device=index),
+        )
+        self.online[index] = child
+        try:
+            own = pb.Welcome()
+            own.CopyFrom(welcome)
+            own.index = index
+            own.ClearField("devices")
+            own.ClearField("denied")
+            link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
+            await link.send(own)
+            await self._listen(child, index, rounds)
+        finally:
+            del self.online[index]
+            self.changed.set()
+            why = str(await link.wait_lost()) if link.is_lost else "The link was closed."
+            rounds.feed(Left(index, time.monotonic(), why))
+        return None
+
+    async def _wait_known(self, link: Link) -> None:
+        """Until the cloud has said what is run, or the device has gone."""
+        waits = [asyncio.ensure_future(wait) for wait in (self.is_known.wait(), link.wait_lost())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if link.is_lost:
+            raise await link.wait_lost()
+
+    async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
+        self.refused += 1
+        self.changed.set()
+        _log.info("Refused %s: %s", link.name, reason)
+        await link.refuse(reason, is_final=is_final)
+
+    async def _listen(self, child: Child, index: int, rounds: Listener) -> None:
+        while True:
+            packet = await child.link.receive()
+            match packet.message:
+                case pb.Measured():
+                    if trouble := trouble_in_measured(packet.message):
+                        return await self._refuse(child.link, trouble)
+                    self._take_measured(child, packet.message, packet, rounds)
+                case pb.Upload():
+                    rounds.take_upload(index, packet.message, packet)
+                    if child.receipts:  # who does not read them is not read either
+                        await asyncio.wait(child.receipts)
+                case other:
+                    reason = f"A device sends measured and upload, got {type(other).__name__}."
+                    return await self._refuse(child.link, reason)
+
+    def _take_measured(self, child: Child, message: pb.Measured, packet: Packet, rounds: Listener) -> None:
+        """The last of a few probes in a row tells: a device that joins is there, one that was probed has answered."""
+        child.probed_bps.append(probed_uplink_bps(packet.num_bytes, packet.first_s, packet.last_s))
+        if message.num_more:
+            return
+        rate_bps = float(np.nanmedian(child.probed_bps)) if np.isfinite(child.probed_bps).any() else math.nan
+        child.probed_bps.clear()
+        has_joined = child.measured.num_samples > 0
+        child.measured = pb.Presence.Device(
+            device=child.measured.device,
+            seconds_per_sample=message.seconds_per_sample,
+            uplink_bps=rate_bps,
+            rtt_s=child.link.rtt_s,
+            num_samples=message.num_samples,
+            kernel=message.kernel[:MAX_WORDS],
+            machine=message.machine[:MAX_WORDS],
+        )
+        self.changed.set()
+        if child.probing is not None and not child.probing.done():
+            child.probing.set_result(rate_bps)
+        if not has_joined:
+            rounds.feed(Joined(child.measured.device, time.monotonic()))
+
+    async def probe(self, probes: Sequence[pb.Probe]) -> list[pb.Probed]:
+        """One device after the other, so that each has the air for itself; those that do not answer are left out."""
+        found = []
+        for probe in probes:
+            child = self.online.get(probe.device)
+            if child is None or not child.measured.num_samples:
+                continue
+            child.probing = asyncio.get_running_loop().create_future()
+            with contextlib.suppress(LinkLost, TimeoutError):
+                async with asyncio.timeout(_PROBE_WITHIN_S):
+                    await child.link.send(probe)
+                    found.append(pb.Probed(device=probe.device, uplink_bps=await child.probing))
+            child.probing = None
+        return found
+
+    async def send(self, device: int, message: Message, payload: Sealed | bytes = b"") -> None:
+        """If it is here; one that goes is told again by its next parent, or comes back."""
+        child = self.online.get(device)
+        if child is not None:
+            with contextlib.suppress(LinkLost):
+                await child.link.send(message, payload)
+
+    async def tell_all(self, message: Message) -> None:
+        for device in list(self.online):
+            await self.send(device, message)
+
+    def count_refusal(self) -> None:
+        """Of an upload."""
+        self.refused += 1
+        self.changed.set()
+
+    def send_receipt(self, device: int, key: RoundKey, verdict: str, reason: str) -> None:
+        child = self.online.get(device)
+        if child is not None:
+            receipt = pb.Receipt(
+                run=key.run, global_round=key.global_round, edge_round=key.edge_round, verdict=verdict, reason=reason
+            )
+            task = self._start(self.send(device, receipt))
+            child.receipts.add(task)
+            task.add_done_callback(child.receipts.discard)
+
+    async def deny(self, serials: Iterable[str]) -> None:
+        self.denied = Denied(frozenset(serials))
+        for child in list(self.online.values()):
+            if self.denied.holds(child.serial):
+                self.refused += 1
+                await child.link.refuse(f"The certificate {child.serial} of {child.name} was revoked.", is_final=True)
+
+    async def send_away(self, reason: str) -> None:
+        """All of them; they may dial again."""
+        for child in list(self.online.values()):
+            await child.link.refuse(reason)

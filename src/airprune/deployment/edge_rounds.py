@@ -1,0 +1,338 @@
+"""The rounds of an edge: it owns their deadline, adds up what came in time, and reports.
+
+What is due when is decided by `round_machine`; here it meets devices, a clock and a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airprune.deployment.checking import MAX_WORDS, trouble_in_upload
+from airprune.deployment.edge_devices import Devices
+from airprune.deployment.edge_disk import EdgeDisk
+from airprune.deployment.edge_reports import no_sums, report_of, told_outcomes
+from airprune.deployment.edge_state import EdgeState, key_of
+from airprune.deployment.edge_sums import Asked, closed_round
+from airprune.deployment.groundwork import Groundwork
+from airprune.deployment.kept_rounds import KeptRound
+from airprune.deployment.packing import ReportArrays, RoundArrays, Station
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.round_machine import (
+    Action,
+    Arrived,
+    Close,
+    EdgeRound,
+    Event,
+    Failed,
+    Fate,
+    Opened,
+    Outcome,
+    RoundKey,
+    SendOrders,
+    SendReceipt,
+    Tick,
+    Verdict,
+    step,
+)
+from airprune.deployment.transport import Packet, Sealed
+from airprune.deployment.uploads import BadUpload, Bytes
+from airprune.federation.messages import Broadcast, Upload
+from airprune.federation.wire import broadcast_to_bytes
+from airprune.learning.chunks import EdgeResult
+
+_log = logging.getLogger("airprune")
+# An upload of which nothing has come for so long is not waited for.
+_STALLED_S = 0.5
+# Of uploads that are held decoded until the round closes; more are decoded a second time.
+_DECODED_BYTES = 2**26
+# Of uploads that are added up within some milliseconds.
+_AT_ONCE_BYTES = 2**22
+
+
+@dataclass(kw_only=True, eq=False)
+class OngoingRound:
+    """The round that goes on.
+
+    Attributes:
+      body: what its devices are sent.
+      uploads: of those that may count, their bytes; decoded: the same as they are added up, while that takes little.
+    """
+
+    asked: Asked
+    body: Sealed
+    machine: EdgeRound
+    uploads: dict[int, Bytes] = field(default_factory=dict)
+    decoded: dict[int, Upload] = field(default_factory=dict)
+    closed: asyncio.Future[Close] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def take(self, device: int, payload: Bytes) -> None:
+        """An upload that may count; BadUpload if it is not what was asked for. The first one stays."""
+        upload = self.asked.decoded(device, payload)
+        if device not in self.uploads:
+            self.uploads[device] = payload
+            if sum(map(_num_bytes, (upload, *self.decoded.values()))) <= _DECODED_BYTES:
+                self.decoded[device] = upload
+
+
+class Rounds:
+    """Of one edge, in a running event loop.
+
+    Args:
+      gather_s, dead_after_s: see `EdgeSettings` and `Limits`.
+      start: runs what may go on beside.
+      send: a report, to the cloud; whether it was there.
+
+    Attributes:
+      work, state: of the run; None and empty before the cloud has said which.
+      gathers_until_s: until when it waits for devices that are still dialling.
+    """
+
+    def __init__(
+        self,
+        devices: Devices,
+        disk: EdgeDisk,
+        *,
+        gather_s: float,
+        dead_after_s: float,
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        send: Callable[[pb.EdgeReport, bytes], Awaitable[bool]],
+    ) -> None:
+        self.devices, self.disk = devices, disk
+        self.gather_s, self.dead_after_s = gather_s, dead_after_s
+        self._start, self._send = start, send
+        self.work: Groundwork | None = None
+        self.state = EdgeState()
+        self.gathers_until_s = 0.0
+        self.current: OngoingRound | None = None
+        self.playing: tuple[RoundKey, asyncio.Task[None]] | None = None
+
+    async def take(self, message: pb.EdgeRound, payload: bytes) -> None:
+        """Starts a round, unless it goes on already or is over."""
+        key = key_of(message)
+        if self.playing is not None and self.playing[0] == key:
+            return
+        if self.playing is not None:
+            _log.warning("%s is given up for %s.", self.playing[0], key)
+            self.give_up()
+        if self.state.has_reported(key):
+            await self._send_report(sends_model=message.sends_model)
+            return
+        arrays = RoundArrays.from_bytes(payload)
+        station = arrays.station or self.state.station
+        if station is None or station.digest != message.model_digest:
+            trouble = "It does not hold the model that the round starts from."
+            await self._send(report_of(message, trouble=trouble), b"")
+            return
+        self.state = replace(self.state, station=station)
+        if not message.orders:
+            assert self.work is not None
+            report = report_of(message, model_digest=message.model_digest)
+            await self._send(report, no_sums(self.work.shape, station).to_bytes())
+            return
+        self.playing = key, self._start(self._play(message, key, arrays, station))
+
+    def give_up(self) -> None:
+        """What the round that goes on was for is not wanted any more."""
+        if self.playing is not None:
+            self.playing[1].cancel()
+        self.playing = self.current = None
+
+    async def _play(self, message: pb.EdgeRound, key: RoundKey, arrays: RoundArrays, station: Station) -> None:
+        assert self.work is not None
+        broadcast = Broadcast(model=station.model, mask=arrays.told, values=arrays.values)
+        body = Sealed(broadcast_to_bytes(broadcast))
+        digest = body.digest.hex()
+        asked = Asked(work=self.work, round=message, broadcast=broadcast, model_digest=digest)
+        devices = tuple(orders.device for orders in message.orders)
+        await self._gather(devices)
+        machine = EdgeRound(
+            key=key,
+            model_digest=digest,
+            asked=devices,
+            deadline_s=message.deadline_s,
+            grace_s=message.grace_s,
+            counted=self.state.counted,
+            online=self.devices.ready,
+        )
+        self.current = current = OngoingRound(asked=asked, body=body, machine=machine)
+        self.feed(Opened(time.monotonic()))
+        close = await self._wait_closed(current)
+        under_way = self._under_way(current, close)
+        outcomes = {outcome.device: outcome for outcome in close.outcomes}
+        late = {device for device, outcome in outcomes.items() if outcome.fate is Fate.LATE}
+        probing = asyncio.create_task(
+            self.devices.probe([probe for probe in message.probes if probe.device not in late])
+        )
+        await self._let_end(under_way, within_s=message.deadline_s)
+        counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is Fate.OK}
+        kept = KeptRound(orders=message, arrays=replace(arrays, station=station), uploads=counted)
+        result, station = await self._summed(current, counted, outcomes, station)
+        self.devices.late += len(late)
+        report = report_of(message, model_digest=station.digest, took_s=close.took_s)
+        rtt_s = {device: child.link.rtt_s for device, child in self.devices.online.items()}
+        report.outcomes.extend(told_outcomes(close.outcomes, rtt_s, under_way))
+        report.probed.extend(await probing)
+        sums = ReportArrays.of(result, None)
+        reported = report, sums.to_bytes()
+        self.state = state = EdgeState(station=station, report=reported, counted=current.machine.counted_so_far)
+        if message.sends_model:  # the cloud has it all, so that it need not wait for the disk
+            self.playing = self.current = None
+            was_sent = await self._send(report, replace(sums, station=station).to_bytes())
+            await (self.disk.save_soon if was_sent else self.disk.save)(state, key, kept)
+        else:
+            await self.disk.save(state, key, kept)
+            self.playing = self.current = None
+            await self._send(*reported)
+
+    async def _summed(
+        self, current: OngoingRound, counted: Mapping[int, Bytes], outcomes: Mapping[int, Outcome], station: Station
+    ) -> tuple[EdgeResult, Station]:
+        """Beside the event loop, unless that costs more than the sum itself."""
+        uploads = {device: current.decoded.get(device, data) for device, data in counted.items()}
+        if len(uploads) * station.model.nbytes <= _AT_ONCE_BYTES and len(current.decoded) == len(current.uploads):
+            return closed_round(current.asked, uploads, outcomes, station)
+        return await asyncio.to_thread(closed_round, current.asked, uploads, outcomes, station)
+
+    def _under_way(self, current: OngoingRound, close: Close) -> dict[int, pb.Outcome]:
+        """What is known of late uploads of which not all has come."""
+        now_s, found = time.monotonic(), {}
+        for outcome in close.outcomes:
+            child = self.devices.online.get(outcome.device)
+            coming = None if child is None or outcome.fate is not Fate.LATE else child.link.coming
+            if coming is None or not isinstance(upload := coming[0], pb.Upload):
+                continue
+            if RoundKey(upload.run, upload.global_round, upload.edge_round) == current.machine.key:
+                _, first_s, num_bytes = coming
+                found[outcome.device] = pb.Outcome(
+                    compute_s=upload.compute_s,
+                    uplink_s=now_s - first_s,
+                    bytes=num_bytes,
+                    started_s=current.machine.elapsed_s(first_s),
+                )
+        return found
+
+    async def _let_end(self, devices: Iterable[int], *, within_s: float) -> None:
+        """Waits for late uploads that still come: behind them, those of the next round would be late as well."""
+        now_s = time.monotonic()
+        end_s = now_s + within_s
+        seen = dict.fromkeys(devices, (-1, now_s))  # bytes so far, and since when
+        while seen and now_s < end_s:
+            for device, (num_bytes, since_s) in list(seen.items()):
+                coming = self.devices.online[device].link.coming if device in self.devices.online else None
+                if coming is None or now_s - since_s > _STALLED_S:
+                    del seen[device]
+                elif coming[2] > num_bytes:
+                    seen[device] = coming[2], now_s
+            await asyncio.sleep(0.02)
+            now_s = time.monotonic()
+
+    async def _gather(self, devices: tuple[int, ...]) -> None:
+        """An edge that has just come waits for its devices, which are still dialling."""
+        while time.monotonic() < self.gathers_until_s and not self.devices.ready >= {*devices}:
+            await asyncio.sleep(0.02)
+
+    async def _wait_closed(self, current: OngoingRound) -> Close:
+        looked_s = time.monotonic()
+        while not current.closed.done():
+            if time.monotonic() - looked_s > self.dead_after_s:
+                # This process stood still, so that devices took it for dead: they are on their way back.
+                current.machine = replace(current.machine, rejoin_s=self.gather_s)
+            looked_s, due_s = time.monotonic(), current.machine.next_tick_s
+            wait_s = None if due_s is None else max(0.0, due_s - time.monotonic())
+            await asyncio.wait([current.closed], timeout=min(wait_s or 0.0, 0.1) if wait_s is not None else 0.1)
+            if not current.closed.done() and due_s is not None and time.monotonic() >= due_s:
+                self.feed(Tick(time.monotonic()))
+        return current.closed.result()
+
+    def take_upload(self, index: int, upload: pb.Upload, packet: Packet) -> None:
+        key = RoundKey(upload.run[:MAX_WORDS], upload.global_round, upload.edge_round)
+        if upload.failure:
+            return self.feed(Failed(index, key, upload.failure[:MAX_WORDS], packet.last_s))
+        trouble, current = trouble_in_upload(upload), self.current
+        if current is not None and key == current.machine.key and index in current.machine.waited_for:
+            try:
+                current.take(index, packet.payload)
+            except BadUpload as bad:
+                trouble = str(bad)
+        self.feed(
+            Arrived(
+                device=index,
+                key=key,
+                model_digest=upload.model_digest[:MAX_WORDS],
+                digest=packet.digest.hex(),
+                at_s=packet.last_s,
+                compute_s=0.0 if trouble else upload.compute_s,
+                uplink_s=packet.last_s - packet.first_s,
+                num_bytes=packet.num_bytes,
+                trouble=trouble,
+            )
+        )
+        return None
+
+    def feed(self, event: Event) -> None:
+        """To the round that goes on; one that is over is still asked about uploads."""
+        current = self.current
+        if current is None:
+            if isinstance(event, Arrived):
+                self._answer_after(event)
+            return
+        current.machine, actions = step(current.machine, event)
+        for action in actions:
+            self._do(current, action)
+
+    def _answer_after(self, event: Arrived) -> None:
+        """Between rounds: what was counted is a duplicate, all else is late."""
+        is_counted = self.state.counted.get(event.key, {}).get(event.device) == event.digest
+        self.devices.late += not is_counted
+        self.devices.send_receipt(event.device, event.key, "duplicate" if is_counted else "late", "The round is over.")
+
+    def _do(self, current: OngoingRound, action: Action) -> None:
+        match action:
+            case SendOrders(device, time_left_s):
+                self._start(self.devices.send(device, _orders(current, device, time_left_s), current.body))
+            case SendReceipt(device, key, verdict, reason):
+                if verdict is Verdict.REFUSED:
+                    self.devices.count_refusal()
+                self.devices.send_receipt(device, key, str(verdict), reason)
+            case Close():
+                current.closed.set_result(action)
+
+    async def _send_report(self, *, sends_model: bool) -> None:
+        assert self.state.report is not None and self.work is not None
+        report, payload = self.state.report
+        if sends_model:
+            arrays = ReportArrays.from_bytes(payload, self.work.shape)
+            payload = replace(arrays, station=self.state.station).to_bytes()
+        await self._send(report, payload)
+
+
+def _orders(current: OngoingRound, device: int, time_left_s: float) -> pb.Orders:
+    message = current.asked.round
+    own = current.asked.orders[device]
+    orders = pb.Orders(
+        run=message.run,
+        global_round=message.global_round,
+        edge_round=message.edge_round,
+        round_index=message.round_index,
+        keep=own.keep,
+        learning_rate=message.learning_rate,
+        rate_bps=own.rate_bps,
+        time_left_s=time_left_s,
+        model_digest=current.asked.model_digest,
+        last_counted=own.last_counted,
+        max_bytes=own.max_bytes,
+    )
+    if own.HasField("code"):
+        orders.code = own.code
+    return orders
+
+
+def _num_bytes(upload: Upload) -> int:
+    """That it takes decoded."""
+    mask_bytes = 0 if upload.mask is None else upload.mask.nbytes
+    return upload.state.nbytes + mask_bytes + sum(array.nbytes for array in upload.report.values())
