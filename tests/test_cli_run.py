@@ -195,7 +195,7 @@ def test_an_exception_in_a_worker_surfaces_once_with_status_1(tmp_path, scenario
         "if any(word.endswith('worker_process.py') for word in sys.orig_argv):\n"
         "    from airprune.learning import worker\n"
         "    def device_round(*arguments, **options): raise ArithmeticError('no more sums today')\n"
-        "    worker.device_round = device_round\n"
+        "    worker.device_round = worker.round_in_steps = device_round\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = airprune("run", scenario, "--workers", 1, "--out", "here", env=environment)

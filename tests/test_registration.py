@@ -332,7 +332,7 @@ def test_an_edited_file_makes_a_finished_run_of_it_unfinished_and_leaves_others_
 def test_a_report_says_how_to_read_a_run_of_unknown_components(folder, tmp_path, command):
     status, _, err = command("report", folder / "serial", "--out", tmp_path / "page.html")
     assert status == 0 and "Traceback" not in err
-    assert err.startswith("note: Scenario.method 'own-recipe' is unknown;") and "--import FILE" in err
+    assert err.startswith("note: Scenario.method must be one of those known here") and "--import FILE" in err
     page = (tmp_path / "page.html").read_text()
     assert "--import FILE" in page and f"--import {folder / 'own_methods.py'}" in page
 
