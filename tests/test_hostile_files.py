@@ -10,6 +10,8 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -373,3 +375,25 @@ def test_lines_are_whole_or_only_begun_never_without_bound(tmp_path):
     found = files.read_lines(tmp_path / "file", max_bytes=2_000, max_line_bytes=300)
     assert list(found) == [b"one", b"x" * 256, b"", b"four"]
     assert list(ap.run(tiny(rounds__global_rounds=1))), "a run still runs"
+
+
+def test_unfinished_files_of_killed_processes_are_cleared_and_those_of_living_ones_are_not(tmp_path):
+    script = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from airprune import files\n"
+        "with files.replacing(Path(sys.argv[1]) / 'page.html') as file:\n"
+        "    file.write(b'half')\n"
+        "    file.flush()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=False, timeout=60)
+    (orphan,) = tmp_path.iterdir()
+    living = tmp_path / orphan.name.replace(orphan.name.split("-")[2], str(os.getppid()))
+    elsewhere = tmp_path / orphan.name.replace(orphan.name.split("-")[1], "00000000")
+    other = tmp_path / ".airprune-notes.tmp"
+    for path in (living, elsewhere, other):
+        path.write_bytes(b"half")
+    with files.replacing(tmp_path / "page.html") as file:
+        file.write(b"whole")
+    assert set(tmp_path.iterdir()) == {tmp_path / "page.html", living, elsewhere, other}

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
+import platform
+import re
 import secrets
 import shutil
 import stat
@@ -100,10 +103,12 @@ def replacing(path: Path, *, inside: Path | None = None, partial: str | None = N
 
     Args:
       partial: its name until then; only for those who hold a lock, since it clears away what a killed process left
-        under that name. Without one it is a name that nobody else has.
+        under that name. Without one it is a name that nobody else has, and tells whose it is.
     """
     with _opened_parent(path, inside) as (parent, name):
-        partial = partial or f".airprune-{secrets.token_hex(8)}.tmp"
+        if partial is None:
+            _clear_orphans(parent)
+            partial = f".airprune-{_HOST}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(partial, dir_fd=parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _COMMON
@@ -117,6 +122,33 @@ def replacing(path: Path, *, inside: Path | None = None, partial: str | None = N
             with contextlib.suppress(OSError):
                 os.unlink(partial, dir_fd=parent)
             raise
+
+
+_HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+_ORPHAN = re.compile(rf"\.airprune-{_HOST}-(\d+)-[0-9a-f]{{16}}\.tmp")
+_cleared: set[tuple[int, int]] = set()
+
+
+def _clear_orphans(parent: int) -> None:
+    """Unfinished files whose process was killed, on this machine; once per folder and process."""
+    found = os.fstat(parent)
+    if (found.st_dev, found.st_ino) in _cleared:
+        return
+    _cleared.add((found.st_dev, found.st_ino))
+    for name in os.listdir(parent):
+        if (match := _ORPHAN.fullmatch(name)) and not _lives(int(match[1])):
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=parent)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # somebody else's
+        return True
+    return True
 
 
 def make_folder(path: Path, *, inside: Path | None = None) -> None:

@@ -67,15 +67,17 @@ def _entries(folder: str) -> int:
 
 
 def memory_bytes(pid: int) -> int:
-    """PSS; where the kernel does not tell, RSS."""
-    for name, word in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
+    """PSS of what is not of files; where the kernel does not tell, RSS.
+
+    A program's share of its libraries depends on who else has loaded them, so it changes with other programs.
+    """
+    for name, words in (("smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")), ("status", ("VmRSS:",))):
         try:
             lines = Path(f"/proc/{pid}/{name}").read_text().splitlines()
         except (FileNotFoundError, PermissionError):
             continue
-        for line in lines:
-            if line.startswith(word):
-                return 1024 * int(line.split()[1])
+        if found := [int(line.split()[1]) for line in lines if line.startswith(words)]:
+            return 1024 * sum(found)
     raise ProcessLookupError(pid)
 
 
