@@ -41,6 +41,7 @@ from airprune.registration import luggage
 from airprune.scenario import Scenario
 from airprune.scenario.data import classes_of, dataset_of, samples_by_device
 from airprune.selection.base import Candidates
+from airprune.simulation.checks import check_method, check_model
 from airprune.simulation.clock import TimedRound
 from airprune.simulation.state import RunState
 from airprune.simulation.stations import Stations
@@ -126,16 +127,10 @@ class Experiment:
         flat = source.open()
         samples = samples_by_device(scenario, data, network)
         method = Method.of(scenario)
-        _check_deadline(scenario, method)
-        _check_relay(method, scenario)
-        _check_steps(scenario, method)
-        if not isinstance(source, PlainSource) and (
-            model is not None
-            or dataset is not None
-            or scenario.model.name not in HIDDEN
-            or scenario.train.loss != CROSS_ENTROPY
-        ):
-            _check_fit(source, flat, data, judged_by, samples.sizes, scenario)
+        check_method(scenario, method)
+        is_own = model is not None or dataset is not None or scenario.model.name not in HIDDEN
+        if not isinstance(source, PlainSource) and (is_own or scenario.train.loss != CROSS_ENTROPY):
+            check_model(source, data, judged_by, samples.sizes, scenario)
         return cls(
             scenario=scenario,
             network=network,
@@ -535,22 +530,6 @@ class Experiment:
         )
 
 
-def _check_fit(
-    source: ModelSource,
-    flat: LocalModel,
-    data: Dataset,
-    judged_by: Judged,
-    num_samples: Array,
-    scenario: Scenario,
-) -> None:
-    """A misfit of model, samples and loss is a sentence before the first round."""
-    from airprune.fitting import check_fit  # by torch
-
-    precision = np.dtype(flat.state_array.dtype).name
-    module = source.module().double() if precision == "float64" else source.module().float()
-    check_fit(module, data, judged_by, num_samples, batch_size=scenario.train.batch_size)
-
-
 def _device(scenario: Scenario, used: str | None) -> tuple[str | None, str]:
     """(kernel, device) where a run used these before; what `train.device` means here where it did not."""
     wanted: str = scenario.train.device
@@ -560,34 +539,3 @@ def _device(scenario: Scenario, used: str | None) -> tuple[str | None, str]:
     if wanted == "auto" and earlier is not None:
         wanted = earlier or "cpu"
     return used, device_named(wanted, float64=scenario.model.float64)
-
-
-def _check_deadline(scenario: Scenario, method: Method) -> None:
-    """Only where codes are chosen can a deadline be: nothing else tells what a shorter one costs."""
-    if scenario.plan.deadline_s == "auto" and not (
-        method.scheme.component.chooses_codes and method.compression.has("ladder")
-    ):
-        got = f"scheme {method.scheme.name!r} with compression {method.compression.name!r}"
-        rule = 'can be "auto" only with a scheme and a compression that choose codes'
-        raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive"')
-
-
-def _check_relay(method: Method, scenario: Scenario) -> None:
-    """Devices add up each other's updates, which codes do not allow, unless all that goes on is a vote."""
-    if method.edge.component.by_group and method.topology.component.masters:
-        return
-    # Of so many weights that a code which leaves some out does.
-    wire = Wire(value_bits=scenario.plan.bits_per_weight, num_weights=1_000_000, num_tensors=1)
-    if method.topology.has("relay") and not method.compression("exact", wire):
-        rule = f"must leave values as they are with topology {method.topology.name!r}, whose devices add them up"
-        way_out = 'Example: compression.name = "cast"'
-        raise InvalidValue("Scenario.compression.name", rule, repr(method.compression.name), way_out)
-
-
-def _check_steps(scenario: Scenario, method: Method) -> None:
-    """Some objectives read a device's mean gradient off the way it went, which only plain steps allow."""
-    train = scenario.train
-    if method.objective.component.plain_steps and (train.momentum or train.optimizer != "sgd"):
-        got = f"{train.momentum:g} with optimizer {train.optimizer!r}"
-        rule = f"must be 0, with optimizer 'sgd', for objective {method.objective.name!r}"
-        raise InvalidValue("Scenario.train.momentum", rule, got, "Example: train.momentum = 0")
