@@ -1,6 +1,7 @@
 """`airprune sweep`: which runs it consists of, that they are those of `airprune run`, and what happens to workers."""
 
 import csv
+import importlib.metadata
 import json
 import os
 import re
@@ -583,7 +584,7 @@ def test_a_worker_with_other_versions_is_named_and_left_out(tmp_path, command, s
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.metadata as metadata\n"
         "version = metadata.version\n"
-        "metadata.version = lambda name: '0.0.1' if name == 'airprune' else version(name)\n"
+        "metadata.version = lambda name: '0.0.1' if name == 'torch' else version(name)\n"
     )
     monkeypatch.setattr("airprune.engines.cluster.engine._ONLY_REFUSED_S", 0.5)
     dask = DaskProcesses(tmp_path)
@@ -593,7 +594,7 @@ def test_a_worker_with_other_versions_is_named_and_left_out(tmp_path, command, s
     finally:
         dask.close()
     assert status == 1 and out == ""
-    why = f"has airprune 0.0.1, but this run has airprune {ap.__version__}"
+    why = re.escape(f"has torch 0.0.1, but this run has torch {importlib.metadata.version('torch')}")
     assert re.fullmatch(rf"error: No worker of the cluster can take part: tcp://127\.0\.0\.1:\d+ {why}\.\n", err)
     (left_out,) = (record.getMessage() for record in caplog.records)
     assert re.fullmatch(rf"Worker tcp://127\.0\.0\.1:\d+ is left out: it {why}\.", left_out)

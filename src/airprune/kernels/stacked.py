@@ -239,6 +239,8 @@ def chain_of(module: nn.Module, places: dict[str, Place]) -> list[Layer]:
         raise Unstackable("something hooks into it")
     if any(True for _ in module.buffers()):
         raise Unstackable("it has buffers")
+    if not all(_is_known(part) for part in module.modules()):
+        raise Unstackable("a forward pass of somebody's own may do more than a trace of it shows")
     try:
         graph = fx.symbolic_trace(module).graph
     except Exception as error:  # whatever a forward pass makes of being traced
@@ -259,6 +261,11 @@ def chain_of(module: nn.Module, places: dict[str, Place]) -> list[Layer]:
     if sorted(names) != sorted(places):
         raise Unstackable("layers share parameters, or leave some out")
     return layers
+
+
+def _is_known(part: nn.Module) -> bool:
+    """Whether its forward pass is torch's or airprune's, which do the same every time."""
+    return type(part).__module__.partition(".")[0] in ("torch", "airprune") and "forward" not in vars(part)
 
 
 def build(model: FlatModel, x: Array, y: Array, *, loss: Loss | None, batch_size: int, num_rows: int) -> Stack | None:
