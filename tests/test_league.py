@@ -439,6 +439,11 @@ def test_an_untuned_league_has_no_trials_and_says_so():
     assert not schedule.is_tuned and schedule.seeds == SCHEDULES["default"].seeds and "nobody tuned" in schedule.note
 
 
+def test_a_league_on_other_seeds_says_how_many():
+    few, one = SCHEDULES["default"].on((0, 1)), SCHEDULES["quick"].on((7,))
+    assert few.seeds == (0, 1) and ", 2 seeds, " in few.note and ", 1 seed, " in one.note
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

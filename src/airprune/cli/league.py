@@ -117,6 +117,8 @@ def _league(
     schedule = SCHEDULES["quick" if quick else "full" if full else "default"]
     if untuned:
         schedule = schedule.untuned()
+    if seeds:
+        schedule = schedule.on(tuple(parse_seeds(seeds)))
     note = schedule.note
     if scenario is None:
         own = [f"{key}={value}" for key, value in schedule.changes.items()]
@@ -132,7 +134,7 @@ def _league(
         note=", ".join([note, *overrides]),
         divisions=tuple(divisions_named(division)),
         methods=names,
-        seeds=tuple(parse_seeds(seeds)) if seeds else schedule.seeds,
+        seeds=schedule.seeds,
         is_tuned=schedule.is_tuned,
         out=out or Path("runs") / f"league-{schedule.name}",
         engine=base.engine,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airprune.scenario import Scenario
+from airprune.wording import counted
 
 BASE = "paper-converged"
 
@@ -29,6 +31,10 @@ class Schedule:
 
     def scenario(self) -> Scenario:
         return Scenario.preset(BASE).with_values(self.changes)
+
+    def on(self, seeds: tuple[int, ...]) -> Schedule:
+        """The same on other seeds."""
+        return replace(self, note=re.sub(r"\d+ seeds?", counted(len(seeds), "seed"), self.note), seeds=seeds)
 
     def untuned(self) -> Schedule:
         """The same without trials."""
