@@ -33,7 +33,6 @@ from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refuse
 from airprune.deployment.uploads import digest_of
 from airprune.errors import WorkFailed
 from airprune.federation.wire import broadcast_from_bytes
-from airprune.scenario import Scenario
 
 _log = logging.getLogger("airprune")
 # Between tries to reach an edge.
@@ -188,13 +187,7 @@ class _Device:
         return self.trainer
 
     def _prepare(self, welcome: pb.Welcome) -> tuple[Trainer, DeviceLedger]:
-        work = Groundwork(
-            scenario=Scenario.from_text(welcome.scenario, source="the scenario of the cloud"),
-            input_shape=tuple(welcome.input_shape),
-            num_classes=welcome.num_classes,
-            num_devices=welcome.num_devices,
-            num_edges=welcome.num_edges,
-        )
+        work = Groundwork.told_by(welcome)
         with self._training:
             trainer = Trainer(work, welcome.index, samples_of(self.settings.data, work, welcome.index))
             return trainer, DeviceLedger.load(self._ledger_file(welcome.run), run=welcome.run)

@@ -26,7 +26,6 @@ from airprune.deployment.identity import Denied, Node, channel_credentials, serv
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server, dial
 from airprune.errors import WorkFailed
-from airprune.scenario import Scenario
 
 _log = logging.getLogger("airprune")
 _RETRY_S = 0.5
@@ -171,13 +170,7 @@ class Edge:
         devices, rounds = self.devices, self.rounds
         devices.denied = Denied(frozenset(welcome.denied))
         if devices.welcome is None or devices.welcome.run != welcome.run:
-            work = Groundwork(
-                scenario=Scenario.from_text(welcome.scenario, source="the scenario of the cloud"),
-                input_shape=tuple(welcome.input_shape),
-                num_classes=welcome.num_classes,
-                num_devices=welcome.num_devices,
-                num_edges=welcome.num_edges,
-            )
+            work = Groundwork.told_by(welcome)
             assert work.shape  # built here, not in the first round
             rounds.work = work
             rounds.state = EdgeState.load(self.disk.file(welcome.run), run=welcome.run, slots=work.slots(Owner.EDGE))

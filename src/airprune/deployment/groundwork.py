@@ -11,6 +11,7 @@ import numpy as np
 from airprune import __version__
 from airprune.components import ModelShape, Owner, Slot
 from airprune.compression.base import Wire
+from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.small import catalogue_shape
 from airprune.deployment.uploads import digest_of
 from airprune.errors import UsageError
@@ -35,6 +36,17 @@ class Groundwork:
     num_classes: int
     num_devices: int
     num_edges: int
+
+    @classmethod
+    def told_by(cls, welcome: pb.Welcome) -> Groundwork:
+        """As the cloud tells it to nodes that join."""
+        return cls(
+            scenario=Scenario.from_text(welcome.scenario, source="the scenario of the cloud"),
+            input_shape=tuple(welcome.input_shape),
+            num_classes=welcome.num_classes,
+            num_devices=welcome.num_devices,
+            num_edges=welcome.num_edges,
+        )
 
     @cached_property
     def method(self) -> Method:

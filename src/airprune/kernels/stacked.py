@@ -88,7 +88,7 @@ class RowModel(LocalModel):
         return self.model.trained_arrays(state)
 
     def smaller(self, kept: Sequence[Array], sample: Array) -> None:
-        raise NotImplementedError  # devices ask the model itself
+        """None of its own: devices ask the model that all rows are like."""
 
 
 class Stack:
