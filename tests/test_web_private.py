@@ -76,7 +76,7 @@ def test_programs_read_with_the_header(private):
 def test_a_browser_is_shown_a_page_that_says_what_to_do(private):
     answer = private.client.get("/runs", headers={"Accept": "text/html,*/*"})
     assert answer.status_code == 401 and answer.headers["content-type"].startswith("text/html")
-    assert "Open the address that `airprune web` has printed" in answer.text
+    assert "Open the address that airprune web has printed" in answer.text
     for name, value in safety.HEADERS.items():
         assert answer.headers[name] == value
     style = re.search(r'href="(/static/[^"]+/style\.css)"', answer.text)[1]

@@ -42,7 +42,7 @@ PURE = frozenset({"/api/fleet"})
 BODY_LIMITS = {"/api/fleet": MAX_FLEET_BYTES}
 # What a private site shows to everybody: what comes with airprune and says nothing of its runs.
 OPEN_PATHS = ("/static/", "/favicon.ico")
-LOCKED = "This server is private. Open the address that `airprune web` has printed in its terminal."
+LOCKED = "This server is private. Open the address that airprune web has printed in its terminal."
 
 # Plotly writes style attributes and a style sheet of its own; scripts come from this server alone.
 POLICY = (

@@ -145,7 +145,8 @@ function showList() {
   byId("none").hidden = rows.size > 0;
   byId("some").hidden = rows.size === 0;
   const count = rows.size === 1 ? "1 run" : `${fixed(rows.size)} runs`;
-  say(byId("where"), `${rows.size ? count : "Nothing"} in ${site.runs_dir}.`);
+  const where = site.runs_dir === "." ? "this folder" : site.runs_dir;
+  say(byId("where"), `${rows.size ? count : "Nothing"} in ${where}.`);
   const isMatch = state.match !== null;
   say(byId("num-chosen"), isMatch ? `All ${fixed(namesWith(state.match).length)} ${state.match ? `with “${state.match}” ` : ""}compared`
     : `${state.chosen.length} of at most ${start.max_compared} chosen`);
