@@ -297,8 +297,16 @@ def _prepared(work: Groundwork, digest: str, body: bytes) -> bytes:
     """Made once: the model is the same in all rounds."""
     if digest not in _prepared_of:
         model = broadcast_from_bytes(bytes(body)).model
-        values = dict.fromkeys((field.name for field in dataclasses.fields(Upload)), 0.0)
-        values |= {"state": model, "mask": None, "message": None, "report": {}, "memory": {}, "num_samples": 10}
+        values = dict.fromkeys(Upload._fields, 0.0)
+        values |= {
+            "state": model,
+            "mask": None,
+            "message": None,
+            "report": {},
+            "memory": {},
+            "num_samples": 10,
+            "num_kept": None,
+        }
         _prepared_of[digest] = upload_to_bytes(
             Upload(**values), work.codec, model_digest=bytes.fromhex(digest), told=None
         )

@@ -41,6 +41,8 @@ from support.namespaces import Link, Network, can_make_namespaces, network
 RATES_MBPS = (10, 20, 40, 80)
 SIZES_BYTES = (200_000, 500_000, 1_000_000)
 FAR_S = 0.01
+CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+ALLOWED = CONTROL.with_name("tcp_allowed_congestion_control")  # in namespaces
 
 Upload = Callable[..., Timed]
 
@@ -94,9 +96,17 @@ def after_idling(net: Network, folder: Path, num_uploads: int) -> Iterator[tuple
         time.sleep(1.0)
         return upload(SIZES_BYTES[0]).seconds
 
-    for control in ("cubic", "bbr"):
-        with uploading(net, "far40", "edge", folder, control=control) as upload:
+    before = CONTROL.read_text().strip()
+    for control in ALLOWED.read_text().split():
+        control_in(net, "far40", control)
+        with uploading(net, "far40", "edge", folder) as upload:
             yield control, float(np.median([one_after_a_pause(upload) for _ in range(num_uploads)]))
+    control_in(net, "far40", before)
+
+
+def control_in(net: Network, node: str, control: str) -> None:
+    """Of the connections that a node opens from now on."""
+    subprocess.run(net.inside(node, "sh", "-c", f"echo {control} > {CONTROL}"), check=True, timeout=20)
 
 
 def row(way: str, mbps: str, size: str, found: np.ndarray) -> str:
@@ -111,8 +121,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # not without removing the network
     if not can_make_namespaces():
         sys.exit("needs root and network namespaces")
-    control = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
-    print(f"{num_uploads} uploads of each kind; congestion control {control}")
+    print(f"{num_uploads} uploads of each kind; congestion control {CONTROL.read_text().strip()}")
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores at the start")
     print(f"{'':<11} {'Mbit/s':>6} {'size':>8}   median  p10–p90       smallest–largest")
     together: dict[str, list[np.ndarray]] = {}

@@ -17,9 +17,12 @@ import pytest
 
 import airprune as ap
 from airprune.deployment import edge_state
+from airprune.deployment.edge_disk import EdgeDisk
 from airprune.deployment.ledger import DeviceLedger
 from airprune.deployment.remote import CloudSettings
+from airprune.errors import WorkFailed
 from airprune.runs import checkpoint
+from airprune.runs.writer import RunWriter
 from support.federation import Processes, Tasks, rows_of
 from support.tiny import final_bytes
 
@@ -284,12 +287,44 @@ def test_a_full_disk_is_told_in_one_sentence_and_waited_for(tmp_path, simulated,
 
 
 @pytest.mark.slow
+def test_a_round_is_repeated_if_cloud_and_edges_die_before_they_wrote_what_came_of_it(tmp_path, simulated, monkeypatch):
+    """Reports that carry the model leave before the edge has written it."""
+    run, changes = tmp_path / "run", ("method=adaptive", "rounds.evaluate_every=edge")
+    write, unwritten, deaths = RunWriter.save, [], []
+
+    async def die_before_writing(disk, state, key, kept):
+        unwritten.append((key.global_round, key.edge_round))
+
+    def die_at_second_record(writer, state, record, **more):
+        if record.get("edge_round") == 2 and not deaths:
+            deaths.append(record)
+            raise WorkFailed("killed")
+        write(writer, state, record, **more)
+
+    monkeypatch.setattr(EdgeDisk, "save_soon", die_before_writing)
+    monkeypatch.setattr(RunWriter, "save", die_at_second_record)
+    with Tasks(tmp_path / "federation") as federation:
+        federation.start_all()
+        with pytest.raises(WorkFailed, match="killed"):
+            list(federation.run_cloud(scenario_of(*changes), run, SETTINGS))
+        assert len(rows_of(run / "records.jsonl")) == 1 and len(unwritten) == 4  # two edges, two rounds
+        for edge in federation.edges:
+            federation.kill(edge)
+            assert not list(federation.state(edge).glob("edge-*"))
+            federation.start(edge)
+        list(federation.run_cloud(scenario_of(*changes), run, SETTINGS, resume=True))
+    assert unwritten.count(unwritten[-1]) == 2 and unwritten.count(unwritten[2]) == 4  # the second round twice
+    assert lost_rows(run) == []
+    assert final_bytes(run) == simulated(*changes)
+
+
+@pytest.mark.slow
 def test_a_device_with_a_full_disk_fails_in_one_sentence_and_recovers(tmp_path, monkeypatch, caplog):
     save, failing = DeviceLedger.save, threading.Event()
     failing.set()
 
     def save_unless_full(ledger, path):
-        if failing.is_set() and "d2" in str(path):
+        if failing.is_set() and "d2" in Path(path).parts:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         save(ledger, path)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server, dial
+from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Remote, Server, dial
 from airprune.deployment.transport.frames import digest_of
 from airprune.errors import InvalidValue
 from support.certificates import SERVER_NAME, channel_credentials, identity, server_credentials
@@ -247,6 +247,56 @@ def test_a_peer_that_breaks_the_protocol_is_told_why_and_others_stay(frames, sen
             await asyncio.sleep(0.3)
             assert not good.is_lost
             await good.close()
+
+    run(work())
+
+
+class HangsUp:
+    """A peer that ends the stream as soon as it has been told a refusal."""
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+
+    async def read(self) -> bytes | None:
+        await self.told.wait()
+        return None
+
+    async def write(self, data: bytes) -> None:
+        if pb.Frame.FromString(data).HasField("refusal"):
+            self.told.set()
+            await asyncio.sleep(0.05)  # until it has hung up
+
+    async def finish(self) -> None: ...
+
+    def cut(self) -> None: ...
+
+    async def release(self) -> None: ...
+
+
+def test_the_reason_of_a_refusal_stays_though_the_peer_hangs_up_before_it_is_written():
+    async def work():
+        link = Link(HangsUp(), Remote("127.0.0.1:1"), QUICK, awaits_hello=False)
+        await link.refuse("you are not expected.")
+        assert "was refused: you are not expected." in str(await link.wait_lost())
+
+    run(work())
+
+
+def test_a_payload_goes_with_its_message_if_it_would_be_one_chunk_unless_it_is_timed():
+    async def work():
+        async with linked() as (child, parent):
+            for message, size, is_at_once in [
+                (pb.Orders(), 60_000, True),
+                (pb.EdgeReport(), 60_000, True),
+                (pb.Upload(), 60_000, False),
+                (pb.Measured(), 60_000, False),
+                (pb.Orders(), QUICK.chunk_bytes, False),  # with its message it is more
+                (pb.Orders(), 200_000, False),
+            ]:
+                await parent.send(message, PAYLOAD[:size])
+                packet = await child.receive()
+                assert packet.payload == PAYLOAD[:size]
+                assert (packet.first_s == packet.last_s) == is_at_once
 
     run(work())
 

@@ -84,9 +84,9 @@ def bytes_between(monkeypatch):
         assert expected.reports is not None
         there = upload_from_bytes(data, received.model, codec, expected=expected, told=told)
         same_upload(upload, there, codec)
-        plain = upload_to_bytes(replace(upload, report={}), codec, model_digest=digest, told=told, code=orders.code)
+        plain = upload_to_bytes(upload._replace(report={}), codec, model_digest=digest, told=told, code=orders.code)
         sizes[orders.round_index, orders.device] = len(plain)
-        return replace(there, memory=upload.memory)
+        return there._replace(memory=upload.memory)
 
     monkeypatch.setattr(worker, "device_round", over_the_wire)
     monkeypatch.setattr(worker, "together", lambda device, num_devices: None)  # one after the other
@@ -164,7 +164,7 @@ def case(name: str) -> Case:
     report = {name: rng.integers(0, 2, shape).astype(dtype) for name, (dtype, shape) in kinds.items()}
     codec, digest = codec_of(one), digest_of(received)
     told = upload.mask if tells else None
-    data = upload_to_bytes(replace(upload, report=report), codec, model_digest=digest, told=told, code=code)
+    data = upload_to_bytes(upload._replace(report=report), codec, model_digest=digest, told=told, code=code)
     expected = Expected.of(codec, keep=keep, code=code, model_digest=digest, reports=kinds)
     return Case(data=data, received=received, codec=codec, expected=expected, told=told)
 

@@ -34,6 +34,7 @@ from airprune.deployment.remote import CloudSettings, Deployed
 from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.deployment.transport import Limits
 from airprune.errors import AirpruneError, UsageError, WorkFailed
+from airprune.privacy import privacy_notes
 from airprune.runs.driver import Records, records_of
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
@@ -68,6 +69,8 @@ def deployed_run(
         raise UsageError(f"{folder.path} already holds a run; resume it (--resume) or choose another folder.")
     experiment = Experiment.of(scenario, dataset=dataset, kernel=folder.kernel)
     check_deployable(experiment.method, steps_decay=experiment.scenario.train.steps_decay)
+    for note in privacy_notes(experiment.scenario, deployed=True):
+        _log.info("%s", note)
     cloud = _Cloud(node, experiment, folder, settings)
     with contextlib.ExitStack() as stack:
         if metrics_port is not None:

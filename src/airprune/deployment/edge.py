@@ -1,7 +1,8 @@
 """The edge process: serves its devices, owns the deadline of its rounds, holds its model, reports to the cloud.
 
 After each round it saves its model and its report; so one that is killed anywhere and started again goes on where it
-was, and a cloud that asks again for a round that is over gets the same report.
+was, and a cloud that asks again for a round that is over gets the same report. Where the report carries the model, it
+leaves before that: what an edge has not saved then, the cloud has, or asks for once more.
 """
 
 from __future__ import annotations

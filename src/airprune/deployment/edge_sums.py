@@ -86,6 +86,7 @@ def closed_round(
         aggregation=work.method.edge.at_rate(round_.learning_rate),
         prunable=work.shape.prunable,
         served_weight=round_.served_weight if round_.HasField("served_weight") else None,
+        min_contributors=work.scenario.aggregation.min_contributors,
     )
     with _InPlace(_Arrived(asked, uploads, outcomes)) as engine:
         (result,) = engine.reduce([group])

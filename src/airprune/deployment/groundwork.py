@@ -20,7 +20,7 @@ from airprune.federation.wire import Codec
 from airprune.scenario import Scenario
 
 Array = np.ndarray
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -214,7 +214,7 @@ class Hub:
         numbers = list(orders)
         payloads: list[Sealed] = []  # edges are mostly sent the same
         for _, payload in orders.values():
-            same = next((one for one in payloads if one.data == payload), None)
+            same = next((one for one in payloads if one.data.obj == payload), None)
             payloads.append(same or Sealed(payload))
         reports = await asyncio.gather(
             *(

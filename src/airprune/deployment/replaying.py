@@ -56,6 +56,11 @@ class Replayed(World):
         self._inputs = read_inputs(folder)
         if not self._inputs:
             raise UsageError(f"{folder.path} has no inputs.jsonl; give the run folder of `airprune deploy cloud`.")
+        if (privacy := folder.scenario().privacy).noise_multiplier and privacy.noise_from == "device":
+            raise UsageError(
+                f'{folder.path} has noise that only its devices knew (privacy.noise_from = "device"), so it cannot be '
+                "replayed; `airprune deploy verify` repeats its sums."
+            )
 
     def candidates(
         self, experiment: Experiment, state: RunState, candidates: Candidates, cpu_hz: Array

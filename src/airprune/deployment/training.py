@@ -33,6 +33,7 @@ class Trainer:
         self.num_samples = len(y)
         self._device = local_device(work.scenario, input_shape=work.input_shape, num_classes=work.num_classes, x=x, y=y)
         self.kernel = self._device.settings.kernel
+        self._secret_noise = work.scenario.privacy.noise_from == "device"
 
     @cached_property
     def first_memory(self) -> dict[str, Array]:
@@ -58,7 +59,7 @@ class Trainer:
                 memory=memory or self.first_memory,
             ),
             samples=np.arange(self.num_samples),
-            streams=Streams(self.work.scenario.seed, *place),
+            streams=Streams(self.work.scenario.seed, *place, secret_noise=self._secret_noise),
         )
         told = told_mask(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
         digest = bytes.fromhex(orders.model_digest)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("payload", "beat", "chunk", "hello", "welcome", "refusal", "measured", "edge_round", "edge_report", "orders", "upload", "receipt", "presence", "redial", "denied", "goodbye", "probe")
+    __slots__ = ("payload", "beat", "chunk", "hello", "welcome", "refusal", "measured", "edge_round", "edge_report", "orders", "upload", "receipt", "presence", "redial", "denied", "goodbye", "probe", "content")
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     BEAT_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,7 @@ class Frame(_message.Message):
     DENIED_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
     payload: Payload
     beat: Beat
     chunk: Chunk
@@ -42,7 +43,8 @@ class Frame(_message.Message):
     denied: Denied
     goodbye: Goodbye
     probe: Probe
-    def __init__(self, payload: _Optional[_Union[Payload, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., edge_round: _Optional[_Union[EdgeRound, _Mapping]] = ..., edge_report: _Optional[_Union[EdgeReport, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., upload: _Optional[_Union[Upload, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., presence: _Optional[_Union[Presence, _Mapping]] = ..., redial: _Optional[_Union[Redial, _Mapping]] = ..., denied: _Optional[_Union[Denied, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ...) -> None: ...
+    content: bytes
+    def __init__(self, payload: _Optional[_Union[Payload, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., edge_round: _Optional[_Union[EdgeRound, _Mapping]] = ..., edge_report: _Optional[_Union[EdgeReport, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., upload: _Optional[_Union[Upload, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., presence: _Optional[_Union[Presence, _Mapping]] = ..., redial: _Optional[_Union[Redial, _Mapping]] = ..., denied: _Optional[_Union[Denied, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("size", "digest")

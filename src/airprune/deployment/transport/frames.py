@@ -21,6 +21,10 @@ KINDS = tuple(body.name for body in pb.Frame.DESCRIPTOR.oneofs_by_name["body"].f
 # Payloads up to this size are held a second time, as frames, while they are sent.
 _KEPT_BYTES = 2**22
 _NEVER_WITH_PAYLOAD = ("beat", "chunk", "refusal")
+# Their payloads come after them in any case: how long that takes tells how fast the link is.
+_TIMED = ("measured", "upload")
+# Their payloads are known by their digests, in orders and records; that of others is for TLS to protect.
+_KNOWN_BY_DIGEST = ("orders", "upload")
 
 
 class BadFrame(WorkFailed):
@@ -38,7 +42,7 @@ class Limits:
       max_payload_bytes: of the payloads that a link holds, unread or on their way; 0: none is taken.
       chunk_bytes: of a payload per frame; must pass well within `dead_after_s`, since whole frames are what is heard.
       large_chunk_bytes: the same on a link that has shown to be fast, and takes it in a moment.
-      max_frame_bytes: of one frame, which holds all of a message but its payload.
+      max_frame_bytes: of one frame, which holds all of a message, and its payload if that would be one chunk.
       max_unread: messages that wait for their owner; then the peer has to wait.
       max_links: at one server.
     """
@@ -48,8 +52,8 @@ class Limits:
     hello_within_s: float = 5.0
     max_payload_bytes: int = 0
     chunk_bytes: int = 65_536
-    large_chunk_bytes: int = 245_760
-    max_frame_bytes: int = 262_144
+    large_chunk_bytes: int = 491_520
+    max_frame_bytes: int = 524_288
     max_unread: int = 16
     max_links: int = 10_000
 
@@ -63,7 +67,7 @@ class Packet:
       payload: read-only; empty if there is none.
       first_s, last_s: when the message and its last chunk arrived, on the receiver's monotonic clock: the payload took
         `last_s - first_s`.
-      digest: of the payload, checked.
+      digest: of the payload, checked; may be empty for messages whose payload is not known by it.
     """
 
     message: Message
@@ -122,15 +126,19 @@ class Assembler:
             raise BadFrame(f"a frame may have {self.limits.max_frame_bytes:,} bytes, got {len(data):,}")
         if (part := chunk_in(data)) is not None:
             return self._add(part, now_s)
+        content, rest = content_in(data)
         try:
-            frame = pb.Frame.FromString(data)
+            frame = pb.Frame.FromString(rest)
         except DecodeError:
             raise BadFrame("what came is not a frame of this protocol") from None
+        content = frame.content or content
         kind = frame.WhichOneof("body")
         if kind is None:
             raise BadFrame("a frame without a message that this version knows")
         if kind in _NEVER_WITH_PAYLOAD and frame.HasField("payload"):
             raise BadFrame(f"a {kind} cannot announce a payload")
+        if content and (kind in _TIMED or not frame.HasField("payload")):
+            raise BadFrame(f"{kind} came with a payload that it cannot hold or has not announced")
         if kind in ("beat", "refusal"):
             return Packet(getattr(frame, kind), b"", now_s, now_s)
         if kind == "chunk":
@@ -141,18 +149,18 @@ class Assembler:
         if not frame.HasField("payload"):
             return Packet(message, b"", now_s, now_s)
         self._announce(kind, message, frame.payload, now_s)
-        return None
+        return self._add(content, now_s, is_all=True) if content else None
 
     def _announce(self, kind: str, message: Message, payload: pb.Payload, now_s: float) -> None:
         if not 0 < payload.size <= self.limits.max_payload_bytes:
             most = self.limits.max_payload_bytes
             rule = f"between 1 and {most:,} bytes" if most else "no payload yet"
             raise BadFrame(f"{kind} may have {rule}, got {payload.size:,} bytes")
-        if len(payload.digest) != DIGEST_BYTES:
+        if len(payload.digest) != DIGEST_BYTES and (payload.digest or kind in _KNOWN_BY_DIGEST):
             raise BadFrame(f"the digest of a payload has {DIGEST_BYTES} bytes, got {len(payload.digest)}")
         self._coming = _Coming(message, now_s, payload.size, payload.digest)
 
-    def _add(self, data: bytes | memoryview, now_s: float) -> Packet | None:
+    def _add(self, data: bytes | memoryview, now_s: float, *, is_all: bool = False) -> Packet | None:
         coming = self._coming
         if coming is None:
             raise BadFrame("a chunk came that no message had announced")
@@ -161,7 +169,10 @@ class Assembler:
         end = coming.num_received + len(data)
         if end > coming.size:
             raise BadFrame(f"a payload of {coming.size:,} bytes was announced, got {end:,}")
-        coming.hasher.update(data)
+        if is_all and end < coming.size:
+            raise BadFrame(f"a payload of {coming.size:,} bytes was announced, got {end:,} and no chunks can follow")
+        if coming.digest:
+            coming.hasher.update(data)
         if len(data) == coming.size:
             return self._packet(coming, data, now_s)
         if not coming.buffer:
@@ -174,14 +185,15 @@ class Assembler:
 
     def _packet(self, coming: _Coming, payload: bytes | memoryview, now_s: float) -> Packet:
         self._coming = None
-        if coming.hasher.digest() != coming.digest:
+        if coming.digest and coming.hasher.digest() != coming.digest:
             raise BadFrame("the payload is not the one whose digest was announced")
         return Packet(coming.message, payload, coming.first_s, now_s, coming.digest)
 
 
-# Chunks are most of what travels, and protobuf copies their bytes several times; these two do without. A frame that has
-# nothing but a chunk is: tag of Frame.chunk, length, tag of Chunk.data, length, data.
-_CHUNK_TAG, _DATA_TAG = b"\x1a", b"\x0a"
+# Payloads are most of what travels, and protobuf copies their bytes several times; these do without. A frame that has
+# nothing but a chunk is: tag of Frame.chunk, length, tag of Chunk.data, length, data. One with a whole payload begins
+# with it: tag of Frame.content, length, data; protobuf takes fields in any order.
+_CHUNK_TAG, _DATA_TAG, _CONTENT_TAG = b"\x1a", b"\x0a", b"\x92\x01"
 
 
 def chunk_frame(data: bytes | memoryview) -> bytes:
@@ -199,6 +211,20 @@ def chunk_in(frame: bytes) -> memoryview | None:
         return None
     size, place = _varint_at(frame, place + 1)
     return memoryview(frame)[place:] if place + size == len(frame) else None
+
+
+def frame_with(content: bytes | memoryview, frame: bytes) -> bytes:
+    """The frame of a message that announces this payload, with it."""
+    return b"".join([_CONTENT_TAG, _varint(len(content)), content, frame])
+
+
+def content_in(frame: bytes) -> tuple[memoryview | None, bytes]:
+    """(the payload, not copied, the other fields) of such a frame; None if it is another one."""
+    if frame[:2] != _CONTENT_TAG:
+        return None, frame
+    size, place = _varint_at(frame, 2)
+    end = place + size
+    return (memoryview(frame)[place:end], frame[end:]) if end <= len(frame) else (None, frame)
 
 
 def _varint(number: int) -> bytes:
@@ -242,6 +268,10 @@ class Sealed:
         self._digest = self._digest or digest_of(self.data)
         return self._digest
 
+    def fits_into(self, chunk_bytes: int, message: Message, start: bytes) -> bool:
+        """Whether it can go within the frame `start` of its message."""
+        return 0 < len(self) <= chunk_bytes - len(start) and _KIND_OF[type(message)] not in _TIMED
+
     def frame(self, part: slice) -> bytes:
         """Of one chunk."""
         return chunk_frame(self.data[part])
@@ -261,12 +291,14 @@ def digest_of(payload: bytes | memoryview) -> bytes:
 
 
 def frame_of(message: Message, payload: bytes | memoryview | Sealed = b"") -> pb.Frame:
-    """The frame that starts a message; the chunks of its payload are to follow."""
-    frame = pb.Frame()
-    getattr(frame, _KIND_OF[type(message)]).MergeFrom(message)
+    """The frame that starts a message; its payload is to follow in chunks, or to be put into it."""
+    frame, kind = pb.Frame(), _KIND_OF[type(message)]
+    getattr(frame, kind).MergeFrom(message)
     if len(payload):
         sealed = payload if isinstance(payload, Sealed) else Sealed(payload)
-        frame.payload.MergeFrom(pb.Payload(size=len(sealed), digest=sealed.digest))
+        frame.payload.size = len(sealed)
+        if kind in _KNOWN_BY_DIGEST:
+            frame.payload.digest = sealed.digest
     return frame
 
 

@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 
 from airprune.deployment.pacing import Pacer, chunks
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet, Sealed, frame_of
+from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet, Sealed, frame_of, frame_with
 from airprune.errors import WorkFailed
 
 # What gRPC raises when a stream has ended, differently at its two sides.
@@ -87,6 +87,7 @@ class Link:
         self._stream = stream
         self._assembler = Assembler(limits)
         self._lost: LinkLost | None = None
+        self._ending: LinkLost | None = None
         self._ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -171,10 +172,12 @@ class Link:
         async with self._sending:
             start_s = time.monotonic()
             try:
-                if rate_bps is None:
-                    await self._post(itertools.chain([start], sealed.frames(self._chunk_bytes)))
-                else:
+                if rate_bps is not None:
                     await self._send_paced(start, sealed, rate_bps)
+                elif sealed.fits_into(self._chunk_bytes, message, start):
+                    await self._post([frame_with(sealed.data, start)])
+                else:
+                    await self._post(itertools.chain([start], sealed.frames(self._chunk_bytes)))
             except asyncio.CancelledError:
                 if len(sealed):
                     self.lose("a payload was given up half-way")
@@ -218,6 +221,7 @@ class Link:
         await self._end(LinkLost(f"The link to {self.name} was closed here."))
 
     async def _end(self, why: LinkLost, last_words: Message | None = None) -> None:
+        self._ending = self._ending or why  # before the peer can hang up because of it
         try:
             if self._lost is None:
                 with contextlib.suppress(TimeoutError, LinkLost):
@@ -347,7 +351,7 @@ class Link:
         if name in self._timers:
             self._timers.pop(name).cancel()
 
-    # The end: the first reason stays.
+    # The end: the first reason stays, and that of this side if it was ending the link anyway.
 
     def _raise_if_lost(self) -> None:
         if self._lost is not None:
@@ -356,7 +360,7 @@ class Link:
     def _lose(self, why: LinkLost) -> None:
         if self._lost is not None:
             return
-        self._lost = why
+        self._lost = why = self._ending or why
         for name in list(self._timers):
             self._cancel_timer(name)
         here = asyncio.current_task()
