@@ -9,7 +9,8 @@
    only through the winners of the pooling and leaves out what a ReLU has cut off, so its share can exceed 100 %.
 2. Samples per second on the wall: the same loop on two threads against the two workers.
 3. What the engine costs beside training, and the peak memory, at 2,500 devices with 20 samples each, without pruning
-   and with half of the prunable weights pruned.
+   and with half of the prunable weights pruned. Training is every gradient, that of the probe too, and the optimiser's
+   steps; beside it are scores, threshold, mask, the masking of weights and gradients, sums, records and plan.
 4. The same with top-k updates, without memory and with one of 44 k values per device; and the disk that takes.
 5. Other models: an MLP on 2,500 devices with 20 samples each, its devices trained together and one after the other in
    turns, without pruning and with it. `--together [DEVICES]` does this alone.

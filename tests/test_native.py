@@ -253,6 +253,61 @@ def test_a_nan_is_seen_wherever_in_its_pooling_window_it_lies(place):
     assert not is_finite(problem)
 
 
+# The gradient of what is pruned, and what it keeps for the next one.
+
+
+@pytest.mark.parametrize("name", native.instruction_sets)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_probe_gives_the_prunable_gradient_and_leaves_the_next_gradient_as_it_would_be(shape, name):
+    problem = Problem(shape).off_the_grid()
+    model, kernel = problem.model, NativeGradient(problem.model, problem.x, problem.y, instruction_set=name)
+
+    def plain(batch):
+        loss = NativeGradient(model, problem.x, problem.y, instruction_set=name)(batch)
+        return loss, model.gradient_array.copy()
+
+    for batch in (np.array([3, 0, 3, 8]), np.array([5]), np.arange(NUM_SAMPLES)):
+        loss, gradient = plain(batch)
+        assert kernel.of_prunable(batch) == loss
+        assert model.gradient_array[model.prunable].tobytes() == gradient[model.prunable].tobytes()
+        model.state_array[model.prunable][::3] = 0.0
+        loss, gradient = plain(batch)
+        for _ in range(2):  # once from what is kept, once without
+            assert kernel(batch) == loss
+            assert model.gradient_array.tobytes() == gradient.tobytes()
+
+
+@pytest.mark.parametrize("tensor", [name for name in TENSORS if name.startswith("conv")])
+def test_what_a_probe_keeps_is_not_used_for_other_convolutions_or_images(tensor):
+    problem = Problem((2, 13, 11)).off_the_grid()
+    kernel, batch = NativeGradient(problem.model, problem.x, problem.y), np.array([1, 2, 3])
+    for changes_weight in (True, False):
+        kernel.of_prunable(batch)
+        if changes_weight:
+            problem.tensor[tensor].flat[-1] += 0.25
+        else:
+            batch = np.array([1, 2, 4])
+        found = kernel(batch), problem.model.gradient_array.tobytes()
+        fresh = NativeGradient(problem.model, problem.x, problem.y)(batch), problem.model.gradient_array.tobytes()
+        assert found == fresh
+
+
+def test_a_probe_of_pruned_convolutions_goes_back_through_them():
+    problem = Problem(prunable=("conv2", "fc1"))
+    model, kernel = problem.model, NativeGradient(problem.model, problem.x, problem.y)
+    loss, expected = kernel(np.arange(4)), model.gradient_array.copy()
+    assert kernel.of_prunable(np.arange(4)) == loss
+    assert model.gradient_array.tobytes() == expected.tobytes()
+
+
+def test_a_minibatch_too_large_to_keep_is_probed_all_the_same():
+    problem = Problem((1, 4, 4))
+    model, kernel, batch = problem.model, NativeGradient(problem.model, problem.x, problem.y), np.arange(300) % 9
+    loss, expected = kernel(batch), model.gradient_array.copy()
+    assert kernel.of_prunable(batch) == loss == kernel(batch)
+    assert model.gradient_array.tobytes() == expected.tobytes()
+
+
 # Wrong calls.
 
 FIELDS = ("instruction_set", "shape", "offsets", "state", "gradient", "x", "y", "batch", "scratch")

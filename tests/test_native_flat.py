@@ -18,6 +18,7 @@ from airprune.losses.own import Judged
 from airprune.models import FlatModel, PaperCNN
 from airprune.pruning import choose_mask
 from airprune.pruning.layers import PrunableLayers
+from airprune.pruning.masks import mask_of_moves
 
 pytestmark = [
     pytest.mark.skipif(bool(native.trouble), reason=f"no native kernel: {native.trouble}"),
@@ -169,6 +170,32 @@ def test_the_threshold_is_where_a_sort_puts_it(size):
         np.testing.assert_array_equal(mask, scores >= np.sort(scores)[size - keep])
 
 
+@pytest.mark.parametrize("dead_rows", [0, 3, 8])
+def test_the_mask_of_moves_is_that_of_their_scores(monkeypatch, dead_rows):
+    rng = np.random.default_rng(dead_rows)
+    weights, gradient = (rng.normal(size=PAPER.num_weights).astype(np.float32) for _ in range(2))
+    gradient[: 3136 * dead_rows] = 0.0
+    weights[::5] = -0.0
+    for keep in (18, 700, PAPER.num_weights // 2, PAPER.num_weights - 1):
+        for rate in (0.01, 1e-3, 3e-42):  # the last one makes most scores zero or denormal
+            mask = mask_of_moves(weights, gradient, rate, keep=keep, layers=PAPER)
+            options = {"keep": keep, "layers": PAPER, "tie_break": np.abs(weights)}
+            np.testing.assert_array_equal(mask, by_numpy(monkeypatch, rate * np.abs(gradient), **options))
+
+
+def test_moves_that_are_not_finite_or_not_in_float32_are_left_to_numpy():
+    weights, gradient = np.ones((2, PAPER.num_weights), np.float32)
+    options = {"keep": 100, "layers": PAPER}
+    assert mask_of_moves(weights, gradient, 0.1, **options) is not None
+    for rate in (0.0, -0.1, np.nan, np.inf, np.float64(0.1)):
+        assert mask_of_moves(weights, gradient, rate, **options) is None
+    assert mask_of_moves(weights.astype(np.float64), gradient, 0.1, **options) is None
+    for values in (weights, gradient):
+        values[7] = np.nan
+        assert mask_of_moves(weights, gradient, 0.1, **options) is None
+        values[7] = 1.0
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("which", ["scores", "tie_break"])
 def test_a_score_that_is_not_finite_is_refused_as_by_numpy(which, value):
@@ -206,7 +233,7 @@ def test_masked_vectors_and_sums_are_numpys_to_the_bit(size):
         kept = values * mask
         lost = native.hold(weights, mask)
         np.testing.assert_array_equal(weights.view(np.int32), kept.view(np.int32))
-        np.testing.assert_array_equal(lost, np.square(values - kept))
+        np.testing.assert_array_equal(lost, float(np.square(values - kept).sum()))
         product = values.copy()
         native.multiply(product, mask)
         np.testing.assert_array_equal(product.view(np.int32), kept.view(np.int32))
@@ -218,6 +245,14 @@ def test_masked_vectors_and_sums_are_numpys_to_the_bit(size):
         counts = np.arange(size)
         native.add_counts(counts, mask)
         np.testing.assert_array_equal(counts, np.arange(size) + mask)
+
+
+def test_what_is_lost_is_added_in_numpys_order_for_vectors_of_every_length():
+    rng = np.random.default_rng(0)
+    for size in (*range(300), 1_000, 4_097, 25_168):
+        weights, mask = rng.normal(size=size).astype(np.float32), rng.random(size) < 0.5
+        expected = float(np.square(weights - weights * mask).sum())
+        assert native.hold(weights, mask) == expected, size
 
 
 def test_arrays_of_other_lengths_or_types_are_refused():

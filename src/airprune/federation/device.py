@@ -10,7 +10,7 @@ Torch is imported only by what needs it: a model that is a torch module, Adam, d
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,9 +19,10 @@ import numpy as np
 
 from airprune.components import ModelShape
 from airprune.compression.base import Message, Wire, transmit
-from airprune.federation import personal
+from airprune.federation import personal, private
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
+from airprune.federation.private import secret_normals
 from airprune.flat import LocalModel, places
 from airprune.kernels import KERNELS, native
 from airprune.kernels.base import Teaching
@@ -48,6 +49,8 @@ class LocalSettings:
     optimizer: str = "sgd"
     momentum: float = 0.0
     weight_decay: float = 0.0
+    clip_norm: float | None = None
+    noise_multiplier: float = 0.0
     diagnostics: bool = False
     kernel: str = "torch"
     device: str = "cpu"
@@ -62,6 +65,8 @@ class LocalSettings:
             optimizer=train.optimizer,
             momentum=train.momentum,
             weight_decay=train.weight_decay,
+            clip_norm=scenario.privacy.clip_norm,
+            noise_multiplier=scenario.privacy.noise_multiplier,
             diagnostics=scenario.diagnostics.gradients,
             kernel=kernel,
             device=device,
@@ -70,11 +75,16 @@ class LocalSettings:
 
 @dataclass(frozen=True, eq=False)
 class Streams:
-    """The random streams of one edge round, one for each device, made when first asked for."""
+    """The random streams of one edge round, one for each device, made when first asked for.
+
+    Attributes:
+      secret_noise: whether the noise of privacy is drawn so that nobody can repeat it, instead of from the seed.
+    """
 
     seed: int
     global_round: int
     edge_round: int
+    secret_noise: bool = field(default=False, kw_only=True)
 
     @cached_property
     def batches(self) -> NumberedStreams:
@@ -88,6 +98,14 @@ class Streams:
     @cached_property
     def compression(self) -> NumberedStreams:
         return self._named("compression")
+
+    @cached_property
+    def privacy(self) -> NumberedStreams:
+        return self._named("privacy")
+
+    def noise(self, device: int, size: int) -> Array:
+        """Standard normal numbers of a device.  [size]"""
+        return secret_normals(size) if self.secret_noise else self.privacy[device].standard_normal(size)
 
     def _named(self, stream: str) -> NumberedStreams:
         return NumberedStreams(self.seed, stream, self.global_round, self.edge_round)
@@ -149,6 +167,10 @@ class Device:
         from airprune.federation import constants
 
         return constants
+
+    def probe(self, batch: Array) -> None:
+        """∇F of the prunable weights into the model's `gradient_array`; what is in the rest of it does not matter."""
+        getattr(self.gradient, "of_prunable", self.gradient)(batch)
 
     def smaller(self, kept: tuple[Array, ...]) -> Device | None:
         """A device around the model of so many units of each group; None if training needs, or is, the whole one."""
@@ -255,13 +277,15 @@ def round_in_steps(
                 report |= device.method.objective("report", before, memory)
     if device.shape.num_personal:
         memory |= personal.take_out(model.state_array, common, device.shape)
-    sent_bits, message, code_error = _encode(device, received.model, sub_model, memory, orders, streams)
+    if settings.clip_norm is not None:
+        _make_private(device, received.model, sub_model, settings.clip_norm, orders, streams)
+    encoded = _encode(device, received.model, sub_model, memory, orders, streams)
     return Upload(
         state=model.state_array,
         mask=sub_model.sent,
-        sent_bits=sent_bits,
-        message=message,
-        code_error=code_error,
+        sent_bits=encoded.sent_bits,
+        message=encoded.message,
+        code_error=encoded.code_error,
         report=report,
         memory=memory,
         loss=trained.loss,
@@ -270,6 +294,7 @@ def round_in_steps(
         gradient_noise_sq=noise_sq,
         smoothness=smoothness,
         pruning_error_sq=error_sq,
+        num_kept=encoded.num_kept,
     )
 
 
@@ -279,7 +304,8 @@ def _batches(settings: LocalSettings, orders: Orders, samples: Array, rng: np.ra
     starts = range(0, len(samples), settings.batch_size)
     found: list[Array] = []
     for _ in range(settings.local_epochs):
-        order = rng.permutation(samples)
+        order = samples.copy()
+        rng.shuffle(order)
         found += [order[start : start + settings.batch_size] for start in starts]
         if last_step is not None and len(found) >= last_step:
             break
@@ -302,16 +328,13 @@ def _view(
 ) -> DeviceView:
     """What a device knows when it chooses; `is_there`: the gradient on the minibatch is in its place already."""
     model, prunable = device.model, device.model.prunable
-    if is_there:
-        found = model.gradient_array[prunable].copy()
 
     def gradient() -> Array:
-        if is_there:
-            return found
-        if device.waits:
+        if device.waits and not is_there:
             raise _GradientWanted
-        device.gradient(batch)
-        return model.gradient_array[prunable].copy()  # the steps to come overwrite it
+        if not is_there:
+            device.probe(batch)
+        return model.gradient_array[prunable]
 
     def loss(weights: Array) -> float:
         """F as a function of the prunable weights alone, for Eq. (1)."""
@@ -342,7 +365,7 @@ def _hold(model: LocalModel, held: Array | None) -> float:
         return 0.0
     weights = model.state_array[model.prunable]
     if weights.dtype == np.float32 and not native.trouble:
-        return float(native.hold(weights, held).sum())
+        return native.hold(weights, held)
     kept = weights * held
     removed = weights - kept
     weights[:] = kept
@@ -396,6 +419,8 @@ def _train(
     plain = sub_model.forward is None and sub_model.scale is None
     power = device.method.masking("collects", orders.round_index) if device.collects else 0
     gradient_sum = np.zeros_like(gradient) if power else None
+    does_more = settings.diagnostics or settings.weight_decay or settings.momentum or device.adjusts or power
+    is_bare = plain and not does_more and gradient.dtype == np.float32 and not native.trouble
     loss_sum, count, gradient_sq_max = 0.0, 0, 0.0
     for number, batch in enumerate(batches):
         if plain:
@@ -404,6 +429,11 @@ def _train(
             loss, used = yield from _gradient_of_part(device, sub_model, batch, number)
         loss_sum += loss * len(batch)
         count += len(batch)
+        if is_bare:  # as below, without a warning of numpy to be held back
+            if moves is not None:
+                _mask(masked, moves)
+            step(weights, gradient)
+            continue
         with _diverging():
             if used is not None and sub_model.forward_only:
                 moves = used if sub_model.moves is None else used & sub_model.moves
@@ -510,6 +540,33 @@ def _distilled_gradient(device: Device, sub_model: SubModel, batch: Array, step:
     return loss
 
 
+def _make_private(
+    device: Device, received: Array, sub_model: SubModel, clip_norm: float, orders: Orders, streams: Streams
+) -> None:
+    """Clips the update of all that will be sent, biases included, and adds the device's noise; in place."""
+    is_sent = np.ones(device.shape.num_state, dtype=bool)
+    is_sent[device.shape.personal] = False
+    if sub_model.sent is not None:
+        is_sent[device.shape.prunable] &= np.asarray(sub_model.sent, dtype=bool)
+    state, noise_multiplier = device.model.state_array, device.settings.noise_multiplier
+    base = received[is_sent].astype(np.float64)
+    update = state[is_sent].astype(np.float64) - base
+    clipped = private.clipped(update, clip_norm)
+    if noise_multiplier:
+        clipped = clipped + noise_multiplier * clip_norm * streams.noise(orders.device, len(update))
+    if clipped is not update:
+        state[is_sent] = (base + clipped).astype(state.dtype)
+
+
+class _Encoded(NamedTuple):
+    """As in an `Upload`."""
+
+    sent_bits: float
+    message: Message | None
+    code_error: float
+    num_kept: int | None = None
+
+
 def _encode(
     device: Device,
     received: Array,
@@ -517,8 +574,8 @@ def _encode(
     memory: dict[str, Array],
     orders: Orders,
     streams: Streams,
-) -> tuple[float, Message | None, float]:
-    """Leaves in the model what the edge will decode, zero where nothing is sent; the encoder's bits, message and error.
+) -> _Encoded:
+    """Leaves in the model what the edge will decode, zero where nothing is sent.
 
     Compressors work on the update, taken in float64, of the counted weights that are sent.
     """
@@ -530,8 +587,8 @@ def _encode(
     slot = device.memory_slots[0].name if device.memory_slots else None
     # What is exact leaves nothing to remember; but it may have to bring what earlier, smaller codes have left.
     if compression("exact", wire) and (orders.code is None or slot is None or not memory[slot].any()):
-        num_sent = shape.num_weights if sent is None else shape.fixed_weights + int(np.count_nonzero(sent))
-        return float(compression("bits", wire, num_sent)), None, 0.0
+        num_kept = shape.prunable_weights if sent is None else int(np.count_nonzero(sent))
+        return _Encoded(float(compression("bits", wire, shape.fixed_weights + num_kept)), None, 0.0, num_kept)
     index, places = device.weight_index, None
     if sent is not None:
         is_sent = np.ones(shape.num_state, dtype=bool)
@@ -550,7 +607,7 @@ def _encode(
             new, part = memory[slot].copy(), new
             new[places] = part
         memory[slot] = new
-    return float(message.bits), message, _error(update if kept is None else update + kept, decoded)
+    return _Encoded(float(message.bits), message, _error(update if kept is None else update + kept, decoded))
 
 
 def _error(wanted: Array, sent: Array) -> float:

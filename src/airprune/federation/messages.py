@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from airprune.compression.base import Message
 
 Array = np.ndarray
+NOTHING: Mapping[str, Array] = {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,9 +29,8 @@ class Broadcast:
     values: Mapping[str, Array] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Orders:
-    """What an edge tells one device.
+class Orders(NamedTuple):
+    """What an edge tells one device. A tuple, as uploads are: both are made for every device and round.
 
     Attributes:
       keep: whole prunable weights that it may hold or send.
@@ -45,11 +46,10 @@ class Orders:
     round_index: int
     code: int | None = None
     local_steps: int | None = None
-    memory: Mapping[str, Array] = field(default_factory=dict)
+    memory: Mapping[str, Array] = NOTHING
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Upload:
+class Upload(NamedTuple):
     """What a device answers.
 
     Attributes:
@@ -66,6 +66,7 @@ class Upload:
       gradient_noise_sq: ‖∇F(w, ξ) − ∇F(w)‖² at the received model, for σ̂² of Assumption 4; NaN without diagnostics.
       smoothness: ‖∇F(w) − ∇F(w′)‖ / ‖w − w′‖ over the round, for L of Assumption 1; NaN without diagnostics.
       pruning_error_sq: ‖w − w ⊙ m‖², for D² of Assumption 2.
+      num_kept: how many entries of `mask` are true, if somebody has counted them.
     """
 
     state: Array
@@ -81,3 +82,4 @@ class Upload:
     gradient_noise_sq: float
     smoothness: float
     pruning_error_sq: float
+    num_kept: int | None = None

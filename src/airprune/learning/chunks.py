@@ -146,6 +146,8 @@ class DeviceStatistics:
 
     @classmethod
     def joined(cls, parts: Sequence[DeviceStatistics]) -> DeviceStatistics:
+        if len(parts) == 1:
+            return parts[0]
         return cls(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)})
 
 
@@ -190,8 +192,9 @@ def chunk_sum(
         device = task.devices[number]
         member = (device, device if task.group is None else task.group[number])
         add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received, member)
-        for name, array in {**upload.report, **_sent_by_group(task, number, upload, shape)}.items():
-            reports[name] = reports[name] + array if name in reports else array
+        if upload.report or task.group is not None:
+            for name, array in {**upload.report, **_sent_by_group(task, number, upload, shape)}.items():
+                reports[name] = reports[name] + array if name in reports else array
         for name, kept in memory.items():
             kept.append(upload.memory[name])
         rows.append(_row(device, upload, shape))
@@ -214,7 +217,9 @@ def _sent_by_group(task: TrainTask, number: int, upload: Upload, shape: ModelSha
 
 def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
     """In the order of the fields of `DeviceStatistics`."""
-    sent = shape.prunable_weights if upload.mask is None else int(np.count_nonzero(upload.mask))
+    sent = upload.num_kept
+    if sent is None:
+        sent = shape.prunable_weights if upload.mask is None else int(np.count_nonzero(upload.mask))
     return (
         device,
         shape.fixed_weights + sent,
@@ -235,8 +240,8 @@ class EdgeResult:
 
     Attributes:
       combined: the average, before the edge's own step.  [num_state]
-      held: which entries of the state some device sent.  [num_state] bool
-      kept_by: how many devices sent each prunable weight.  [num_prunable]
+      held: which entries of the state some device sent, or as many as must.  [num_state] bool
+      kept_by: how many devices sent each prunable weight; 0 if too few.  [num_prunable]
     """
 
     combined: Array
@@ -255,6 +260,7 @@ class EdgeGroup(Group):
     Attributes:
       drop_failing: whether a device that fails for good is left out; else it ends the run.
       served_weight: Σ c_n of all devices of the edge, if those count that are not heard from.
+      min_contributors: t; a weight that fewer devices kept counts as kept by none.
     """
 
     shared: Broadcast
@@ -263,6 +269,7 @@ class EdgeGroup(Group):
     drop_failing: bool = False
     store: DeviceStore | None = None
     served_weight: float | None = None
+    min_contributors: int = 1
     method: str = "train"
 
     def arrived(self, task: TrainTask, part: ChunkSum) -> ChunkSum:
@@ -298,13 +305,17 @@ class EdgeGroup(Group):
             coverage = coverage_of(kept_by, 0)
             combined = received
         else:
-            kept_by = part.total.kept_by
-            held[:] = True
+            kept_by, least = part.total.kept_by, self.min_contributors
+            if least > 1:
+                kept_by = np.where(kept_by >= least, kept_by, 0)
+            held[:] = part.total.all_count >= least
             held[self.prunable] = kept_by > 0
             coverage = coverage_of(kept_by, part.total.all_count)
             combined = self.aggregation("finish", part.total, received)
             if self.served_weight is not None:
                 combined = self.aggregation("absent", combined, received, part.total.all_weight / self.served_weight)
+            if least > 1:
+                combined = np.where(held, combined, received)
         return EdgeResult(
             combined=combined,
             held=held,

@@ -94,6 +94,8 @@ class Worker:
         x, y = dataset.train_x, dataset.train_y
         self.device = Device(model, x, y, settings, job.method, job.wire, loss=judged.loss)
         self.together = together(self.device, MAX_CHUNK_DEVICES)
+        self._streams_of: tuple[int, ...] | None = None
+        self._streams: tuple[Streams, WholeNumbers]
         self.judge: Judge = judge_for(
             model, dataset.test_x, dataset.test_y, judged, kernel=settings.kernel, device=settings.device
         )
@@ -108,18 +110,26 @@ class Worker:
 
         Layers that draw, such as Dropout, have a stream of their own, too.
         """
-        place = (task.global_round, task.edge_round)
-        streams = Streams(self.job.seed, *place)
+        streams, layer_seeds = self._randomness(task.global_round, task.edge_round)
         orders = [_orders(task, number) for number in range(len(task.devices))]
         if self.together is not None and len(orders) > 1:
             seats = self.together.num_seats
             for start in range(0, len(orders), seats):
                 yield from self._in_step(received, orders[start : start + seats], streams)
             return
-        layer_seeds = WholeNumbers(self.job.seed, "layers", *place)
         with self.device.model.own_randomness():
             for own in orders:
                 yield self._alone(received, own, streams, layer_seeds)
+
+    def _randomness(self, *place: int) -> tuple[Streams, WholeNumbers]:
+        """Of the devices, and of layers that draw, in one edge round; made once for all of its chunks.
+
+        Making them costs as much as twenty devices, and whoever asks for a device's stream gets it from its start.
+        """
+        if self._streams_of != place:
+            self._streams_of = place
+            self._streams = Streams(self.job.seed, *place), WholeNumbers(self.job.seed, "layers", *place)
+        return self._streams
 
     def _in_step(self, received: Broadcast, orders: Sequence[Orders], streams: Streams) -> Iterator[Upload | Failure]:
         """Of devices that are trained together; nothing in their model draws or counts."""

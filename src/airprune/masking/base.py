@@ -60,7 +60,8 @@ class DeviceView:
       round_index: edge rounds since the start of the run.
       keep: whole prunable weights that fit its budget.
       received: the flat state; read-only.  [num_state]
-      gradient: gives ∇F(w, ξ) of the prunable weights on the round's first minibatch; costs that minibatch.
+      gradient: gives ∇F(w, ξ) of the prunable weights on the round's first minibatch; costs that minibatch, and lies
+        where the steps to come overwrite it.
       loss: F on that minibatch as a function of the prunable weights.
       shared: what `prepare` made for everybody.
       memory: this device's slots.
@@ -90,12 +91,22 @@ class DeviceView:
     @cached_property
     def weights(self) -> Array:
         """The received prunable weights.  [num_prunable]"""
-        return self._received[self.shape.prunable].copy()
+        return self.received_weights.copy()
+
+    @property
+    def received_weights(self) -> Array:
+        """The same in place: not to be changed.  [num_prunable]"""
+        return self._received[self.shape.prunable]
 
     @cached_property
     def dense_gradient(self) -> Array:
         """∇F(w, ξ) of the prunable weights of the dense model on the round's first minibatch.  [num_prunable]"""
-        return self._gradient()
+        return self._gradient().copy()
+
+    def passing_gradient(self) -> Array:
+        """The same in place, for who is done with it before the first step and does not ask again.  [num_prunable]"""
+        known: Array | None = vars(self).get("dense_gradient")
+        return self._gradient() if known is None else known
 
     @cached_property
     def rng(self) -> np.random.Generator:
@@ -179,6 +190,14 @@ def in_time(options: Any) -> bool:
     return True
 
 
+def by_data(options: Any) -> bool:
+    return True
+
+
+def not_by_data(options: Any) -> bool:
+    return False
+
+
 def as_prepared(options: Any, view: RoundView, told: Array | None) -> Array:
     """`counts` of a masking whose `prepare` makes the mask of everybody."""
     return np.full_like(view.keep, view.shape.prunable_weights if told is None else np.count_nonzero(told))
@@ -213,6 +232,7 @@ class Masking(Component):
       dense_compute: the share of a step's compute that is done on the whole model, whatever is kept.
       whole_units: whether its masks remove whole units, which saves work on dense hardware.
       teaches: whether its sub-models do, which not every kernel can.
+      by_data: whether a device's samples have a part in which weights it sends, so that the mask tells of them.
     """
 
     choose: Callable[[Any, DeviceView], SubModel]
@@ -233,3 +253,4 @@ class Masking(Component):
     dense_compute: float = 0.0
     whole_units: Callable[[Any], bool] = scattered
     teaches: bool = False
+    by_data: Callable[[Any], bool] = by_data

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from airprune.components import ModelShape, Slot
 from airprune.masking import dpf
-from airprune.masking.base import WHOLE, DeviceView, Masking, RoundView, SubModel, Values
+from airprune.masking.base import WHOLE, DeviceView, Masking, RoundView, SubModel, Values, not_by_data
 from airprune.masking.common import count_slot
 from airprune.pruning.masks import choose_mask
 from airprune.settings.section import Count, Ratio, Section
@@ -75,4 +75,5 @@ MASKING = Masking(
     prepare=prepare,
     counts=counts,
     judged=judged,
+    by_data=not_by_data,
 )

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components import ModelShape, Slot
-from airprune.masking.base import Masking, RoundView, Values, as_prepared
+from airprune.masking.base import Masking, RoundView, Values, as_prepared, not_by_data
 from airprune.masking.common import count_slot, fitted, hold, mask_slot, sizes_now, unless_whole
 from airprune.pruning.masks import choose_mask
 from airprune.settings.section import Count, Ratio, Section
@@ -73,4 +73,5 @@ MASKING = Masking(
     counts=as_prepared,
     stays=stays,
     adapts=late,
+    by_data=not_by_data,
 )

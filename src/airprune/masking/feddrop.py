@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from airprune.components import ModelShape
 from airprune.errors import InvalidValue
-from airprune.masking.base import DeviceView, Masking, RoundView, SubModel, Values
+from airprune.masking.base import DeviceView, Masking, RoundView, SubModel, Values, not_by_data
 from airprune.masking.widths import graph_of, narrowed, weights_at, weights_within, width_of
 from airprune.pruning.units import UnitGraph, foremost, widest
 from airprune.settings.section import Section
@@ -131,4 +131,5 @@ MASKING = Masking(
     counts=counts,
     adapts=adapts,
     whole_units=whole_units,
+    by_data=not_by_data,
 )

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from airprune.masking.base import Masking, RoundView, Values, as_prepared
+from airprune.masking.base import Masking, RoundView, Values, as_prepared, not_by_data
 from airprune.masking.fedpt import choose
 from airprune.settings.section import MAX_COUNT, Count, Section
 
@@ -57,4 +57,5 @@ MASKING = Masking(
     whole_units=whole_layers,
     dense_compute=2 / 3,  # forward pass and input gradients; weight gradients only for what moves
     fully_open={"warm_up": MAX_COUNT},
+    by_data=not_by_data,
 )

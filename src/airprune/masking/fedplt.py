@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components import ModelShape, Owner, Slot
-from airprune.masking.base import WHOLE, DeviceView, Masking, RoundView, SubModel, Values
+from airprune.masking.base import WHOLE, DeviceView, Masking, RoundView, SubModel, Values, not_by_data
 from airprune.pruning.layers import PrunableLayers
 from airprune.settings.section import Count, Section
 
@@ -84,4 +84,5 @@ MASKING = Masking(
     prepare=prepare,
     counts=counts,
     dense_compute=2 / 3,  # forward pass and input gradients; weight gradients only for what moves
+    by_data=not_by_data,
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.masking.base import DeviceView, Masking, RoundView, SubModel, Values, as_prepared
+from airprune.masking.base import DeviceView, Masking, RoundView, SubModel, Values, as_prepared, not_by_data
 from airprune.pruning.masks import choose_mask
 
 Array = np.ndarray
@@ -37,4 +37,5 @@ MASKING = Masking(
     prepare=prepare,
     counts=as_prepared,
     dense_compute=2 / 3,  # forward pass and input gradients; weight gradients only for what moves
+    by_data=not_by_data,
 )

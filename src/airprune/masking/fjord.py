@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 from pydantic import Field
 
-from airprune.masking.base import DeviceView, Masking, SubModel
+from airprune.masking.base import DeviceView, Masking, SubModel, not_by_data
 from airprune.masking.heterofl import WidthOptions, bounds, weights, whole_units
 from airprune.masking.widths import graph_of, leading_mask, narrowed, width_of
 from airprune.settings.section import Ratio
@@ -55,4 +55,5 @@ MASKING = Masking(
     bounds=bounds,
     whole_units=whole_units,
     fully_open={"widths": [1.0]},
+    by_data=not_by_data,
 )

@@ -7,7 +7,7 @@ known from FedPT, FedPart and FedPLT; here the part is the paper's mask, new in 
 from __future__ import annotations
 
 from airprune.masking.base import WHOLE, DeviceView, Masking, SubModel
-from airprune.masking.probe import RankingOptions, charges, ranked_mask, whole_units, whole_weights
+from airprune.masking.probe import RankingOptions, by_gradient, charges, ranked_mask, whole_units, whole_weights
 
 
 def choose(options: RankingOptions, view: DeviceView) -> SubModel:
@@ -24,5 +24,6 @@ MASKING = Masking(
     weights=whole_weights,
     charges=charges,
     whole_units=whole_units,
+    by_data=by_gradient,
     dense_compute=2 / 3,  # forward pass and input gradients; weight gradients only for what moves
 )

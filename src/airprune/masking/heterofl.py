@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 
 from airprune.components import ModelShape
 from airprune.errors import InvalidValue
-from airprune.masking.base import DeviceView, Masking, SubModel, Values
+from airprune.masking.base import DeviceView, Masking, SubModel, Values, not_by_data
 from airprune.masking.widths import graph_of, leading_mask, narrowed, weights_at, weights_within, width_of
 from airprune.settings.section import Ratio, Section
 
@@ -64,4 +64,5 @@ MASKING = Masking(
     weights=weights,
     bounds=bounds,
     whole_units=whole_units,
+    by_data=not_by_data,
 )

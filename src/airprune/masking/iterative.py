@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components import ModelShape, Slot
-from airprune.masking.base import Masking, RoundView, Values, as_prepared
+from airprune.masking.base import Masking, RoundView, Values, as_prepared, not_by_data
 from airprune.masking.common import count_slot, fitted, hold, mask_slot, sizes_now, unless_whole
 from airprune.pruning.layers import PrunableLayers
 from airprune.pruning.masks import choose_mask, largest
@@ -94,4 +94,5 @@ MASKING = Masking(
     update=update,
     stays=stays,
     adapts=adapts,
+    by_data=not_by_data,
 )

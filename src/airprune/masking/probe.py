@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from airprune.components import ModelShape
 from airprune.masking.base import WHOLE, Charges, DeviceView, Masking, SubModel
 from airprune.pruning.importance import IMPORTANCES, Probe
-from airprune.pruning.masks import choose_mask
+from airprune.pruning.masks import choose_mask, mask_of_moves
 from airprune.pruning.structured import choose_units, structured_count, unit_keep_for
 from airprune.settings.section import Section, Text
 
@@ -52,6 +52,12 @@ def whole_units(options: RankingOptions) -> bool:
     return options.structure == "neurons"
 
 
+def by_gradient(options: RankingOptions) -> bool:
+    """Some importances see the received weights alone, or nothing."""
+    importance = IMPORTANCES[options.importance]
+    return importance.needs_gradient or importance.needs_loss
+
+
 def scores_of(options: RankingOptions, view: DeviceView) -> Array:
     """Importance of every prunable weight of the dense received model.
 
@@ -73,6 +79,11 @@ def ranked_mask(options: RankingOptions, view: DeviceView) -> Array | None:
     """m of Eq. (5): exactly `keep` weights, or None for all of them."""
     if view.keep >= view.shape.prunable_weights:
         return None
+    if (options.importance, options.scope, options.structure) == ("update", "global", "weights"):
+        received, rate = view.received_weights, view.learning_rate
+        mask = mask_of_moves(received, view.passing_gradient(), rate, keep=view.keep, layers=view.shape.layers)
+        if mask is not None:
+            return mask
     return best_weights(options, scores_of(options, view), view)
 
 
@@ -98,4 +109,5 @@ MASKING = Masking(
     weights=whole_weights,
     charges=charges,
     whole_units=whole_units,
+    by_data=by_gradient,
 )

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components import ModelShape, Owner, Slot
-from airprune.masking.base import DeviceView, Masking, RoundView, SubModel, Values
+from airprune.masking.base import DeviceView, Masking, RoundView, SubModel, Values, not_by_data
 from airprune.masking.widths import graph_of, leading_mask, narrowed, weights_at, weights_within, width_of
 from airprune.pruning.units import UnitGraph
 from airprune.settings.section import Section
@@ -88,4 +88,5 @@ MASKING = Masking(
     prepare=prepare,
     judged=judged,
     whole_units=whole_units,
+    by_data=not_by_data,
 )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from airprune.components import ModelShape, Owner, Slot, prunable_weights
-from airprune.masking.base import Masking, RoundView, Values, as_prepared
+from airprune.masking.base import Masking, RoundView, Values, as_prepared, not_by_data
 from airprune.masking.common import fitted, hold, mask_slot, unless_whole
 from airprune.pruning.masks import choose_mask
 
@@ -63,4 +63,5 @@ MASKING = Masking(
     update=update,
     stays=stays,
     adapts=late,
+    by_data=not_by_data,
 )

@@ -81,6 +81,23 @@ def _natively(scores: Array, keep: int, layers: PrunableLayers, tie_break: Array
     return native.best_weights(np.asarray(scores), np.asarray(tie_break), layers.row_starts, int(keep))
 
 
+def mask_of_moves(
+    weights: Array, gradient: Array, learning_rate: float, *, keep: int, layers: PrunableLayers
+) -> Array | None:
+    """`choose_mask` of the scores η |∇F| of Eq. (2) with ties by |w|, without making either.
+
+    None for calls that are wrong, or not for the native library.
+    """
+    from airprune.kernels import native  # as above
+
+    size = (layers.num_weights,)
+    if type(learning_rate) is not float or weights.shape != size or gradient.shape != size:
+        return None
+    if not layers.num_rows <= keep < layers.num_weights:
+        return None
+    return native.largest_moves(weights, gradient, layers.row_starts, keep, learning_rate)
+
+
 def layer_shares(layers: PrunableLayers, keep: int) -> tuple[int, ...]:
     """How many weights each layer keeps in scope "layer": keep · size / P by largest remainder, so Σ = keep.
 

@@ -67,6 +67,9 @@ class _PaperCNN:
         self._shape = (*x.shape[1:], sizes.hidden, sizes.classes)
         starts = {part.name: part.start for part in model.parts}
         self._offsets = tuple(starts[name] for name in _PARAMETERS)
+        pruned = {layer.name for layer in model.layers}
+        self._prunes_classifier = pruned <= {"fc1.weight", "fc2.weight"}
+        self._kept = np.zeros(0, np.uint8)
         self._scratch = np.empty(_paper_cnn.scratch_bytes(*self._shape), np.uint8)
         self._arrays = model.state_array, model.gradient_array, np.ascontiguousarray(x), np.ascontiguousarray(y)
 
@@ -76,8 +79,23 @@ class NativeGradient(_PaperCNN):
 
     def __call__(self, batch: Array) -> float:
         """The samples named by `batch`; returns F(w, ξ), their mean loss."""
-        arrays = (*self._arrays, batch, self._scratch)
-        return _paper_cnn.gradient(self._instruction_set, self._shape, self._offsets, *arrays)
+        arrays = (*self._arrays, batch, self._scratch, self._kept)
+        return _paper_cnn.gradient(self._instruction_set, self._shape, self._offsets, *arrays, False)
+
+    def of_prunable(self, batch: Array) -> float:
+        """The same of the prunable weights; the rest of `gradient_array` may be left zero.
+
+        Where they all are in the fully connected layers, nothing goes back through the convolutions, and what these
+        have made of the images is kept: a gradient that is next asked for on the same minibatch begins there, if they
+        are the same. Images and labels must not change in between.
+        """
+        if not self._prunes_classifier:
+            return self(batch)
+        wanted = _paper_cnn.kept_bytes(self._shape, len(batch))
+        if self._kept.size < wanted:
+            self._kept = np.zeros(wanted, np.uint8)
+        arrays = (*self._arrays, batch, self._scratch, self._kept)
+        return _paper_cnn.gradient(self._instruction_set, self._shape, self._offsets, *arrays, True)
 
 
 class NativeScores(_PaperCNN):
@@ -112,11 +130,18 @@ def best_weights(scores: Array, ties: Array, row_starts: Array, keep: int) -> Ar
     return mask if _paper_cnn.choose(instruction_sets[0], mask, scores, ties, row_starts, keep) else None
 
 
-def hold(weights: Array, mask: Array) -> Array:
-    """Zeroes what the mask does not have, in place; returns (w − w ⊙ m)² of every weight."""
-    lost = np.empty_like(weights)
-    _paper_cnn.hold(instruction_sets[0], weights, mask, lost)
-    return lost
+def largest_moves(weights: Array, gradient: Array, row_starts: Array, keep: int, learning_rate: float) -> Array | None:
+    """`best_weights` of the scores η |∇F| with the ties |w|, without making either."""
+    if trouble or (weights.dtype, gradient.dtype) != (np.float32, np.float32) or not np.float32(learning_rate) > 0.0:
+        return None
+    mask = np.empty(weights.size, bool)
+    is_finite = _paper_cnn.choose(instruction_sets[0], mask, gradient, weights, row_starts, keep, learning_rate)
+    return mask if is_finite else None
+
+
+def hold(weights: Array, mask: Array) -> float:
+    """Zeroes what the mask does not have, in place; returns ‖w − w ⊙ m‖², added as numpy does in float32."""
+    return _paper_cnn.hold(instruction_sets[0], weights, mask)
 
 
 def multiply(values: Array, mask: Array) -> None:

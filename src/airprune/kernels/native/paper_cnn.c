@@ -65,7 +65,12 @@ struct activations {
     int32_t *num_by_channel, *num_by_place;
 };
 
+/* How much of an image's way is gone: all; up to the classifier's gradient; or from the classifier on, where the maps
+   before it are known. */
+enum extent { WHOLE_WAY, TO_CLASSIFIER, FROM_CLASSIFIER };
+
 typedef uint16_t shorts8 __attribute__((vector_size(16)));
+typedef float floats8 __attribute__((vector_size(32), aligned(4)));
 
 static shorts8 set_bits[256]; /* which bits of a byte are set, in order; the rest of a row does not matter */
 
@@ -120,12 +125,14 @@ END_TARGET
 struct instruction_set {
     const char *name;
     double (*one_image)(
-        const struct network *, const struct weights *, struct activations *, struct sums *, long, float
+        const struct network *, const struct weights *, struct activations *, struct sums *, long, float, enum extent
     );
     void (*forward)(const struct network *, const struct weights *, struct activations *);
     void (*add_scaled)(float *, const float *, float, Py_ssize_t);
-    int (*choose)(uint8_t *, const float *, const float *, long, const int64_t *, long, long, int32_t *);
-    void (*hold)(float *, const uint8_t *, float *, long);
+    int (*choose)(
+        uint8_t *, const float *, const float *, float, int, long, const int64_t *, long, long, int32_t *
+    );
+    float (*hold)(float *, const uint8_t *, float *, long);
     void (*multiply)(float *, const uint8_t *, long);
     void (*add_state)(double *, const float *, double, long);
     void (*add_counts)(int64_t *, const uint8_t *, long);
@@ -305,12 +312,86 @@ static void load_image(const struct network *net, struct activations *a, const f
     }
 }
 
-/* Mean loss over the minibatch; its gradient replaces what `gradient` holds. */
+/* What a gradient of the classifier alone leaves for the next one: the maps of its images on their way there. If that
+   one is of the same images and convolutions, as after a probe that has pruned the classifier, it need not compute them
+   again. `buffer` begins all zero. */
+struct kept {
+    int64_t *count; /* images kept; 0 for nothing */
+    int64_t *batch;
+    float *convolutions;
+    char *slot;
+};
+
+enum { MOST_KEPT = 256 };
+
+static const int convolution_parameters[] = {CONV1, BIAS1, CONV2, BIAS2};
+
+static struct workspace maps_of(const struct network *net, char *base) {
+    struct workspace work = {.base = base};
+    work.a.map1 = cut(&work, 32 * net->pixels1 * sizeof(float));
+    work.a.winner1 = cut(&work, 32 * net->height1 * net->width1 * sizeof(int32_t));
+    work.a.map2 = cut(&work, 64 * net->cells2 * sizeof(float));
+    work.a.winner2 = cut(&work, 64 * net->cells2 * sizeof(int32_t));
+    return work;
+}
+
+static size_t kept_bytes_of(const struct network *net, char *base, struct kept *kept, long size) {
+    struct workspace work = {.base = base};
+    long floats = 0;
+    for (int i = 0; i < 4; i++)
+        floats += parameter_size(net, convolution_parameters[i]);
+    kept->count = cut(&work, sizeof(int64_t));
+    kept->batch = cut(&work, MOST_KEPT * sizeof(int64_t));
+    kept->convolutions = cut(&work, floats * sizeof(float));
+    kept->slot = base ? base + work.used : NULL;
+    return work.used + size * maps_of(net, NULL).used;
+}
+
+/* Whether what is kept is of these images and convolutions. */
+static int is_kept(
+    const struct network *net, const struct kept *kept, const float *const parameter[], const int64_t *batch, long size
+) {
+    if (*kept->count != size || memcmp(kept->batch, batch, size * sizeof *batch))
+        return 0;
+    const float *known = kept->convolutions;
+    for (int i = 0; i < 4; i++) {
+        const int which = convolution_parameters[i];
+        if (memcmp(known, parameter[which], parameter_size(net, which) * sizeof *known))
+            return 0;
+        known += parameter_size(net, which);
+    }
+    return 1;
+}
+
+static void begin_keeping(
+    const struct network *net, struct kept *kept, const float *const parameter[], const int64_t *batch, long size
+) {
+    float *known = kept->convolutions;
+    for (int i = 0; i < 4; i++) {
+        const int which = convolution_parameters[i];
+        memcpy(known, parameter[which], parameter_size(net, which) * sizeof *known);
+        known += parameter_size(net, which);
+    }
+    memcpy(kept->batch, batch, size * sizeof *batch);
+    *kept->count = size;
+}
+
+/* Mean loss over the minibatch; its gradient replaces what `gradient` holds. With `classifier`, that of the fully
+   connected layers alone, at half of the price; the rest is zero. `kept` may be NULL. */
 static double minibatch(
     const struct network *net, const struct instruction_set *set, char *scratch, const float *const parameter[],
-    float *const gradient[], const float *x, const int64_t *y, const int64_t *batch, long size
+    float *const gradient[], const float *x, const int64_t *y, const int64_t *batch, long size, int classifier,
+    struct kept *kept
 ) {
     struct workspace work = prepared(net, set, scratch, parameter);
+    enum extent extent = classifier ? TO_CLASSIFIER : WHOLE_WAY;
+    const int keeps = kept && classifier, uses = kept && !classifier && is_kept(net, kept, parameter, batch, size);
+    if (keeps)
+        begin_keeping(net, kept, parameter, batch, size);
+    else if (kept)
+        *kept->count = 0;
+    if (uses)
+        extent = FROM_CLASSIFIER;
     for (int which = 0; which < NUM_PARAMETERS; which++)
         memset(gradient[which], 0, parameter_size(net, which) * sizeof(float));
     memset(work.g.conv1, 0, (char *)work.a.image - (char *)work.g.conv1);
@@ -322,7 +403,14 @@ static double minibatch(
     double loss = 0.0;
     for (long i = 0; i < size; i++) {
         load_image(net, &work.a, x + batch[i] * net->channels * net->height * net->width);
-        loss += set->one_image(net, &work.w, &work.a, &work.g, y[batch[i]], 1.0f / (float)size);
+        if (keeps || uses) {
+            const struct activations maps = maps_of(net, kept->slot + i * maps_of(net, NULL).used).a;
+            work.a.map1 = maps.map1;
+            work.a.winner1 = maps.winner1;
+            work.a.map2 = maps.map2;
+            work.a.winner2 = maps.winner2;
+        }
+        loss += set->one_image(net, &work.w, &work.a, &work.g, y[batch[i]], 1.0f / (float)size, extent);
     }
     unpack(net, &work, gradient);
     return loss / (double)size;
@@ -371,15 +459,28 @@ static PyObject *scratch_bytes(PyObject *self, PyObject *shape) {
     return read_network(shape, &net) ? PyLong_FromSize_t(workspace_of(&net, NULL).used + 64) : NULL;
 }
 
-enum { STATE, GRADIENT, X, Y, BATCH, SCRATCH, NUM_BUFFERS };
+static PyObject *kept_bytes(PyObject *self, PyObject *arguments) {
+    PyObject *shape;
+    Py_ssize_t size;
+    struct network net;
+    struct kept kept;
+    if (!PyArg_ParseTuple(arguments, "O!n", &PyTuple_Type, &shape, &size) || !read_network(shape, &net))
+        return NULL;
+    if (size < 0 || size > MOST_KEPT)
+        return PyLong_FromSize_t(0);
+    return PyLong_FromSize_t(kept_bytes_of(&net, NULL, &kept, (long)size) + 64);
+}
+
+enum { STATE, GRADIENT, X, Y, BATCH, SCRATCH, KEPT, NUM_BUFFERS };
 
 /* One sentence on what is wrong with the arguments, or NULL. So no call touches memory outside its arrays, as long as
    they do not overlap and nobody changes them meanwhile. */
 static const char *trouble(
-    const struct network *net, const Py_buffer *buffer, const Py_ssize_t *offset, const struct instruction_set *set
+    const struct network *net, const Py_buffer *buffer, int count, const Py_ssize_t *offset,
+    const struct instruction_set *set
 ) {
-    const Py_ssize_t width[NUM_BUFFERS] = {4, 4, 4, 8, 8, 1};
-    for (int i = 0; i < NUM_BUFFERS; i++)
+    const Py_ssize_t width[NUM_BUFFERS] = {4, 4, 4, 8, 8, 1, 1};
+    for (int i = 0; i < count; i++)
         if (buffer[i].itemsize != width[i])
             return "an array has the wrong type";
     if (!set->one_image)
@@ -407,28 +508,30 @@ static const char *trouble(
 }
 
 static PyObject *gradient(PyObject *self, PyObject *arguments) {
-    PyObject *shape, *array[NUM_BUFFERS];
+    PyObject *shape, *array[NUM_BUFFERS] = {NULL};
     Py_ssize_t offset[NUM_PARAMETERS];
     const char *name;
+    int classifier = 0;
     struct network net;
     if (!PyArg_ParseTuple(
-            arguments, "sO!(nnnnnnnn)OOOOOO", &name, &PyTuple_Type, &shape, &offset[0], &offset[1], &offset[2],
+            arguments, "sO!(nnnnnnnn)OOOOOO|Op", &name, &PyTuple_Type, &shape, &offset[0], &offset[1], &offset[2],
             &offset[3], &offset[4], &offset[5], &offset[6], &offset[7], &array[0], &array[1], &array[2], &array[3],
-            &array[4], &array[5]) ||
+            &array[4], &array[5], &array[6], &classifier) ||
         !read_network(shape, &net))
         return NULL;
     const struct instruction_set set = set_named(name);
 
     Py_buffer buffer[NUM_BUFFERS];
+    const int count = array[KEPT] ? NUM_BUFFERS : KEPT;
     int open = 0;
-    for (; open < NUM_BUFFERS; open++) {
-        int writable = open == GRADIENT || open == SCRATCH ? PyBUF_WRITABLE : 0;
+    for (; open < count; open++) {
+        int writable = open == GRADIENT || open == SCRATCH || open == KEPT ? PyBUF_WRITABLE : 0;
         if (PyObject_GetBuffer(array[open], &buffer[open], PyBUF_C_CONTIGUOUS | writable))
             break;
     }
     double loss = 0.0;
-    if (open == NUM_BUFFERS) {
-        const char *problem = trouble(&net, buffer, offset, &set);
+    if (open == count) {
+        const char *problem = trouble(&net, buffer, count, offset, &set);
         if (problem) {
             PyErr_SetString(PyExc_ValueError, problem);
         } else {
@@ -439,10 +542,17 @@ static PyObject *gradient(PyObject *self, PyObject *arguments) {
                 slope[i] = (float *)buffer[GRADIENT].buf + offset[i];
             }
             char *scratch = (char *)(((uintptr_t)buffer[SCRATCH].buf + 63) / 64 * 64);
+            const Py_ssize_t size = buffer[BATCH].len / 8;
+            struct kept kept;
+            int keeps = 0; /* only where there is room */
+            if (array[KEPT] && size <= MOST_KEPT) {
+                char *base = (char *)(((uintptr_t)buffer[KEPT].buf + 63) / 64 * 64);
+                keeps = buffer[KEPT].len >= (Py_ssize_t)kept_bytes_of(&net, base, &kept, (long)size) + 64;
+            }
             Py_BEGIN_ALLOW_THREADS
             loss = minibatch(
                 &net, &set, scratch, parameter, slope, buffer[X].buf, buffer[Y].buf, buffer[BATCH].buf,
-                (long)(buffer[BATCH].len / 8));
+                (long)size, classifier, keeps ? &kept : NULL);
             Py_END_ALLOW_THREADS
         }
     }
@@ -533,14 +643,31 @@ static PyObject *add_scaled(PyObject *self, PyObject *arguments) {
     return closed(buffer, 2, problem);
 }
 
+/* Memory that is kept from call to call; calls that hold the interpreter's lock take turns in it. */
+static void *kept_memory(Py_ssize_t bytes) {
+    static void *piece;
+    static Py_ssize_t room;
+    if (bytes > room) {
+        void *larger = PyMem_Realloc(piece, (size_t)bytes);
+        if (!larger)
+            return NULL;
+        piece = larger;
+        room = bytes;
+    }
+    return piece;
+}
+
+static const char NO_MEMORY[] = "there is no memory left";
+
 static PyObject *choose(PyObject *self, PyObject *arguments) {
     PyObject *array[4];
     const char *name;
     Py_ssize_t keep;
-    if (!PyArg_ParseTuple(arguments, "sOOOOn", &name, &array[0], &array[1], &array[2], &array[3], &keep))
+    double factor = 0.0;
+    if (!PyArg_ParseTuple(arguments, "sOOOOn|d", &name, &array[0], &array[1], &array[2], &array[3], &keep, &factor))
         return NULL;
     const struct instruction_set set = set_named(name);
-    Py_buffer buffer[4]; /* mask, scores, ties, starts of rows */
+    Py_buffer buffer[4]; /* mask, values, ties, starts of rows */
     if (!open_all(array, buffer, (const Py_ssize_t[]){1, 4, 4, 8}, 4, 1))
         return NULL;
     const Py_ssize_t size = buffer[0].len, rows = buffer[3].len / 8;
@@ -553,14 +680,13 @@ static PyObject *choose(PyObject *self, PyObject *arguments) {
     for (Py_ssize_t i = 0; !problem && i < rows; i++)
         if (row[i] >= (i + 1 < rows ? row[i + 1] : size))
             problem = "a row is empty";
-    int32_t *work = problem ? NULL : PyMem_Malloc((4 * size + 8) * sizeof(int32_t));
+    int32_t *work = problem ? NULL : kept_memory((3 * size + 8) * (Py_ssize_t)sizeof(int32_t));
     int finite = 0;
     if (!problem && !work)
-        problem = "there is no memory left";
-    if (!problem) {
-        finite = set.choose(buffer[0].buf, buffer[1].buf, buffer[2].buf, size, row, rows, keep, work);
-        PyMem_Free(work);
-    }
+        problem = NO_MEMORY;
+    if (!problem)
+        finite = set.choose(
+            buffer[0].buf, buffer[1].buf, buffer[2].buf, (float)factor, factor > 0.0, size, row, rows, keep, work);
     PyObject *none = closed(buffer, 4, problem);
     if (!none)
         return NULL;
@@ -569,19 +695,25 @@ static PyObject *choose(PyObject *self, PyObject *arguments) {
 }
 
 static PyObject *hold(PyObject *self, PyObject *arguments) {
-    PyObject *array[3];
+    PyObject *array[2];
     const char *name;
-    if (!PyArg_ParseTuple(arguments, "sOOO", &name, &array[0], &array[1], &array[2]))
+    if (!PyArg_ParseTuple(arguments, "sOO", &name, &array[0], &array[1]))
         return NULL;
     const struct instruction_set set = set_named(name);
-    Py_buffer buffer[3]; /* weights, mask, squares of what is lost */
-    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 1, 4}, 3, 1 | 4))
+    Py_buffer buffer[2]; /* weights, mask */
+    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 1}, 2, 1))
         return NULL;
     const Py_ssize_t size = buffer[1].len;
-    const char *problem = !set.hold ? NO_SET : buffer[0].len / 4 != size || buffer[2].len / 4 != size ? LENGTHS : NULL;
-    if (!problem)
-        set.hold(buffer[0].buf, buffer[1].buf, buffer[2].buf, size);
-    return closed(buffer, 3, problem);
+    const char *problem = !set.hold ? NO_SET : buffer[0].len / 4 != size ? LENGTHS : NULL;
+    float *squares = problem ? NULL : kept_memory(size * (Py_ssize_t)sizeof(float));
+    if (!problem && size && !squares)
+        problem = NO_MEMORY;
+    const double lost = problem ? 0.0 : set.hold(buffer[0].buf, buffer[1].buf, squares, size);
+    PyObject *none = closed(buffer, 2, problem);
+    if (!none)
+        return NULL;
+    Py_DecRef(none);
+    return PyFloat_FromDouble(lost);
 }
 
 static PyObject *multiply(PyObject *self, PyObject *arguments) {
@@ -634,13 +766,17 @@ static PyMethodDef methods[] = {
     {"instruction_sets", instruction_sets, METH_NOARGS, "Those of this CPU that the kernel can use, fastest first."},
     {"scratch_bytes", scratch_bytes, METH_VARARGS, "(channels, height, width, hidden, classes) -> bytes of memory."},
     {"gradient", gradient, METH_VARARGS,
-     "(instruction set, shape, offsets, state, gradient, x, y, batch, scratch) -> mean loss of the minibatch."},
+     "(instruction set, shape, offsets, state, gradient, x, y, batch, scratch[, kept, classifier alone]) -> mean loss "
+     "of the minibatch."},
+    {"kept_bytes", kept_bytes, METH_VARARGS,
+     "(shape, images) -> bytes of memory in which a gradient of the classifier leaves its maps; 0 if there are too many."},
     {"add_scaled", add_scaled, METH_VARARGS,
      "(instruction set, target, values, factor): target += factor * values, each entry rounded once."},
     {"scores", scores, METH_VARARGS, "(instruction set, shape, offsets, state, x, scores, scratch): of every image."},
     {"choose", choose, METH_VARARGS,
-     "(instruction set, mask, scores, ties, starts of rows, keep) -> whether all are finite, else there is no mask."},
-    {"hold", hold, METH_VARARGS, "(instruction set, weights, mask, lost): zeroes the rest, its squares into lost."},
+     "(instruction set, mask, values, ties, starts of rows, keep[, factor]) -> whether all are finite, else there is no "
+     "mask. With a factor, values rank by factor * |value| and ties by |tie|."},
+    {"hold", hold, METH_VARARGS, "(instruction set, weights, mask): zeroes the rest -> the sum of its squares."},
     {"multiply", multiply, METH_VARARGS, "(instruction set, values, mask): values *= mask."},
     {"add_state", add_state, METH_VARARGS,
      "(instruction set, total, state, factor): total += factor * state in double precision, rounded twice."},

@@ -386,15 +386,20 @@ static void NAME(first_weights)(const struct network *net, struct activations *a
 }
 
 static double NAME(one_image)(
-    const struct network *net, const struct weights *w, struct activations *a, struct sums *g, long label, float share
+    const struct network *net, const struct weights *w, struct activations *a, struct sums *g, long label, float share,
+    enum extent extent
 ) {
-    NAME(first_layer)(net, w, a);
-    NAME(second_layer)(net, w, a);
+    if (extent != FROM_CLASSIFIER) {
+        NAME(first_layer)(net, w, a);
+        NAME(second_layer)(net, w, a);
+    }
     const double loss = NAME(classifier)(net, w, a, g, label, share);
-    NAME(list_winners)(net, a, g);
-    NAME(second_weights)(net, a, g);
-    NAME(second_input)(net, w, a);
-    NAME(first_weights)(net, a, g);
+    if (extent != TO_CLASSIFIER) {
+        NAME(list_winners)(net, a, g);
+        NAME(second_weights)(net, a, g);
+        NAME(second_input)(net, w, a);
+        NAME(first_weights)(net, a, g);
+    }
     return loss;
 }
 
