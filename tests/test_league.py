@@ -24,7 +24,7 @@ from airprune.league.measured import Conduct, Played, conduct
 from airprune.league.playing import Pitch, backhaul_bits
 from airprune.league.schedule import SCHEDULES
 from airprune.league.sources import CLAIMS
-from airprune.league.standings import By, standings
+from airprune.league.standings import By, Result, standings
 from airprune.league.statistics import gap, holm, paired_p, pareto_front, ranks, student_p
 from airprune.league.tables import csv_rows, gap_text, latex, shown, tex
 from airprune.links import LinkBits
@@ -396,6 +396,28 @@ def test_a_league_goes_on_from_the_ledger_of_another_without_its_folders(played,
         assert (tmp_path / "out" / name).read_bytes() == (out / name).read_bytes()
 
 
+def test_a_league_so_far_runs_nothing_and_says_how_much_there_is(played, tmp_path, capsys):
+    out, words = played
+    here = [*words[:-4], "--out", str(tmp_path / "out"), "--so-far"]
+    assert main(here) == 2 and not (tmp_path / "out").exists()
+    assert "--so-far needs a league that has been begun" in capsys.readouterr().err
+    ledger = tmp_path / "three.jsonl"
+    ledger.write_text("".join((out / "played.jsonl").read_text().splitlines(keepends=True)[:3]))
+    assert main([*here, "--played", str(ledger)]) == 0
+    assert not (tmp_path / "out" / "runs").exists()
+    assert "so far 3 of 6 runs" in json.loads((tmp_path / "out" / "league.json").read_text())["note"]
+    assert (tmp_path / "out" / "played.jsonl").read_bytes() == ledger.read_bytes()
+
+
+def test_the_untuned_accuracy_says_on_how_many_seeds_it_rests_if_not_on_all():
+    runs = {seed: run_of(0.5) for seed in range(3)}
+    entrant = next(one for one in lineup(BASE, DIVISIONS["A"], ["fp32"]).entrants if one.name == FP32)
+    for untuned, text in (({0: runs[0]}, "50.00 (1 seed)"), (runs, "50.00 ± 0.00")):
+        result = Result(entrant=entrant, runs=runs, untuned=untuned)
+        found = standings(DIVISIONS["A"], [result], seeds=(0, 1, 2), horizon_s=1.0)
+        assert shown(found)[1].rows[0][-1] == text
+
+
 def test_sigterm_stops_a_league_like_ctrl_c_with_its_ledger_written(played, tmp_path, capsys, monkeypatch):
     _, words = played
     before = signal.signal(signal.SIGTERM, lambda *_: None)
@@ -491,8 +513,10 @@ def test_a_tuned_league_tries_on_held_out_images_and_plays_the_best_trial_and_th
     }
     monkeypatch.setattr(Pitch, "played", lambda pitch, run: run_of(run.scenario.train.learning_rate))
     matches = [run for run in league.matches() if run.values["method"] == SEED]
-    assert [run.scenario.train.learning_rate for run in matches] == [0.1, 0.1, 0.1, 0.01, 0.01, 0.01]
-    assert {run.scenario.data.judge_on for run in matches} == {"test"}
+    beside = [run for run in league.untuned() if run.values["method"] == SEED]
+    assert [run.scenario.train.learning_rate for run in matches] == [0.1, 0.1, 0.1]
+    assert [run.scenario.train.learning_rate for run in beside] == [0.01, 0.01, 0.01]
+    assert {run.scenario.data.judge_on for run in (*matches, *beside)} == {"test"}
     (found,) = league.standings({})
     row = found.row(SEED)
     assert (row.accuracy[By.ROUNDS].mean, row.untuned.mean, row.result.num_trials) == (

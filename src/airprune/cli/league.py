@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,6 +53,9 @@ def league(
         Path | None,
         typer.Option(metavar="FILE", help="Another league's played.jsonl: runs recorded there are not run again."),
     ] = None,
+    so_far: Annotated[
+        bool, typer.Option("--so-far", help="Run nothing: tables, picture and page of what has been played.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/league-SCHEDULE.")] = None,
     engine: Annotated[
         str | None, typer.Option(help="Where whole runs go: serial, processes or dask; the result is the same.")
@@ -81,7 +84,12 @@ def league(
         out=out,
         options={"engine": engine, "workers": workers, "scheduler": scheduler, "tls": tls},
     )
-    document, failures = _play(chosen, with_claims=claims)
+    if so_far and not (chosen.recorded or chosen.pitch.path.is_dir()):
+        raise UsageError(
+            f"--so-far needs a league that has been begun, got {chosen.out}, which holds none; leave it out, or name a "
+            "league's folder with --out or its ledger with --played."
+        )
+    document, failures = _play(chosen, with_claims=claims, so_far=so_far)
     if as_json:
         print_json(document)
     else:
@@ -144,31 +152,35 @@ def _league(
     return chosen
 
 
-def _play(chosen: League, *, with_claims: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """Trials, then the runs that count, then what the claims need; the document, and what failed by label."""
+def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    """Trials, the runs that count, those of the claims, the untuned ones; the document, and what failed by label."""
     from airprune.league import claims
     from airprune.league.sources import CLAIMS
     from airprune.runs.lock import locked
 
+    judged = claims.applicable(CLAIMS, chosen.base) if with_claims else []
+    stages: Mapping[str, Callable[[], list[Match]]] = {
+        "trials": chosen.trials,
+        "matches": chosen.matches,
+        "runs for claims": lambda: claims.matches(judged, chosen.base, chosen.seeds),
+        "untuned runs": chosen.untuned,
+    }
     failures: dict[str, str] = {}
+    troubles: dict[str, str] = {}
     asked: list[Match] = []
     with terminated_like_ctrl_c(), locked(chosen.out):
         started = time.monotonic()
         try:
-            asked += chosen.trials()
-            troubles = _run(chosen, "trials", asked, failures)
-            matches = chosen.matches()
-            asked += matches
-            troubles |= _run(chosen, "matches", matches, failures)
-            verdicts: list[dict[str, Any]] = []
-            if with_claims:
-                judged = claims.applicable(CLAIMS, chosen.base)
-                arms = claims.matches(judged, chosen.base, chosen.seeds)
-                asked += arms
-                troubles |= _run(chosen, "runs for claims", arms, failures)
-                verdicts = claims.verdicts(judged, chosen.base, chosen.seeds, chosen.pitch)
+            for what, runs_of in stages.items():
+                runs = runs_of()
+                asked += runs
+                if not so_far:
+                    troubles |= _run(chosen, what, runs, failures)
         finally:
             chosen.record(asked)
+        if so_far:
+            chosen = chosen.so_far(asked)
+        verdicts = claims.verdicts(judged, chosen.base, chosen.seeds, chosen.pitch)
         document = chosen.write(chosen.standings(troubles), verdicts)
         say(f"League: {chosen.out / 'league.csv'}, {time.monotonic() - started:,.0f} s.")
     return document, failures

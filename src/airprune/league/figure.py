@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from airprune.figures import MUCH_LONGER, TARGET_COLOUR, draw_target, new_figure, note
 from airprune.league.lineup import FP32, SEED, WHOLE
@@ -103,9 +104,11 @@ def _draw_references(axes: Sequence[Axes], found: Standings) -> None:
         level = float(np.mean(tests))
         for ax in axes:
             ax.axhline(level, color="#8a929b", linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-        axes[0].text(
-            0.01, level, row.entrant.name, transform=axes[0].get_yaxis_transform(), fontsize=7, color="#57606a",
-            va="bottom",
+        is_below_target = found.target is not None and level <= found.target
+        axes[-1].text(
+            0.99, level, row.entrant.name, transform=axes[-1].get_yaxis_transform(), fontsize=7, color="#57606a",
+            ha="right", va="top" if is_below_target else "bottom", zorder=5,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
         )  # fmt: skip
 
 

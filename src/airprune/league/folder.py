@@ -11,6 +11,7 @@ league.json                the same for the web page and for programs
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from airprune.league.measured import Played
 from airprune.league.playing import Match, Pitch, matches, trial_matches
 from airprune.league.standings import Result, Standings, standings
 from airprune.league.tables import write_csv, write_latex
+from airprune.league.tuning import Trial
 from airprune.registration import files_used_by
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
@@ -93,13 +95,21 @@ class League:
         ]
 
     def matches(self) -> list[Match]:
-        """The runs that count, once the trials are over; tuned and untuned."""
-        found = []
-        for division, entrant in self._entrants():
-            choice = self.pitch.choice(division, entrant) if self.is_tuned else None
-            found += matches(division, entrant, choice, self.seeds)
-            found += matches(division, entrant, None, self.seeds)
-        return found
+        """The runs that count, once the trials are over."""
+        return [
+            run
+            for division, entrant in self._entrants()
+            for run in matches(division, entrant, self._choice(division, entrant), self.seeds)
+        ]
+
+    def untuned(self) -> list[Match]:
+        """The same with the learning rate of all, to stand beside."""
+        if not self.is_tuned:
+            return []
+        return [run for division, entrant in self._entrants() for run in matches(division, entrant, None, self.seeds)]
+
+    def _choice(self, division: Division, entrant: Entrant) -> Trial | None:
+        return self.pitch.choice(division, entrant) if self.is_tuned else None
 
     def standings(self, troubles: Mapping[str, str]) -> list[Standings]:
         """From what has been run; `troubles` says, by folder, why a run failed."""
@@ -115,7 +125,7 @@ class League:
         ]
 
     def _result(self, division: Division, entrant: Entrant, troubles: Mapping[str, str]) -> Result:
-        trial = self.pitch.choice(division, entrant) if self.is_tuned else None
+        trial = self._choice(division, entrant)
         runs = matches(division, entrant, trial, self.seeds)
         failed = [troubles[run.folder_name] for run in runs if run.folder_name in troubles]
         return Result(
@@ -130,6 +140,14 @@ class League:
     def _played(self, runs: Sequence[Match]) -> dict[int, Played]:
         found = {run.scenario.seed: self.pitch.played(run) for run in runs}
         return {seed: one for seed, one in found.items() if one is not None}
+
+    def so_far(self, runs: Iterable[Match]) -> League:
+        """The same league, whose note says how many of these runs have been played if not all."""
+        once = {run.folder_name: run for run in runs}
+        num_played = sum(self.pitch.line(run) is not None for run in once.values())
+        if num_played == len(once):
+            return self
+        return dataclasses.replace(self, note=f"{self.note}; so far {num_played:,} of {len(once):,} runs")
 
     def record(self, runs: Iterable[Match]) -> None:
         """Writes the ledger: these runs as far as they are finished."""

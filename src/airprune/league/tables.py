@@ -16,7 +16,7 @@ from airprune.measures import MEASURES, TO_TARGET
 from airprune.paper.tidy import write_rows
 from airprune.reaching import NOT_REACHED, Costs, target_text
 from airprune.tables import write_text_atomic
-from airprune.wording import MISSING, number
+from airprune.wording import MISSING, counted, number
 
 SIGNIFICANT = 0.05
 # Marks after a name.
@@ -144,7 +144,7 @@ def _conduct(found: Standings) -> Shown:
             _knobs(row),
             number(row.entrant.scenario.train.momentum, "g"),
             str(row.result.num_trials or MISSING),
-            _accuracy(row.untuned),
+            _untuned(row),
         )
         for row in found.rows
         if row.entrant.has_costs
@@ -173,6 +173,12 @@ def _rank(rank: int | None) -> str:
 
 def _accuracy(estimate: Estimate | None) -> str:
     return estimate_text(estimate, _ACCURACY)
+
+
+def _untuned(row: Row) -> str:
+    """On as many seeds as the others, or it says on how many."""
+    text, count = _accuracy(row.untuned), len(row.result.untuned)
+    return text if count in (0, len(row.result.runs)) else f"{text} ({counted(count, 'seed')})"
 
 
 def _knobs(row: Row) -> str:

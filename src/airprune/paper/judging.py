@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from airprune.estimates import Estimate
+from airprune.paper.agreement import page_p
 from airprune.paper.tidy import Rows
 
 Tables = Mapping[str, Rows]
@@ -64,6 +65,7 @@ def claims_about(
 
 # Differences below this are no difference: within the noise of a single seed, or too small to matter over several.
 NOISE = {"test_accuracy": 0.03, "test_loss": 0.08}
+_SIGNIFICANT = 0.05
 
 
 def is_significant(difference: Estimate, noise: float) -> bool:
@@ -83,10 +85,10 @@ def judge_trend(
 ) -> Judgement:
     """Whether a measure rises (or falls) along ordered levels; arrays hold one value per seed, seeds aligned.
 
-    A trend is there if the ends differ beyond their interval, or if the rank correlation between level and measure, one
-    per seed, does: seeds may differ widely in size and still agree in order. It holds if it has the claimed direction
-    and no step goes the other way beyond noise, in part if a step does; it does not hold if the trend goes the other
-    way or the ends differ by a negligible amount.
+    A trend is there if the ends differ beyond their interval, or if the seeds agree on the order more than chance
+    would have them (Page's test): they may differ widely in size and still agree in order. It holds if it has the
+    claimed direction and no step goes the other way beyond noise, in part if a step does; it does not hold if the trend
+    goes the other way or the ends differ by a negligible amount.
     """
     sign = 1.0 if rising else -1.0
     steps = [Estimate.of(list(sign * (b - a))) for a, b in itertools.pairwise(by_level)]
@@ -94,9 +96,10 @@ def judge_trend(
     against = [f"{levels[i]} → {levels[i + 1]}" for i, s in enumerate(steps) if s.mean < 0 and is_significant(s, noise)]
     numbers = {level: Estimate.of(list(values)).text(".4f") for level, values in zip(levels, by_level, strict=True)}
     ends = f"{what} from {levels[0]} to {levels[-1]}: {numbers[levels[0]]} → {numbers[levels[-1]]}"
-    order = Estimate.of([_rank_correlation(sign * values) for values in np.transpose(by_level)])
-    numbers["rank correlation"] = order.text(".2f")
-    agree = not math.isnan(order.half_width) and is_significant(order, 0.0) and order.mean * whole.mean > 0
+    ranks = [_ranks(sign * values) for values in np.transpose(by_level)]
+    order = float(np.mean([_rank_correlation(mine) for mine in ranks]))
+    numbers["rank correlation"] = f"{order:.2f}"
+    agree = len(ranks) > 1 and order * whole.mean > 0 and page_p(ranks) < _SIGNIFICANT
     is_trend = is_significant(whole, noise) or agree
     if is_trend and whole.mean > 0:
         if not against:
@@ -115,10 +118,14 @@ def judge_trend(
     return Judgement(verdict=Verdict.UNDECIDED, reason=f"{ends}: {_too_close(whole)}.", numbers=numbers)
 
 
-def _rank_correlation(values: np.ndarray) -> float:
-    """Spearman's, of a series against its own order; equal values share no ranks because measured ones never are."""
-    ranks = np.argsort(np.argsort(values))
-    return float(np.corrcoef(ranks, np.arange(len(values)))[0, 1])
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """From 0; equal values share none because measured ones never are equal."""
+    return np.argsort(np.argsort(values))
+
+
+def _rank_correlation(ranks: np.ndarray) -> float:
+    """Spearman's, of a series against its own order."""
+    return float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1])
 
 
 def judge_better(
