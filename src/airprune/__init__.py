@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from airprune.inverse import smallest_bandwidth_hz, smallest_deadline_s
     from airprune.methods import METHODS
     from airprune.planning import Plan, PlanProblem, Status
+    from airprune.privacy import privacy_epsilon
     from airprune.registration import register
     from airprune.runs import run
     from airprune.runs.callbacks import Callback
@@ -61,6 +62,7 @@ __all__ = [
     "aggregate",
     "compress",
     "convergence_bound",
+    "privacy_epsilon",
     "Scenario",
     "METHODS",
     "register",
@@ -88,6 +90,7 @@ _HOMES = {
     "aggregate": "aggregation.masked_sum",
     "compress": "compression",
     "convergence_bound": "convergence",
+    "privacy_epsilon": "privacy",
     "Scenario": "scenario",
     "METHODS": "methods",
     "register": "registration",

@@ -57,6 +57,14 @@ def quantity(
     return array
 
 
+def one_number(field: str, value: Any, *, above: float | None = None, at_least: float | None = None) -> float:
+    """`value` as float, or InvalidValue; an array of several numbers is refused too."""
+    array = quantity(field, value, above=above, at_least=at_least)
+    if array.ndim:
+        raise InvalidValue(field, "must be one number", f"an array of shape {array.shape}")
+    return float(array)
+
+
 def array_of(field: str, value: Any, rule: str, *, kinds: str, way_out: str = "") -> NDArray[Any]:
     """`value` as an array of one of these dtype kinds ("f", "i", "u", "b"), or InvalidValue naming `field`."""
     try:

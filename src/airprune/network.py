@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from airprune.checks import FloatArray, quantity, whole_number
+from airprune.checks import FloatArray, one_number, quantity, whole_number
 from airprune.errors import InvalidValue, UnknownName
 from airprune.randomness import rng_for
 from airprune.units import db_to_ratio
@@ -246,7 +246,7 @@ def place_hierarchical(
         raise InvalidValue(
             "place_hierarchical.devices_per_edge", f"must have one entry for each of {num_edges} edges", sizes
         )
-    radius = float(quantity("place_hierarchical.edge_distance_m", edge_distance_m, at_least=0.0))
+    radius = one_number("place_hierarchical.edge_distance_m", edge_distance_m, at_least=0.0)
     angle = 2.0 * np.pi * np.arange(num_edges) / num_edges
     edges = radius * np.column_stack((np.cos(angle), np.sin(angle)))
     offsets = [placement.offsets_m(rng_for(seed, "placement", k), size) for k, size in enumerate(sizes)]
@@ -382,6 +382,6 @@ def _cpu_hz(cpu_hz: CpuHz, sizes: Sequence[int], *, seed: int) -> FloatArray:
         return quantity("cpu_hz", cpu_hz, above=0.0, way_out="Example: cpu_hz = 3e9")
     if len(cpu_hz) != 2:
         raise InvalidValue("cpu_hz", "must be (low, high) when a tuple", cpu_hz, "Use a list for one value per device")
-    low = float(quantity("cpu_hz range, low end,", cpu_hz[0], above=0.0))
-    high = float(quantity("cpu_hz range, high end,", cpu_hz[1], at_least=low))
+    low = one_number("cpu_hz range, low end,", cpu_hz[0], above=0.0)
+    high = one_number("cpu_hz range, high end,", cpu_hz[1], at_least=low)
     return np.concatenate([low + (high - low) * rng_for(seed, "cpu", k).random(size) for k, size in enumerate(sizes)])

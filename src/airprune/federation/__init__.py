@@ -9,6 +9,7 @@ relayed    … where devices hand their updates to each other first
 device     what a device does with its orders: choose, train, encode
 constants  what a device measures for Theorem 1, if asked to
 personal   layers that stay on their devices
+private    clipping and noise, before anything leaves a device
 summing    how a parent adds a child to its sum
 cloud      what the nodes above the edges do with their children's models
 backhaul   what those models travel through

@@ -53,7 +53,7 @@ def open_round(
 def _opened(
     terms: Terms, chosen: Candidates, problem: PlanProblem, plan: Plan, cpu_hz: Array, charges: Charges
 ) -> OpenRound:
-    plan, planned = _without_blockers(terms, problem, plan)
+    plan, planned = _without_blockers(terms, chosen, problem, plan)
 
     keep = np.zeros(len(chosen.device), dtype=np.int64)
     keep[planned] = terms.method.masking("weights", plan.kept_fc_weights, terms.shape)
@@ -140,15 +140,23 @@ def _selected_plan(
         asked[np.flatnonzero(asked)[~stays]] = False
 
 
-def _without_blockers(terms: Terms, problem: PlanProblem, plan: Plan) -> tuple[Plan, Array]:
+def _without_blockers(terms: Terms, chosen: Candidates, problem: PlanProblem, plan: Plan) -> tuple[Plan, Array]:
     """(plan, which devices are in it). Infeasible edges are planned again without the devices that block them."""
     planned = np.ones(problem.num_devices, dtype=bool)
     if not plan.failed.any():
         return plan, planned
     planned &= ~plan.blocking_devices
     if terms.plan.infeasible != "drop" or not problem.groups.any(planned).all():
-        plan.raise_if_failed()
-    return plan_as_set(terms, problem.subset(planned)).raise_if_failed(), planned
+        _raise_if_failed(plan, chosen, chosen.device)
+    return _raise_if_failed(plan_as_set(terms, problem.subset(planned)), chosen, chosen.device[planned]), planned
+
+
+def _raise_if_failed(plan: Plan, chosen: Candidates, device: Array) -> Plan:
+    """As people know the devices: by the names of their table, else by their numbers in the network."""
+    if not plan.failed.any():
+        return plan
+    names = [chosen.device_names[n] for n in device] if chosen.device_names else device
+    return plan.raise_if_failed(device_names=names, edge_names=chosen.edge_names)
 
 
 def _open_relayed(

@@ -38,7 +38,7 @@ _MOVED = {
     "pruning": "masking.probe, with the same keys",
 }
 # What results do not depend on.
-_LABELS = ("name", "method", "rounds.target_accuracy")
+_LABELS = ("name", "method", "rounds.target_accuracy", "privacy.delta")
 
 
 class Scenario(Section):
@@ -64,6 +64,7 @@ class Scenario(Section):
     compression: sections.CompressionSection = sections.CompressionSection()
     backhaul: sections.BackhaulSection = sections.BackhaulSection()
     aggregation: sections.AggregationSection = sections.AggregationSection()
+    privacy: sections.PrivacySection = sections.PrivacySection()
     train: sections.TrainSection = sections.TrainSection()
     rounds: sections.RoundsSection = sections.RoundsSection()
     events: sections.EventsSection = sections.EventsSection()
@@ -214,6 +215,10 @@ class Scenario(Section):
         for key, usual in (("loss", CROSS_ENTROPY), ("metric", AUTO), ("device", "cpu"), ("steps_decay", "none")):
             if values["train"][key] == usual:
                 del values["train"][key]
+        if self.privacy.clip_norm is None:
+            del values["privacy"]
+        if self.aggregation.min_contributors == 1:
+            del values["aggregation"]["min_contributors"]
         if not self.plan.framing:
             del values["plan"]["framing"]
         if self.backhaul == sections.BackhaulSection():
@@ -285,6 +290,11 @@ class Scenario(Section):
             rule = f"must have one entry for each of {num_edges} edges"
             raise InvalidValue("Scenario.rounds.edge_rounds", rule, shown(rounds), "Example: edge_rounds = 5")
         return list(rounds)
+
+
+def checked_scenario(field: str, value: Scenario) -> Scenario:
+    """`value`, or InvalidValue if it is no scenario, as the name of a preset is none."""
+    return instance(field, value, Scenario, way_out='Example: ap.Scenario.preset("smoke")')
 
 
 def _parts() -> list[tuple[str, type[Section]]]:

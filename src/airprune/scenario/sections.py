@@ -303,6 +303,37 @@ class AggregationSection(ChoiceSection):
     cloud: Text = Field(default="masked-mean", description="of the cloud over the edges, Eq. (13)")
     edge_step: Text = Field(default="replace", description="how an edge moves to the combined model")
     cloud_step: Text = Field(default="replace", description="how the cloud moves to the combined model")
+    min_contributors: Count = Field(
+        default=1, description="t: at an edge, a weight that fewer devices kept stays as it was, Eq. (12)"
+    )
+
+
+class PrivacySection(Section):
+    """What a device does to its update before it is encoded; off unless clip_norm is given."""
+
+    owner: ClassVar[str] = "Scenario.privacy"
+
+    clip_norm: Positive | None = Field(
+        default=None, description="C: longer updates are scaled to this norm, over all that is sent; none: as they are"
+    )
+    noise_multiplier: NonNegative = Field(
+        default=0.0, description="z: Gaussian noise of standard deviation z C is added to every entry that is sent"
+    )
+    noise_from: Literal["device", "seed"] = Field(
+        default="device",
+        description="in a deployment: what nobody else can repeat, or the seed, which edge and cloud know",
+    )
+    delta: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=1e-5, description="of the (epsilon, delta) that is told; it changes no result"
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> PrivacySection:
+        if self.noise_multiplier and self.clip_norm is None:
+            rule = "must be 0 without clip_norm, which says how long an update can be"
+            way_out = "Example: clip_norm = 1.0"
+            raise InvalidValue(f"{self.owner}.noise_multiplier", rule, self.noise_multiplier, way_out)
+        return self
 
 
 class TrainSection(Section):
