@@ -373,6 +373,24 @@ def test_of_many_devices_the_page_says_how_many_it_draws(server, page):
     assert "The first 200 of 10,000 devices" in page.text_content("#tables")
 
 
+def test_a_map_of_too_many_devices_is_a_density_and_says_so(server, page):
+    visit(page, f"{server.url}/planner?num_edges=50&devices_per_edge=200&deadline_ms=1200&moved=7.33_10_20")
+    words = page.text_content("#density-words")
+    assert "The map is a density" in words and "all 10,000 devices" in words and "logarithmic" in words
+    drawn = page.evaluate("""() => {
+      const [cells, ...others] = document.getElementById("map").data;
+      const counts = cells.z.flat().filter((z) => z !== null).map((z) => Math.round(10 ** z));
+      return { type: cells.type, total: counts.reduce((a, b) => a + b, 0), title: cells.colorbar.title.text,
+               marks: others.at(-1).x.length };
+    }""")
+    side = re.search(r"cell of (\d+ m × \d+ m)", words)[1]
+    assert drawn == {"type": "heatmap", "total": 10_000, "title": f"devices per cell of {side}", "marks": 2}
+    page.locator("#device").select_option("8")
+    page.wait_for_function("() => document.getElementById('device-words').textContent.startsWith('Device 8 ')")
+    visit(page, f"{server.url}/planner")
+    assert page.locator("#density-words").is_hidden() and page.locator("#mark-words").is_visible()
+
+
 def test_a_slow_answer_never_replaces_a_newer_one(server, page):
     visit(page, f"{server.url}/planner")
     held = []

@@ -19,6 +19,7 @@ from airprune.errors import UsageError
 from airprune.network import Ring, place_hierarchical
 from airprune.styles import STYLES
 from airprune.units import dbm_to_watt
+from airprune.web.planner.density import MAX_CELLS, cell_size_m, density
 from airprune.web.planner.fleets import FleetMemory
 from airprune.web.planner.picture import MAX_DRAWN
 from airprune.web.planner.settings import PlannerSettings
@@ -185,6 +186,29 @@ def test_of_many_devices_some_are_drawn_but_all_are_counted(server):
     assert blocked["summary"]["num_blocking"] > 0 and "blocks" in blocked["devices"]["mark"]
 
 
+def test_a_density_counts_every_device_once_where_it_stands(server):
+    answer = planned(server, num_edges=40, devices_per_edge=100, deadline_ms=600)
+    plan = in_python(num_edges=40, devices_per_edge=100, deadline_s=0.6)
+    grid, cells = answer["density"], np.array(answer["density"]["count"]).reshape(-1, answer["density"]["columns"])
+    assert cells.sum() == 4000 and max(cells.shape) <= MAX_CELLS
+    mean = np.array([np.nan if value is None else value for value in grid["pruning"]]).reshape(cells.shape) / 100
+    assert np.nansum(mean * cells) == pytest.approx(plan.pruning_ratio.sum(), abs=0.005 * 4000)  # whole percent
+    for x_m, y_m in zip(answer["devices"]["x_m"], answer["devices"]["y_m"], strict=True):
+        assert cells[int((y_m - grid["south_m"]) // grid["cell_m"]), int((x_m - grid["west_m"]) // grid["cell_m"])] > 0
+    assert planned(server)["density"] is None  # 25 devices are drawn one by one
+
+
+def test_the_cells_of_a_density_have_round_sizes_and_are_few():
+    assert [cell_size_m(metres) for metres in (99.0, 100.0, 2970.0, 0.0)] == [1.0, 2.0, 50.0, pytest.approx(2e-5)]
+    rng = np.random.default_rng(0)
+    for spread_m in (0.0, 1e-2, 3.0, 997.0, 1e5):
+        place = spread_m * rng.uniform(-1, 1, (500, 2))
+        found = density(place, np.full(500, np.nan))
+        rows = len(found["count"]) / found["columns"]
+        assert sum(found["count"]) == 500 and found["columns"] <= MAX_CELLS and rows <= MAX_CELLS
+        assert set(found["pruning"]) == {None}
+
+
 def test_the_page_carries_its_first_plan(server):
     for query in ({}, {"deadline_ms": "41.5", "scheme": "min-max", "moved": "0.1_50_60"}):
         text = server.client.get("/planner", params={**query, "token": "whatever"}).text
@@ -298,8 +322,8 @@ def test_the_server_forgets_the_tables_used_longest_ago():
         ({"num_edges": "0"}, "planner.num_edges must be a whole number ≥ 1, got 0"),
         ({"num_edges": "2.0"}, "planner.num_edges must be a whole number ≥ 1, got '2.0'"),
         ({"num_edges": "9" * 5000}, "planner.num_edges must be a whole number ≥ 1, got '999"),
-        ({"devices_per_edge": "2000000"}, "must make at most 100,000 devices in all, got 10,000,000. For more, use"),
-        ({"devices_per_edge": "10000000"}, "must make at most 100,000 devices in all"),
+        ({"devices_per_edge": "2000000"}, "must make at most 1,000,000 devices in all, got 10,000,000. For more, use"),
+        ({"devices_per_edge": "10000000"}, "must make at most 1,000,000 devices in all"),
         ({"devices_per_edge": "10000001"}, "planner.devices_per_edge must be a whole number in [1, 10000000]"),
         ({"outer_m": "100"}, "planner.outer_m must be ≥ inner_m = 118, got 100."),
         ({"max_pruning": "1.1"}, "planner.max_pruning must be in [0, 1], got 1.1"),

@@ -17,6 +17,7 @@ from airprune.schemes import SCHEMES
 from airprune.schemes import plan as plan_by
 from airprune.units import mhz_to_hz, ms_to_s
 from airprune.web.answers import number_or_null, numbers
+from airprune.web.planner.density import density
 from airprune.web.planner.scene import Scene
 from airprune.web.planner.settings import MAX_DEADLINE_MS, PlannerSettings
 
@@ -99,6 +100,12 @@ class Planned:
         return plan_by(problem, self.plan.scheme)
 
     @cached_property
+    def drawn_ratio(self) -> Array:
+        """Pruning ratios of that plan, NaN where it has none.  [num_devices]"""
+        failed = self.problem.groups.spread(self.drawn_plan.failed)
+        return np.where(failed, np.nan, self.drawn_plan.pruning_ratio)
+
+    @cached_property
     def suggested_deadline_ms(self) -> float | None:
         """A deadline with which every edge has a plan in time; None if there is nothing to suggest."""
         if (self.plan.status == Status.OK).all() or (self.plan.status == Status.OUTSIDE_BOX).any():
@@ -145,6 +152,10 @@ def picture(planned: Planned) -> dict[str, Any]:
         "suggested_deadline_ms": planned.suggested_deadline_ms,
         "edges": _edges(planned),
         "devices": _devices(planned, drawn),
+        "moved": scene.moved.tolist(),
+        "density": None
+        if len(drawn) == planned.problem.num_devices
+        else density(scene.position_m, planned.drawn_ratio),
         "status": {str(word): int(np.count_nonzero(plan.status == word)) for word in np.unique(plan.status)},
     }
 
@@ -212,12 +223,12 @@ def _edges(planned: Planned) -> dict[str, list[Any]]:
 
 def _devices(planned: Planned, drawn: Array) -> dict[str, list[Any]]:
     scene, plan, problem = planned.scene, planned.drawn_plan, planned.problem
-    usable = ~problem.groups.spread(plan.failed)
-    ratio = np.where(usable, plan.pruning_ratio, np.nan)
-    share = np.where(usable, plan.bandwidth_share, np.nan)
-    weights = kept_weights(ratio, conv_weights=problem.conv_weights, fc_weights=problem.fc_weights)
-    compute_s = problem.seconds_per_weight * weights + problem.extra_seconds
-    latency_s = np.where(usable, plan.latency_s, np.nan)
+    ratio = planned.drawn_ratio[drawn]
+    usable = ~problem.groups.spread(plan.failed)[drawn]
+    share = np.where(usable, plan.bandwidth_share[drawn], np.nan)
+    latency_s = np.where(usable, plan.latency_s[drawn], np.nan)
+    weights = kept_weights(ratio, conv_weights=problem.conv_weights[drawn], fc_weights=problem.fc_weights[drawn])
+    compute_s = problem.seconds_per_weight[drawn] * weights + problem.extra_seconds[drawn]
     return {
         "index": drawn.tolist(),
         "name": [str(name) for name in scene.fleet.device[drawn].tolist()],
@@ -225,11 +236,11 @@ def _devices(planned: Planned, drawn: Array) -> dict[str, list[Any]]:
         "x_m": _rounded(scene.position_m[drawn, 0], 2),
         "y_m": _rounded(scene.position_m[drawn, 1], 2),
         "mark": planned.marks(drawn).tolist(),
-        "share": numbers(share[drawn]),
-        "ratio": numbers(ratio[drawn]),
-        "compute_ms": numbers(1e3 * compute_s[drawn]),
-        "uplink_ms": numbers(1e3 * (latency_s - compute_s)[drawn]),
-        "latency_ms": numbers(1e3 * latency_s[drawn]),
+        "share": numbers(share),
+        "ratio": numbers(ratio),
+        "compute_ms": numbers(1e3 * compute_s),
+        "uplink_ms": numbers(1e3 * (latency_s - compute_s)),
+        "latency_ms": numbers(1e3 * latency_s),
         "snr_db": _rounded(scene.fleet.columns["snr_db"][drawn], 3),
         "cpu_ghz": _rounded(scene.fleet.columns["cpu_hz"][drawn] / 1e9, 4),
     }

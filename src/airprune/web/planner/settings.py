@@ -17,7 +17,7 @@ from airprune.schemes import SCHEMES
 from airprune.settings.problems import unknown_key
 from airprune.settings.section import Ratio, Section
 
-MAX_DEVICES = 100_000
+MAX_DEVICES = 1_000_000
 MAX_MOVES = 2_000
 MAX_DEADLINE_MS = 1e6
 

@@ -13,6 +13,8 @@ from airprune.wording import counted
 
 _FAILURES_SHOWN = 5
 _SAME_TIME = 1e-6  # of the deadline: far more than rounding, far less than anybody sees
+# Up to this size three plans take no longer than somebody waits.
+MAX_PRICED = 100_000
 
 
 def words(planned: Planned) -> dict[str, Any]:
@@ -72,8 +74,8 @@ def _times(planned: Planned) -> str:
 
 
 def _prices(planned: Planned) -> list[str]:
-    """What 1 MHz and 1 ms more would change, each found by planning once more."""
-    if planned.plan.failed.any():
+    """What 1 MHz and 1 ms more would change, each found by planning once more; empty for a fleet too large for that."""
+    if planned.plan.failed.any() or planned.problem.num_devices > MAX_PRICED:
         return []
     settings, scene = planned.settings, planned.scene
     more_band = plan_scene(settings, scene, bandwidth_mhz=settings.bandwidth_mhz + 1.0)

@@ -11,6 +11,12 @@ const RATIO_COLOURS = {
   light: [[0, "#fde725"], [0.25, "#5ec962"], [0.5, "#21918c"], [0.75, "#3b528b"], [1, "#440154"]],
   dark: [[0, "#fde725"], [0.25, "#5ec962"], [0.5, "#2bb3ac"], [0.75, "#6f93e0"], [1, "#b57be0"]],
 };
+// Few to many devices: light to dark on a light ground, the other way round on a dark one.
+const COUNT_COLOURS = {
+  light: [[0, "#dbe9f6"], [0.35, "#9dc6e0"], [0.7, "#3f8fc5"], [1, "#08306b"]],
+  dark: [[0, "#173a5e"], [0.35, "#2c6ea6"], [0.7, "#79b5e1"], [1, "#eaf4fc"]],
+};
+const SELECTED = "#e8590c"; // upon a density, whose colours are those of --accent
 const MAX_BARS = 150; // beyond it bars are too thin to tell apart, and an outline is drawn instead
 const MAX_LINKS = 400;
 const MAX_BORDERS = 40;
@@ -89,6 +95,60 @@ function stationTraces({ edges }) {
   ];
 }
 
+/** Places among the answer's devices of those that have a mark on the map: all, or beside a density the few that matter. */
+export function markedPlaces({ devices, density, moved }, selected) {
+  const places = devices.index.map((_, i) => i);
+  if (density === null) return places;
+  const kept = new Set([...moved, selected]);
+  return places.filter((i) => kept.has(devices.index[i]) || ["late", "blocks", "outside"].includes(devices.mark[i]));
+}
+
+/** How many devices stand in each cell, on a logarithmic scale; empty cells stay bare. */
+function densityTrace({ density }) {
+  const { cell_m: side, west_m: west, south_m: south, columns, count, pruning } = density;
+  const rows = count.length / columns;
+  const inRows = (values) => Array.from({ length: rows }, (_, row) => values.slice(row * columns, (row + 1) * columns));
+  const most = count.reduce((a, b) => Math.max(a, b), 1);
+  const ticks = [];
+  for (let tick = 1; tick < most / 1.5; tick *= 10) ticks.push(tick);
+  ticks.push(most);
+  const size = `${fixed(side, side < 1 ? 3 : 0)} m`;
+  return {
+    type: "heatmap", x0: west + side / 2, dx: side, y0: south + side / 2, dy: side,
+    z: inRows(count.map((n) => (n ? Math.log10(n) : null))), zmin: 0, zmax: Math.max(Math.log10(most), 0.1),
+    colorscale: COUNT_COLOURS[isDark() ? "dark" : "light"], hoverongaps: false, zsmooth: false,
+    customdata: inRows(count.map((n, i) => [fixed(n), pruning[i] === null ? "no plan" : `mean pruning ${pruning[i]} %`])),
+    hovertemplate: `<b>%{customdata[0]} devices</b> in this cell of ${size} × ${size}<br>%{customdata[1]}<extra></extra>`,
+    colorbar: {
+      ...mapBar(), tickvals: ticks.map(Math.log10), ticktext: ticks.map((tick) => fixed(tick)),
+      title: { text: `devices per cell of ${size} × ${size}`, side: "top", font: { size: textSize() - 1 } },
+    },
+  };
+}
+
+const mapBar = () => ({
+  orientation: "h", x: 0.5, xanchor: "center", y: -0.07, yanchor: "top", len: widthOf("map") < 500 ? 0.95 : 0.6,
+  thickness: 9, outlinewidth: 0,
+});
+
+/** Marks upon a density: shapes as ever, no colour, since colour counts devices there. */
+function markTrace(answer, selected) {
+  const { devices } = answer;
+  const places = markedPlaces(answer, selected);
+  const [texts, pick] = [hoverText(answer), (values) => places.map((i) => values[i])];
+  return {
+    type: "scatter", mode: "markers", x: pick(devices.x_m), y: pick(devices.y_m), text: pick(texts), hoverinfo: "text",
+    marker: {
+      symbol: places.map((i) => SYMBOLS[devices.mark[i]]), opacity: 1, color: cssValue("--ground"),
+      size: places.map((i) => (devices.index[i] === selected ? 13 : 8)),
+      line: {
+        width: places.map((i) => (devices.index[i] === selected ? 3 : 1.2)),
+        color: places.map((i) => (devices.index[i] === selected ? SELECTED : cssValue("--text"))),
+      },
+    },
+  };
+}
+
 function deviceTrace(answer, selected) {
   const { devices } = answer;
   const [thin, outline] = [devices.index.length > 600 ? 0.4 : 1.2, isDark() ? "#ffffff" : "#1c2128"];
@@ -104,18 +164,22 @@ function deviceTrace(answer, selected) {
         color: devices.index.map((index) => (index === selected ? cssValue("--accent") : outline)),
       },
       colorbar: {
-        orientation: "h", x: 0.5, xanchor: "center", y: -0.07, yanchor: "top", len: widthOf("map") < 500 ? 0.95 : 0.6,
-        thickness: 9, outlinewidth: 0, tickformat: ".0%", title: { text: "pruning ratio", side: "top", font: { size: textSize() - 1 } },
+        ...mapBar(), tickformat: ".0%", title: { text: "pruning ratio", side: "top", font: { size: textSize() - 1 } },
       },
     },
   };
 }
 
 /** The box that holds everything drawn. */
-function bounds({ devices, edges }) {
+function bounds({ devices, edges, density }) {
   const least = (values) => values.reduce((a, b) => Math.min(a, b), 0);
   const most = (values) => values.reduce((a, b) => Math.max(a, b), 0);
   const [x, y] = [[...devices.x_m, ...edges.x_m], [...devices.y_m, ...edges.y_m]];
+  if (density !== null) {
+    const { cell_m: side, west_m: west, south_m: south, columns, count } = density;
+    x.push(west, west + side * columns);
+    y.push(south, south + side * (count.length / columns));
+  }
   const pad = 0.05 * Math.max(most(x) - least(x), most(y) - least(y), 100);
   return { x: [least(x) - pad, most(x) + pad], y: [least(y) - pad, most(y) + pad] };
 }
@@ -145,7 +209,9 @@ export function drawMap(Plotly, answer, selected) {
     xaxis: { ...axis, range: lastBounds.x },
     yaxis: { ...axis, range: lastBounds.y, scaleanchor: "x" },
   });
-  const traces = [...linkTraces(answer), ...stationTraces(answer), deviceTrace(answer, selected)];
+  const traces = answer.density === null
+    ? [...linkTraces(answer), ...stationTraces(answer), deviceTrace(answer, selected)]
+    : [densityTrace(answer), ...stationTraces(answer), markTrace(answer, selected)];
   return Plotly.react(byId("map"), traces, layout, CHART_CONFIG);
 }
 

@@ -1,7 +1,7 @@
 // Moving devices on the map: by pointer, by arrow keys, or by typing where they shall stand.
 
 import { byId } from "./common.js";
-import { holdMap } from "./planner-charts.js";
+import { holdMap, markedPlaces } from "./planner-charts.js";
 
 const REACH_PX = 22;
 const STEP_M = 5;
@@ -33,10 +33,10 @@ export function connectMap(page) {
     const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
     const { devices } = answer;
     let [best, nearest] = [null, REACH_PX];
-    devices.index.forEach((index, i) => {
+    for (const i of markedPlaces(answer, page.selected())) {
       const away = Math.hypot(xaxis.d2p(devices.x_m[i]) - x, yaxis.d2p(devices.y_m[i]) - y);
-      if (away < nearest) [best, nearest] = [index, away];
-    });
+      if (away < nearest) [best, nearest] = [devices.index[i], away];
+    }
     return best;
   }
 

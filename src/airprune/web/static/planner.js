@@ -129,8 +129,9 @@ function showWords() {
   byId("use-optimal").hidden = !summary.num_outside;
   const thinned = answer.num_drawn < answer.num_devices;
   byId("thinned").hidden = !thinned;
-  say(byId("thinned"), thinned ? `The pictures show ${fixed(answer.num_drawn)} of ${fixed(answer.num_devices)} devices, evenly `
+  say(byId("thinned"), thinned ? `The pictures beside the map show ${fixed(answer.num_drawn)} of ${fixed(answer.num_devices)} devices, evenly `
     + "chosen, with those that were moved or are late or block an edge; all statistics are of all devices." : "");
+  showDensity();
   const scheme = schemes.get(answer.settings.scheme);
   byId("swatch").style.background = onGround(scheme.colour);
   say(byId("scheme-hint"), scheme.summary);
@@ -140,6 +141,20 @@ function showWords() {
   byId("fleet-drop").hidden = !answer.is_table;
   byId("put-all-back").hidden = state.moves.size < 2;
   say(byId("put-all-back"), `Put all ${state.moves.size} back`);
+}
+
+/** What the map is where devices are too many to be drawn one by one. */
+function showDensity() {
+  const { density, devices, summary } = answer;
+  byId("density-words").hidden = density === null;
+  byId("mark-words").hidden = density !== null;
+  if (density === null) return;
+  const side = `${fixed(density.cell_m, density.cell_m < 1 ? 3 : 0)} m`;
+  const troubled = summary.num_late + summary.num_blocking + summary.num_outside;
+  const marked = devices.mark.filter((mark) => ["late", "blocks", "outside"].includes(mark)).length;
+  const trouble = troubled ? ` and ${marked < troubled ? `${fixed(marked)} of ` : "all "}${fixed(troubled)} that are late, block their edge or are out of bounds` : "";
+  say(byId("density-words"), `The map is a density: colour tells how many of all ${fixed(answer.num_devices)} devices stand in each `
+    + `cell of ${side} × ${side}, on a logarithmic scale; bare cells have none. Marks are the selected device${trouble ? "," : " and"} those that were moved${trouble}.`);
 }
 
 const mayTrain = site.allow_run && hasToken();

@@ -28,6 +28,10 @@ export function stylesOf(names, rows, styles, colours = new Map()) {
   }));
 }
 
+/** Rounds are whole: no ticks between them. */
+export const roundTicks = (against, longest, axes) =>
+  against !== "global_round" || axes.x.type === "log" ? {} : { tickformat: "d", ...(longest <= 12 ? { dtick: 1 } : {}) };
+
 /** The chosen measure of every run; resolves when drawn. */
 export function drawCurves(target, runs, { columns, measure, against, measures, narrow, axes }) {
   const [x, y] = [columns.indexOf(against), columns.indexOf(measure)];
@@ -47,13 +51,12 @@ export function drawCurves(target, runs, { columns, measure, against, measures, 
   // The legend takes its lines from the plot, so the chart grows with them.
   const lines = Math.ceil(runs.length / Math.max(1, Math.floor(target.clientWidth / 230)));
   target.style.height = `calc(clamp(280px, 42vh, 620px) + ${19 * lines}px)`;
-  const whole = against === "global_round" ? { tickformat: "d", ...(longest <= 12 ? { dtick: 1 } : {}) } : {};
   return drawChart(target, traces, {
     showlegend: true,
     legend: { orientation: "h", y: 1.01, yanchor: "bottom", x: 0, font: { size: 12 }, itemclick: false, itemdoubleclick: false },
     hovermode: "closest",
     margin: { l: 52, r: 10, t: 8, b: 46 },
-    xaxis: { title: { text: axis.axis_label, standoff: 8 }, ...(axes.x.type === "log" ? {} : whole), ...axes.x },
+    xaxis: { title: { text: axis.axis_label, standoff: 8 }, ...roundTicks(against, longest, axes), ...axes.x },
     yaxis: { title: { text: measures[measure].axis_label, standoff: 6 }, ...(isPercent ? { tickformat: ".0%" } : {}), ...axes.y },
   });
 }

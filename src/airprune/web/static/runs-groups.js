@@ -1,7 +1,7 @@
 // Many runs as few curves: groups with their mean and interval over seeds, read and averaged by the server.
 
 import { byId, cssValue, dataTable, drawChart, fixed, getJson, onGround } from "./common.js";
-import { literal, shortened } from "./runs-charts.js";
+import { literal, roundTicks, shortened } from "./runs-charts.js";
 import { coloursOf, firstKey, NO_COLOUR } from "./runs-colours.js";
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
@@ -93,13 +93,14 @@ export function drawGroups(target, answer, { columns, measure, against, measures
       hoverinfo: "skip", showlegend: false, legendgroup: String(i),
     }, line];
   });
+  const longest = Math.max(0, ...traces.map((trace) => trace.x.at(-1) ?? 0));
   const entries = traces.filter((trace) => trace.showlegend).length;
   const lines = Math.ceil(entries / Math.max(1, Math.floor(target.clientWidth / 230)));
   target.style.height = `calc(clamp(280px, 42vh, 620px) + ${19 * Math.min(lines, 16)}px)`;
   return drawChart(target, traces, {
     showlegend: true, hovermode: "closest", margin: { l: 52, r: 10, t: 8, b: 46 },
     legend: { orientation: "h", y: 1.01, yanchor: "bottom", x: 0, font: { size: 12 }, itemclick: false, itemdoubleclick: false },
-    xaxis: { title: { text: axis.axis_label, standoff: 8 }, ...axes.x, zerolinecolor: cssValue("--line") },
+    xaxis: { title: { text: axis.axis_label, standoff: 8 }, ...roundTicks(against, longest, axes), ...axes.x, zerolinecolor: cssValue("--line") },
     yaxis: { title: { text: measures[measure].axis_label, standoff: 6 }, ...(isPercent ? { tickformat: ".0%" } : {}), ...axes.y },
   });
 }
