@@ -213,16 +213,16 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--large", action="store_true", help="100,000 devices with 4 samples each as well")
-    parser.add_argument("--only", choices=["paper", "traffic", "tiny"])
+    parser.add_argument("--only", choices=["paper", "traffic", "tiny", "large"])
     options = parser.parse_args()
     if options.only in (None, "paper"):
         paper_workload(options.rounds)
-    if options.only in (None, "traffic", "tiny"):
+    if options.only in (None, "traffic", "tiny", "large"):
         with cluster() as (file, processes):
             if options.only in (None, "traffic"):
                 driver_traffic(file)
             if options.only in (None, "tiny"):
                 for devices, edges in [(2_500, 10), (10_000, 10), (10_000, 100)]:
                     many_tiny_devices(file, processes, devices, edges)
-                if options.large:
-                    many_tiny_devices(file, processes, 100_000, 100, samples=4, rounds=2)
+            if options.large or options.only == "large":
+                many_tiny_devices(file, processes, 100_000, 100, samples=4, rounds=options.rounds)

@@ -46,7 +46,7 @@ def serial(folder: Path, scenario: ap.Scenario, **own) -> tuple[bytes, bytes]:
     return final_bytes(folder)
 
 
-def test_two_workers_of_a_cluster_end_in_the_bytes_of_the_serial_engine(tmp_path, cluster):
+def test_two_workers_of_a_cluster_end_in_the_bytes_of_the_serial_engine(tmp_path, cluster, monkeypatch):
     cluster.add_worker()
     cluster.add_worker()
     changes = {"radio__fading": "rayleigh", "events__dropout_probability": 0.2, "train__momentum": 0.9}
@@ -59,8 +59,11 @@ def test_two_workers_of_a_cluster_end_in_the_bytes_of_the_serial_engine(tmp_path
     # The same workers take up another job: a model that draws and counts, many chunks in several groups.
     scenario = tiny_scenario(network__devices_per_edge=18, train__local_epochs=80, rounds__global_rounds=1)
     expected = serial(tmp_path / "moody", scenario, model=Moody())
-    list(ap.run(on(cluster, scenario), out=tmp_path / "moody-dask", dataset=blobs(), model=Moody()))
-    assert final_bytes(tmp_path / "moody-dask") == expected
+    for batches_per_worker in (8, 0):  # a chunk or a whole batch of them is a task of the cluster
+        monkeypatch.setattr("airprune.engines.cluster.engine._WHOLE_BATCHES", batches_per_worker)
+        folder = tmp_path / f"moody-dask-{batches_per_worker}"
+        list(ap.run(on(cluster, scenario), out=folder, dataset=blobs(), model=Moody()))
+        assert final_bytes(folder) == expected
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
@@ -226,8 +229,12 @@ def test_a_lost_scheduler_is_one_sentence_and_the_run_resumes_to_the_same_bytes(
     assert final_bytes(tmp_path / "dask") == expected
 
 
-@pytest.mark.parametrize("engine", ["serial", "processes", "dask"])
-def test_a_poison_device_is_reported_once_and_dropped_or_fails_the_run(tmp_path, engine, caplog):
+@pytest.mark.usefixtures("warm_workers")
+@pytest.mark.parametrize("engine", ["serial", "processes", "dask", "dask in batches"])
+def test_a_poison_device_is_reported_once_and_dropped_or_fails_the_run(tmp_path, engine, caplog, monkeypatch):
+    if engine == "dask in batches":
+        monkeypatch.setattr("airprune.engines.cluster.engine._WHOLE_BATCHES", 0)
+        engine = "dask"
     scenario = tiny_scenario(**PRUNED, engine__name=engine, engine__workers=1)
     with pytest.raises(WorkFailed) as caught:
         list(ap.run(scenario, out=tmp_path / "fail", dataset=blobs(), model=RaisesForDeviceTwo()))
@@ -248,6 +255,7 @@ def test_a_poison_device_is_reported_once_and_dropped_or_fails_the_run(tmp_path,
         assert final_bytes(tmp_path / "drop") == serial(tmp_path / "serial", plain, model=RaisesForDeviceTwo())
 
 
+@pytest.mark.usefixtures("warm_workers")
 @pytest.mark.parametrize("engine", ["processes", pytest.param("dask", marks=pytest.mark.slow)])
 def test_a_device_that_kills_its_workers_is_found_and_dropped(tmp_path, engine):
     """All of an edge's devices share a chunk here; the two innocent ones still count."""
@@ -257,6 +265,7 @@ def test_a_device_that_kills_its_workers_is_found_and_dropped(tmp_path, engine):
     assert records[0]["fate"] == ["ok", "ok", "failed", "ok", "ok", "ok"]
 
 
+@pytest.mark.usefixtures("warm_workers")
 def test_devices_that_kill_their_workers_fail_the_run(tmp_path):
     flag = tmp_path / "flag"
     flag.touch()

@@ -258,6 +258,7 @@ def test_only_members_of_the_authority_reach_the_scheduler(address, folder, tmp_
     assert num_workers(address, folder) == 0
 
 
+@pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize(
     ("scheduler", "status", "words"),
     [

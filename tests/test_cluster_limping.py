@@ -222,7 +222,11 @@ def test_workers_without_space_or_with_other_code_are_named_and_left_out_and_the
             "code": code,
             "disk": keeps_in.format(str(full)) if full else None,
         }
-        processes = {kind: cluster.add_worker(before=before) for kind, before in bad.items() if before is not None}
+        processes = {
+            kind: cluster.add_worker(before=before, is_cold=kind == "code")
+            for kind, before in bad.items()
+            if before is not None
+        }
         try:
             wait_until_joined(cluster, 2 + len(processes))
             at = {kind: address_of(process) for kind, process in processes.items()}

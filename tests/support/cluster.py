@@ -1,4 +1,4 @@
-"""A real scheduler and real workers on loopback, each a process of its own."""
+"""A real scheduler and real workers on loopback, each a process of its own, forked from one that has imported Dask."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from airprune.engines.machine import worker_environment
 from support.processes import PATIENCE_S
+from support.warm import Forked
 
 SCHEDULER = """
 import asyncio, sys
@@ -56,17 +57,17 @@ class Cluster:
             assert time.monotonic() < deadline, "the scheduler did not start"
             time.sleep(0.05)
 
-    def add_worker(self, before: str = "") -> subprocess.Popen:
-        worker = self._start(WORKER.format(before=before), self.scheduler_file, str(self.folder / "space"))
+    def add_worker(self, before: str = "", *, is_cold: bool = False) -> subprocess.Popen:
+        """`before` is run before the imports, which a worker that does not start cold has behind it."""
+        script, start = WORKER.format(before=before), subprocess.Popen if is_cold else Forked
+        worker = self._start(script, self.scheduler_file, str(self.folder / "space"), start=start)
         self.workers.append(worker)
         return worker
 
-    def _start(self, script: str, *arguments: str) -> subprocess.Popen:
+    def _start(self, script: str, *arguments: str, start: type[subprocess.Popen] = Forked) -> subprocess.Popen:
         log = (self.folder / f"log-{os.urandom(3).hex()}").open("wb")
         with log:
-            return subprocess.Popen(
-                [sys.executable, "-c", script, *arguments], env=worker_environment(), stdout=log, stderr=log
-            )
+            return start([sys.executable, "-c", script, *arguments], env=worker_environment(), stdout=log, stderr=log)
 
     def close(self) -> None:
         for process in [*self.workers, self.scheduler]:

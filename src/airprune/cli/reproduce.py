@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from enum import StrEnum
@@ -14,11 +15,14 @@ from rich.table import Table
 from airprune.cli.compare import parse_seeds
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson
-from airprune.errors import UsageError
+from airprune.errors import UsageError, WorkFailed
 from airprune.paper.table2 import Cell, table2
 
 if TYPE_CHECKING:
     from airprune.paper.reproduction import Artefact, Reproduction
+    from airprune.scenario import Scenario
+
+    Runs = dict[str, tuple[str, Scenario]]
 
 
 class What(StrEnum):
@@ -98,21 +102,61 @@ def _reproduction(
 
 
 def _run_missing(reproduction: Reproduction, artefacts: list[Artefact]) -> None:
+    """Several runs go on side by side, each on one core; a single one has all cores."""
     from airprune.cli.durations import tell_duration
-    from airprune.cli.progress import STOPPED, watched
-    from airprune.runs.layout import RunFolder
+    from airprune.cli.progress import STOPPED
+    from airprune.engines.machine import num_cores
 
     todo = reproduction.missing(artefacts)
-    tell_duration([scenario for _, scenario in todo.values()])
+    at_a_time = min(num_cores(), len(todo)) or 1
+    tell_duration([scenario for _, scenario in todo.values()], at_a_time=at_a_time)
     try:
-        for count, (path, (label, scenario)) in enumerate(todo.items(), start=1):
-            done = len(RunFolder(Path(path)).records())
-            records = reproduction.start(scenario)
-            for _ in watched(records, scenario, label=f"[{count}/{len(todo)}] {label}", done=done):
-                pass
+        if at_a_time > 1:
+            _run_side_by_side(todo, at_a_time)
+        else:
+            _run_one_by_one(reproduction, todo)
     except KeyboardInterrupt:
         say(f"Stopped; {reproduction.out} keeps what is done. The same command continues.")
         raise typer.Exit(STOPPED) from None
+
+
+def _run_one_by_one(reproduction: Reproduction, todo: Runs) -> None:
+    from airprune.cli.progress import watched
+    from airprune.runs.layout import RunFolder
+
+    for count, (path, (label, scenario)) in enumerate(todo.items(), start=1):
+        done = len(RunFolder(Path(path)).records())
+        records = reproduction.start(scenario)
+        for _ in watched(records, scenario, label=f"[{count}/{len(todo)}] {label}", done=done):
+            pass
+
+
+def _run_side_by_side(todo: Runs, at_a_time: int) -> None:
+    """A run that fails does not stop the others; then the command fails."""
+    from airprune.runs.layout import MAX_RECORD_BYTES, RunFolder
+    from airprune.sweeps.whole_run import finish_here
+
+    runs = [(Path(path), scenario) for path, (_, scenario) in todo.items()]
+    labels = [label for label, _ in todo.values()]
+    failures, started = [], time.monotonic()
+    with contextlib.closing(finish_here(runs, workers=at_a_time)) as ended:
+        for count, (index, trouble) in enumerate(ended, start=1):
+            words = "failed"
+            if trouble is not None:
+                failures.append(f"{labels[index]}: {trouble}")
+            else:
+                last = RunFolder(runs[index][0]).last_record("global", within_bytes=MAX_RECORD_BYTES) or {}
+                words = "finished" if "test_accuracy" not in last else f"accuracy {last['test_accuracy']:.1%}"
+            left_s = (time.monotonic() - started) / count * (len(runs) - count)
+            say(
+                f"[{count}/{len(runs)}] {labels[index]}: {words}"
+                + (f" · {left_s / 60:,.0f} min left" if left_s else "")
+            )
+    if failures:
+        raise WorkFailed(
+            f"{len(failures)} of {len(runs)} runs failed, the first of them {failures[0]} "
+            "Give the same command to try them again: it goes on from what is done."
+        )
 
 
 def _write(reproduction: Reproduction, artefacts: list[Artefact]) -> tuple[list[dict[str, Any]], list[Path]]:

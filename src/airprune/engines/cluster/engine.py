@@ -2,7 +2,9 @@
 
 Of a group whose parts need not travel, one task holds what is shared, one per task of the group works, one per batch of
 them merges, one finishes: all of them on the workers. Between driver and cluster travel what is shared and the result,
-once per group, and the few numbers that describe each task.
+once per group, and the few numbers that describe each task. Where there are batches enough to keep all workers busy, a
+batch is one task, which works and merges: a scheduler spends a millisecond or two on every task, and parts that are
+merged where they were made need not be kept, copied or sent.
 """
 
 from __future__ import annotations
@@ -36,6 +38,10 @@ from airprune.errors import WorkFailed
 _log = logging.getLogger("airprune")
 # Tasks of groups handed out per worker: enough that none waits, few enough that a newcomer finds work.
 _TASKS_AHEAD = 32
+# Batches per worker from which on whole batches are handed out: the last ones then leave others idle for little.
+_WHOLE_BATCHES = 8
+# Of those so many per worker are handed out.
+_BATCHES_AHEAD = 4
 _LOOK_AROUND_S = 1.0
 _NO_WORKERS_S = 60.0
 _SAY_WAITING_S = 5.0
@@ -110,29 +116,42 @@ class DaskEngine(Engine):
         if any(group.travels for group in groups):
             return super().reduce(groups)
         results: dict[int, Any] = {}
+        is_whole = sum(_num_batches(group) for group in groups) >= _WHOLE_BATCHES * self.num_workers
 
         def has_room(number: int, under_way: Sequence[int]) -> bool:
+            if is_whole:
+                return sum(_num_batches(groups[other]) for other in under_way) < _BATCHES_AHEAD * self.num_workers
             return sum(len(groups[other].tasks) for other in under_way) < _TASKS_AHEAD * self.num_workers
 
-        waiting = deque(range(len(groups)))
-        for number, result in self._ended(waiting, lambda number: self._submit_group(number, groups[number]), has_room):
+        def submit(number: int) -> Future:
+            return self._submit_group(number, groups[number], is_whole=is_whole)
+
+        for number, result in self._ended(deque(range(len(groups))), submit, has_room):
             results[number] = result
             if isinstance(result, KilledWorker):
                 groups[number].lost((), _DEATH.how)
                 (results[number],) = super().reduce([groups[number]])  # task by task, which finds the ones to blame
         return [results[number] for number in range(len(groups))]
 
-    def _submit_group(self, number: int, group: Group) -> Future:
+    def _submit_group(self, number: int, group: Group, *, is_whole: bool) -> Future:
         """Names the tasks of each group apart: Dask keeps tasks of one name back until a worker is free, rather than
         giving them out beforehand, only if the tasks that they depend on are few.
+
+        Args:
+          is_whole: whether its batches are handed out as one task each.
         """
         shared = self._submit(tasks.hold, group.shared, name=f"hold_{number}")
         name = f"{group.method}_{number}"
-        parts = self._submit_calls(group.method, shared, [loaded(task) for task in group.tasks], name=name)
-        batches = [
-            self._submit(tasks.merge, parts[start : start + GROUP_CHUNKS], group.merge)
-            for start in range(0, len(parts), GROUP_CHUNKS)
-        ]
+        calls = [loaded(task) for task in group.tasks]
+        if is_whole:
+            lots = [calls[start : start + GROUP_CHUNKS] for start in range(0, len(calls), GROUP_CHUNKS)]
+            batches = self._submit_calls(group.method, shared, lots, name=name, work=tasks.batch, merged=group.merge)
+        else:
+            parts = self._submit_calls(group.method, shared, calls, name=name)
+            batches = [
+                self._submit(tasks.merge, parts[start : start + GROUP_CHUNKS], group.merge)
+                for start in range(0, len(parts), GROUP_CHUNKS)
+            ]
         return self._submit(tasks.finish, batches, replace(group, shared=None, tasks=()), shared)
 
     def _ended(
@@ -181,10 +200,12 @@ class DaskEngine(Engine):
         self._places[future] = places
         return future
 
-    def _submit_calls(self, method: str, shared: Future, calls: list[Any], *, name: str) -> list[Future]:
+    def _submit_calls(
+        self, method: str, shared: Future, calls: list[Any], *, name: str, work: Any = tasks.call, **more: Any
+    ) -> list[Future]:
         places = self.members.restriction
         futures: list[Future] = self.client.map(
-            tasks.call,
+            work,
             calls,
             shared=shared,
             method=method,
@@ -193,6 +214,7 @@ class DaskEngine(Engine):
             key=[self._key(name) for _ in calls],
             workers=places,
             pure=False,
+            **more,
         )
         self._places.update(dict.fromkeys(futures, places))
         return futures
@@ -297,3 +319,7 @@ class DaskEngine(Engine):
         if self._place is not None:
             self._place.cleanup()
         self._client = self._own = self._members = self._place = None
+
+
+def _num_batches(group: Group) -> int:
+    return -(-len(group.tasks) // GROUP_CHUNKS)

@@ -11,7 +11,7 @@ import contextlib
 import copy
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,6 +135,37 @@ def call(task: Any, shared: Any, *, method: str, parcel: Parcel, wanted: dict[st
         return Trouble(trouble_of(error))
     finally:
         _ALONE.release()
+
+
+class _Ended(Exception):
+    """A batch comes to this instead of a part."""
+
+    def __init__(self, instead: Refusal | Trouble) -> None:
+        self.instead = instead
+
+
+def batch(
+    lot: list[Any],
+    shared: Any,
+    *,
+    method: str,
+    parcel: Parcel,
+    wanted: dict[str, str],
+    merged: Callable[[Iterable[Any]], Any],
+) -> Any:
+    """`call` for each of some tasks, merged in order as they end; as `merge` does it with parts that were kept."""
+
+    def parts() -> Iterator[Any]:
+        for task in lot:
+            part = call(task, shared, method=method, parcel=parcel, wanted=wanted)
+            if isinstance(part, Refusal | Trouble):
+                raise _Ended(part)
+            yield part
+
+    try:
+        return merged(parts())
+    except _Ended as end:
+        return end.instead
 
 
 def merge(parts: list[Any], merged: Callable[[list[Any]], Any]) -> Any:
