@@ -1,16 +1,23 @@
 import base64
 import importlib
+import os
 import signal
+import subprocess
 import sys
+import types
 from collections import Counter
 
 import pytest
-import torch
 from hypothesis import settings
 
 from airprune import registration
 from airprune.cli import main
 from support.namespaces import can_make_namespaces
+from support.warm import Forked
+
+# Before torch is imported, here and in whatever is started: its threads sleep between batches. By default they spin,
+# which was half of the processor time of these tests, whose batches are tiny and whose processes outnumber the cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # A job in the background of a shell ignores Ctrl-C, and so does whatever it starts; the commands under test must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -52,6 +59,8 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture
 def one_thread():
     """Torch's threads cost more than they save on batches this small."""
+    import torch  # here, since the process that hands the tests out does without
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -67,6 +76,19 @@ def command(capsys):
         return status, *capsys.readouterr()
 
     return call
+
+
+@pytest.fixture
+def warm_workers(request, monkeypatch):
+    """Worker processes of the engines start warm: the same processes, which need not import torch again.
+
+    Not for tests that look for them in /proc, by their words or their parent, or that change how they start: these are
+    marked `cold`.
+    """
+    if request.node.get_closest_marker("cold"):
+        return
+    started = types.SimpleNamespace(**{**vars(subprocess), "Popen": Forked})
+    monkeypatch.setattr("airprune.engines.children.subprocess", started)
 
 
 # One white pixel.

@@ -117,6 +117,10 @@ def test_sweep_runs_every_combination_and_continues(tmp_path):
     ("call", "words"),
     [
         (lambda s, out: ap.compare(s, out=out), "at least one variant"),
+        (
+            lambda s, out: ap.compare("smoke", schemes=["optimal"], out=out),
+            r"Example: ap\.Scenario\.preset",
+        ),
         (lambda s, out: ap.compare(s, schemes=["optimal"], seeds=[], out=out), r"compare\.seeds must be"),
         (lambda s, out: ap.sweep(s, {"plan.deadline_s": 0.02}, out=out), "must be a list of values"),
     ],
@@ -243,7 +247,11 @@ def test_mlflow_and_wandb_log_offline(tmp_path):
     (site,) = home.glob("lib/python3*/site-packages")
     root = Path(__file__).parents[1]
     (site / "seen.pth").write_text(f"{root / 'src'}\n{sysconfig.get_path('purelib')}\n")
-    subprocess.run([home / "bin/pip", "install", "-q", "mlflow-skinny", "wandb"], check=True, capture_output=True)
+    subprocess.run(
+        [home / "bin/pip", "install", "-q", "-c", root / "constraints.txt", "mlflow-skinny", "wandb"],
+        check=True,
+        capture_output=True,
+    )
     (tmp_path / "log.py").write_text(LOG_ELSEWHERE)
     quiet = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "MLFLOW"))}
     done = subprocess.run(

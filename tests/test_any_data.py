@@ -1,5 +1,7 @@
 """Samples reach the model as they were given: shapes, whole numbers, tables, loaders, targets that are no classes."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -98,10 +100,19 @@ def test_a_loader_of_a_stream_comes_as_it_comes():
 
 
 class HuggingFace:
-    """What is used of `datasets.Dataset`: column_names, with_format("numpy")[:]."""
+    """What is used of `datasets.Dataset`, as 5.2.0 behaves: column_names, features, len, with_format("numpy")[:].
+
+    The numpy format widens whole numbers to int64; `features` has what they were.
+    """
 
     def __init__(self, columns):
-        self.columns_ = columns
+        self.features = {
+            name: SimpleNamespace(feature=SimpleNamespace(dtype=str(c.dtype))) for name, c in columns.items()
+        }
+        self.columns_ = {name: c.astype(np.int64) if c.dtype.kind in "iu" else c for name, c in columns.items()}
+
+    def __len__(self):
+        return len(next(iter(self.columns_.values())))
 
     @property
     def column_names(self):
@@ -126,6 +137,37 @@ def test_a_hugging_face_dataset_gives_its_one_column_as_it_is_or_several_side_by
         InvalidValue, match=r"one column of features, or columns of numbers, got ids, text\. Choose one"
     ):
         as_dataset(HuggingFace({"ids": tokens, "text": np.array(["x"] * 40), "label": Y}))
+
+
+def test_bytes_of_a_hugging_face_dataset_are_pixels_though_its_numpy_format_widens_them():
+    pixels = RNG.integers(0, 256, size=(40, 8, 8), dtype=np.uint8)
+    found = as_dataset(HuggingFace({"image": pixels, "label": Y}))
+    assert found.train_x.shape == (32, 1, 8, 8) and found.train_x.dtype == np.float32 and found.train_x.max() <= 1.0
+
+
+def test_parts_of_other_names_are_one_sentence():
+    part = HuggingFace({"x": RNG.random((40, 3)), "label": Y})
+    with pytest.raises(
+        InvalidValue, match=r"must have the parts train and test, got train, validation\. Give one part"
+    ):
+        as_dataset({"train": part, "validation": part})
+
+
+def test_real_hugging_face_datasets_are_read_as_their_stand_in_is(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    tokens = RNG.integers(0, 9, size=(40, 5))
+    pixels = RNG.integers(0, 256, size=(40, 8, 8), dtype=np.uint8)
+    for columns in ({"input_ids": tokens, "labels": Y}, {"image": pixels, "label": Y}, {"a": Y, "b": Y, "label": Y}):
+        real, stand_in = datasets.Dataset.from_dict(columns), HuggingFace(columns)
+        real.save_to_disk(tmp_path / "on-disk")
+        for data in (real, datasets.load_from_disk(tmp_path / "on-disk")):
+            found, expected = as_dataset(data), as_dataset(stand_in)
+            np.testing.assert_array_equal(found.train_x, expected.train_x, strict=True)
+            np.testing.assert_array_equal(found.train_y, expected.train_y)
+    both = as_dataset(datasets.DatasetDict(train=real, test=real))
+    assert len(both.train_x) == len(both.test_x) == 40
+    with pytest.raises(InvalidValue, match="must have a length, which a stream has not, got IterableDataset"):
+        as_dataset(real.to_iterable_dataset())
 
 
 def test_numbers_are_targets_of_any_shape_for_losses_of_numbers():

@@ -21,6 +21,7 @@ from airprune.runs.lock import locked
 from airprune.runs.naming import default_folder
 from support.processes import AIRPRUNE, PATIENCE_S, airprune
 from support.tiny import final_bytes, tiny_file
+from support.warm import Forked
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path", "blank_pictures")
 
@@ -173,6 +174,22 @@ def test_an_infeasible_deadline_is_status_1(command, scenario):
     assert status == 1 and out == "" and "Traceback" not in err and "has no plan" in err
 
 
+def test_a_run_without_a_plan_names_devices_and_edges_as_their_table_does(command, scenario):
+    Path("fleet.csv").write_text(
+        "device,edge,snr_db,cpu_hz\ncam-1,north,43,3e9\ncam-2,north,42,3e9\nold-cam,south,41,10\ncam-4,south,40,3e9\n"
+    )
+    run = ("run", scenario, "--fleet", "fleet.csv", "--engine", "serial", "plan.infeasible=fail", "--out", "here")
+    status, out, err = command(*run)
+    assert "ignored" not in err
+    assert status == 1 and out == "" and "Edge south has no plan" in err and "blocked by old-cam;" in err
+
+
+def test_a_column_of_a_fleet_that_a_run_does_not_know_is_told(command, scenario):
+    Path("fleet.csv").write_text("device,edge,snr_db,cpu_ghz,pruning_ratio\na,n,43,3,0.5\nb,n,42,3,0.5\n")
+    _, _, err = command("run", scenario, "--fleet", "fleet.csv", "--engine", "serial", "data.name=glyfs")
+    assert "note: ignored column cpu_ghz (did you mean cpu_hz?)" in err and "column pruning_ratio" not in err
+
+
 def test_a_diverged_run_says_so(command, scenario):
     run = ("run", scenario, "train.learning_rate=1e30", "rounds.global_rounds=1")
     status, out, _ = command(*run, "--engine", "serial", "plan.scheme=no-pruning", "--out", "unpruned")
@@ -218,9 +235,7 @@ def on_a_terminal(*arguments: object) -> tuple[int, str]:
             pass
 
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"}
-    process = subprocess.Popen(
-        [AIRPRUNE, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=theirs, env=environment
-    )
+    process = Forked([AIRPRUNE, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=theirs, env=environment)
     os.close(theirs)
     reader = threading.Thread(target=read)
     reader.start()

@@ -296,6 +296,7 @@ def test_the_papers_clock_reads_nothing_of_the_others_keys():
     assert plain.with_values(FLOPS).hash != plain.hash
 
 
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_run_from_before_there_were_clocks_is_resumed_and_reported(tmp_path, monkeypatch):
     scenario, out = tiny_scenario(), tmp_path / "run"
     with monkeypatch.context() as before:
@@ -315,6 +316,7 @@ def test_a_run_from_before_there_were_clocks_is_resumed_and_reported(tmp_path, m
 SMALL = ["smoke", "data.name=glyphs", "data.train_samples=120", "data.test_samples=20", "model.name=mlp"]
 
 
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_profile_goes_from_a_file_into_a_run(tmp_path, capsys):
     file = tmp_path / "profile.json"
     assert main(["profile", *SMALL, "--seconds", "0.05", "--out", str(file), "--json"]) == 0

@@ -10,6 +10,8 @@ from airprune.conformance import KEYS, RUNS, check
 from airprune.masking.base import Masking, SubModel
 from airprune.registration import register, registries
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 MEMBERS = [(registry.kind, name) for registry in registries().values() if registry.kind in KEYS for name in registry]
 # Slow, or not what its name promises: the printed Theorem 3 leaves its box in our networks and says so.
 LEFT_OUT = {("importance", "exact"), ("schemes", "closed-form")}

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import io
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -112,6 +113,22 @@ def test_no_block_escapes_the_reader_of_blocks():
 def test_a_command_that_does_not_exist_is_seen(command, complaint):
     with pytest.raises(AssertionError, match=complaint):
         docs_blocks.check_command(command)
+
+
+CHEAP_PAGES = [page.name for page in ROOT.glob("docs/*.md") if docs_blocks.cheap_commands(page.read_text())]
+
+
+@pytest.mark.parametrize("page", CHEAP_PAGES)
+def test_the_cheap_commands_of_a_page_work_one_after_the_other(page, tmp_path, monkeypatch, capsys, blank_pictures):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (fleet,) = (text for text in commands((ROOT / "README.md").read_text()) if text.startswith("cat > fleet.csv"))
+    Path("fleet.csv").write_text("\n".join(fleet.splitlines()[1:-1]) + "\n")
+    for words in docs_blocks.cheap_commands((ROOT / "docs" / page).read_text()):
+        words = [str(tmp_path / word[2:]) if word.startswith("~/") else word for word in words]
+        if words[:2] == ["deploy", "init"]:  # the page makes several of one name, each on its own
+            shutil.rmtree(words[2], ignore_errors=True)
+        assert main(words) == 0, (words, capsys.readouterr())
 
 
 @pytest.mark.slow

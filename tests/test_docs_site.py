@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 pytest_plugins = ["support.browser"]
 
@@ -71,3 +72,12 @@ def test_pages_and_search_load_nothing_from_elsewhere(address, page):
         page.goto(f"{address}/{name}.html")
     page.fill(".md-search__input", "deadline")
     page.wait_for_selector(".md-search-result__item")
+
+
+@pytest.mark.parametrize(("width", "colours"), [(360, "light"), (1440, "dark")])
+def test_axe_finds_nothing_on_pages_with_code_tables_and_equations(address, new_page, width, colours):
+    page = new_page(viewport={"width": width, "height": 900}, color_scheme=colours)
+    for name in ("index", "scenarios", "theory", "reference/cli"):
+        page.goto(f"{address}/{name}.html")
+        found = Axe().run(page).response["violations"]
+        assert not found, [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found]

@@ -46,8 +46,11 @@ def sum_by_hand(groups: list[list[float]], shared: float) -> float:
     return list(itertools.accumulate(totals))[-1] + shared
 
 
+@pytest.mark.parametrize("batches_per_worker", [0, 1_000])  # from which on a cluster's tasks are whole batches
 @pytest.mark.parametrize("travels", [False, True])
-def test_every_engine_merges_to_the_same_bits(engine, travels):
+def test_every_engine_merges_to_the_same_bits(engine, travels, batches_per_worker, monkeypatch):
+    if engine.remote:
+        monkeypatch.setattr("airprune.engines.cluster.engine._WHOLE_BATCHES", batches_per_worker)
     values = [[value] for value in random_numbers(70)]
     tasks = tuple(Numbers(tuple(numbers)) for numbers in values)
     groups = [Sum(shared=shared, tasks=tasks, travels=travels) for shared in (0.1, 3.0, 1e9)]

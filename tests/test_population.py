@@ -30,6 +30,8 @@ from airprune.web.runs import views
 from support.processes import kill, start_airprune, wait_for, wait_until_gone, workers_of
 from support.tiny import blobs, final_bytes, last_state, tiny_scenario
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 LABELS = np.arange(600) % 10
 EDGES = np.repeat(np.arange(40), 50)  # 2,000 devices: more than samples
 KINDS = ("iid", "shards", "dirichlet", "edge-iid", "edge-non-iid")

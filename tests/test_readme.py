@@ -62,7 +62,7 @@ def test_the_readme_works_line_by_line(tmp_path):
     """Small sizes, in an environment borrowed from these tests; the slow test below makes its own."""
     checkout = copy_checkout(tmp_path / "airprune", built=True)
     borrow_environment(checkout)
-    shell = Shell(checkout, tmp_path, PYTHONPATH=str(checkout / "src"))
+    shell = Shell(checkout, tmp_path, PYTHONPATH=str(checkout / "src"), OMP_WAIT_POLICY="passive")
     follow(README, shell, variant=QUICK, timeout_s=120)
 
 

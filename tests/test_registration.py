@@ -35,7 +35,7 @@ from support.processes import PATIENCE_S, wait_for
 from support.tiny import TINY_TOML, final_bytes, tiny_file
 
 pytest_plugins = ["support.browser"]
-pytestmark = pytest.mark.usefixtures("unregistered", "blank_pictures")
+pytestmark = pytest.mark.usefixtures("unregistered", "blank_pictures", "warm_workers")
 
 OWN = Path(__file__).with_name("support") / "own_methods.py"
 SERIAL = {"method": "own-recipe", "engine.name": "serial"}

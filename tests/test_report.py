@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shlex
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -217,10 +218,10 @@ def test_the_command_of_a_run_page_repeats_the_run_to_the_byte(tmp_path, capsys)
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_pictures_are_kept_as_png_pdf_and_tidy_csv(finished_page):
+def test_pictures_are_kept_as_png_and_tidy_csv(finished_page):
     figures = finished_page.with_name("figures")
+    assert {path.suffix for path in figures.iterdir()} == {".png", ".csv"}
     stems = {path.stem for path in figures.glob("*.png")}
-    assert stems == {path.stem for path in figures.glob("*.pdf")}
     measures = [
         f"{measure}-{axis}" for measure in ("accuracy", "loss") for axis in ("rounds", "time", "bits", "energy")
     ]
@@ -229,6 +230,35 @@ def test_pictures_are_kept_as_png_pdf_and_tidy_csv(finished_page):
     assert [row["global_round"] for row in rows] == ["1.0", "2.0"] and rows[0]["series"] == "optimal"
     devices = csv_rows(figures / "devices.csv")
     assert [row["device"] for row in devices] == [str(i) for i in range(6)]
+
+
+@pytest.mark.usefixtures("blank_pictures")
+def test_a_page_says_how_to_get_its_pictures_for_a_paper_and_that_command_makes_them(finished, tmp_path, command):
+    folder = shutil.copytree(finished, tmp_path / "my run")
+    words = next(word for word in outline(write_report(folder)).words if word.startswith("airprune report"))
+    assert not list(folder.glob("figures/*.pdf"))
+    status, out, _ = command(*shlex.split(words)[1:])
+    assert status == 0 and out.strip() == str(folder / "report.html")
+    stems = [{path.stem for path in folder.glob(f"figures/*.{kind}")} for kind in ("png", "pdf", "svg")]
+    assert len(stems[0]) >= 12 and stems[0] == stems[1] == stems[2]
+    assert "airprune report" not in outline(folder / "report.html").text
+
+
+@pytest.mark.usefixtures("blank_pictures")
+def test_pictures_that_were_drawn_for_a_paper_are_drawn_again_with_the_page(finished, tmp_path):
+    page = write_report(finished, tmp_path / "report.html", formats=["svg"])
+    old = page.with_name("figures") / "loss-rounds.svg"
+    old.write_text("of an earlier state of the run")
+    write_report(finished, page)
+    assert old.read_bytes() == page.with_name("figures").joinpath("loss-rounds.png").read_bytes()  # blank, as all
+    assert "figures/loss-rounds.svg" in outline(page).values("a", "href")
+    assert not list(tmp_path.glob("figures/*.pdf"))
+
+
+def test_an_unknown_format_of_pictures_is_refused_before_any_is_drawn(finished, tmp_path, command):
+    status, _, said = command("report", finished, "--out", tmp_path / "page.html", "--formats", "pdf,eps")
+    assert status == 2 and "--formats must be of png, pdf, svg, got 'eps'" in said
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("blank_pictures")

@@ -2,12 +2,15 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from airprune.measures import TO_TARGET
 from airprune.paper import fig2, fig3, fig4, fig5, fig6, frozen, table1
+from airprune.paper.agreement import page_p
 from airprune.paper.claims import CLAIMS
 from airprune.paper.judging import Verdict, combined, judge_better, judge_trend
 from airprune.paper.profiles import PROFILES, Profile
@@ -15,6 +18,7 @@ from airprune.paper.reproduction import ARTEFACTS, Reproduction, judged, write_c
 from airprune.paper.tidy import read_rows, write_rows
 from airprune.paper.training import missing_runs, run_path
 from airprune.runs.layout import RunFolder
+from airprune.sweeps.whole_run import finish_here
 
 TINY = Profile(
     name="tiny",
@@ -43,6 +47,18 @@ def folder(tmp_path_factory):
     finish(reproduction, ["table1", "table2", "fig4", "fig5", "fig6", "bound", "errata"])
     write_claims(reproduction.out)
     return reproduction.out
+
+
+def test_runs_side_by_side_end_in_the_bytes_of_runs_one_by_one_and_one_that_fails_stops_no_other(folder, tmp_path):
+    mine = Reproduction(profile=TINY, seeds=(0,), out=tmp_path)
+    runs = [(Path(path), scenario) for path, (_, scenario) in mine.missing([ARTEFACTS["fig5"]]).items()][:2]
+    nowhere = runs[0][1].with_values({"network.table": str(tmp_path / "gone.csv")})
+    ended = dict(finish_here([*runs, (tmp_path / "x", nowhere)], workers=2))
+    assert ended[0] is None and ended[1] is None and "gone.csv" in ended[2]
+    for path, _ in runs:
+        for name in ("records.jsonl", "final.safetensors"):
+            assert (path / name).read_bytes() == (folder / "runs" / path.name / name).read_bytes()
+    assert len(mine.missing([ARTEFACTS["fig5"]])) == len(ARTEFACTS["fig5"].training.series) - 2
 
 
 def verdicts(folder) -> dict[str, str]:
@@ -278,6 +294,21 @@ def test_seeds_that_agree_in_order_show_a_trend_though_their_sizes_differ():
     levels = [np.array([0.0, 0.0, 0.0]), np.array([0.1, 1.0, 5.0]), np.array([0.2, 2.0, 10.0])]
     assert judge_trend(["a", "b", "c"], levels, rising=True, noise=0.05, what="x").verdict is Verdict.HOLDS
     assert judge_trend(["a", "b", "c"], levels, rising=False, noise=0.05, what="x").verdict is Verdict.FAILS
+
+
+def test_two_seeds_that_agree_on_three_levels_may_do_so_by_chance():
+    """1 of 36 pairs of orders rises throughout and 1 falls: p = 1 / 18."""
+    levels = [np.array([0.0, 0.0]), np.array([0.1, 5.0]), np.array([0.2, 10.0])]
+    assert page_p([np.arange(3)] * 2) == pytest.approx(1 / 18)
+    assert judge_trend(["a", "b", "c"], levels, rising=True, noise=0.05, what="x").verdict is Verdict.UNDECIDED
+
+
+def test_agreement_in_order_has_scipys_exact_p():
+    rng = np.random.default_rng(0)
+    for num_levels, num_seeds in ((3, 2), (3, 5), (4, 3), (5, 4)):
+        ranks = rng.permuted(np.tile(np.arange(num_levels), (num_seeds, 1)), axis=1)
+        one_sided = [stats.page_trend_test(r + 1, ranked=True, method="exact").pvalue for r in (ranks, ranks[:, ::-1])]
+        assert page_p(list(ranks)) == pytest.approx(min(1.0, 2 * min(one_sided)), rel=1e-9)
 
 
 def test_seeds_that_disagree_cannot_decide():

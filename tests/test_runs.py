@@ -35,6 +35,8 @@ from support.processes import (
 from support.tiny import blobs, final_bytes, tiny_file, tiny_scenario
 from support.trouble import Moody, Plain
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 SERIAL = {"engine.name": "serial"}
 ONE_WORKER = {"engine.name": "processes", "engine.workers": 1}
 TWO_WORKERS = {"engine.name": "processes", "engine.workers": 2}
@@ -718,6 +720,7 @@ def test_what_happens_when_a_device_fails_belongs_to_the_scenario(stopped):
         finish(folder.path, scenario.with_("engine.on_device_failure", "drop-device"))
 
 
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_folder_of_before_there_were_checksums_can_be_read_but_not_resumed(spoilable):
     """Its checkpoint and its final model as they were written then."""
     folder, scenario = spoilable[0], pruned_scenario()

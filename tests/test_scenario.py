@@ -62,9 +62,11 @@ MEASURED = {"clock.seconds_per_sample": 1e-3, "clock.at_hz": 1e9, "clock.flops_p
 
 
 def chosen_for(key):
-    """The choice that a component's option needs, or a clock that reads the key; nothing for other keys."""
+    """The choice that a component's option needs, or a clock or clipping that reads the key; nothing for other keys."""
     if key.startswith("clock."):
         return {"clock.compute": "measured"} | MEASURED if key in MEASURED else FLOPS | MORE_FLOPS.get(key, {})
+    if key.startswith("privacy."):
+        return {"privacy.clip_norm": 1.0}
     return TABLES.get(key.rpartition(".")[0], {})
 
 
@@ -194,6 +196,7 @@ COUPLED = {
     "radio.noise_density_dbm_per_hz", "radio.path_loss", "plan.scheme", "plan.min_pruning_ratio",
     "plan.max_pruning_ratio", "rounds.edge_rounds", "method", "train.kernel", "train.loss", "train.metric", *CHOICES,
     "clock.compute", "clock.board", "clock.cores", "clock.flops_per_cycle", "clock.profile",
+    "privacy.noise_multiplier",
 }  # fmt: skip
 
 
@@ -342,7 +345,7 @@ def test_the_hash_ignores_how_a_number_is_written():
     assert others == [first, first]
 
 
-IGNORED = {"name", "method", "data.data_dir", "rounds.target_accuracy"} | {
+IGNORED = {"name", "method", "data.data_dir", "rounds.target_accuracy", "privacy.delta"} | {
     key for key in LEAVES if key.startswith("engine.")
 }
 IGNORED -= {"engine.on_device_failure"}  # what is left out of an average changes it

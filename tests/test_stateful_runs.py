@@ -20,6 +20,8 @@ from support.stateful import NUM_DEVICES, memory_of, outcome, run, small_blocks,
 from support.tiny import blobs
 from support.trouble import DiesOfDevice, DiesOnce, Plain, RaisesForDevice
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 SERIAL = {"engine.name": "serial", "engine.workers": None}
 DASK = {"engine.name": "dask", "engine.workers": 2}
 NUM_RECORDS = 12

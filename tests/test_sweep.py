@@ -34,6 +34,9 @@ from support.processes import (
     workers_of,
 )
 from support.tiny import final_bytes, tiny_file
+from support.warm import Forked
+
+pytestmark = pytest.mark.usefixtures("warm_workers")
 
 # Two runs fail for each four that do not.
 DEADLINES = ("plan.infeasible=fail", "plan.deadline_s=0.01,0.02,1e-7", "seed=0-1")
@@ -373,6 +376,7 @@ def test_worker_processes_end_in_the_bytes_of_airprune_run(command, scenario, ex
     assert this_process_workers() == []
 
 
+@pytest.mark.cold
 def test_a_run_that_workers_die_of_is_given_up_and_the_others_go_on(tmp_path, command, scenario, monkeypatch):
     """`sitecustomize` is Python's own hook; here worker processes die of seed 1."""
     (tmp_path / "sitecustomize.py").write_text(
@@ -452,7 +456,8 @@ class DaskProcesses:
     def start(self, *arguments: object, **options) -> subprocess.Popen:
         command = [DASK, *map(str, arguments)]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.processes.append(subprocess.Popen(command, cwd=self.folder, **quiet, **options))
+        start = subprocess.Popen if "env" in options else Forked
+        self.processes.append(start(command, cwd=self.folder, **quiet, **options))
         return self.processes[-1]
 
     def start_worker(self, **options) -> subprocess.Popen:

@@ -11,6 +11,7 @@ PAGES = {
     "overview": "/",
     "planner": "/planner",
     "planner without a plan": "/planner?deadline_ms=1",
+    "planner with a density": "/planner?num_edges=20&devices_per_edge=100&deadline_ms=600",
     "runs": "/runs?run=real&run=b",
     "groups": "/runs?match=&group=each&target=0.5",
     "league": "/league",

@@ -1,6 +1,9 @@
 """An installation without the extra `train`: planning, pages and reports work, the rest says what to install."""
 
+import contextlib
+import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +104,21 @@ def test_the_extras_are_those_of_the_project_file():
     base = " ".join(project["dependencies"])
     assert not any(name in base for name in extras.EXTRAS["train"])
     assert all(name in base for name in extras.PAGES)
+
+
+def test_every_package_of_every_extra_is_pinned():
+    """Those named in the project file, and what they need as far as it is installed here."""
+    import tomllib
+
+    def plain(name: str) -> str:
+        return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", name)[0]).lower()
+
+    pinned = {plain(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)]
+    wanted = {plain(name) for name in asked} - {"airprune"}
+    for name in tuple(wanted):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            needs = importlib.metadata.requires(name) or ()
+            wanted |= {plain(need) for need in needs if ";" not in need}
+    assert wanted <= pinned, wanted - pinned

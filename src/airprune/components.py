@@ -111,12 +111,12 @@ class ModelShape:
         """Where the layers lie that stay on the devices."""
         return slice(0, self.num_personal)
 
-    @property
+    @cached_property
     def prunable_weights(self) -> int:
         """W_fully, or whatever else may be pruned."""
         return self.layers.num_weights
 
-    @property
+    @cached_property
     def fixed_weights(self) -> int:
         """W_conv, or whatever else is never pruned."""
         return self.num_weights - self.prunable_weights

@@ -18,6 +18,8 @@ from airprune import files
 from airprune.measures import MEASURES
 from airprune.styles import styles_for
 
+# Of pictures: for screens, for papers, for the web.
+FORMATS = ("png", "pdf", "svg")
 # Of a line that something is measured against.
 TARGET_COLOUR = "#B03A00"
 MUCH_LONGER = 5.0
@@ -140,9 +142,9 @@ def save_figure(figure: Figure, *paths: Path) -> None:
             figure.savefig(file, format=path.suffix[1:], dpi=_DPI, metadata=_NO_DATES[path.suffix])
 
 
-def picture_files(stem: Path) -> tuple[Path, ...]:
-    """The files of a picture: for screens, for papers, for the web."""
-    return tuple(stem.with_name(f"{stem.name}{suffix}") for suffix in _NO_DATES)
+def picture_files(stem: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
+    """The files of a picture."""
+    return tuple(stem.with_name(f"{stem.name}.{name}") for name in formats)
 
 
 def curve_axes(ax: Axes, rows: Sequence[Mapping[str, Any]], *, measure: str, against: str = "global_round") -> None:

@@ -202,7 +202,7 @@ def read_fleet(source: Path | str | BinaryIO) -> Fleet:
         edge_names=names,
         edge=edge,
         columns=numbers | {"snr_db": _snr_db(table, numbers)},
-        ignored=tuple(text for text in table.ignored if text.partition(" ")[0] not in PLAN_COLUMNS),
+        ignored=_unknown(table),
         given=tuple(column.name for column in FLEET_COLUMNS if column.name in table.present & numbers.keys()),
     )
 
@@ -308,10 +308,15 @@ def _check_filled(table: Table, measured: np.ndarray) -> None:
         raise table.error(row, "the link of this device is empty; a network has every link measured, or places")
 
 
-def left_to_the_scenario(source: Path | str) -> tuple[str, ...]:
-    """Columns of a fleet's table that `plan` reads and a run takes from its scenario instead."""
-    present = _read(source).present
-    return tuple(name for name in _OF_THE_SCENARIO if name in present)
+def unused_by_runs(source: Path | str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(columns that `plan` reads and a run takes from its scenario instead, unknown ones with the nearest name)."""
+    table = _read(source)
+    return tuple(name for name in _OF_THE_SCENARIO if name in table.present), _unknown(table)
+
+
+def _unknown(table: Table) -> tuple[str, ...]:
+    """Columns that are neither read nor what `plan --out` adds."""
+    return tuple(text for text in table.ignored if text.partition(" ")[0] not in PLAN_COLUMNS)
 
 
 def _read(source: Path | str | BinaryIO, *, is_quoted: bool = True) -> Table:

@@ -70,7 +70,7 @@ class EdgeRecord(JsonRecord):
         About(
             Per.EDGE,
             "`edge`; `min_count`, the fewest devices that kept a weight somebody kept; "
-            "`num_uncovered`, weights kept by nobody",
+            "`num_uncovered`, weights kept by nobody, or by fewer than `aggregation.min_contributors`",
         ),
     ]
     uploaded_weights: Annotated[int | None, About(Per.ROUND, "weights that reached the edges; biases do not count")]

@@ -24,6 +24,7 @@ from airprune.runs.callbacks import GivenCallback
 from airprune.runs.compare import Variant, checked, curves, evaluations, method_variants, note_variants, scheme_variants
 from airprune.runs.compare import compare as runs_of
 from airprune.scenario import Scenario
+from airprune.scenario.scenario import checked_scenario
 from airprune.settings.toml_text import literal
 from airprune.sweeps import Row, Sweep, SweepFolder
 from airprune.sweeps.runs import value_text
@@ -183,7 +184,7 @@ def compare(
       callbacks: as of `run`; loggers by name, so that each run has its own.
       given: `model`, `dataset` and what else `run` takes, for every run.
     """
-    scenario, out = instance("compare.scenario", scenario, Scenario), path_of("compare.out", out)
+    scenario, out = checked_scenario("compare.scenario", scenario), path_of("compare.out", out)
     changed = {} if also is None else instance("compare.also", also, Mapping)
     own = [Variant(name=name, scenario=scenario.with_values(changes)) for name, changes in changed.items()]
     schemes, methods = _names("compare.schemes", schemes), _names("compare.methods", methods)
@@ -213,7 +214,7 @@ def sweep(
       out: by default runs/NAME-sweep.
       workers: runs at a time; by default as the scenario's engine says.
     """
-    scenario, values = instance("sweep.scenario", scenario, Scenario), instance("sweep.values", values, Mapping)
+    scenario, values = checked_scenario("sweep.scenario", scenario), instance("sweep.values", values, Mapping)
     words = [f"{key}={','.join(map(_word, _several(key, found)))}" for key, found in values.items()]
     words.append(f"seed={','.join(map(str, _seeds('sweep.seeds', seeds)))}")
     chosen = Sweep.of(scenario, words)

@@ -7,7 +7,7 @@
 | math | converted to MathML |
 | toml | read: as a scenario, or as TOML where it is no scenario |
 | ini | read |
-| bash | every `airprune …`: command, options and scenario keys must exist; the README's and the tutorial's are run |
+| bash | every `airprune …`: command, options and keys must exist; those of README, tutorial and `CHEAP` are run |
 
 A command of another program has a reason in `REASONS`; one without is an error, so that nothing is left out unseen.
 """
@@ -29,7 +29,7 @@ import typer
 import airprune as ap
 from airprune.cli.app import COMMANDS, app_for
 from airprune.web.starting.form import form
-from support.readme import _split
+from support.readme import GLYPHS, _split
 
 FENCE = re.compile(r"(<!-- tested -->\n)?^( *)```(\w+)\n(.*?)^\2```$", re.DOTALL | re.MULTILINE)
 _SETTING = re.compile(r"([a-z_]+(?:\.[a-z0-9_-]+)+|seed|method)=(.*)", re.DOTALL)
@@ -45,6 +45,14 @@ REASONS = {
     r"scripts/\w+( \d+)?": "the scripts that run and check these tests",
     r"source \.venv/bin/activate": "run with the README",
     r"cat > .*": "run with the README",
+}
+
+
+# Commands of any page that end within a second or two, and what is added so that they do.
+CHEAP = {
+    r"airprune (plan|methods)\b(?!.*--(import|check)).*": "",
+    r"airprune (cluster certificates|deploy (init|revoke|renew)) .*": "",
+    r"airprune run (smoke|demo) (?!.*--(import|engine|log)).*": GLYPHS,
 }
 
 
@@ -77,6 +85,16 @@ def check(block: Block, before: Block | None) -> None:
         assert block.kind == "bash", f"nobody knows what to do with a block of {block.kind}"
         for command in _split(block.content):
             check_command(command)
+
+
+def cheap_commands(page: str) -> list[list[str]]:
+    """The words of the commands of `CHEAP`, without the program's name, in the order of the page."""
+    found = []
+    for command in (line for block in blocks(page) if block.kind == "bash" for line in _split(block.content)):
+        added = [words for pattern, words in CHEAP.items() if re.fullmatch(pattern, command, re.DOTALL)]
+        if added and "$" not in command:
+            found.append(shlex.split(f"{command} {added[0]}".replace("\\\n", " "))[1:])
+    return found
 
 
 _OF_THE_PROGRAM = ("--install-completion", "--version", "--help")

@@ -11,21 +11,39 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from support.warm import Forked
+
 AIRPRUNE = str(Path(sys.executable).with_name("airprune"))
+_WITH_TORCH = ("run", "compare", "sweep", "advise")
 PATIENCE_S = 120  # of tests on a busy machine; nothing is expected to take that long
 
 
-def airprune(*arguments: object, **options) -> subprocess.CompletedProcess:
+def airprune(*arguments: object, input: str | None = None, **options) -> subprocess.CompletedProcess:
     """One command to its end."""
     command = [AIRPRUNE, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, **options)
+    if input is not None:
+        options["stdin"] = subprocess.PIPE
+    with _starter(command, options)(
+        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+    ) as process:
+        try:
+            out, err = process.communicate(input, timeout=PATIENCE_S)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def start_airprune(*arguments: object, **options) -> subprocess.Popen:
     """One command in a process group of its own, as a shell starts it."""
     command = [AIRPRUNE, *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, text=True, start_new_session=True, **{**pipes, **options})
+    return _starter(command, options)(command, text=True, start_new_session=True, **{**pipes, **options})
+
+
+def _starter(command: list[str], options: dict) -> type[subprocess.Popen]:
+    """What imports torch starts warm, unless it is to begin in its own way."""
+    return Forked if command[1] in _WITH_TORCH and not {"env", "preexec_fn"} & set(options) else subprocess.Popen
 
 
 def start_module(module: str, *arguments: object) -> subprocess.Popen:
@@ -39,7 +57,7 @@ def start_module(module: str, *arguments: object) -> subprocess.Popen:
 def kill(process: subprocess.Popen) -> None:
     """kill -9 of this process alone."""
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=PATIENCE_S)
+    process.communicate(input, timeout=PATIENCE_S)
 
 
 def kill_session(process: subprocess.Popen) -> None:
@@ -105,4 +123,6 @@ def _is_worker(pid: int) -> bool:
 
 
 def this_process_workers() -> list[int]:
-    return workers_of(os.getpid())
+    """Those that were started warm too, whose parent is another process."""
+    warm = [process.pid for process in Forked.living if "worker_process.py" in " ".join(process.args)]
+    return workers_of(os.getpid()) + [pid for pid in warm if is_alive(pid)]

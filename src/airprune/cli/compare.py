@@ -24,6 +24,7 @@ from airprune.cli.options import (
     Target,
     Tls,
     Workers,
+    formats_for,
 )
 from airprune.cli.progress import STOPPED, watched
 from airprune.cli.scenario_argument import scenario_from
@@ -104,7 +105,7 @@ def compare(
         reached = (([name], row) for name, row in study.to_target.items())
         stdout_console().print(target_table(["variant"], reached, study.target))
     say(f"Tables for LaTeX: {study.write_latex()}")
-    say(f"Report: {write_report(out, target=study.target, paper=column)}")
+    say(f"Report: {write_report(out, target=study.target, paper=column, formats=formats_for(column))}")
 
 
 def _target_json(reached: ToTarget | None) -> dict[str, Any]:

@@ -16,6 +16,11 @@ class PaperWidth(StrEnum):
     double = "double"
 
 
+def formats_for(column: PaperWidth | None) -> tuple[str, ...]:
+    """Of pictures beside a page that nobody asked for: those of a paper only if they are to fit its column."""
+    return () if column is None else ("pdf", "svg")
+
+
 def preset_names(incomplete: str) -> list[str]:
     """What a shell may complete a scenario's name to, besides files."""
     from airprune.scenario import presets
@@ -55,7 +60,7 @@ Target = Annotated[
 ]
 Column = Annotated[
     PaperWidth | None,
-    typer.Option(help="Pictures as wide as one or both columns of an IEEE paper, 3.5 or 7.16 inches."),
+    typer.Option(help="Pictures for one or both columns of an IEEE paper, 3.5 or 7.16 inches wide; PNG, PDF and SVG."),
 ]
 Log = Annotated[
     list[str] | None,

@@ -19,6 +19,7 @@ from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import UsageError
 from airprune.extras import need
 from airprune.measures import MEASURES, SUMMARY, TO_TARGET
+from airprune.privacy import privacy_notes
 from airprune.wording import counted, number
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def run(
     from airprune.runs.evaluations import evaluations_in
 
     if not folder.has_run and replay is None:
+        for note in privacy_notes(chosen):
+            say(note)
         tell_duration([chosen])
     try:
         with contextlib.closing(

@@ -43,9 +43,11 @@ def scenario_from(
 
 
 def _with_fleet(scenario: Scenario, fleet: Path) -> Scenario:
-    from airprune.fleet import left_to_the_scenario
+    from airprune.fleet import unused_by_runs
 
-    unused = left_to_the_scenario(fleet)
+    unused, unknown = unused_by_runs(fleet)
+    for column in unknown:
+        say(f"note: ignored column {column}")
     if unused:
         say(f"note: {', '.join(unused)} of {fleet} are for `airprune plan`; a run takes them from model and scenario.")
     return scenario.with_("network.table", str(fleet))

@@ -21,7 +21,7 @@ from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.durations import tell_duration
 from airprune.cli.estimates import estimates_json, estimates_table
 from airprune.cli.options import Column as PaperOption
-from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Target, Tls
+from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Target, Tls, formats_for
 from airprune.cli.progress import STOPPED
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import terminated_like_ctrl_c
@@ -242,7 +242,7 @@ def _report(rows: Sequence[Row], out: Path, target: float | None, column: PaperW
         asked = "" if target is None else f" --target {target:g}"
         say(f"Report: not made for so many; `airprune report {out}{asked}` makes it.")
     else:
-        say(f"Report: {write_report(out, target=target, paper=column)}")
+        say(f"Report: {write_report(out, target=target, paper=column, formats=formats_for(column))}")
 
 
 def _json(out: Path, rows: Sequence[Row], failures: Sequence[Outcome]) -> dict[str, Any]:

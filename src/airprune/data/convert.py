@@ -60,7 +60,11 @@ def as_dataset(
                 "as_dataset.test", "must be None for a Dataset, which has a test part", type(test).__name__
             )
         return data
-    if test is None and isinstance(data, Mapping) and {"train", "test"} <= set(data):
+    if test is None and isinstance(data, Mapping):
+        if not {"train", "test"} <= set(data):
+            rule, got = "must have the parts train and test", ", ".join(map(str, data))
+            way_out = "Give one part, data[NAME], of which some is held out, or a pair (data[NAME], data[NAME])."
+            raise InvalidValue("as_dataset.data", rule, got, way_out)
         data, test = data["train"], data["test"]
     if test is None and isinstance(data, tuple) and len(data) == 2 and all(map(_is_part, data)):
         data, test = data
@@ -134,7 +138,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _is_hugging_face(value: Any) -> bool:
-    return hasattr(value, "column_names") and hasattr(value, "with_format")
+    return hasattr(value, "column_names") and hasattr(value, "with_format") and not isinstance(value, Mapping)
 
 
 def _is_loader(value: Any) -> bool:
@@ -176,15 +180,27 @@ def _table(field: str, table: Any) -> Part:
         raise InvalidValue(field, f"must have a target in a column {', '.join(TARGETS)}, and features", got)
     if not _is_hugging_face(table):
         return _real(field, table[others]), _array(field, table[target])
+    if not hasattr(table, "__len__"):
+        way_out = "Collect it first: datasets.Dataset.from_list(list(stream))."
+        raise InvalidValue(field, "must have a length, which a stream has not", type(table).__name__, way_out)
     rows = table.with_format("numpy")[:]
     y = _array(field, rows[target])
     if len(others) == 1:
-        return _array(field, list(rows[others[0]])), y
+        x = _array(field, list(rows[others[0]]))
+        is_bytes = x.dtype.kind == "i" and _is_bytes(getattr(table, "features", {}).get(others[0]))
+        return x.astype(np.uint8) if is_bytes else x, y
     columns = [_array(field, rows[name]) for name in others]
     if any(column.ndim != 1 or column.dtype.kind not in "fiub" for column in columns):
         way_out = "Choose one with table.select_columns([…]), or give (x, y)."
         raise InvalidValue(field, "must have one column of features, or columns of numbers", ", ".join(others), way_out)
     return np.stack(columns, axis=1).astype(np.float32), y
+
+
+def _is_bytes(feature: Any) -> bool:
+    """Whether a Hugging Face column holds bytes, which its numpy format widens to int64."""
+    while (inner := getattr(feature, "feature", None)) is not None:
+        feature = inner
+    return getattr(feature, "dtype", None) == "uint8"
 
 
 def _real(field: str, table: Any) -> np.ndarray:

@@ -24,6 +24,9 @@ def blocking_devices(problem: PlanProblem) -> Array:
     """
     groups = problem.groups
     need = groups.arrange(share_for_weights(problem, problem.smallest_model_weights))
+    has_plan = groups.sum_arranged(need) <= 1.0
+    if has_plan.all():  # nothing to sort
+        return np.zeros(len(need), dtype=bool)
     by_need = np.lexsort((need, groups.repeat(np.arange(groups.num_edges))))
     ascending = need[by_need]
     running = np.cumsum(np.where(np.isfinite(ascending), ascending, 0.0))
@@ -32,7 +35,7 @@ def blocking_devices(problem: PlanProblem) -> Array:
     kept[groups.starts + groups.counts - 1] = False  # an infeasible edge has at least one, whatever the rounding
     blocks = np.empty(len(need), dtype=bool)
     blocks[by_need] = ~kept
-    blocks &= ~groups.repeat(groups.sum_arranged(need) <= 1.0)
+    blocks &= ~groups.repeat(has_plan)
     return groups.restore(blocks)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -123,14 +124,22 @@ class Plan:
         """Devices to leave out (or to give more time) so that an infeasible edge has a plan.  [num_devices]"""
         return blocking_devices(self.problem) if self.blocking is None else self.blocking
 
-    def raise_if_failed(self) -> Plan:
-        """This plan, or `Infeasible` with the first failed edge, its devices and the way out."""
+    def raise_if_failed(
+        self, *, device_names: Sequence[object] | Array | None = None, edge_names: Sequence[str] = ()
+    ) -> Plan:
+        """This plan, or `Infeasible` with the first failed edge, its devices and the way out.
+
+        Args:
+          device_names: of the devices in problem order; their positions unless given.
+          edge_names: by the edges' numbers, which stand for them unless given.
+        """
         if not self.failed.any():
             return self
         k = int(np.argmax(self.failed))
-        raise Infeasible(self.failure(k))
+        edge_name = edge_names[self.problem.edge_ids[k]] if edge_names else ""
+        raise Infeasible(self.failure(k, edge_name=edge_name, device_names=device_names))
 
-    def failure(self, k: int, *, edge_name: str = "", device_names: object = None) -> str:
+    def failure(self, k: int, *, edge_name: str = "", device_names: Sequence[object] | Array | None = None) -> str:
         """One sentence on why edge number `k` (a position in `problem.edge_ids`) has no plan."""
         edge = edge_name or str(self.problem.edge_ids[k])
         if self.status[k] == Status.OUTSIDE_BOX:
@@ -139,7 +148,7 @@ class Plan:
                 "bounds); use scheme 'optimal', which stays inside."
             )
         blockers = np.flatnonzero(self.blocking_devices & self.problem.groups.spread(self._is_edge(k)))
-        names = [str(n if device_names is None else device_names[n]) for n in blockers]  # type: ignore[index]
+        names = [str(n if device_names is None else device_names[int(n)]) for n in blockers]
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         deadline_ms = 1e3 * float(self.problem.groups.max(self.problem.deadline_s)[k])
         why, never = _REASONS[Status(self.status[k])]

@@ -14,16 +14,22 @@ A page needs no network, no script and no file beside it. The same folder gives 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
 def write_report(
-    folder: Path | str, out: Path | str | None = None, *, target: float | None = None, paper: str | None = None
+    folder: Path | str,
+    out: Path | str | None = None,
+    *,
+    target: float | None = None,
+    paper: str | None = None,
+    formats: Sequence[str] = (),
 ) -> Path:
     """Writes the report of a folder; see `write.write_report`. Imported late: reading a folder needs no pictures."""
     from airprune.report import write
 
-    return write.write_report(folder, out, target=target, paper=paper)
+    return write.write_report(folder, out, target=target, paper=paper, formats=formats)
 
 
 __all__ = ["write_report"]

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from airprune.figures import PaperColumn, draw_curves, new_figure, picture_files, save_figure
+from airprune.figures import PaperColumn, draw_curves, new_figure, save_figure
 from airprune.measures import MEASURES
 from airprune.report.reading import MAX_BARS, EdgeRound, Row
 
@@ -71,11 +71,11 @@ def device_bars(devices: EdgeRound, values: np.ndarray, *, label: str, colour: s
     return figure
 
 
-def save_pictures(figure: Figure, stem: Path) -> None:
-    """PNG, PDF and SVG; a letter that the font lacks becomes a box without ado."""
+def save_pictures(figure: Figure, *paths: Path) -> None:
+    """As `save_figure`; a letter that the font lacks becomes a box without ado."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
-        save_figure(figure, *picture_files(stem))
+        save_figure(figure, *paths)
 
 
 def has_values(runs_by_name: Mapping[str, Sequence[Sequence[Row]]], measure: str) -> bool:

@@ -42,10 +42,17 @@ class Page:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a page and its pictures are written."""
+    """Where a page and its pictures are written.
+
+    Attributes:
+      folder: what the page is about.
+      formats: of pictures beside PNG, which the page needs.
+    """
 
     out: Path
+    folder: Path
     paper: PaperColumn | None = None
+    formats: Sequence[str] = ()
 
     @property
     def figures(self) -> Path:
@@ -56,16 +63,16 @@ class Place:
         return link(path.name, os.path.relpath(path.resolve(), self.out.parent.resolve()))
 
     def add_figure(self, figure: Figure, name: str, *, alt: str, caption: str, table: str = "") -> Markup:
-        """Saves a picture as PNG, PDF and SVG and puts it into the page; `table` is the CSV it shows."""
+        """Saves a picture and puts it into the page; `table` is the CSV it shows.
+
+        What an earlier page kept of it in other formats is drawn again, so that all files show the same.
+        """
         files.make_folder(self.figures)
-        stem = self.figures / name
-        save_pictures(figure, stem)
-        names = [*(path.name for path in picture_files(stem)), *([table] if table else [])]
-        return image(
-            stem.with_name(f"{name}.png"),
-            alt=alt,
-            caption=captioned(caption, [self.link_to(self.figures / file) for file in names]),
-        )
+        png, *others = picture_files(self.figures / name)
+        others = [path for path in others if path.suffix[1:] in self.formats or os.path.lexists(path)]
+        save_pictures(figure, png, *others)
+        shown = [png, *others, *([self.figures / table] if table else [])]
+        return image(png, alt=alt, caption=captioned(caption, [self.link_to(path) for path in shown]))
 
     def add_table(self, rows: Rows, name: str) -> None:
         if rows:

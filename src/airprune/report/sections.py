@@ -39,7 +39,16 @@ def curves_section(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *,
     ]
     if not panels:
         return Section("Curves", [note("No global round has been evaluated yet.")])
-    return Section("Curves", [*([note(about)] if about else []), element("div", *panels, class_="grid")])
+    notes = [note(about)] if about else []
+    return Section("Curves", [*notes, element("div", *panels, class_="grid"), *_for_papers(place)])
+
+
+def _for_papers(place: Place) -> list[Markup]:
+    """How to have the pictures in the formats that the page goes without."""
+    if place.formats:
+        return []
+    words = ["airprune", "report", str(place.folder), "--column", "single"]
+    return [note("For a paper, ", element("code", shlex.join(words)), " adds PDF and SVG, 3.5 inches wide.")]
 
 
 def _panel(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *, measure: str, against: str) -> Markup:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.checks import instance, path_of
+from airprune.checks import path_of
 from airprune.components import Owner
 from airprune.data import Dataset
 from airprune.data.shared import share
@@ -23,6 +23,7 @@ from airprune.runs.lock import locked
 from airprune.runs.store import DeviceStore
 from airprune.runs.writer import RunWriter, finite
 from airprune.scenario import Scenario
+from airprune.scenario.scenario import checked_scenario
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.rounds import run_rounds
 from airprune.simulation.state import RunState
@@ -62,7 +63,7 @@ def run(
         ("tensorboard", "wandb", "mlflow").
     """
     hearers = callbacks_of(callbacks)
-    engine_named(instance("run.scenario", scenario, Scenario).engine.name)  # before anything is loaded or written
+    engine_named(checked_scenario("run.scenario", scenario).engine.name)  # before anything is loaded or written
     folder = None if out is None else RunFolder(path_of("run.out", out))
     if folder is not None and folder.has_run and not resume:
         raise UsageError(f"{out} already holds a run; resume it (--resume, resume=True) or choose another folder.")

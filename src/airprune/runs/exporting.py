@@ -112,7 +112,8 @@ def _quiet_torch() -> Iterator[None]:
 def _tensors(run: Path) -> dict[str, torch.Tensor]:
     folder = RunFolder(run)
     if not folder.has_run:
-        raise UsageError(f"{run} must be a run folder, got one without scenario.toml.")
+        got = "a folder without scenario.toml" if run.is_dir() else "a file" if run.exists() else "nothing of that name"
+        raise UsageError(f"{run} must be a run folder, got {got}. Example: runs/smoke-seed0")
     if not os.path.lexists(folder.final_file):
         raise UsageError(f"{run} has no final model yet; finish the run with --resume.")
     arrays, _ = checkpoint.read(folder.final_file, inside=run)

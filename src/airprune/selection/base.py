@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -29,6 +29,7 @@ class Candidates:
       memory: the component's slots; read-only.
       block_rates_bps: of (devices, number of blocks) → their full-band rates with the gain of each block of the band,
         for schemes that assign blocks.  [num_devices, num_blocks]
+      device_names, edge_names: of the whole network by their numbers, for people; empty: the numbers.
     """
 
     device: Array
@@ -39,6 +40,8 @@ class Candidates:
     rng: np.random.Generator
     memory: Mapping[str, Array] = field(default_factory=dict)
     block_rates_bps: Callable[[Array, int], Array] | None = None
+    device_names: Sequence[str] = ()
+    edge_names: Sequence[str] = ()
 
     @cached_property
     def full_band_rate_bps(self) -> Array:

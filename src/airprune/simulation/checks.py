@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from airprune.components import ModelShape
 from airprune.compression.base import Wire
 from airprune.data import Dataset
 from airprune.errors import InvalidValue
@@ -15,10 +16,13 @@ from airprune.scenario import Scenario
 Array = np.ndarray
 
 
-def check_method(scenario: Scenario, method: Method) -> None:
+def check_method(scenario: Scenario, method: Method, *, shape: ModelShape, num_devices: int) -> None:
     _check_deadline(scenario, method)
     _check_relay(scenario, method)
     _check_steps(scenario, method)
+    _check_contributors(scenario, method, num_devices)
+    if scenario.privacy.clip_norm is not None:
+        _check_privacy(scenario, method, shape)
 
 
 def check_model(source: ModelSource, data: Dataset, judged_by: Judged, num_samples: Array, scenario: Scenario) -> None:
@@ -58,3 +62,34 @@ def _check_steps(scenario: Scenario, method: Method) -> None:
         got = f"{train.momentum:g} with optimizer {train.optimizer!r}"
         rule = f"must be 0, with optimizer 'sgd', for objective {method.objective.name!r}"
         raise InvalidValue("Scenario.train.momentum", rule, got, "Example: train.momentum = 0")
+
+
+def _check_contributors(scenario: Scenario, method: Method, num_devices: int) -> None:
+    """An edge must know how many devices kept each weight, and so many must be able to."""
+    least, field = scenario.aggregation.min_contributors, "Scenario.aggregation.min_contributors"
+    if least > 1 and method.edge.component.by_group:
+        rule = f"must be 1 with aggregation {method.edge.name!r}: a group's vote does not say how many made it"
+        raise InvalidValue(field, rule, least, 'Example: aggregation.edge = "vote"')
+    if least > num_devices:
+        raise InvalidValue(field, f"must be at most {num_devices}, the number of devices", least)
+
+
+def _check_privacy(scenario: Scenario, method: Method, shape: ModelShape) -> None:
+    """All that leaves a device must be clipped and carry noise; running averages would not stand it."""
+    settings = scenario.privacy
+    if shape.num_state > shape.num_parameters:
+        rule = "must be none for a model with buffers, such as running variances, which noise could make negative"
+        way_out = "Choose a model without batch normalisation"
+        raise InvalidValue("Scenario.privacy.clip_norm", rule, settings.clip_norm, way_out)
+    if not settings.noise_multiplier:
+        return
+    reports = {
+        "masking": method.masking.has("report") or method.masking.has("observe"),
+        "objective": method.objective.has("report"),
+    }
+    for part, has_more in reports.items():
+        if has_more:
+            name = getattr(method, part).name
+            rule = f"must be 0 with {part} {name!r}, whose devices report more of their data than their update"
+            field, way_out = "Scenario.privacy.noise_multiplier", f"Choose another {part}.name"
+            raise InvalidValue(field, rule, settings.noise_multiplier, way_out)

@@ -127,7 +127,7 @@ class Experiment:
         flat = source.open()
         samples = samples_by_device(scenario, data, network)
         method = Method.of(scenario)
-        check_method(scenario, method)
+        check_method(scenario, method, shape=flat.shape, num_devices=network.num_devices)
         is_own = model is not None or dataset is not None or scenario.model.name not in HIDDEN
         if not isinstance(source, PlainSource) and (is_own or scenario.train.loss != CROSS_ENTROPY):
             check_model(source, data, judged_by, samples.sizes, scenario)

@@ -221,6 +221,7 @@ def _group(
         drop_failing=scenario.engine.on_device_failure == "drop-device",
         store=state.store,
         served_weight=_served_weight(experiment, state, edge) if method.edge.has("absent") else None,
+        min_contributors=scenario.aggregation.min_contributors,
     )
 
 

@@ -90,6 +90,8 @@ class Stations:
             rng=rng_for(self.seed, "selection", round_index),
             memory=memory,
             block_rates_bps=partial(self._block_rates_bps, served.gain, round_index),
+            device_names=self.network.device_names,
+            edge_names=self.network.edge_names,
         )
 
     def view(self, round_index: int) -> AssociationView:

@@ -10,18 +10,22 @@ import contextlib
 import dataclasses
 import tempfile
 import time
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from airprune import files
-from airprune.engines.base import MAX_TRIES, Task, Workshop
+from airprune.engines.base import MAX_TRIES, Died, Task, Workshop
 from airprune.engines.machine import cancelled, machine_trouble
+from airprune.engines.processes import ProcessesEngine
 from airprune.errors import WorkFailed, trouble_of
 from airprune.kernels import native
+from airprune.registration import luggage
 from airprune.runs import run as run_scenario
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.sweeps.files import Files, Marker, files_in, put_files
+from airprune.sweeps.runs import WITHIN
 from airprune.tables.source import MAX_TABLE_BYTES
 
 _LOOK_S = 0.5
@@ -132,6 +136,19 @@ def finish(task: WholeRun, *, blame_machine: bool = False) -> str | None:
             raise
         return _in_one_line(trouble_of(error))
     return None
+
+
+def finish_here(runs: Sequence[tuple[Path, Scenario]], *, workers: int) -> Generator[tuple[int, str | None]]:
+    """(index, what went wrong in one line) of runs in these folders as they end, each on one core of this machine.
+
+    Cheaper than every run on all cores: workers start once, and what devices trained need not travel. Closing it stops
+    what is under way, resumable.
+    """
+    engine = ProcessesEngine(WholeRuns(marker=None, kernel=own_kernel(), luggage=luggage()), workers=workers)
+    tasks = [WholeRun(folder=path, toml=scenario.with_values(WITHIN).to_toml()) for path, scenario in runs]
+    with engine, contextlib.closing(engine.as_completed("finish", [(None, task) for task in tasks])) as ended:
+        for index, done in ended:
+            yield index, given_up(done.how) if isinstance(done, Died) else done.trouble
 
 
 def _in_one_line(trouble: str) -> str:
