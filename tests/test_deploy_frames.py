@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from airprune.deployment.digests import digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport.frames import (
     Assembler,
@@ -14,7 +15,6 @@ from airprune.deployment.transport.frames import (
     chunk_frame,
     chunk_in,
     content_in,
-    digest_of,
     frame_of,
     frame_with,
 )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from airprune.deployment.device import _Device
+from airprune.deployment.digests import digest_of
 from airprune.deployment.edge import Edge
 from airprune.deployment.identity import renew
 from airprune.deployment.measured import read_measured
@@ -19,7 +20,6 @@ from airprune.deployment.packing import ReportArrays
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
 from airprune.deployment.transport import Refused
-from airprune.deployment.uploads import digest_of
 from airprune.runs.layout import RunFolder
 from support.lab import lab_in
 from support.processes import wait_for

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from airprune.deployment.digests import digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Remote, Server, dial
-from airprune.deployment.transport.frames import digest_of
 from airprune.errors import InvalidValue
 from support.certificates import SERVER_NAME, channel_credentials, identity, server_credentials
 from support.linked import QUICK, listen_only, raw_child, raw_parent

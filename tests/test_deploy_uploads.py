@@ -16,10 +16,10 @@ from airprune.components import paper_shape
 from airprune.compression.base import Wire
 from airprune.compression.packing import num_bytes
 from airprune.conformance import Subject, _watched, points
+from airprune.deployment.digests import digest_of
 from airprune.deployment.uploads import (
     BadUpload,
     Expected,
-    digest_of,
     reports_of,
     told_mask,
     upload_from_bytes,

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airprune import __version__
+from airprune.deployment.digests import digest_of
 from airprune.deployment.estimates import PROBE_BYTES, PROBES
 from airprune.deployment.groundwork import PROTOCOL, Groundwork
 from airprune.deployment.identity import Node, Parent, channel_credentials
@@ -30,7 +31,6 @@ from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
 from airprune.deployment.training import Trainer
 from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused, dial
-from airprune.deployment.uploads import digest_of
 from airprune.errors import WorkFailed
 from airprune.federation.wire import broadcast_from_bytes
 

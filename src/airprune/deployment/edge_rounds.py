@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airprune.deployment.checking import MAX_WORDS, trouble_in_upload
+from airprune.deployment.digests import Bytes
 from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_disk import EdgeDisk
 from airprune.deployment.edge_reports import no_sums, report_of, told_outcomes
@@ -40,7 +41,7 @@ from airprune.deployment.round_machine import (
     step,
 )
 from airprune.deployment.transport import Packet, Sealed
-from airprune.deployment.uploads import BadUpload, Bytes
+from airprune.deployment.uploads import BadUpload
 from airprune.federation.messages import Broadcast, Upload
 from airprune.federation.wire import broadcast_to_bytes
 from airprune.learning.chunks import EdgeResult

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from airprune.deployment.digests import Bytes
 from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.measured import recorded_fate
 from airprune.deployment.packing import Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Outcome
-from airprune.deployment.uploads import Bytes, Expected, upload_from_bytes
+from airprune.deployment.uploads import Expected, upload_from_bytes
 from airprune.engines.base import Workshop
 from airprune.engines.serial import SerialEngine
 from airprune.federation.edge import close_round

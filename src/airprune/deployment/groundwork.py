@@ -11,9 +11,9 @@ import numpy as np
 from airprune import __version__
 from airprune.components import ModelShape, Owner, Slot
 from airprune.compression.base import Wire
+from airprune.deployment.digests import digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.small import catalogue_shape
-from airprune.deployment.uploads import digest_of
 from airprune.errors import UsageError
 from airprune.federation.method import Method
 from airprune.federation.wire import Codec

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
+from airprune.deployment.digests import Bytes
 from airprune.deployment.packing import RoundArrays
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
-from airprune.deployment.uploads import Bytes
 from airprune.errors import WorkFailed
 
 _MESSAGE, _ARRAYS, _UPLOAD = "orders.bin", "orders.safetensors", ".upload"

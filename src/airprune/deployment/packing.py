@@ -11,9 +11,9 @@ import numpy as np
 
 from airprune.components import ModelShape
 from airprune.compression.packing import num_bytes
+from airprune.deployment.digests import digest_of
 from airprune.deployment.groundwork import state_digest
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.uploads import digest_of
 from airprune.errors import WorkFailed
 from airprune.federation.wire import packed, unpacked
 from airprune.learning.chunks import WHOLE, DeviceStatistics, EdgeResult, Failure

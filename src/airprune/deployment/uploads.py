@@ -1,7 +1,7 @@
 """A device's update as bytes: what was charged for, a header of 48 bytes, and nothing that must be trusted.
 
     header      magic, version, bits of a value, flags, number of reports, weights sent, code,
-                digest of the model that was trained, BLAKE2b-128 of all other bytes
+                digest of the model that was trained, SHA-256 (16 bytes) of all other bytes
     statistics  seven numbers
     rest        what is not counted (biases, buffers), in the model's own precision
     mask        one bit per prunable weight; absent if all are sent, or those that everybody was told
@@ -14,7 +14,6 @@ before taking memory; whatever the bytes are, the answer is the sender's own sta
 
 from __future__ import annotations
 
-import hashlib
 import math
 import struct
 from collections.abc import Iterator, Mapping
@@ -26,16 +25,15 @@ import numpy as np
 from airprune.components import ModelShape, ReportKind
 from airprune.compression.base import Message
 from airprune.compression.packing import num_bytes
+from airprune.deployment.digests import DIGEST_BYTES, Bytes, digest_of
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.federation.messages import Upload
 from airprune.federation.method import LocalMethod, Method
 from airprune.federation.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, told_mask, upload_size
 
 Array = np.ndarray
-Bytes = bytes | bytearray | memoryview
 
 MAGIC, VERSION = b"APUP", 1
-DIGEST_BYTES = 16
 
 _HEADER = struct.Struct("<4sBBBBIi16s16s")
 _SIGNED = HEADER_BYTES - DIGEST_BYTES
@@ -95,14 +93,6 @@ class Expected:
         else:
             most += sum(_report_bytes(name, *kind) for name, kind in reports.items())
         return cls(keep=keep, code=code, model_digest=model_digest, max_bytes=most, reports=reports)
-
-
-def digest_of(data: Bytes, *more: Bytes) -> bytes:
-    """BLAKE2b-128 of the parts, one after the other."""
-    digest = hashlib.blake2b(data, digest_size=DIGEST_BYTES)
-    for part in more:
-        digest.update(part)
-    return digest.digest()
 
 
 def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, ReportKind] | None:
@@ -376,9 +366,7 @@ def _entries(sections: _Sections, tag: int, dtype: np.dtype, size: int) -> Array
 
 __all__ = [
     "BadUpload",
-    "Bytes",
     "Expected",
-    "digest_of",
     "reports_of",
     "told_mask",
     "upload_from_bytes",

@@ -13,13 +13,14 @@ from itertools import groupby
 from pathlib import Path
 
 from airprune.deployment.cloud import read_about
+from airprune.deployment.digests import digest_of
 from airprune.deployment.edge_sums import Asked, closed_round
 from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.kept_rounds import KeptRound, kept_folder, kept_place
 from airprune.deployment.measured import MeasuredRow, read_measured
 from airprune.deployment.packing import order_digest
 from airprune.deployment.round_machine import Fate, Outcome, RoundKey
-from airprune.deployment.uploads import BadUpload, digest_of
+from airprune.deployment.uploads import BadUpload
 from airprune.errors import UnknownName, UsageError, WorkFailed
 from airprune.federation.messages import Broadcast
 from airprune.federation.wire import broadcast_to_bytes

@@ -6,16 +6,15 @@ will read.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError, Message
 
+from airprune.deployment.digests import DIGEST_BYTES, Hasher, digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.errors import WorkFailed
 
-DIGEST_BYTES = 16
 # Names of all bodies that a frame may have.
 KINDS = tuple(body.name for body in pb.Frame.DESCRIPTOR.oneofs_by_name["body"].fields)
 # Payloads up to this size are held a second time, as frames, while they are sent.
@@ -91,7 +90,7 @@ class _Coming:
     digest: bytes
     num_received: int = 0
     buffer: bytearray = field(default_factory=bytearray)
-    hasher: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=DIGEST_BYTES))
+    hasher: Hasher = field(default_factory=Hasher)
 
 
 class Assembler:
@@ -284,10 +283,6 @@ class Sealed:
         if chunk_bytes not in self._frames:
             self._frames[chunk_bytes] = [self.frame(part) for part in parts]
         return self._frames[chunk_bytes]
-
-
-def digest_of(payload: bytes | memoryview) -> bytes:
-    return hashlib.blake2b(payload, digest_size=DIGEST_BYTES).digest()
 
 
 def frame_of(message: Message, payload: bytes | memoryview | Sealed = b"") -> pb.Frame:
