@@ -414,7 +414,7 @@ def _train(
     """Minibatch steps inside the sub-model, Eq. (8). Steps, momentum and decay move only what may move."""
     model, settings, objective = device.model, device.settings, device.method.objective
     step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
-    weights, gradient = model.state_array[: model.num_parameters], model.gradient_array
+    gradient = model.gradient_array
     moves, masked = sub_model.moves, gradient[model.prunable]
     plain = sub_model.forward is None and sub_model.scale is None
     power = device.method.masking("collects", orders.round_index) if device.collects else 0
@@ -429,6 +429,7 @@ def _train(
             loss, used = yield from _gradient_of_part(device, sub_model, batch, number)
         loss_sum += loss * len(batch)
         count += len(batch)
+        weights = model.state_array[: model.num_parameters]  # not sooner: see `RowModel.loaded`
         if is_bare:  # as below, without a warning of numpy to be held back
             if moves is not None:
                 _mask(masked, moves)
