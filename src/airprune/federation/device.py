@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -464,7 +464,7 @@ def _train(
             if moves is not None and (settings.weight_decay or device.adjusts):
                 _mask(masked, moves)
             if sub_model.forward_only and moves is not None:
-                _step_inside(moves, weights[model.prunable], lambda: step(weights, gradient))
+                _step_inside(moves, weights[model.prunable], partial(step, weights, gradient))
             else:
                 step(weights, gradient)
     return _Trained(

@@ -87,7 +87,7 @@ class DeviceView(ABC):
 
     @abstractmethod
     def _gradient(self) -> Array:
-        """∇F(w, ξ) of the prunable weights on that minibatch; costs it, and lies where the steps to come overwrite it."""
+        """∇F(w, ξ) of the prunable weights on that minibatch; costs it, and lies where the next steps overwrite it."""
 
     @abstractmethod
     def _rng(self) -> np.random.Generator:
