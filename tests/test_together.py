@@ -170,8 +170,8 @@ def test_stacked_gradients_are_near_autograds_even_where_they_are_not_used(one_t
     for row in stack.rows:
         row.state_array[:] = model.state_array
     batches = [rng.permutation(40)[:9] for _ in range(3)]
-    for way in (stacked._Way.TOGETHER, stacked._Way.EACH):
-        stack._computed(0, batches, way)
+    for each in (False, True):
+        stack._computed(layers.Stretch(0, 3, each), batches)
         found = stack.rows[1].gradient_array.copy()
         stack.alone(1, batches[1])
         np.testing.assert_allclose(found, stack.rows[1].gradient_array, rtol=1e-4, atol=1e-6)  # float32, other order
@@ -265,10 +265,10 @@ def test_a_device_that_diverges_leaves_its_neighbours_alone(one_thread):
     for row in stack.rows:
         row.state_array[:] = model.state_array
     batches = [rng.permutation(240)[:7] for _ in range(3)]
-    stack._computed(0, batches, stacked._Way.TOGETHER)
+    stack._computed(layers.Stretch(0, 3, False), batches)
     before = [row.gradient_array.copy() for row in stack.rows]
     stack.rows[1].state_array[:] = np.nan
-    losses = stack._computed(0, batches, stacked._Way.TOGETHER)
+    losses = stack._computed(layers.Stretch(0, 3, False), batches)
     assert np.isnan(losses[1]) and np.isnan(stack.rows[1].gradient_array).any()
     assert np.array_equal(before[0], stack.rows[0].gradient_array)
     assert np.array_equal(before[2], stack.rows[2].gradient_array)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -194,7 +194,7 @@ def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: 
     received = _with_own_layers(device, received, orders)
     device.model.load(received.model)
     order = streams.batches.at(orders.device).permutation(samples)
-    view = _view(device, received, orders, order[: device.settings.batch_size], streams)
+    view = _View(device, received, orders, order[: device.settings.batch_size], streams)
     sub_model: SubModel = device.method.masking("choose", view)
     if sub_model.start is not None:
         device.model.state_array[device.model.prunable] = sub_model.start
@@ -237,19 +237,20 @@ def round_in_steps(
     model.begin_training()
     gradient = device.constants.full_gradient(device, samples) if settings.diagnostics else None
     batches = _batches(settings, orders, samples, streams.batches.at(orders.device))
-    view = _view(device, received, orders, batches[0], streams)
+    view = _View(device, received, orders, batches[0], streams)
     try:
         sub_model, report = _chosen(device, view)
     except _GradientWanted:
         yield Wanted(device, batches[0])
-        view = _view(device, received, orders, batches[0], streams, is_there=True)
+        view = _View(device, received, orders, batches[0], streams, is_there=True)
         sub_model, report = _chosen(device, view)
     if sub_model.start is not None:
         model.state_array[model.prunable] = sub_model.start
     error_sq = _hold(model, sub_model.held)
 
     memory = {**orders.memory, **received.values}
-    trained = yield from _train_units(device, received.model, orders, sub_model, batches, memory)
+    train = _train if sub_model.units is None else _train_units
+    trained = yield from train(device, received.model, orders, sub_model, batches, memory)
     noise_sq = smoothness = np.nan
     if gradient is not None:
         noise_sq, smoothness = device.constants.noise_and_smoothness(device, samples, received.model, gradient)
@@ -323,40 +324,50 @@ def _chosen(device: Device, view: DeviceView) -> tuple[SubModel, dict[str, Array
     return sub_model, (masking("report", view, view.round_index) or {}) if device.reports else {}
 
 
-def _view(
-    device: Device, received: Broadcast, orders: Orders, batch: Array, streams: Streams, *, is_there: bool = False
-) -> DeviceView:
-    """What a device knows when it chooses; `is_there`: the gradient on the minibatch is in its place already."""
-    model, prunable = device.model, device.model.prunable
+class _View(DeviceView):
+    """One object and no closures: all devices of a stack have theirs at once, and the garbage collector counts."""
 
-    def gradient() -> Array:
-        if device.waits and not is_there:
-            raise _GradientWanted
-        if not is_there:
-            device.probe(batch)
-        return model.gradient_array[prunable]
+    def __init__(
+        self,
+        local: Device,
+        received: Broadcast,
+        orders: Orders,
+        batch: Array,
+        streams: Streams,
+        *,
+        is_there: bool = False,
+    ) -> None:
+        """`is_there`: the gradient on the minibatch is in its place already."""
+        super().__init__(
+            device=orders.device,
+            round_index=orders.round_index,
+            keep=orders.keep,
+            shape=local.shape,
+            received=received.model,
+            learning_rate=orders.learning_rate,
+            shared=received.mask,
+            memory=orders.memory,
+        )
+        self._local, self._batch, self._streams, self._is_there = local, batch, streams, is_there
 
-    def loss(weights: Array) -> float:
-        """F as a function of the prunable weights alone, for Eq. (1)."""
-        saved = model.state_array[prunable].copy()
-        model.state_array[prunable] = weights
-        value = device.loss.value(batch)
-        model.state_array[prunable] = saved
+    def loss(self, weights: Array) -> float:
+        model = self._local.model
+        saved = model.state_array[model.prunable].copy()
+        model.state_array[model.prunable] = weights
+        value = self._local.loss.value(self._batch)
+        model.state_array[model.prunable] = saved
         return value
 
-    return DeviceView(
-        device=orders.device,
-        round_index=orders.round_index,
-        keep=orders.keep,
-        shape=device.shape,
-        received=received.model,
-        gradient=gradient,
-        loss=loss,
-        learning_rate=orders.learning_rate,
-        shared=received.mask,
-        memory=orders.memory,
-        rng=lambda: streams.masking[orders.device],
-    )
+    def _gradient(self) -> Array:
+        local = self._local
+        if not self._is_there:
+            if local.waits:
+                raise _GradientWanted
+            local.probe(self._batch)
+        return local.model.gradient_array[local.model.prunable]
+
+    def _rng(self) -> np.random.Generator:
+        return self._streams.masking[self.device]
 
 
 def _hold(model: LocalModel, held: Array | None) -> float:
@@ -381,8 +392,9 @@ def _train_units(
     memory: Mapping[str, Array],
 ) -> Generator[Wanted, float, _Trained]:
     """Trains the units of a sub-model as a model of their own where that can be done; else all, with zeros."""
-    small = None if sub_model.units is None else device.smaller(sub_model.units)
-    if sub_model.units is None or small is None:
+    assert sub_model.units is not None
+    small = device.smaller(sub_model.units)
+    if small is None:
         return (yield from _train(device, received, orders, sub_model, batches, memory))
     state, scale = device.model.state_array, np.ones(device.model.num_state)
     place = places(device.model, small.model, sub_model.units)
@@ -414,7 +426,7 @@ def _train(
     """Minibatch steps inside the sub-model, Eq. (8). Steps, momentum and decay move only what may move."""
     model, settings, objective = device.model, device.settings, device.method.objective
     step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
-    weights, gradient = model.state_array[: model.num_parameters], model.gradient_array
+    gradient = model.gradient_array
     moves, masked = sub_model.moves, gradient[model.prunable]
     plain = sub_model.forward is None and sub_model.scale is None
     power = device.method.masking("collects", orders.round_index) if device.collects else 0
@@ -429,6 +441,7 @@ def _train(
             loss, used = yield from _gradient_of_part(device, sub_model, batch, number)
         loss_sum += loss * len(batch)
         count += len(batch)
+        weights = model.state_array[: model.num_parameters]  # not sooner: see `RowModel.loaded`
         if is_bare:  # as below, without a warning of numpy to be held back
             if moves is not None:
                 _mask(masked, moves)
@@ -451,7 +464,7 @@ def _train(
             if moves is not None and (settings.weight_decay or device.adjusts):
                 _mask(masked, moves)
             if sub_model.forward_only and moves is not None:
-                _step_inside(moves, weights[model.prunable], lambda: step(weights, gradient))
+                _step_inside(moves, weights[model.prunable], partial(step, weights, gradient))
             else:
                 step(weights, gradient)
     return _Trained(

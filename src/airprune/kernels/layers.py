@@ -24,11 +24,17 @@ aten = torch.ops.aten
 
 
 class Stretch(NamedTuple):
-    """Consecutive rows of a stack, and whether products are done row by row."""
+    """Consecutive rows of a stack.
+
+    Attributes:
+      each: whether products are done row by row.
+      alike: whether all have the weights of the stack's last row, so that one copy of them stays in the caches.
+    """
 
     first: int
     stop: int
     each: bool
+    alike: bool = False
 
     @property
     def rows(self) -> slice:
@@ -56,6 +62,10 @@ class Place(NamedTuple):
     def row(self, flat: Tensor, number: int) -> Tensor:
         view: Tensor = self.part.view(flat[number])
         return view
+
+    def values(self, row: int, stretch: Stretch) -> Tensor:
+        """Of a row of a stretch."""
+        return self.row(self.states, -1 if stretch.alike else row)
 
 
 class Layer(ABC):
@@ -86,11 +96,10 @@ class Linear(Layer):
         return self._weight_gradients is not None or self._bias_gradients is not None
 
     def forward(self, x: Tensor, stretch: Stretch) -> Tensor:
-        rows = stretch.rows
-        weights, num_rows = self._weights[rows].transpose(1, 2), stretch.stop - stretch.first
+        weights, num_rows = _of_stretch(self._weights, stretch).transpose(1, 2), stretch.stop - stretch.first
         num_samples, inputs = x.shape
         self._x = x = x.reshape(num_rows, num_samples // num_rows, inputs)
-        biases = None if self._biases is None else self._biases[rows]
+        biases = None if self._biases is None else _of_stretch(self._biases, stretch)
         if stretch.each and biases is None:
             outputs = torch.stack([torch.mm(x[row], weights[row]) for row in range(num_rows)])
         elif stretch.each and biases is not None:
@@ -115,7 +124,15 @@ class Linear(Layer):
             torch.sum(gradient, 1, out=self._bias_gradients[rows])
         if not goes_on:
             return gradient
-        return _products(gradient, self._weights[rows], each=stretch.each).view(num_rows * size, -1)
+        weights = _of_stretch(self._weights, stretch)
+        return _products(gradient, weights, each=stretch.each).view(num_rows * size, -1)
+
+
+def _of_stretch(stacked: Tensor, stretch: Stretch) -> Tensor:
+    """The values of its rows; the same memory for all if they are alike."""
+    if stretch.alike:
+        return stacked[-1:].expand(stretch.stop - stretch.first, *stacked.shape[1:])
+    return stacked[stretch.rows]
 
 
 def _products(left: Tensor, right: Tensor, *, each: bool) -> Tensor:
@@ -152,8 +169,8 @@ class Convolution(Layer):
             [
                 torch.conv2d(
                     share,
-                    self._weight.row(self._weight.states, row),
-                    None if bias is None else bias.row(bias.states, row),
+                    self._weight.values(row, stretch),
+                    None if bias is None else bias.values(row, stretch),
                     *self._settings,
                 )
                 for row, share in enumerate(self._x, stretch.first)
@@ -166,7 +183,7 @@ class Convolution(Layer):
         trains = weight.gradients is not None, bias is not None and bias.gradients is not None
         back = []
         for row, (x, share) in enumerate(zip(self._x, stretch.shares(gradient), strict=True), stretch.first):
-            values = weight.row(weight.states, row)
+            values = weight.values(row, stretch)
             found = aten.convolution_backward(
                 share,
                 x,

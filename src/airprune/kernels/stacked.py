@@ -61,13 +61,33 @@ class _Trial:
 
 
 class RowModel(LocalModel):
-    """One row of a stack, for a device: what it asks of a model, with state and gradient in the stack's memory."""
+    """One row of a stack, for a device: what it asks of a model, with state and gradient in the stack's memory.
+
+    Attributes:
+      loaded: a state that is yet to be copied into the row; None if the row has it. Devices that received the same one
+        need no copies of their own for their first gradients.
+    """
 
     def __init__(self, model: FlatModel, state: Array, gradient: Array) -> None:
         super().__init__(model.layout)
         self.model = model
         self.shape = model.shape  # found once for all rows
-        self.state_array, self.gradient_array = state, gradient
+        self.loaded: Array | None = None
+        self._row, self.gradient_array = state, gradient
+
+    @property
+    def state_array(self) -> Array:  # type: ignore[override]
+        self.settle()
+        return self._row
+
+    def load(self, state: Array) -> None:
+        self.loaded = state
+
+    def settle(self) -> None:
+        """Copies what was loaded into the row, unless it is there."""
+        if self.loaded is not None:
+            self._row[:] = self.loaded
+            self.loaded = None
 
     def find_units(self) -> UnitGraph:
         return self.model.find_units()
@@ -102,13 +122,14 @@ class Stack:
         self.model, self._alone = model, alone
         trained = [part for part in model.parts if part.start < model.num_parameters]
         largest = max(trained, key=lambda part: part.stop - part.start)
-        states = _rows(num_rows, model.num_state, model.state.dtype)
+        states = _rows(num_rows + 1, model.num_state, model.state.dtype)  # the last one is for rows that are alike
         gradients = _rows(num_rows, model.num_parameters, model.state.dtype, aligned=largest.start)
         places = {part.name: Place.of(part, states, gradients) for part in model.parts}
         self._layers = chain_of(model.module, places)
         self._first_trained = next(number for number, layer in enumerate(self._layers) if layer.is_trained)
-        self.rows = [RowModel(model, s.numpy(), g.numpy()) for s, g in zip(states, gradients, strict=True)]
-        self._trials: dict[int, _Trial] = {}
+        *own, self._common = states.numpy()
+        self.rows = [RowModel(model, state, gradient) for state, gradient in zip(own, gradients.numpy(), strict=True)]
+        self._trials: dict[tuple[int, bool], _Trial] = {}
 
     def gradients(self, first: int, batches: Sequence[Array]) -> list[float] | None:
         """∇F of so many rows from `first` into their `gradient_array`, each on its minibatch; returns F of each.
@@ -118,12 +139,25 @@ class Stack:
         Args:
           batches: numbers of samples, equally many for each row.
         """
-        trial = self._trials.setdefault(len(batches[0]), _Trial())
+        alike = self._are_alike(first, first + len(batches))
+        trial = self._trials.setdefault((len(batches[0]), alike), _Trial())
         if trial.way is _Way.ALONE:
             return None
+        stretch = Stretch(first, first + len(batches), trial.way is _Way.EACH, alike)
         if trial.num_agreed < TRIED_ROWS:
-            return self._tried(first, batches, trial)
-        return self._computed(first, batches, trial.way)
+            return self._tried(stretch, batches, trial)
+        return self._computed(stretch, batches)
+
+    def _are_alike(self, first: int, stop: int) -> bool:
+        """Whether rows have all been loaded with one state, which is then in its place; else each is in its own."""
+        rows = self.rows[first:stop]
+        loaded = rows[0].loaded
+        if loaded is not None and all(row.loaded is loaded for row in rows):
+            self._common[:] = loaded
+            return True
+        for row in rows:
+            row.settle()
+        return False
 
     def alone(self, row: int, batch: Array) -> float:
         """F of a single row, and ∇F into its `gradient_array`, by autograd."""
@@ -137,25 +171,23 @@ class Stack:
         self.model.load(self.rows[row].state_array)
         return self._alone.value(batch)
 
-    def _tried(self, first: int, batches: Sequence[Array], trial: _Trial) -> list[float]:
+    def _tried(self, stretch: Stretch, batches: Sequence[Array], trial: _Trial) -> list[float]:
         """By autograd, and to compare also the way that is tried."""
+        rows = self.rows[stretch.rows]
         try:
-            losses = self._computed(first, batches, trial.way)
+            losses = self._computed(stretch, batches)
         except (RuntimeError, IndexError, ValueError):
             losses = [math.nan] * len(batches)  # if something is wrong with a row, autograd says so
-        gradients = [self.rows[row].gradient_array.tobytes() for row in range(first, first + len(batches))]
-        alone = [self.alone(row, batch) for row, batch in enumerate(batches, first)]
-        if losses == alone and gradients == [
-            self.rows[row].gradient_array.tobytes() for row in range(first, first + len(batches))
-        ]:
+        gradients = [row.gradient_array.tobytes() for row in rows]
+        alone = [self.alone(row, batch) for row, batch in enumerate(batches, stretch.first)]
+        if losses == alone and gradients == [row.gradient_array.tobytes() for row in rows]:
             trial.num_agreed += len(batches)
         else:
             trial.way, trial.num_agreed = _Way(trial.way.value + 1), 0
         return alone
 
     @torch.no_grad()
-    def _computed(self, first: int, batches: Sequence[Array], way: _Way) -> list[float]:
-        stretch = Stretch(first, first + len(batches), way is _Way.EACH)
+    def _computed(self, stretch: Stretch, batches: Sequence[Array]) -> list[float]:
         index = torch.from_numpy(np.concatenate(batches))
         values = self._alone.x.index_select(0, index)
         for layer in self._layers:

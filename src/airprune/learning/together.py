@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,6 +46,14 @@ class _Value:
         return self._stack.value(self._row, batch)
 
 
+class _Waiting(NamedTuple):
+    """A device that needs the gradient of its row on a minibatch."""
+
+    row: int
+    steps: Steps
+    batch: Array
+
+
 class Together:
     """Trains as many devices at once as its stack has rows."""
 
@@ -58,21 +67,21 @@ class Together:
 
     def uploads(
         self,
-        begin: Sequence[Callable[[Device], Steps]],
+        begin: Callable[[int, Device], Steps],
         num_samples: Sequence[int],
         failed: Callable[[int, Exception], Failure],
     ) -> Iterator[Upload | Failure]:
         """Of each device in order, as soon as it and those before it have ended; a view that may soon be overwritten.
 
         Args:
-          begin: starts a device's round on a seat; again if it fails, up to `MAX_TRIES` times.
+          begin: starts the round of the device of this number on a seat; again if it fails, up to `MAX_TRIES` times.
           num_samples: of each device: those that have equally many sit side by side, having minibatches of one size.
           failed: what stands for the device of this number then; may raise.
         """
-        number_of = sorted(range(len(begin)), key=lambda number: -num_samples[number])
+        number_of = sorted(range(len(num_samples)), key=lambda number: -num_samples[number])
         ended: dict[int, Upload | Failure] = {}
-        tries = [0] * len(begin)
-        waiting: dict[int, tuple[Steps, Array]] = {}
+        tries = [0] * len(num_samples)
+        waiting: list[_Waiting] = []
         next_one = 0
 
         def go_on(row: int, steps: Steps | None, answer: float | Exception | None) -> None:
@@ -81,7 +90,7 @@ class Together:
             while True:
                 try:
                     if steps is None:
-                        steps = begin[number](seat)
+                        steps = begin(number, seat)
                         wanted = next(steps)
                     elif isinstance(answer, Exception):
                         wanted = steps.throw(answer)
@@ -101,18 +110,18 @@ class Together:
                         continue
                     ended[number] = failed(number, error)
                 else:
-                    waiting[row] = steps, wanted.batch
+                    waiting.append(_Waiting(row, steps, wanted.batch))
                 return
 
-        for row in range(len(begin)):
+        for row in range(len(num_samples)):
             go_on(row, None, None)
         while waiting:
-            now, waiting = sorted(waiting.items()), {}
+            now, waiting = waiting, []
             # Neighbours with minibatches of one size: their rows lie side by side.
-            for _, stretch in groupby(enumerate(now), lambda at: (at[1][0] - at[0], len(at[1][1][1]))):
+            for _, stretch in groupby(enumerate(now), lambda at: (at[1].row - at[0], len(at[1].batch))):
                 members = [member for _, member in stretch]
-                losses = self._losses(members[0][0], [batch for _, (_, batch) in members])
-                for place, (row, (steps, batch)) in enumerate(members):
+                losses = self._losses(members[0].row, [member.batch for member in members])
+                for place, (row, steps, batch) in enumerate(members):
                     go_on(row, steps, self._alone(row, batch) if losses is None else losses[place])
                     while next_one in ended:
                         yield ended.pop(next_one)

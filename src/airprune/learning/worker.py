@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from airprune.data.shared import SharedDataset
 from airprune.engines.base import MAX_TRIES, Workshop
 from airprune.errors import AirpruneError
 from airprune.federation.device import Device, LocalSettings, Streams, device_round, held_model, round_in_steps
-from airprune.federation.messages import Broadcast, Orders, Upload
+from airprune.federation.messages import NOTHING, Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
 from airprune.learning.chunks import MAX_CHUNK_DEVICES, ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
@@ -136,12 +136,11 @@ class Worker:
         assert self.together is not None
         samples = [self.job.samples[own.device] for own in orders]
 
-        def begin(number: int) -> Callable[[Device], Steps]:
-            own = samples[number]
-            return lambda seat: round_in_steps(seat, received, orders[number], samples=own, streams=streams)
+        def begin(number: int, seat: Device) -> Steps:
+            return round_in_steps(seat, received, orders[number], samples=samples[number], streams=streams)
 
         return self.together.uploads(
-            [begin(number) for number in range(len(orders))],
+            begin,
             [len(own) for own in samples],
             lambda number, error: self._failure(orders[number].device, error),
         )
@@ -202,5 +201,5 @@ def _orders(task: TrainTask, number: int) -> Orders:
         round_index=task.round_index,
         code=None if task.code is None else task.code[number],
         local_steps=None if task.local_steps is None else task.local_steps[number],
-        memory={name: rows[number] for name, rows in task.memory.items()},
+        memory={name: rows[number] for name, rows in task.memory.items()} if task.memory else NOTHING,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,22 +51,18 @@ class SubModel:
 WHOLE = SubModel()
 
 
-class DeviceView:
+class DeviceView(ABC):
     """What a device knows when it chooses: the dense model it received, and how many prunable weights it may keep.
 
-    What costs something is made when first asked for.
+    What costs something is made when first asked for. Whoever shows it says how: by `loss`, `_gradient` and `_rng`.
 
     Args:
       device: its number in the network.
       round_index: edge rounds since the start of the run.
       keep: whole prunable weights that fit its budget.
       received: the flat state; read-only.  [num_state]
-      gradient: gives ∇F(w, ξ) of the prunable weights on the round's first minibatch; costs that minibatch, and lies
-        where the steps to come overwrite it.
-      loss: F on that minibatch as a function of the prunable weights.
       shared: what `prepare` made for everybody.
       memory: this device's slots.
-      rng: gives a stream of the component's own; the minibatch stream is never touched.
     """
 
     def __init__(
@@ -76,17 +73,25 @@ class DeviceView:
         keep: int,
         shape: ModelShape,
         received: Array,
-        gradient: Callable[[], Array],
-        loss: Callable[[Array], float],
         learning_rate: float,
         shared: Array | None,
         memory: Mapping[str, Array],
-        rng: Callable[[], np.random.Generator],
     ) -> None:
         self.device, self.round_index = device, round_index
         self.keep, self.shape, self.learning_rate = keep, shape, learning_rate
-        self.shared, self.memory, self.loss = shared, memory, loss
-        self._received, self._gradient, self._rng = received, gradient, rng
+        self.shared, self.memory, self._received = shared, memory, received
+
+    @abstractmethod
+    def loss(self, weights: Array) -> float:
+        """F on the round's first minibatch as a function of the prunable weights."""
+
+    @abstractmethod
+    def _gradient(self) -> Array:
+        """∇F(w, ξ) of the prunable weights on that minibatch; costs it, and lies where the next steps overwrite it."""
+
+    @abstractmethod
+    def _rng(self) -> np.random.Generator:
+        """A stream of the component's own; the minibatch stream is never touched."""
 
     @cached_property
     def weights(self) -> Array:
