@@ -53,6 +53,7 @@ QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray stays on loopback, on Linux too
+    "RAY_worker_niceness": "0",  # beside other work, Ray would let its workers wait behind everybody else
     "DO_NOT_TRACK": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",

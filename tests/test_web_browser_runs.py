@@ -109,6 +109,23 @@ def test_runs_are_compared_in_their_schemes_colours_and_the_address_says_which(s
     assert again.evaluate("document.getElementById('curves').layout.yaxis.title.text") == "test loss"
 
 
+def test_a_chart_with_fewer_lines_in_its_legend_still_shows_the_name_of_its_axis(site, page):
+    names = ["compare/optimal-seed0", "compare/min-max-seed0", "compare/optimal-seed1", "events"]
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    open_runs(page, site, *names)
+    wait_until(page, "document.getElementById('curves').data?.length === 4")
+    high = page.evaluate("document.getElementById('curves').clientHeight")
+    for name in names[1:]:
+        page.get_by_role("checkbox", name=name).uncheck()
+    wait_until_drawn(page, [2])
+    bottoms = (
+        "['#curves', '#curves .xtitle'].map((name) => document.querySelector(name).getBoundingClientRect().bottom)"
+    )
+    chart, title = page.evaluate(bottoms)
+    assert page.evaluate("document.getElementById('curves').clientHeight") < high
+    assert title <= chart
+
+
 def test_a_target_adds_columns_and_is_in_the_address(site, page):
     open_runs(page, site, "compare/optimal-seed0")
     wait_until_drawn(page, [2])

@@ -52,6 +52,7 @@ export function drawCurves(target, runs, { columns, measure, against, measures, 
   const lines = Math.ceil(runs.length / Math.max(1, Math.floor(target.clientWidth / 230)));
   target.style.height = `calc(clamp(280px, 42vh, 620px) + ${19 * lines}px)`;
   return drawChart(target, traces, {
+    height: target.clientHeight, // plotly would keep the height of the chart before
     showlegend: true,
     legend: { orientation: "h", y: 1.01, yanchor: "bottom", x: 0, font: { size: 12 }, itemclick: false, itemdoubleclick: false },
     hovermode: "closest",

@@ -97,11 +97,14 @@ export function drawGroups(target, answer, { columns, measure, against, measures
   const entries = traces.filter((trace) => trace.showlegend).length;
   const lines = Math.ceil(entries / Math.max(1, Math.floor(target.clientWidth / 230)));
   target.style.height = `calc(clamp(280px, 42vh, 620px) + ${19 * Math.min(lines, 16)}px)`;
+  // The interval of a share may reach beyond 0 and 1; the axis does not follow it there.
+  const bounds = isPercent && axes.y.type !== "log" ? { minallowed: -0.02, maxallowed: 1.02 } : {};
   return drawChart(target, traces, {
+    height: target.clientHeight, // plotly would keep the height of the chart before
     showlegend: true, hovermode: "closest", margin: { l: 52, r: 10, t: 8, b: 46 },
     legend: { orientation: "h", y: 1.01, yanchor: "bottom", x: 0, font: { size: 12 }, itemclick: false, itemdoubleclick: false },
     xaxis: { title: { text: axis.axis_label, standoff: 8 }, ...roundTicks(against, longest, axes), ...axes.x, zerolinecolor: cssValue("--line") },
-    yaxis: { title: { text: measures[measure].axis_label, standoff: 6 }, ...(isPercent ? { tickformat: ".0%" } : {}), ...axes.y },
+    yaxis: { title: { text: measures[measure].axis_label, standoff: 6 }, ...(isPercent ? { tickformat: ".0%" } : {}), ...bounds, ...axes.y },
   });
 }
 
