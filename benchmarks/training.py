@@ -12,8 +12,8 @@
    and with half of the prunable weights pruned. Of whole rounds, three parts are told apart by the thread's CPU clock:
    the probes' gradients; training, which is every other gradient and the optimiser's steps, to which the native
    library's masking of gradients belongs; and the rest, which is beside both: scores, threshold, mask, the masking of
-   weights, sums, records and plan. Caches are thus as training leaves them: with gradients that take no time the rest
-   would take a third to a half as long.
+   weights, sums, records and plan. Caches are thus as training leaves them: devices one after the other cost three
+   times what they do in rounds whose gradients take no time.
 4. The same with top-k updates, without memory and with one of 44 k values per device; and the disk that takes.
 5. Other models: an MLP on 2,500 devices with 20 samples each, its devices trained together and one after the other in
    turns, without pruning and with it. `--together [DEVICES]` does this alone.
@@ -267,8 +267,8 @@ def overhead(pruning: float, num_devices: int = 2_500, samples: int = 20) -> Non
     parts = device_ms(pruning, num_devices, samples)
     print(
         f"{num_devices:,} devices × {samples} samples, pruned {pruning:g}: {parts.whole_ms:.2f} CPU-ms per device and "
-        f"round, of which probes {parts.probe_ms:.3f} and beside probes and training {parts.beside_ms:.3f}; peak memory "
-        f"{memory_mb('VmHWM'):.0f} MB"
+        f"round, of which probes {parts.probe_ms:.3f} and beside probes and training {parts.beside_ms:.3f}; "
+        f"peak memory {memory_mb('VmHWM'):.0f} MB"
     )
 
 
