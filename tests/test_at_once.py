@@ -5,9 +5,9 @@ import pytest
 
 import airprune as ap
 from airprune.engines.serial import SerialEngine
+from airprune.errors import WorkFailed
 from airprune.kernels import native
 from airprune.learning import worker
-from airprune.learning.chunks import DeviceFailed
 from airprune.runs import InProcess
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.rounds import run_rounds
@@ -98,7 +98,7 @@ def test_devices_that_do_more_go_the_usual_way(changes, monkeypatch):
 def test_a_chunk_in_which_a_device_fails_tells_which_one():
     experiment = Experiment.of(ap.Scenario().with_values(SMALL), dataset=images())
     job = experiment.job(InProcess(experiment.dataset))
-    with SerialEngine(job) as engine, pytest.raises(DeviceFailed, match=r"^Device 2 failed"):
+    with SerialEngine(job) as engine, pytest.raises(WorkFailed, match=r"^Device 2 failed"):
         gradient = engine._worker.device.gradient
         *others, labels = gradient._arrays
         wrong = labels.copy()
