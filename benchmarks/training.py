@@ -9,8 +9,11 @@
    only through the winners of the pooling and leaves out what a ReLU has cut off, so its share can exceed 100 %.
 2. Samples per second on the wall: the same loop on two threads against the two workers.
 3. What the engine costs beside training, and the peak memory, at 2,500 devices with 20 samples each, without pruning
-   and with half of the prunable weights pruned. Training is every gradient, that of the probe too, and the optimiser's
-   steps; beside it are scores, threshold, mask, the masking of weights and gradients, sums, records and plan.
+   and with half of the prunable weights pruned. Of whole rounds, three parts are told apart by the thread's CPU clock:
+   the probes' gradients; training, which is every other gradient and the optimiser's steps, to which the native
+   library's masking of gradients belongs; and the rest, which is beside both: scores, threshold, mask, the masking of
+   weights, sums, records and plan. Caches are thus as training leaves them: devices one after the other cost three
+   times what they do in rounds whose gradients take no time.
 4. The same with top-k updates, without memory and with one of 44 k values per device; and the disk that takes.
 5. Other models: an MLP on 2,500 devices with 20 samples each, its devices trained together and one after the other in
    turns, without pruning and with it. `--together [DEVICES]` does this alone.
@@ -31,7 +34,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -195,37 +200,75 @@ def memory_mb(which: str) -> float:
     return int(Path("/proc/self/status").read_text().partition(f"{which}:")[2].split()[0]) / 1024
 
 
-def device_ms(pruning: float, num_devices: int, samples: int, rounds: int = 5) -> tuple[float, float]:
-    """CPU-ms per device and round, and those beside training: of a round in which gradients and optimiser steps take
-    no time, the median of some."""
-    settings = scenario(25, num_devices // 25, rounds + 3, batch_size=20, **pruned_by(pruning))
+class Parts(NamedTuple):
+    """CPU-ms per device and round: of all, of the probes' gradients, and of what is neither these nor training."""
+
+    whole_ms: float
+    probe_ms: float
+    beside_ms: float
+
+
+class TimedGradient:
+    """A device's gradient, if it cannot itself tell what it spends: nor can that of older trees."""
+
+    def __init__(self, gradient: Any, spent_s: np.ndarray) -> None:
+        self._gradient, self._spent_s = gradient, spent_s
+
+    def _timed(self, what: int, call: Callable[..., Any], *arguments: Any) -> Any:
+        start = time.thread_time()
+        found = call(*arguments)
+        self._spent_s[what] += time.thread_time() - start
+        return found
+
+    def __call__(self, batch: np.ndarray) -> float:
+        return self._timed(1, self._gradient, batch)
+
+    def of_prunable(self, batch: np.ndarray) -> float:
+        return self._timed(0, getattr(self._gradient, "of_prunable", self._gradient), batch)
+
+    def timed_steps(self, optimiser: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*settings: float) -> Callable[..., None]:
+            step = optimiser(*settings)
+            return lambda weights, gradient: self._timed(1, step, weights, gradient)
+
+        return timed
+
+
+def device_ms(pruning: float, num_devices: int, samples: int, rounds: int = 3) -> Parts:
+    """The median of some rounds, part by part."""
+    settings = scenario(25, num_devices // 25, rounds + 2, batch_size=20, **pruned_by(pruning))
     experiment = Experiment.of(settings, dataset=images(num_devices, samples))
-    sgd = OPTIMISERS["sgd"]
+    sgd, spent_s = OPTIMISERS["sgd"], np.zeros(2)  # of probes, of training
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
+        device = engine._worker.device
+        if hasattr(device.gradient, "spent_s"):
+            device.gradient.spent_s = spent_s
+        else:
+            device.gradient = TimedGradient(device.gradient, spent_s)
+            OPTIMISERS["sgd"] = device.gradient.timed_steps(sgd)
         records = run_rounds(experiment, engine, experiment.initial_state())
         next(records)
 
-        def round_ms() -> float:
+        def one_round() -> Parts:
+            spent_s[:] = 0.0
             start = time.process_time()
             next(records)
-            return 1e3 * (time.process_time() - start) / num_devices
+            whole_s = time.process_time() - start
+            seconds = whole_s, float(spent_s[0]), whole_s - float(spent_s.sum())
+            return Parts(*(1e3 * part_s / num_devices for part_s in seconds))
 
-        whole_ms = round_ms()
-        engine._worker.device.gradient = lambda batch: 0.0
-        OPTIMISERS["sgd"] = lambda *settings: lambda weights, gradient: None
-        next(records)
-        beside_ms = statistics.median(round_ms() for _ in range(rounds))
+        found = [one_round() for _ in range(rounds)]
         OPTIMISERS["sgd"] = sgd
-    return whole_ms, beside_ms
+    return Parts(*(statistics.median(part) for part in zip(*found, strict=True)))
 
 
 def overhead(pruning: float, num_devices: int = 2_500, samples: int = 20) -> None:
     """Runs in its own process, so that the peak memory is its own."""
-    whole_ms, beside_ms = device_ms(pruning, num_devices, samples)
-    peak_mb = memory_mb("VmHWM")
+    parts = device_ms(pruning, num_devices, samples)
     print(
-        f"{num_devices:,} devices × {samples} samples, pruned {pruning:g}: {whole_ms:.2f} CPU-ms per device and round, "
-        f"{beside_ms:.3f} of it beside training; peak memory {peak_mb:.0f} MB"
+        f"{num_devices:,} devices × {samples} samples, pruned {pruning:g}: {parts.whole_ms:.2f} CPU-ms per device and "
+        f"round, of which probes {parts.probe_ms:.3f} and beside probes and training {parts.beside_ms:.3f}; "
+        f"peak memory {memory_mb('VmHWM'):.0f} MB"
     )
 
 
@@ -236,7 +279,8 @@ def measure(num_devices: int = 250) -> None:
         with tempfile.TemporaryDirectory() as folder:
             samples, cpu_s, _ = in_engine(1, folder, pruning=pruning)
         found[f"engine speed{name}"] = samples / cpu_s
-        found[f"small device{name}"], found[f"beside training{name}"] = device_ms(pruning, num_devices, 20)
+        parts = device_ms(pruning, num_devices, 20)
+        found[f"small device{name}"], found[f"beside training{name}"] = parts.whole_ms, parts.beside_ms
     print(json.dumps({**found, "roof, GFLOP per CPU-second, speed": roof_flops() / 1e9}))
 
 

@@ -213,6 +213,7 @@ def test_an_exception_in_a_worker_surfaces_once_with_status_1(tmp_path, scenario
         "    from airprune.learning import worker\n"
         "    def device_round(*arguments, **options): raise ArithmeticError('no more sums today')\n"
         "    worker.device_round = worker.round_in_steps = device_round\n"
+        "    worker.train_at_once = lambda *arguments, **options: None\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = airprune("run", scenario, "--workers", 1, "--out", "here", env=environment)

@@ -57,12 +57,8 @@ class MaskedSum:
             native.add_state(self.total, state, weight)
         else:
             self.total += state if weight == 1.0 else weight * state.astype(np.float64)
-        self.all_weight += weight
-        self.all_count += 1
-        if mask is None:
-            self.dense_weight += weight
-            self.dense_count += 1
-        else:
+        self.count(weight, is_dense=mask is None)
+        if mask is not None:
             if weight != 1.0 and self.masked_weight is None:
                 self.masked_weight = self.masked_count.astype(np.float64)
             if self.masked_weight is not None:
@@ -71,6 +67,14 @@ class MaskedSum:
                 self.masked_count += mask
             else:
                 native.add_counts(self.masked_count, mask)
+
+    def count(self, weight: float, *, is_dense: bool) -> None:
+        """One device of which the arrays know already."""
+        self.all_weight += weight
+        self.all_count += 1
+        if is_dense:
+            self.dense_weight += weight
+            self.dense_count += 1
 
     def merge(self, other: MaskedSum) -> None:
         """The devices of `other` after those of this sum."""
@@ -101,6 +105,8 @@ class MaskedSum:
 
     def mean(self, previous: Array) -> Array:
         """Eq. (12). Differs from it where no device kept a weight: the edge keeps its previous value, not 0/0."""
+        if self.dense_count == self.all_count and self.all_weight > 0.0:  # one number serves
+            return (self.total / self.all_weight).astype(previous.dtype)
         weight = self.weight
         mean = np.divide(self.total, weight, out=previous.astype(np.float64), where=weight > 0.0)
         return mean.astype(previous.dtype)

@@ -236,7 +236,7 @@ def round_in_steps(
     model.load(received.model)
     model.begin_training()
     gradient = device.constants.full_gradient(device, samples) if settings.diagnostics else None
-    batches = _batches(settings, orders, samples, streams.batches.at(orders.device))
+    batches = minibatches(settings, orders.local_steps, samples, streams.batches.at(orders.device))
     view = _View(device, received, orders, batches[0], streams)
     try:
         sub_model, report = _chosen(device, view)
@@ -299,9 +299,15 @@ def round_in_steps(
     )
 
 
-def _batches(settings: LocalSettings, orders: Orders, samples: Array, rng: np.random.Generator) -> list[Array]:
-    """Numbers of the samples of every minibatch; each epoch visits all samples in an order of its own."""
-    last_step = settings.local_steps if orders.local_steps is None else orders.local_steps
+def minibatches(
+    settings: LocalSettings, local_steps: int | None, samples: Array, rng: np.random.Generator
+) -> list[Array]:
+    """Numbers of the samples of every minibatch; each epoch visits all samples in an order of its own.
+
+    Args:
+      local_steps: as in `Orders`.
+    """
+    last_step = settings.local_steps if local_steps is None else local_steps
     starts = range(0, len(samples), settings.batch_size)
     found: list[Array] = []
     for _ in range(settings.local_epochs):

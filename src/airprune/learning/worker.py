@@ -20,6 +20,7 @@ from airprune.federation.device import Device, LocalSettings, Streams, device_ro
 from airprune.federation.messages import NOTHING, Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.personal import put_in
+from airprune.learning.at_once import train_at_once
 from airprune.learning.chunks import MAX_CHUNK_DEVICES, ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
 from airprune.learning.judging import Judge, judge_for
 from airprune.learning.together import Steps, together
@@ -102,6 +103,10 @@ class Worker:
 
     def train(self, received: Broadcast, task: TrainTask) -> ChunkSum:
         """Steps 5–9 of Algorithm 1 for the chunk's devices, and their part of the sums of Eq. (12)."""
+        streams, _ = self._randomness(task.global_round, task.edge_round)
+        done = train_at_once(self.device, received.model, task, samples=self.job.samples, streams=streams)
+        if done is not None:
+            return done
         uploads = self._uploads(received, task)
         return chunk_sum(self.job.method.aggregation, self.device.shape, received.model, task, uploads)
 

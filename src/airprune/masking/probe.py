@@ -75,11 +75,16 @@ def scores_of(options: RankingOptions, view: DeviceView) -> Array:
     return importance.score(probe)
 
 
+def by_moves(options: RankingOptions) -> bool:
+    """Whether exactly the weights stay that a step on the probe minibatch moves most, as the paper has it."""
+    return (options.importance, options.scope, options.structure) == ("update", "global", "weights")
+
+
 def ranked_mask(options: RankingOptions, view: DeviceView) -> Array | None:
     """m of Eq. (5): exactly `keep` weights, or None for all of them."""
     if view.keep >= view.shape.prunable_weights:
         return None
-    if (options.importance, options.scope, options.structure) == ("update", "global", "weights"):
+    if by_moves(options):
         received, rate = view.received_weights, view.learning_rate
         mask = mask_of_moves(received, view.passing_gradient(), rate, keep=view.keep, layers=view.shape.layers)
         if mask is not None:

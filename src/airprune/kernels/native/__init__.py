@@ -9,6 +9,7 @@ the bits of numpy: who calls them falls back on it where there is no kernel.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -75,7 +76,17 @@ class _PaperCNN:
 
 
 class NativeGradient(_PaperCNN):
-    """∇F(w, ξ) of the paper's CNN into `model.gradient_array`."""
+    """∇F(w, ξ) of the paper's CNN into `model.gradient_array`.
+
+    Attributes:
+      spent_s: None, or where `train_chunk` adds the CPU-seconds of its probes, and of its gradients and steps.  [2]
+    """
+
+    spent_s: Array | None = None
+
+    def __init__(self, model: LocalModel, x: Array, y: Array, *, instruction_set: str | None = None) -> None:
+        super().__init__(model, x, y, instruction_set=instruction_set)
+        self._prunable, self._row_starts = model.prunable, model.layers.row_starts
 
     def __call__(self, batch: Array) -> float:
         """The samples named by `batch`; returns F(w, ξ), their mean loss."""
@@ -91,11 +102,69 @@ class NativeGradient(_PaperCNN):
         """
         if not self._prunes_classifier:
             return self(batch)
-        wanted = _paper_cnn.kept_bytes(self._shape, len(batch))
-        if self._kept.size < wanted:
-            self._kept = np.zeros(wanted, np.uint8)
+        self._make_room(len(batch))
         arrays = (*self._arrays, batch, self._scratch, self._kept)
         return _paper_cnn.gradient(self._instruction_set, self._shape, self._offsets, *arrays, True)
+
+    def train_chunk(
+        self,
+        received: Array,
+        batches: Sequence[Sequence[Array]],
+        *,
+        keep: Sequence[int],
+        weights: Sequence[float],
+        learning_rate: float,
+        total: Array,
+        counts: Array,
+    ) -> tuple[list[float], Array] | None:
+        """Steps of SGD of some devices, one after the other, from the received model, on the minibatches of each.
+
+        Who may keep fewer than all prunable weights first keeps those that the first minibatch moves most, as
+        `largest_moves` chooses them, with whom they are zero and move no more.
+
+        Returns:
+          The loss of every minibatch, and ‖w − w ⊙ m‖² of every device. None if something to choose by is not finite:
+          then what is in the sums is of no use.
+
+        Args:
+          total: c_n times what each has trained is added to it.  [num_state] float64
+          counts: the masks of those that have one are added to it.  [num_prunable] int64
+        """
+        flat = [batch for own in batches for batch in own]
+        sizes = [len(batch) for batch in flat]
+        if self._prunes_classifier and min(keep) < counts.size:
+            self._make_room(max(own[0].size for own in batches))
+        losses, lost = np.empty(len(flat)), np.empty(len(batches))
+        is_finite = _paper_cnn.train_chunk(
+            self._instruction_set,
+            self._shape,
+            self._offsets,
+            *self._arrays,
+            np.concatenate(flat),
+            self._scratch,
+            self._kept,
+            received,
+            np.cumsum(sizes),
+            np.cumsum([len(own) for own in batches]),
+            np.array(keep, np.int64),
+            self._row_starts,
+            np.array(weights, np.float64),
+            total,
+            counts,
+            losses,
+            lost,
+            self._prunable.start,
+            learning_rate,
+            self._prunes_classifier,
+            self.spent_s,
+        )
+        return (losses.tolist(), lost) if is_finite else None
+
+    def _make_room(self, num_images: int) -> None:
+        """For the maps that a probe keeps."""
+        wanted = _paper_cnn.kept_bytes(self._shape, num_images)
+        if self._kept.size < wanted:
+            self._kept = np.zeros(wanted, np.uint8)
 
 
 class NativeScores(_PaperCNN):

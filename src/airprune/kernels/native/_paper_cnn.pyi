@@ -19,6 +19,32 @@ def gradient(
     kept: Array = ...,
     classifier_alone: bool = False,
 ) -> float: ...
+def train_chunk(
+    instruction_set: str,
+    shape: tuple[int, ...],
+    offsets: tuple[int, ...],
+    state: Array,
+    gradient: Array,
+    x: Array,
+    y: Array,
+    samples: Array,
+    scratch: Array,
+    kept: Array,
+    received: Array,
+    ends: Array,
+    last: Array,
+    keep: Array,
+    row_starts: Array,
+    weights: Array,
+    total: Array,
+    counts: Array,
+    losses: Array,
+    lost: Array,
+    first_prunable: int,
+    learning_rate: float,
+    classifier_alone: bool,
+    spent_s: Array | None,
+) -> bool: ...
 def kept_bytes(shape: tuple[int, ...], images: int) -> int: ...
 def add_scaled(instruction_set: str, target: Array, values: Array, factor: float) -> None: ...
 def scores(

@@ -181,28 +181,36 @@ static long NAME(first_of)(const int32_t *key, long size, int32_t wanted) {
     return i;
 }
 
-/* Where a key lies, in order, into `place`. Returns how often. */
+/* Where a key lies, in order, into `place`, which needs room for all keys and 8 more. Returns how often. */
 static long NAME(places_of)(int32_t *place, const int32_t *key, long size, int32_t wanted) {
     long count = 0, i = 0;
-    for (; i + LANES <= size; i += LANES)
-        for (uint32_t found = NAME(bits)(*(const loose_lanes *)(key + i) == wanted); found; found &= found - 1)
-            place[count++] = (int32_t)i + __builtin_ctz(found);
-    for (; i < size; i++)
-        if (key[i] == wanted)
-            place[count++] = (int32_t)i;
+#if defined(__x86_64__)
+    for (; i + 8 <= size; i += 8) {
+        const __m256i equal =
+            _mm256_cmpeq_epi32(_mm256_loadu_si256((const __m256i *)(key + i)), _mm256_set1_epi32(wanted));
+        const int bits = _mm256_movemask_ps(_mm256_castsi256_ps(equal));
+        const __m256i inside = _mm256_cvtepu16_epi32((__m128i)set_bits[bits]);
+        _mm256_storeu_si256((__m256i *)(place + count), _mm256_add_epi32(inside, _mm256_set1_epi32((int32_t)i)));
+        count += __builtin_popcount((unsigned)bits);
+    }
+#endif
+    for (; i < size; i++) {
+        place[count] = (int32_t)i;
+        count += key[i] == wanted;
+    }
     return count;
 }
 
 /* The mask of the `keep` weights with the highest values, the best of every row among them; of equal ones the larger
-   tie stays, then the lower index. If `absolute`, they rank by factor * |value|, then by |tie|. `work` has room for 3 * size + 8 integers. Returns whether all numbers are finite; if
-   not there is no mask. */
+   tie stays, then the lower index. If `absolute`, they rank by factor * |value|, then by |tie|. `work` has room for
+   3 * size + 24 integers. Returns whether all values are finite; if not there is no mask. Ties must be. */
 static int NAME(choose)(
     uint8_t *mask, const float *value, const float *tie, float factor, int absolute, long size, const int64_t *row,
     long rows, long keep, int32_t *work
 ) {
-    int32_t *key = work, *place = work + size, *some = work + 2 * size;
+    int32_t *key = work, *place = key + size + 8, *some = place + size + 8;
     const int32_t tie_bits = absolute ? INT32_MAX : -1;
-    int finite = NAME(all_finite)(tie, size);
+    int finite = 1;
     for (long i = 0; finite && i < rows; i++) {
         const long start = row[i], length = (i + 1 < rows ? row[i + 1] : size) - start;
         int32_t most, most_tie = INT32_MIN;
@@ -221,8 +229,7 @@ static int NAME(choose)(
         return 0;
     const struct NAME(rank) rank = NAME(threshold)(key, size, keep, some);
     const int32_t last = rank.last;
-    long missing = keep - rank.above;
-    if (rank.equal == missing) {
+    if (rank.equal == keep - rank.above) {
         for (long i = 0; i < size; i++)
             mask[i] = key[i] >= last;
         return 1;
@@ -232,27 +239,20 @@ static int NAME(choose)(
     const long tied = NAME(places_of)(place, key, size, last);
     for (long i = 0; i < tied; i++)
         some[i] = NAME(tie_of)(tie[place[i]], tie_bits);
-    const int32_t last_tie = NAME(by_halving)(some, tied, missing);
+    const struct NAME(rank) tie_rank = NAME(threshold)(some, tied, keep - rank.above, key); /* keys are done with */
     for (long i = 0; i < tied; i++)
-        if (some[i] > last_tie) {
-            mask[place[i]] = 1;
-            missing--;
-        }
+        mask[place[i]] = some[i] > tie_rank.last;
+    long missing = keep - rank.above - tie_rank.above;
     for (long i = 0; missing; i++)
-        if (some[i] == last_tie) {
+        if (some[i] == tie_rank.last) {
             mask[place[i]] = 1;
             missing--;
         }
     return 1;
 }
 
-/* The sum of a vector, added as numpy does: blocks of at most 128 by eight sums, above that halves of whole eights. */
-static float NAME(sum_of)(const float *value, long size) {
-    if (size > 128) {
-        const long half = size / 2 - size / 2 % 8;
-        const float first = NAME(sum_of)(value, half);
-        return first + NAME(sum_of)(value + half, size - half);
-    }
+/* The sum of at most 128 numbers, added as numpy does: by eight sums. */
+static ALWAYS_INLINE float NAME(sum_of)(const float *value, long size) {
     float total = 0.0f;
     long i = 0;
     if (size >= 8) {
@@ -266,20 +266,35 @@ static float NAME(sum_of)(const float *value, long size) {
     return total;
 }
 
-/* Weights times their mask; returns the sum of the squares of what is lost, which are left in `lost`. */
-static float NAME(hold)(float *restrict weight, const uint8_t *restrict mask, float *restrict lost, long size) {
+/* Weights times their mask; returns the sum of the squares of what is lost, added as numpy does: blocks of at most 128,
+   above that halves of whole eights. */
+static float NAME(hold)(float *restrict weight, const uint8_t *restrict mask, long size) {
+    if (size > 128) {
+        const long half = size / 2 - size / 2 % 8;
+        const float first = NAME(hold)(weight, mask, half);
+        return first + NAME(hold)(weight + half, mask + half, size - half);
+    }
+    float lost[128];
     for (long i = 0; i < size; i++) {
         const float kept = weight[i] * (float)mask[i], gone = weight[i] - kept;
         lost[i] = gone * gone;
         weight[i] = kept;
     }
-    __asm__ volatile("" ::: "memory"); /* else squares might be fused into the sum */
+    __asm__ volatile("" ::"r"(lost) : "memory"); /* else squares might be fused into the sum */
     return NAME(sum_of)(lost, size);
 }
 
 static void NAME(multiply)(float *restrict value, const uint8_t *restrict mask, long size) {
     for (long i = 0; i < size; i++)
         value[i] *= (float)mask[i];
+}
+
+/* A step of what the mask has: target += factor * (values * mask), each entry rounded once. */
+static void NAME(masked_step)(
+    float *restrict target, const float *restrict value, const uint8_t *restrict mask, float factor, long size
+) {
+    for (long i = 0; i < size; i++)
+        target[i] = __builtin_fmaf(factor, value[i] * (float)mask[i], target[i]);
 }
 
 /* total += factor * state in double precision, the product rounded before it is added. */
@@ -298,6 +313,12 @@ static void NAME(add_state)(double *restrict total, const float *restrict state,
         for (long i = 0; i < length; i++)
             total[start + i] += product[i];
     }
+}
+
+/* A mask into counts of at most 255 masks. */
+static void NAME(tally)(uint8_t *restrict count, const uint8_t *restrict mask, long size) {
+    for (long i = 0; i < size; i++)
+        count[i] += mask[i];
 }
 
 static void NAME(add_counts)(int64_t *restrict count, const uint8_t *restrict mask, long size) {

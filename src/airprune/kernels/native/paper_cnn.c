@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -132,16 +133,20 @@ struct instruction_set {
     int (*choose)(
         uint8_t *, const float *, const float *, float, int, long, const int64_t *, long, long, int32_t *
     );
-    float (*hold)(float *, const uint8_t *, float *, long);
+    int (*all_finite)(const float *, long);
+    float (*hold)(float *, const uint8_t *, long);
     void (*multiply)(float *, const uint8_t *, long);
+    void (*masked_step)(float *, const float *, const uint8_t *, float, long);
     void (*add_state)(double *, const float *, double, long);
+    void (*tally)(uint8_t *, const uint8_t *, long);
     void (*add_counts)(int64_t *, const uint8_t *, long);
     const struct layout *layout;
 };
 
 #define SET(set)                                                                                                       \
-    (struct instruction_set){#set,           one_image_##set,  forward_##set,    add_scaled_##set, choose_##set,       \
-                             hold_##set,     multiply_##set,   add_state_##set,  add_counts_##set, &layout_##set}
+    (struct instruction_set){#set,             one_image_##set, forward_##set,  add_scaled_##set,  choose_##set,       \
+                             all_finite_##set, hold_##set,      multiply_##set, masked_step_##set, add_state_##set,    \
+                             tally_##set,      add_counts_##set, &layout_##set}
 
 /* Those that this CPU can run, the fastest first. */
 static int usable_sets(struct instruction_set *sets) {
@@ -429,6 +434,108 @@ static void all_scores(
     }
 }
 
+/* A chunk of devices, each on its own minibatches; all begin with `received` and are added up in their order.
+
+   `stop` are the ends of the minibatches in the list of samples, `last` those of the devices in the list of minibatches;
+   `keep` are the prunable weights that each may hold, `weight` is its c_n. Out come `total` and `count` of Eq. (12), the
+   `loss` of every minibatch and the pruning error `lost` of every device. */
+struct chunk {
+    long devices, minibatches, state, prunable, first, rows, parameters;
+    const int64_t *stop, *last, *keep, *row;
+    const float *received;
+    const double *weight;
+    double *total, *loss, *lost;
+    int64_t *count;
+    float rate;
+    int classifier;  /* whether the prunable weights all are in the fully connected layers */
+    double *spent_s; /* NULL, or CPU-seconds of the probes, and of the gradients and steps, to be added to */
+};
+
+/* Integers that `choose` works with. */
+static size_t choose_room(long size) {
+    return (size_t)(3 * size + 24);
+}
+
+static double thread_s(const struct chunk *chunk) {
+    struct timespec now = {0};
+    if (chunk->spent_s)
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void note_spent(const struct chunk *chunk, int what, double since_s) {
+    if (chunk->spent_s)
+        chunk->spent_s[what] += thread_s(chunk) - since_s;
+}
+
+/* What `device_round` does for devices that only choose, take steps of plain SGD and send what they hold: see
+   learning/at_once.py. Returns whether all numbers to choose by are finite; if not it has stopped there. `work` has room
+   for what `choose` needs and a mask twice. */
+static int chunk_of_devices(
+    const struct network *net, const struct instruction_set *set, char *scratch, const struct chunk *chunk,
+    float *state, float *gradient, const Py_ssize_t *offset, const float *x, const int64_t *y, const int64_t *sample,
+    struct kept *kept, int32_t *work
+) {
+    enum { PROBE, TRAINING };
+    const long size = chunk->prunable;
+    const float *parameter[NUM_PARAMETERS];
+    float *slope[NUM_PARAMETERS], *prunable = state + chunk->first, *prunable_slope = gradient + chunk->first;
+    uint8_t *mask = (uint8_t *)(work + choose_room(size)), *tally = mask + size;
+    int num_tallied = 0, known_finite = 0;
+    memset(tally, 0, size);
+    for (int i = 0; i < NUM_PARAMETERS; i++) {
+        parameter[i] = state + offset[i];
+        slope[i] = gradient + offset[i];
+    }
+    for (long device = 0, next = 0; device < chunk->devices; device++) {
+        const int prunes = chunk->keep[device] < size;
+        if (prunes && !known_finite && !set->all_finite(chunk->received + chunk->first, size))
+            return 0;
+        known_finite |= prunes;
+        memcpy(state, chunk->received, chunk->state * sizeof(float));
+        chunk->lost[device] = 0.0;
+        for (int is_probe = prunes; next < chunk->last[device]; is_probe = 0) {
+            const int64_t *batch = sample + (next ? chunk->stop[next - 1] : 0);
+            const long images = chunk->stop[next] - (batch - sample);
+            double since_s = thread_s(chunk);
+            chunk->loss[next] = minibatch(
+                net, set, scratch, parameter, slope, x, y, batch, images, is_probe && chunk->classifier,
+                images <= MOST_KEPT ? kept : NULL);
+            note_spent(chunk, is_probe ? PROBE : TRAINING, since_s);
+            if (is_probe) {
+                if (!set->choose(
+                        mask, prunable_slope, chunk->received + chunk->first, chunk->rate, 1, size, chunk->row,
+                        chunk->rows, chunk->keep[device], work))
+                    return 0;
+                chunk->lost[device] = set->hold(prunable, mask, size);
+                continue; /* to the same minibatch */
+            }
+            since_s = thread_s(chunk);
+            if (prunes) {
+                const long behind = chunk->first + size;
+                set->add_scaled(state, gradient, -chunk->rate, chunk->first);
+                set->masked_step(prunable, prunable_slope, mask, -chunk->rate, size);
+                set->add_scaled(state + behind, gradient + behind, -chunk->rate, chunk->parameters - behind);
+            } else {
+                set->add_scaled(state, gradient, -chunk->rate, chunk->parameters);
+            }
+            note_spent(chunk, TRAINING, since_s);
+            next++;
+        }
+        set->add_state(chunk->total, state, chunk->weight[device], chunk->state);
+        if (prunes) {
+            set->tally(tally, mask, size);
+            num_tallied++;
+        }
+        if (num_tallied == UINT8_MAX || device + 1 == chunk->devices) {
+            set->add_counts(chunk->count, tally, size);
+            memset(tally, 0, size);
+            num_tallied = 0;
+        }
+    }
+    return 1;
+}
+
 /* ---- Python ---- */
 
 static PyObject *instruction_sets(PyObject *self, PyObject *nothing) {
@@ -659,6 +766,18 @@ static void *kept_memory(Py_ssize_t bytes) {
 
 static const char NO_MEMORY[] = "there is no memory left";
 
+static const char NO_ROW[] = "there must be a row from the start, and a weight to keep for each";
+
+/* As `trouble`, of where the rows of the prunable weights begin. */
+static const char *row_trouble(const int64_t *row, Py_ssize_t rows, Py_ssize_t size) {
+    if (rows < 1 || row[0] != 0)
+        return NO_ROW;
+    for (Py_ssize_t i = 0; i < rows; i++)
+        if (row[i] >= (i + 1 < rows ? row[i + 1] : size))
+            return "a row is empty";
+    return NULL;
+}
+
 static PyObject *choose(PyObject *self, PyObject *arguments) {
     PyObject *array[4];
     const char *name;
@@ -675,19 +794,138 @@ static PyObject *choose(PyObject *self, PyObject *arguments) {
     const char *problem = !set.choose ? NO_SET : NULL;
     if (buffer[1].len / 4 != size || buffer[2].len / 4 != size || size < 1 || size > INT32_MAX / 4)
         problem = LENGTHS;
-    if (rows < 1 || row[0] != 0 || keep < rows || keep > size)
-        problem = "there must be a row from the start, and a weight to keep for each";
-    for (Py_ssize_t i = 0; !problem && i < rows; i++)
-        if (row[i] >= (i + 1 < rows ? row[i + 1] : size))
-            problem = "a row is empty";
-    int32_t *work = problem ? NULL : kept_memory((3 * size + 8) * (Py_ssize_t)sizeof(int32_t));
+    if (keep < rows || keep > size)
+        problem = NO_ROW;
+    if (!problem)
+        problem = row_trouble(row, rows, size);
+    int32_t *work = problem ? NULL : kept_memory((Py_ssize_t)(choose_room(size) * sizeof(int32_t)));
     int finite = 0;
     if (!problem && !work)
         problem = NO_MEMORY;
     if (!problem)
-        finite = set.choose(
+        finite = set.all_finite(buffer[2].buf, size) && set.choose(
             buffer[0].buf, buffer[1].buf, buffer[2].buf, (float)factor, factor > 0.0, size, row, rows, keep, work);
     PyObject *none = closed(buffer, 4, problem);
+    if (!none)
+        return NULL;
+    Py_DecRef(none);
+    return PyBool_FromLong(finite);
+}
+
+enum {
+    RECEIVED = NUM_BUFFERS,
+    STOP,
+    LAST,
+    KEEP,
+    ROW,
+    WEIGHT,
+    TOTAL,
+    COUNT,
+    LOSS,
+    LOST,
+    NUM_CHUNK_BUFFERS
+};
+
+/* As `trouble`, of what a chunk has beside a minibatch. */
+static const char *chunk_trouble(const struct chunk *chunk, const Py_buffer *buffer) {
+    const long size = chunk->prunable, samples = buffer[BATCH].len / 8;
+    if (buffer[STATE].len != buffer[RECEIVED].len || buffer[TOTAL].len / 8 != chunk->state ||
+        chunk->parameters > chunk->state || chunk->first < 0 || chunk->first > chunk->parameters - size ||
+        size > INT32_MAX / 4)
+        return LENGTHS;
+    if (buffer[KEEP].len != buffer[LAST].len || buffer[WEIGHT].len != buffer[LAST].len ||
+        buffer[LOST].len != buffer[LAST].len || buffer[LOSS].len != buffer[STOP].len)
+        return LENGTHS;
+    for (long i = 0; i < chunk->minibatches; i++)
+        if (chunk->stop[i] <= (i ? chunk->stop[i - 1] : 0) || chunk->stop[i] > samples)
+            return "a minibatch is empty or ends beyond the samples";
+    for (long i = 0; i < chunk->devices; i++) {
+        if (chunk->last[i] <= (i ? chunk->last[i - 1] : 0) || chunk->last[i] > chunk->minibatches)
+            return "a device has no minibatches, or more than there are";
+        if (chunk->keep[i] < chunk->rows)
+            return NO_ROW;
+    }
+    return row_trouble(chunk->row, chunk->rows, size);
+}
+
+static PyObject *train_chunk(PyObject *self, PyObject *arguments) {
+    PyObject *shape, *spent, *array[NUM_CHUNK_BUFFERS];
+    Py_ssize_t offset[NUM_PARAMETERS], first;
+    const char *name;
+    double rate;
+    int classifier;
+    struct network net;
+    if (!PyArg_ParseTuple(
+            arguments, "sO!(nnnnnnnn)OOOOOOOOOOOOOOOOOndpO", &name, &PyTuple_Type, &shape, &offset[0], &offset[1],
+            &offset[2], &offset[3], &offset[4], &offset[5], &offset[6], &offset[7], &array[STATE], &array[GRADIENT],
+            &array[X], &array[Y], &array[BATCH], &array[SCRATCH], &array[KEPT], &array[RECEIVED], &array[STOP],
+            &array[LAST], &array[KEEP], &array[ROW], &array[WEIGHT], &array[TOTAL], &array[COUNT], &array[LOSS],
+            &array[LOST], &first, &rate, &classifier, &spent) ||
+        !read_network(shape, &net))
+        return NULL;
+    const struct instruction_set set = set_named(name);
+    const Py_ssize_t width[NUM_CHUNK_BUFFERS + 1] = {4, 4, 4, 8, 8, 1, 1, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8};
+    const int written = 1 << STATE | 1 << GRADIENT | 1 << SCRATCH | 1 << KEPT | 1 << TOTAL | 1 << COUNT | 1 << LOSS |
+                        1 << LOST | 1 << NUM_CHUNK_BUFFERS;
+    const int count = NUM_CHUNK_BUFFERS + (spent != Py_None);
+    PyObject *all[NUM_CHUNK_BUFFERS + 1];
+    memcpy(all, array, sizeof array);
+    all[NUM_CHUNK_BUFFERS] = spent;
+    Py_buffer buffer[NUM_CHUNK_BUFFERS + 1];
+    if (!open_all(all, buffer, width, count, written))
+        return NULL;
+    const struct chunk chunk = {
+        .devices = buffer[LAST].len / 8,
+        .minibatches = buffer[STOP].len / 8,
+        .state = buffer[STATE].len / 4,
+        .prunable = buffer[COUNT].len / 8,
+        .first = first,
+        .rows = buffer[ROW].len / 8,
+        .parameters = buffer[GRADIENT].len / 4,
+        .stop = buffer[STOP].buf,
+        .last = buffer[LAST].buf,
+        .keep = buffer[KEEP].buf,
+        .row = buffer[ROW].buf,
+        .received = buffer[RECEIVED].buf,
+        .weight = buffer[WEIGHT].buf,
+        .total = buffer[TOTAL].buf,
+        .loss = buffer[LOSS].buf,
+        .lost = buffer[LOST].buf,
+        .count = buffer[COUNT].buf,
+        .rate = (float)rate,
+        .classifier = classifier,
+        .spent_s = spent == Py_None ? NULL : buffer[NUM_CHUNK_BUFFERS].buf,
+    };
+    const char *problem = trouble(&net, buffer, NUM_BUFFERS, offset, &set);
+    if (!problem)
+        problem = chunk_trouble(&chunk, buffer);
+    if (!problem && chunk.spent_s && buffer[NUM_CHUNK_BUFFERS].len != 16)
+        problem = LENGTHS;
+    if (!problem && !(chunk.rate > 0.0f))
+        problem = "the learning rate must be positive";
+    const size_t room = choose_room(chunk.prunable) * sizeof(int32_t) + 2 * (size_t)chunk.prunable;
+    void *work = problem ? NULL : PyMem_Malloc(room);
+    if (!problem && !work)
+        problem = NO_MEMORY;
+    int finite = 0;
+    if (!problem) {
+        struct kept kept;
+        char *scratch = (char *)(((uintptr_t)buffer[SCRATCH].buf + 63) / 64 * 64);
+        char *base = (char *)(((uintptr_t)buffer[KEPT].buf + 63) / 64 * 64);
+        long most = 0;
+        for (long i = 0; i < chunk.minibatches; i++) {
+            const long images = chunk.stop[i] - (i ? chunk.stop[i - 1] : 0);
+            most = images > most && images <= MOST_KEPT ? images : most;
+        }
+        const int keeps = buffer[KEPT].len >= (Py_ssize_t)kept_bytes_of(&net, base, &kept, most) + 64;
+        Py_BEGIN_ALLOW_THREADS
+        finite = chunk_of_devices(
+            &net, &set, scratch, &chunk, buffer[STATE].buf, buffer[GRADIENT].buf, offset, buffer[X].buf, buffer[Y].buf,
+            buffer[BATCH].buf, keeps ? &kept : NULL, work);
+        Py_END_ALLOW_THREADS
+    }
+    PyMem_Free(work);
+    PyObject *none = closed(buffer, count, problem);
     if (!none)
         return NULL;
     Py_DecRef(none);
@@ -705,10 +943,7 @@ static PyObject *hold(PyObject *self, PyObject *arguments) {
         return NULL;
     const Py_ssize_t size = buffer[1].len;
     const char *problem = !set.hold ? NO_SET : buffer[0].len / 4 != size ? LENGTHS : NULL;
-    float *squares = problem ? NULL : kept_memory(size * (Py_ssize_t)sizeof(float));
-    if (!problem && size && !squares)
-        problem = NO_MEMORY;
-    const double lost = problem ? 0.0 : set.hold(buffer[0].buf, buffer[1].buf, squares, size);
+    const double lost = problem ? 0.0 : set.hold(buffer[0].buf, buffer[1].buf, size);
     PyObject *none = closed(buffer, 2, problem);
     if (!none)
         return NULL;
@@ -776,6 +1011,10 @@ static PyMethodDef methods[] = {
     {"choose", choose, METH_VARARGS,
      "(instruction set, mask, values, ties, starts of rows, keep[, factor]) -> whether all are finite, else there is no "
      "mask. With a factor, values rank by factor * |value| and ties by |tie|."},
+    {"train_chunk", train_chunk, METH_VARARGS,
+     "(instruction set, shape, offsets, state, gradient, x, y, samples, scratch, kept, received, ends of minibatches, "
+     "last minibatches, keep, starts of rows, weights, total, counts, losses, lost, first prunable, learning rate, "
+     "classifier alone, spent seconds or None) -> whether all numbers to choose by are finite, else sums are unfinished."},
     {"hold", hold, METH_VARARGS, "(instruction set, weights, mask): zeroes the rest -> the sum of its squares."},
     {"multiply", multiply, METH_VARARGS, "(instruction set, values, mask): values *= mask."},
     {"add_state", add_state, METH_VARARGS,
