@@ -61,6 +61,7 @@ def run(changes, *, usual=False, monkeypatch):
         {"plan.min_pruning_ratio": 0.9},
         {"plan.scheme": "no-pruning"},
         {"plan.scheme": "no-pruning", "aggregation.edge": "data-weighted"},
+        {"aggregation.edge": "fill"},
         {"train.local_steps": 3},
         {"model.prunable": ["conv2", "fc1", "fc2"]},
     ],
