@@ -160,7 +160,8 @@ def test_a_hung_worker_of_the_engines_own_cluster_is_replaced(tmp_path, said):
     assert len(said) == 1 and re.match(HANGS, said[0])
 
 
-@pytest.mark.parametrize("frozen", ["process", pytest.param("machine", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("frozen", ["process", "machine"])
 def test_a_worker_of_a_machine_that_was_frozen_comes_back_and_is_used_again(tmp_path, frozen):
     """The only one there is. Its parent replaces it, or both go on when the machine does."""
     tls, file = tmp_path / "tls", tmp_path / "scheduler.json"

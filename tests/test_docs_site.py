@@ -74,7 +74,7 @@ def test_pages_and_search_load_nothing_from_elsewhere(address, page):
     page.wait_for_selector(".md-search-result__item")
 
 
-@pytest.mark.parametrize(("width", "colours"), [(360, "light"), (1440, "dark")])
+@pytest.mark.parametrize(("width", "colours"), [pytest.param(360, "light", marks=pytest.mark.slow), (1440, "dark")])
 def test_axe_finds_nothing_on_pages_with_code_tables_and_equations(address, new_page, width, colours):
     page = new_page(viewport={"width": width, "height": 900}, color_scheme=colours)
     for name in ("index", "scenarios", "theory", "reference/cli"):

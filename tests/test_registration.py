@@ -375,6 +375,7 @@ def test_the_form_offers_own_components_and_their_options(folder):
         assert name in fields[key]["names"]
 
 
+@pytest.mark.slow
 def test_the_page_starts_reads_and_resumes_runs_of_a_file(serve, folder, tmp_path):
     import_file(folder / "own_methods.py")
     server = serve(runs_dir=tmp_path, allow_run=True)

@@ -228,6 +228,9 @@ class Link:
                     async with asyncio.timeout(FAREWELL_S):
                         if last_words is not None:
                             await self._post([frame_of(last_words).SerializeToString()])
+                            if asyncio.current_task() is not self._reader:
+                                # Who has read them hangs up. A peer that is writing when the stream ends would not.
+                                await asyncio.wait([self._reader])
                         await self._stream.finish()
         finally:
             self._lose(why)
