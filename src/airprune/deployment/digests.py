@@ -1,6 +1,6 @@
 """What payloads, models and orders of a deployment are known by.
 
-SHA-256, of which the first 16 bytes are kept: processors compute it themselves, at twice the speed of BLAKE2b here.
+SHA-256, of which the first 16 bytes are kept: processors with instructions for it are twice as fast as with BLAKE2b.
 """
 
 from __future__ import annotations
