@@ -18,7 +18,8 @@
 5. Other models: an MLP on 2,500 devices with 20 samples each, its devices trained together and one after the other in
    turns, without pruning and with it. `--together [DEVICES]` does this alone.
 
-`--measure` does 1 and 3 for the native kernel alone, in short, and prints JSON: what `scripts/bench` compares.
+`--measure` does 1 and 3 for the native kernel alone, in short, and 5 as it comes, and prints JSON: what `scripts/bench`
+compares.
 
 Images are random, so no data set is needed. Speed depends on them only by how many values the first ReLU cuts off: 39 %
 of these, 38 to 44 % of glyphs.
@@ -281,6 +282,7 @@ def measure(num_devices: int = 250) -> None:
         found[f"engine speed{name}"] = samples / cpu_s
         parts = device_ms(pruning, num_devices, 20)
         found[f"small device{name}"], found[f"beside training{name}"] = parts.whole_ms, parts.beside_ms
+        found[f"small MLP{name}"] = mlp_ms(pruning)
     print(json.dumps({**found, "roof, GFLOP per CPU-second, speed": roof_flops() / 1e9}))
 
 
@@ -323,13 +325,32 @@ def memory(remembers: bool, num_devices: int = 2_500, samples: int = 20) -> None
     )
 
 
+def mlp_on(num_devices: int, samples: int, rounds: int, pruning: float) -> Experiment:
+    """Of the MLP by torch, up to 100 devices per edge."""
+    per_edge = min(num_devices, 100)
+    chosen = {"model__name": "mlp", "train__kernel": "torch", **pruned_by(pruning)}
+    settings = scenario(num_devices // per_edge, per_edge, rounds, batch_size=20, **chosen)
+    return Experiment.of(settings, dataset=images(num_devices, samples))
+
+
+def mlp_ms(pruning: float, num_devices: int = 2_500, samples: int = 20, rounds: int = 3) -> float:
+    """CPU-ms per device and round of the whole engine, the median of some rounds."""
+    torch.set_num_threads(1)
+    experiment = mlp_on(num_devices, samples, rounds + 2, pruning)
+    times_ms = []
+    with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
+        records = run_rounds(experiment, engine, experiment.initial_state())
+        for _ in range(rounds + 1):
+            start = time.process_time()
+            next(records)
+            times_ms.append(1e3 * (time.process_time() - start) / num_devices)
+    return statistics.median(times_ms[1:])  # the first one warms up
+
+
 def in_turns(num_devices: int = 2_500, samples: int = 20, turns: int = 5) -> None:
     """CPU-ms per device and round of the whole engine, and how many times as fast devices are together."""
     for pruning in (0.0, 0.5):
-        per_edge = min(num_devices, 100)
-        chosen = {"model__name": "mlp", "train__kernel": "torch", **pruned_by(pruning)}
-        settings = scenario(num_devices // per_edge, per_edge, 2 * turns + 2, batch_size=20, **chosen)
-        experiment = Experiment.of(settings, dataset=images(num_devices, samples))
+        experiment = mlp_on(num_devices, samples, 2 * turns + 2, pruning)
         with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
             records = run_rounds(experiment, engine, experiment.initial_state())
             ways = {"together": engine._worker.together, "one after the other": None}

@@ -1,4 +1,4 @@
-"""A chunk in one call of the native library: the same bits as device after device, and the usual way for all others."""
+"""A chunk in one call of the native library or on a stack: the bits of device after device; the usual way for some."""
 
 import numpy as np
 import pytest
@@ -64,6 +64,8 @@ def run(changes, *, usual=False, monkeypatch):
         {"aggregation.edge": "fill"},
         {"train.local_steps": 3},
         {"model.prunable": ["conv2", "fc1", "fc2"]},
+        {"train.kernel": "torch"},
+        {"train.kernel": "torch", "plan.scheme": "no-pruning"},
     ],
     ids=str,
 )
@@ -79,7 +81,7 @@ def test_a_chunk_at_once_is_its_devices_one_after_the_other_to_the_bit(changes, 
         {"train.momentum": 0.9},
         {"train.weight_decay": 0.01},
         {"train.optimizer": "adam"},
-        {"train.kernel": "torch"},
+        {"train.kernel": "torch", "model.float64": True},
         {"masking.probe.importance": "magnitude"},
         {"masking.probe.scope": "layer"},
         {"masking.name": "frozen"},

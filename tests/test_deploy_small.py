@@ -129,6 +129,9 @@ def test_native_steps_are_those_of_torch_to_the_bit(instruction_set, size):
             ours = weights.copy()
             native._paper_cnn.add_scaled(instruction_set, ours, gradient, factor)
             assert ours.tobytes() == theirs.numpy().tobytes()
+            elsewhere = np.empty_like(weights)
+            native._paper_cnn.add_scaled(instruction_set, elsewhere, gradient, factor, weights)
+            assert elsewhere.tobytes() == ours.tobytes()
 
 
 @needs_kernel
@@ -137,5 +140,7 @@ def test_native_steps_refuse_what_would_reach_outside_of_an_array():
     for wrong in (values, values[:4].astype(np.float64), values[:2]):
         with pytest.raises(ValueError, match=r"lengths do not go together|wrong type"):
             native.add_scaled(target, wrong, 1.0)
+        with pytest.raises(ValueError, match=r"lengths do not go together|wrong type"):
+            native.add_scaled(target, target.copy(), 1.0, wrong)
     with pytest.raises(ValueError, match="no such instruction set"):
         native._paper_cnn.add_scaled("mmx", target, target.copy(), 1.0)

@@ -14,10 +14,11 @@ import airprune as ap
 from airprune.engines.machine import single_thread
 from airprune.engines.serial import SerialEngine
 from airprune.federation.device import Device
-from airprune.kernels import layers, stacked
+from airprune.kernels import layers, native, stacked, stacked_chunks
 from airprune.kernels.autograd import MinibatchLoss
 from airprune.kernels.stacked import Stack, Unstackable
-from airprune.learning import together, worker
+from airprune.learning import at_once, together, worker
+from airprune.learning.chunks import chunk_sum
 from airprune.models import FlatModel
 from airprune.runs import InProcess
 from airprune.runs.driver import opened_store
@@ -68,8 +69,8 @@ def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 4))
 
 
-def outcome(changes=(), *, model=None, alone: bool = False, dataset=None):
-    """Records, final models and the worker of a run."""
+def outcome(changes=(), *, model=None, alone: bool = False, in_step: bool = False, dataset=None):
+    """Records, final models and the worker of a run; `in_step`: with no chunk at once."""
     scenario = ap.Scenario().with_values({**SMALL, **dict(changes)})
     experiment = Experiment.of(scenario, model=model or mlp(), dataset=dataset or data())
     state = experiment.initial_state()
@@ -80,8 +81,20 @@ def outcome(changes=(), *, model=None, alone: bool = False, dataset=None):
         state.store = opened_store(experiment, Path(folder))
         if alone:
             engine._worker.together = None
+        if in_step:
+            engine._worker.train = usual_way(engine._worker)
         records = list(run_rounds(experiment, engine, state))
         return records, [np.asarray(model).tobytes() for model in state.models], engine._worker
+
+
+def usual_way(used: worker.Worker):
+    """`Worker.train` without a look at whether a chunk can be trained at once."""
+
+    def train(received, task):
+        uploads = used._uploads(received, task)
+        return chunk_sum(used.job.method.aggregation, used.device.shape, received.model, task, uploads)
+
+    return train
 
 
 @pytest.fixture(autouse=True)
@@ -92,18 +105,41 @@ def trusted_soon(monkeypatch):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_devices_in_step_end_in_the_bytes_of_devices_one_after_the_other(name):
-    records, models, used = outcome(METHODS[name])
+    records, models, used = outcome(METHODS[name], in_step=True)
     assert used.together is not None
     expected = outcome(METHODS[name], alone=True)
     assert models == expected[1]
     assert repr(records) == repr(expected[0])
 
 
+@pytest.mark.skipif(bool(native.trouble), reason=f"no native kernel: {native.trouble}")
+@pytest.mark.parametrize("name", ["plain", "pruned", "some-prune", "few-steps"])
+def test_devices_at_once_end_in_the_bytes_of_devices_one_after_the_other(monkeypatch, name):
+    """Mixed: of some devices the plan prunes nothing, and these sit apart from the others."""
+    some_prune = {"plan.scheme": "optimal", "plan.deadline_s": 1e-4}
+    changes = {**METHODS, "some-prune": some_prune}[name]
+    chunks, real = [], stacked_chunks.train_chunk
+
+    def watched(*arguments, **told):
+        trained = real(*arguments, **told)
+        prunes = [number < 128 for number in told["keep"]]
+        chunks.append((trained is not None, any(prunes), all(prunes)))
+        return trained
+
+    monkeypatch.setattr(at_once, "train_chunk", watched)
+    records, models, _ = outcome(changes)
+    assert all(was_done for was_done, _, _ in chunks)
+    assert any(some and not everybody for _, some, everybody in chunks) == (name == "some-prune")
+    expected = outcome(changes, alone=True)
+    assert (repr(records), models) == (repr(expected[0]), expected[1])
+
+
+@pytest.mark.parametrize("in_step", [False, True])
 @pytest.mark.parametrize("num_seats", [1, 2, 5])
-def test_how_many_sit_together_changes_no_byte(monkeypatch, num_seats):
+def test_how_many_sit_together_changes_no_byte(monkeypatch, num_seats, in_step):
     monkeypatch.setattr(worker, "MAX_CHUNK_DEVICES", num_seats)
     monkeypatch.setattr(stacked, "FEWEST_ROWS", 1)
-    records, models, used = outcome(PRUNED)
+    records, models, used = outcome(PRUNED, in_step=in_step)
     assert used.together.num_seats == num_seats
     expected = outcome(PRUNED, alone=True)
     assert (repr(records), models) == (repr(expected[0]), expected[1])
@@ -279,11 +315,11 @@ def test_a_machine_whose_products_differ_trains_row_by_row_or_alone(monkeypatch)
     real = torch.bmm
     monkeypatch.setattr(layers.torch, "bmm", lambda *args, **kwargs: real(*args, **kwargs).mul_(1.0001))
     found = outcome()
-    ways = {trial.way for trial in found[2].together._stack._trials.values()}
+    ways = {trial.way for trial in found[2].together.stack._trials.values()}
     assert ways == {stacked._Way.EACH}
     monkeypatch.setattr(layers.torch, "addmm", lambda *args, **kwargs: torch.ops.aten.addmm(*args).mul_(1.0001))
     alone = outcome()
-    assert {trial.way for trial in alone[2].together._stack._trials.values()} == {stacked._Way.ALONE}
+    assert {trial.way for trial in alone[2].together.stack._trials.values()} == {stacked._Way.ALONE}
     assert found[1] == alone[1] == expected[1]
 
 
@@ -298,7 +334,7 @@ def failing_run(monkeypatch, times: int):
         return real(device, received, orders, **told)
 
     monkeypatch.setattr(worker, "round_in_steps", sometimes)
-    return outcome({"engine.on_device_failure": "drop-device", "rounds.global_rounds": 1})
+    return outcome({"engine.on_device_failure": "drop-device", "rounds.global_rounds": 1}, in_step=True)
 
 
 def test_a_device_that_fails_once_is_tried_again_and_leaves_no_trace(monkeypatch):

@@ -31,7 +31,13 @@ class Stacked(Protocol):
     """Models of one kind as rows of a stack, whose gradients are computed together, to the bits of each alone."""
 
     @property
+    def model(self) -> LocalModel: ...
+
+    @property
     def rows(self) -> Sequence[LocalModel]: ...
+
+    def descend(self, row: int, learning_rate: float) -> None:
+        """w ← w − η g of one row in float32, by the native library."""
 
     def gradients(self, first: int, batches: Sequence[Array]) -> list[float] | None:
         """As a `Gradient` of so many rows from `first`, on minibatches of one size; None: not of this size."""

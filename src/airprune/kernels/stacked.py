@@ -24,6 +24,7 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from airprune.flat import CnnSizes, LocalModel
+from airprune.kernels import native
 from airprune.kernels.autograd import MinibatchLoss
 from airprune.kernels.layers import LINE_BYTES, Layer, Place, Stretch, layer_of
 from airprune.losses import CROSS_ENTROPY
@@ -87,6 +88,14 @@ class RowModel(LocalModel):
         """Copies what was loaded into the row, unless it is there."""
         if self.loaded is not None:
             self._row[:] = self.loaded
+            self.loaded = None
+
+    def descend(self, learning_rate: float) -> None:
+        """w ← w − η g in float32 by the native library; what was loaded gets into the row on the way."""
+        source, size = self._row if self.loaded is None else self.loaded, self.num_parameters
+        native.add_scaled(self._row[:size], self.gradient_array, -learning_rate, source[:size])
+        if self.loaded is not None:
+            self._row[size:] = self.loaded[size:]
             self.loaded = None
 
     def find_units(self) -> UnitGraph:
@@ -158,6 +167,9 @@ class Stack:
         for row in rows:
             row.settle()
         return False
+
+    def descend(self, row: int, learning_rate: float) -> None:
+        self.rows[row].descend(learning_rate)
 
     def alone(self, row: int, batch: Array) -> float:
         """F of a single row, and ∇F into its `gradient_array`, by autograd."""

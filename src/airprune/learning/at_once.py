@@ -1,4 +1,4 @@
-"""A chunk of devices that do only what the paper's do, in one call of the native library.
+"""A chunk of devices that do only what the paper's do, in one call of the native library or on a stack of models.
 
 Between two gradients, which fill the processor's caches, a device's round in Python costs several times what it costs
 by itself. `device_round` says what is done; this does the same with the same functions in C, to the bit, for devices
@@ -8,14 +8,17 @@ chunk in which anything fails: there it is told which device it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from airprune.aggregation.masked_sum import MaskedSum
 from airprune.data import Holdings
 from airprune.federation.device import Device, Streams, minibatches
+from airprune.kernels.base import Stacked
 from airprune.kernels.native import NativeGradient
+from airprune.kernels.stacked_chunks import train_chunk
 from airprune.learning.chunks import ChunkSum, DeviceStatistics, TrainTask
 from airprune.masking import probe
 
@@ -23,16 +26,23 @@ Array = np.ndarray
 
 
 def train_at_once(
-    device: Device, received: Array, task: TrainTask, *, samples: Holdings, streams: Streams
+    device: Device,
+    received: Array,
+    task: TrainTask,
+    *,
+    samples: Holdings,
+    streams: Streams,
+    stack: Stacked | None,
 ) -> ChunkSum | None:
     """The chunk's sum; None if its devices have to go the usual way.
 
     Args:
       received: the model that they start from.  [num_state]
       samples: of all devices of the network.
+      stack: models like the device's, if these can be trained together.
     """
-    gradient, shape = device.gradient, device.shape
-    if type(gradient) is not NativeGradient or not _only_trains(device) or not _is_for_all_alike(task, device):
+    train, shape = _trainer(device, stack), device.shape
+    if train is None or not _only_trains(device) or not _is_for_all_alike(task, device):
         return None
     steps = (None,) * len(task.devices) if task.local_steps is None else task.local_steps
     batches = [
@@ -43,7 +53,7 @@ def train_at_once(
         return None
     total = MaskedSum.zeros(shape.num_state, shape.prunable)
     try:
-        trained = gradient.train_chunk(
+        trained = train(
             received,
             batches,
             keep=task.keep,
@@ -59,6 +69,12 @@ def train_at_once(
     for keep, weight in zip(task.keep, task.weights, strict=True):
         total.count(weight, is_dense=keep >= shape.prunable_weights)
     return ChunkSum(total=total, statistics=_statistics(device, task, batches, *trained))
+
+
+def _trainer(device: Device, stack: Stacked | None) -> Callable[..., tuple[list[float], Array] | None] | None:
+    if type(device.gradient) is NativeGradient:
+        return device.gradient.train_chunk
+    return None if stack is None else partial(train_chunk, stack)
 
 
 def _only_trains(device: Device) -> bool:

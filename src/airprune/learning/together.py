@@ -58,7 +58,7 @@ class Together:
     """Trains as many devices at once as its stack has rows."""
 
     def __init__(self, device: Device, stack: Stacked) -> None:
-        self._stack = stack
+        self.stack = stack
         self._seats = [Seat(device, stack, row) for row in range(len(stack.rows))]
 
     @property
@@ -132,13 +132,13 @@ class Together:
 
     def _losses(self, first: int, batches: Sequence[Array]) -> list[float] | None:
         try:
-            return self._stack.gradients(first, batches)
+            return self.stack.gradients(first, batches)
         except Exception:  # somebody's samples: each alone tells whose
             return None
 
     def _alone(self, row: int, batch: Array) -> float | Exception:
         try:
-            return self._stack.alone(row, batch)
+            return self.stack.alone(row, batch)
         except Exception as error:
             return error
 

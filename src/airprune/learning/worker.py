@@ -104,7 +104,8 @@ class Worker:
     def train(self, received: Broadcast, task: TrainTask) -> ChunkSum:
         """Steps 5–9 of Algorithm 1 for the chunk's devices, and their part of the sums of Eq. (12)."""
         streams, _ = self._randomness(task.global_round, task.edge_round)
-        done = train_at_once(self.device, received.model, task, samples=self.job.samples, streams=streams)
+        stack = None if self.together is None else self.together.stack
+        done = train_at_once(self.device, received.model, task, samples=self.job.samples, streams=streams, stack=stack)
         if done is not None:
             return done
         uploads = self._uploads(received, task)

@@ -179,9 +179,12 @@ class NativeScores(_PaperCNN):
         return scores
 
 
-def add_scaled(target: Array, values: Array, factor: float) -> None:
-    """target ← target + factor · values in float32, each entry rounded once: what torch's `add_` computes."""
-    _paper_cnn.add_scaled(instruction_sets[0], target, values, factor)
+def add_scaled(target: Array, values: Array, factor: float, source: Array | None = None) -> None:
+    """target ← source + factor · values in float32, each entry rounded once: what torch's `add` computes.
+
+    The source is the target unless another one is given.
+    """
+    _paper_cnn.add_scaled(instruction_sets[0], target, values, factor, target if source is None else source)
 
 
 def best_weights(scores: Array, ties: Array, row_starts: Array, keep: int) -> Array | None:

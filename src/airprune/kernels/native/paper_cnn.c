@@ -129,7 +129,7 @@ struct instruction_set {
         const struct network *, const struct weights *, struct activations *, struct sums *, long, float, enum extent
     );
     void (*forward)(const struct network *, const struct weights *, struct activations *);
-    void (*add_scaled)(float *, const float *, float, Py_ssize_t);
+    void (*add_scaled)(float *, const float *, const float *, float, Py_ssize_t);
     int (*choose)(
         uint8_t *, const float *, const float *, float, int, long, const int64_t *, long, long, int32_t *
     );
@@ -478,13 +478,14 @@ static int chunk_of_devices(
 ) {
     enum { PROBE, TRAINING };
     const long size = chunk->prunable;
-    const float *parameter[NUM_PARAMETERS];
+    const float *parameter[NUM_PARAMETERS], *received[NUM_PARAMETERS];
     float *slope[NUM_PARAMETERS], *prunable = state + chunk->first, *prunable_slope = gradient + chunk->first;
     uint8_t *mask = (uint8_t *)(work + choose_room(size)), *tally = mask + size;
     int num_tallied = 0, known_finite = 0;
     memset(tally, 0, size);
     for (int i = 0; i < NUM_PARAMETERS; i++) {
         parameter[i] = state + offset[i];
+        received[i] = chunk->received + offset[i];
         slope[i] = gradient + offset[i];
     }
     for (long device = 0, next = 0; device < chunk->devices; device++) {
@@ -492,15 +493,18 @@ static int chunk_of_devices(
         if (prunes && !known_finite && !set->all_finite(chunk->received + chunk->first, size))
             return 0;
         known_finite |= prunes;
-        memcpy(state, chunk->received, chunk->state * sizeof(float));
+        /* Who prunes nothing reads the received model where it is, and its first step writes the state. */
+        const long copied = prunes ? 0 : chunk->parameters;
+        memcpy(state + copied, chunk->received + copied, (chunk->state - copied) * sizeof(float));
+        const float *from = prunes ? state : chunk->received;
         chunk->lost[device] = 0.0;
         for (int is_probe = prunes; next < chunk->last[device]; is_probe = 0) {
             const int64_t *batch = sample + (next ? chunk->stop[next - 1] : 0);
             const long images = chunk->stop[next] - (batch - sample);
             double since_s = thread_s(chunk);
             chunk->loss[next] = minibatch(
-                net, set, scratch, parameter, slope, x, y, batch, images, is_probe && chunk->classifier,
-                images <= MOST_KEPT ? kept : NULL);
+                net, set, scratch, from == state ? parameter : received, slope, x, y, batch, images,
+                is_probe && chunk->classifier, images <= MOST_KEPT ? kept : NULL);
             note_spent(chunk, is_probe ? PROBE : TRAINING, since_s);
             if (is_probe) {
                 if (!set->choose(
@@ -513,11 +517,13 @@ static int chunk_of_devices(
             since_s = thread_s(chunk);
             if (prunes) {
                 const long behind = chunk->first + size;
-                set->add_scaled(state, gradient, -chunk->rate, chunk->first);
+                set->add_scaled(state, state, gradient, -chunk->rate, chunk->first);
                 set->masked_step(prunable, prunable_slope, mask, -chunk->rate, size);
-                set->add_scaled(state + behind, gradient + behind, -chunk->rate, chunk->parameters - behind);
+                set->add_scaled(
+                    state + behind, state + behind, gradient + behind, -chunk->rate, chunk->parameters - behind);
             } else {
-                set->add_scaled(state, gradient, -chunk->rate, chunk->parameters);
+                set->add_scaled(state, from, gradient, -chunk->rate, chunk->parameters);
+                from = state;
             }
             note_spent(chunk, TRAINING, since_s);
             next++;
@@ -735,19 +741,22 @@ static PyObject *scores(PyObject *self, PyObject *arguments) {
 }
 
 static PyObject *add_scaled(PyObject *self, PyObject *arguments) {
-    PyObject *array[2];
+    PyObject *array[3] = {NULL, NULL, NULL};
     const char *name;
     double factor;
-    if (!PyArg_ParseTuple(arguments, "sOOd", &name, &array[0], &array[1], &factor))
+    if (!PyArg_ParseTuple(arguments, "sOOd|O", &name, &array[0], &array[1], &factor, &array[2]))
         return NULL;
     const struct instruction_set set = set_named(name);
-    Py_buffer buffer[2];
-    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 4}, 2, 1))
+    const int count = array[2] ? 3 : 2;
+    Py_buffer buffer[3]; /* target, values, source */
+    if (!open_all(array, buffer, (const Py_ssize_t[]){4, 4, 4}, count, 1))
         return NULL;
-    const char *problem = !set.add_scaled ? NO_SET : buffer[0].len != buffer[1].len ? LENGTHS : NULL;
+    const int fits = buffer[0].len == buffer[1].len && buffer[0].len == buffer[count == 3 ? 2 : 0].len;
+    const char *problem = !set.add_scaled ? NO_SET : !fits ? LENGTHS : NULL;
     if (!problem)
-        set.add_scaled(buffer[0].buf, buffer[1].buf, (float)factor, buffer[0].len / 4);
-    return closed(buffer, 2, problem);
+        set.add_scaled(
+            buffer[0].buf, buffer[count == 3 ? 2 : 0].buf, buffer[1].buf, (float)factor, buffer[0].len / 4);
+    return closed(buffer, count, problem);
 }
 
 /* Memory that is kept from call to call; calls that hold the interpreter's lock take turns in it. */
@@ -1006,7 +1015,8 @@ static PyMethodDef methods[] = {
     {"kept_bytes", kept_bytes, METH_VARARGS,
      "(shape, images) -> bytes of memory in which a gradient of the classifier leaves its maps; 0 if there are too many."},
     {"add_scaled", add_scaled, METH_VARARGS,
-     "(instruction set, target, values, factor): target += factor * values, each entry rounded once."},
+     "(instruction set, target, values, factor[, source]): target = source + factor * values, each entry rounded once; "
+     "the source is the target if there is none."},
     {"scores", scores, METH_VARARGS, "(instruction set, shape, offsets, state, x, scores, scratch): of every image."},
     {"choose", choose, METH_VARARGS,
      "(instruction set, mask, values, ties, starts of rows, keep[, factor]) -> whether all are finite, else there is no "

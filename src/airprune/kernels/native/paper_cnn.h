@@ -410,10 +410,10 @@ static void NAME(forward)(const struct network *net, const struct weights *w, st
     NAME(scores)(net, w, a);
 }
 
-/* A step: target += factor * values, each entry rounded once. */
-static void NAME(add_scaled)(float *target, const float *values, float factor, Py_ssize_t size) {
+/* A step: target = source + factor * values, each entry rounded once; the source may be the target. */
+static void NAME(add_scaled)(float *target, const float *source, const float *values, float factor, Py_ssize_t size) {
     for (Py_ssize_t i = 0; i < size; i++)
-        target[i] = __builtin_fmaf(factor, values[i], target[i]);
+        target[i] = __builtin_fmaf(factor, values[i], source[i]);
 }
 
 #undef VECTORS1
