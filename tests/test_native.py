@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from airprune.kernels import native
-from airprune.kernels.native import NativeGradient
+from airprune.kernels.native import NativeGradient, NativeScores
 from airprune.models import FlatModel, PaperCNN
 
 pytestmark = [
@@ -123,6 +123,46 @@ def test_a_layer_that_is_dead_for_every_image_gets_no_gradient(dead):
     problem.tensor[dead.replace("weight", "bias")][...] = 0.0  # a ReLU at exactly zero is shut, as torch's is
     expected = problem.check(np.arange(NUM_SAMPLES))
     assert np.all(expected[dead] == 0.0) and np.all(expected[dead.replace("weight", "bias")] == 0.0)
+
+
+# Backgrounds: what sees nothing else is computed once per call.
+
+
+def on_a_background(problem, value):
+    """Each image has something in one rectangle, the first nothing."""
+    for image in problem.x:
+        top, left = (problem.rng.integers(size) for size in image.shape[1:])
+        height, width = problem.rng.integers(1, 12, size=2)
+        patch = image[:, top : top + height, left : left + width].copy()
+        image[...] = value
+        image[:, top : top + height, left : left + width] = patch
+    problem.x[0] = value
+    return problem
+
+
+@settings(max_examples=100)
+@given(
+    shape=st.tuples(st.integers(1, 3), st.integers(4, 70), st.integers(4, 60)),
+    value=st.sampled_from([0.0, -0.25, 1.5]),
+    batch=st.lists(st.integers(0, NUM_SAMPLES - 1), min_size=1, max_size=12),
+    seed=st.integers(0, 2**32),
+)
+def test_loss_and_gradient_are_torchs_where_images_have_a_background(shape, value, batch, seed):
+    on_a_background(Problem(shape, seed=seed), value).check(np.array(batch))
+
+
+@pytest.mark.parametrize("instruction_set", native.instruction_sets)
+@pytest.mark.parametrize("value", [0.0, -0.0, -0.42, np.nan])
+@pytest.mark.parametrize("shape", [*SHAPES, (1, 40, 56), (1, 40, 57)], ids=str)
+def test_scores_have_the_same_bits_whatever_is_taken_for_the_background(shape, value, instruction_set):
+    """After an image that begins with another value nothing is found to be background."""
+    problem = on_a_background(Problem(shape).off_the_grid(), value)
+    odd = np.full((1, *shape), 7.0, np.float32)
+    x, y = np.concatenate([odd, problem.x]), np.zeros(NUM_SAMPLES + 1, np.int64)
+    scores = NativeScores(problem.model, x, y, instruction_set=instruction_set)
+    found, expected = scores(slice(1, None)), scores(slice(None))[1:]
+    assert found.tobytes() == expected.tobytes()
+    assert len({row.tobytes() for row in found}) > 1 or np.isnan(value)
 
 
 # Ties.

@@ -56,23 +56,11 @@ class DatasetEntry:
         return self.fetch is not None
 
 
-def subset(dataset: Dataset, options: LoadOptions) -> Dataset:
-    """The first samples of a seeded shuffle, so that a smaller subset is part of a larger one."""
-    if options.train_samples is None and options.test_samples is None:
-        return dataset
-    train, test = places(options, dataset.num_train, dataset.num_test)
-    return Dataset(
-        name=dataset.name,
-        train_x=dataset.train_x[train],
-        train_y=dataset.train_y[train],
-        test_x=dataset.test_x[test],
-        test_y=dataset.test_y[test],
-        num_classes=dataset.num_classes,
-    )
-
-
 def places(options: LoadOptions, num_train: int, num_test: int) -> tuple[slice | np.ndarray, slice | np.ndarray]:
-    """Where the samples that are asked for lie among those there are, to train and to test on."""
+    """Where the samples that are asked for lie among those there are, to train and to test on.
+
+    They are the first ones of a seeded shuffle, so that a smaller subset is part of a larger one.
+    """
     train = _some(num_train, options.train_samples, options.seed, 0)
     return train, _some(num_test, options.test_samples, options.seed, 1)
 

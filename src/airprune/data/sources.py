@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from airprune.data.dataset import Dataset
-from airprune.data.entry import DatasetEntry, LoadOptions, subset
+from airprune.data.entry import DatasetEntry, LoadOptions, places
 from airprune.data.idx import BadFile, parse_idx
 from airprune.data.published import Blobs, FileSource, PublishedFile, unit_images
 from airprune.errors import WorkFailed
@@ -45,17 +45,17 @@ class IdxSource(FileSource):
         return root / self.name, root, root / (self.torchvision_name or self.name) / "raw"
 
     def dataset(self, blobs: Blobs, options: LoadOptions) -> Dataset:
-        """Images as [N, 1, H, W]."""
+        """Images as [N, 1, H, W]; the subset is taken of bytes, a quarter of what floats would need."""
         train_x, train_y, test_x, test_y = (self._parse(blobs[file.name], file) for file in self.files)
-        whole = Dataset(
+        train, test = places(options, len(train_y), len(test_y))
+        return Dataset(
             name=self.name,
-            train_x=unit_images(train_x[:, None]),
-            train_y=train_y.astype(np.int64),
-            test_x=unit_images(test_x[:, None]),
-            test_y=test_y.astype(np.int64),
+            train_x=unit_images(train_x[train, None]),
+            train_y=train_y[train].astype(np.int64),
+            test_x=unit_images(test_x[test, None]),
+            test_y=test_y[test].astype(np.int64),
             num_classes=self.num_classes,
         )
-        return subset(whole, options)
 
     def _parse(self, blob: bytes, file: PublishedFile) -> NDArray[np.uint8]:
         try:

@@ -64,11 +64,47 @@ struct activations {
     struct winner *by_channel;
     uint16_t *by_place;
     int32_t *num_by_channel, *num_by_place;
+    int finds_blank;     /* whether `background` is known and images are small enough to be looked at */
+    int32_t *background; /* in each channel, as bits */
+    uint64_t *seen;      /* see `look` */
+    struct blank1 *blank1;
+    struct blank2 *blank2;
+    int32_t *todo2; /* cells of the second layer that are not copied */
 };
+
+/* What becomes of a pooling cell that sees nothing but the background depends on the weights and on the borders that it
+   touches: these make its kind. */
+struct blank1 {
+    _Alignas(64) float map[32];
+    int32_t winner[32];
+    uint32_t live;
+    int is_known;
+};
+
+struct blank2 {
+    _Alignas(64) float map[64];
+    int32_t winner[64];
+    int is_known; /* 1: the cell is being computed */
+};
+
+enum { BLANK_KINDS = 16, MOST_BLANK_COLUMNS = 56 };
+
+static ALWAYS_INLINE int kind_of(long row, long height, long column, long width) {
+    return (row == 0) + 2 * (row == height - 1) + 4 * (column == 0) + 8 * (column == width - 1);
+}
 
 /* How much of an image's way is gone: all; up to the classifier's gradient; or from the classifier on, where the maps
    before it are known. */
 enum extent { WHOLE_WAY, TO_CLASSIFIER, FROM_CLASSIFIER };
+
+/* Whether anything but the background is seen in these rows: see `look`. */
+static ALWAYS_INLINE uint64_t seen_in(const struct network *net, const struct activations *a, long first, long stop) {
+    uint64_t seen = 0;
+    if (a->finds_blank)
+        for (long row = first < 0 ? 0 : first; row < stop && row < net->height; row++)
+            seen |= a->seen[row];
+    return seen;
+}
 
 typedef uint16_t shorts8 __attribute__((vector_size(16)));
 typedef float floats8 __attribute__((vector_size(32), aligned(4)));
@@ -238,6 +274,11 @@ static struct workspace workspace_of(const struct network *net, char *base) {
     work.a.by_place = cut(&work, (64 * cells2 + 8) * sizeof(uint16_t));
     work.a.num_by_channel = cut(&work, 64 * f);
     work.a.num_by_place = cut(&work, 4 * cells2 * f);
+    work.a.background = cut(&work, net->channels * f);
+    work.a.seen = cut(&work, net->height * sizeof(uint64_t));
+    work.a.blank1 = cut(&work, BLANK_KINDS * sizeof(struct blank1));
+    work.a.blank2 = cut(&work, BLANK_KINDS * sizeof(struct blank2));
+    work.a.todo2 = cut(&work, cells2 * f);
     return work;
 }
 
@@ -302,6 +343,8 @@ static struct workspace prepared(
     memset(a->image, 0, (char *)a->gradient1 - (char *)a->image);
     for (long cell = 0; cell < net->cells2; cell++)
         a->corner2[cell] = (int32_t)(cell / net->width2 * 2 * (net->width1 + 2) + cell % net->width2 * 2);
+    for (int i = 0; i < BLANK_KINDS; i++)
+        a->blank1[i].is_known = a->blank2[i].is_known = 0;
     for (int i = 0; i < 288; i++) {
         const long pixel = i / 32 / 3 * (net->width1 + 2) + i / 32 % 3;
         a->source_offset[i] = (int32_t)(lanes * (i % 32 / lanes * net->pixels1 + pixel) + i % lanes);
@@ -314,6 +357,11 @@ static void load_image(const struct network *net, struct activations *a, const f
     for (long row = 0; row < rows; row++) {
         long at = row / net->height * (net->height + 2) + row % net->height + 1;
         memcpy(a->image + at * padded + 1, image + row * net->width, net->width * sizeof(float));
+    }
+    if (!a->finds_blank && net->width <= MOST_BLANK_COLUMNS) {
+        for (long channel = 0; channel < net->channels; channel++)
+            memcpy(a->background + channel, image + channel * net->height * net->width, sizeof(float));
+        a->finds_blank = 1;
     }
 }
 

@@ -6,7 +6,8 @@
 
    Images go through one at a time, so that everything between the layers stays in the CPU's caches. Pooling is done as
    soon as its four values are known, and a gradient goes back only through the one value in four that won. What the
-   first layer's ReLU has cut off adds nothing to the second layer and is left out of its sums.
+   first layer's ReLU has cut off adds nothing to the second layer and is left out of its sums. Cells that
+   see nothing but an even background are alike in all images of a call, and computed once.
 
    This file is included once per instruction set by paper_cnn.c, which sets
      NAME          makes a function's name
@@ -59,52 +60,101 @@ static ALWAYS_INLINE lanes NAME(pool)(const vector value[4], float *maximum, int
     return alive;
 }
 
-/* First convolution, pooling and ReLU. */
-static void NAME(first_layer)(const struct network *net, const struct weights *w, struct activations *a) {
+/* Which pixels of an image differ from the background, the first pixel of the first image in each channel: a bit for each
+   column, three places further on. */
+static void NAME(look)(const struct network *net, struct activations *a) {
+    const long width = net->width + 2, plane = (net->height + 2) * width;
+    memset(a->seen, 0, net->height * sizeof(uint64_t));
+    for (long channel = 0; channel < net->channels; channel++) {
+        const lanes background = a->background[channel] + (lanes){0};
+        const float *pixel = a->image + channel * plane + width + 1;
+        for (long row = 0; row < net->height; row++, pixel += width) {
+            uint64_t differ = 0;
+            for (long column = 0; column < net->width; column += LANES) {
+                const lanes own = (lanes) * (const loose *)(pixel + column);
+                differ |= (uint64_t)NAME(bits)(own != background) << column;
+            }
+            a->seen[row] |= (differ & (((uint64_t)1 << net->width) - 1)) << 3;
+        }
+    }
+}
+
+/* First convolution, pooling and ReLU of one pooling cell, from its first pixel. Returns the channels that are not cut
+   off. */
+static ALWAYS_INLINE uint32_t NAME(first_cell)(
+    const struct network *net, const struct weights *w, const float *corner, float *map, int32_t *winner
+) {
     const long width = net->width + 2, plane = (net->height + 2) * width, plane1 = LANES * net->pixels1;
-    for (long row = 0; row < net->height1; row++)
-        for (long column = 0; column < net->width1; column++) {
-            const float *corner = a->image + 2 * row * width + 2 * column;
-            const long at = (row + 1) * (net->width1 + 2) + column + 1;
-            int32_t *winner = a->winner1 + 32 * (row * net->width1 + column);
-            uint32_t live = 0;
-            for (int v = 0; v < VECTORS1; v += 2) {
-                const vector *weight = (const vector *)w->conv1 + v, *bias = (const vector *)w->bias1 + v;
-                vector value[2][4];
-                for (int p = 0; p < 4; p++) {
-                    value[0][p] = bias[0];
-                    value[1][p] = bias[1];
-                }
-                for (long channel = 0; channel < net->channels; channel++)
+    uint32_t live = 0;
+    for (int v = 0; v < VECTORS1; v += 2) {
+        const vector *weight = (const vector *)w->conv1 + v, *bias = (const vector *)w->bias1 + v;
+        vector value[2][4];
+        for (int p = 0; p < 4; p++) {
+            value[0][p] = bias[0];
+            value[1][p] = bias[1];
+        }
+        for (long channel = 0; channel < net->channels; channel++)
 #pragma GCC unroll 9
-                    for (int tap = 0; tap < 9; tap++, weight += VECTORS1) {
-                        const float *pixel = corner + channel * plane + tap / 3 * width + tap % 3;
-                        for (int p = 0; p < 4; p++) {
-                            const float x = pixel[p / 2 * width + p % 2];
-                            value[0][p] += weight[0] * x;
-                            value[1][p] += weight[1] * x;
-                        }
-                    }
-                for (int i = v; i < v + 2; i++) {
-                    const lanes alive = NAME(pool)(value[i - v], a->map1 + i * plane1 + LANES * at, winner + i * LANES);
-                    live |= NAME(bits)(alive) << i * LANES;
+            for (int tap = 0; tap < 9; tap++, weight += VECTORS1) {
+                const float *pixel = corner + channel * plane + tap / 3 * width + tap % 3;
+                for (int p = 0; p < 4; p++) {
+                    const float x = pixel[p / 2 * width + p % 2];
+                    value[0][p] += weight[0] * x;
+                    value[1][p] += weight[1] * x;
                 }
             }
-            a->live1[at] = live;
+        for (int i = v; i < v + 2; i++) {
+            const lanes alive = NAME(pool)(value[i - v], map + i * plane1, winner + i * LANES);
+            live |= NAME(bits)(alive) << i * LANES;
         }
+    }
+    return live;
+}
+
+/* First convolution, pooling and ReLU. Cells whose like has been computed before are copied from there. */
+static void NAME(first_layer)(const struct network *net, const struct weights *w, struct activations *a) {
+    const long width = net->width + 2, plane1 = LANES * net->pixels1;
+    if (a->finds_blank)
+        NAME(look)(net, a);
+    for (long row = 0; row < net->height1; row++) {
+        const uint64_t seen = seen_in(net, a, 2 * row - 1, 2 * row + 3);
+        for (long column = 0; column < net->width1; column++) {
+            const long at = (row + 1) * (net->width1 + 2) + column + 1;
+            float *map = a->map1 + LANES * at;
+            int32_t *winner = a->winner1 + 32 * (row * net->width1 + column);
+            const int is_blank = a->finds_blank && !(seen >> (2 * column + 2) & 0xf);
+            struct blank1 *kind = a->blank1 + kind_of(row, net->height1, column, net->width1);
+            if (is_blank && kind->is_known) {
+                for (int v = 0; v < VECTORS1; v++) {
+                    *(vector *)(map + v * plane1) = ((const vector *)kind->map)[v];
+                    ((lanes *)winner)[v] = ((const lanes *)kind->winner)[v];
+                }
+                a->live1[at] = kind->live;
+                continue;
+            }
+            a->live1[at] = NAME(first_cell)(net, w, a->image + 2 * row * width + 2 * column, map, winner);
+            if (is_blank) {
+                for (int v = 0; v < VECTORS1; v++)
+                    ((vector *)kind->map)[v] = *(const vector *)(map + v * plane1);
+                memcpy(kind->winner, winner, sizeof kind->winner);
+                kind->live = a->live1[at];
+                kind->is_known = 1;
+            }
+        }
+    }
 }
 
 /* What the second layer's sums over `cells` pooling cells are made of, in their order: 32 * tap + channel wherever one of
    the values below these cells is not zero. If a weight is not finite, everywhere. Returns where the list ends. */
 static ALWAYS_INLINE uint16_t *NAME(list_sources)(
-    const struct network *net, const struct weights *w, const struct activations *a, long cell, const int cells,
-    uint16_t *source
+    const struct network *net, const struct weights *w, const struct activations *a, const int32_t *cell,
+    const int cells, uint16_t *source
 ) {
     const long width = net->width1 + 2;
     for (int tap = 0; tap < 9; tap++) {
         uint32_t channels = w->finite ? 0 : ~0u;
         for (int c = 0; c < cells; c++) {
-            const uint32_t *live = a->live1 + a->corner2[cell + c] + tap / 3 * width + tap % 3;
+            const uint32_t *live = a->live1 + a->corner2[cell[c]] + tap / 3 * width + tap % 3;
             channels |= live[0] | live[1] | live[width] | live[width + 1];
         }
 #pragma GCC unroll 4
@@ -118,15 +168,17 @@ static ALWAYS_INLINE uint16_t *NAME(list_sources)(
     return source;
 }
 
-/* Second convolution, pooling and ReLU for `cells` pooling cells and one tile of `vectors` vectors of channels. */
+/* Second convolution, pooling and ReLU for `cells` of the pooling cells to be computed, from the one with this number,
+   and one tile of `vectors` vectors of channels. */
 static ALWAYS_INLINE void NAME(second_tile)(
-    const struct network *net, const struct weights *w, struct activations *a, long cell, int tile, const int cells,
+    const struct network *net, const struct weights *w, struct activations *a, long number, int tile, const int cells,
     const int vectors
 ) {
+    const int32_t *cell = a->todo2 + number;
     const float *row[TILE_CELLS][2];
     vector value[TILE_CELLS][TILE_VECTORS][4];
     for (int c = 0; c < cells; c++) {
-        row[c][0] = a->map1 + LANES * a->corner2[cell + c];
+        row[c][0] = a->map1 + LANES * a->corner2[cell[c]];
         row[c][1] = row[c][0] + LANES * (net->width1 + 2);
         for (int v = 0; v < vectors; v++)
             for (int p = 0; p < 4; p++)
@@ -134,9 +186,9 @@ static ALWAYS_INLINE void NAME(second_tile)(
     }
     const vector *weights = (const vector *)w->conv2 + tile * 288 * TILE_VECTORS;
     const int32_t *offset = a->source_offset;
-    const uint16_t *end = a->source_end[cell];
+    const uint16_t *end = a->source_end[number];
 #pragma GCC unroll 2
-    for (const uint16_t *source = a->source + 288 * cell; source < end; source++) {
+    for (const uint16_t *source = a->source + 288 * number; source < end; source++) {
         const vector *weight = weights + (size_t)*source * (size_t)vectors;
         const long at = offset[*source];
         for (int c = 0; c < cells; c++)
@@ -148,31 +200,59 @@ static ALWAYS_INLINE void NAME(second_tile)(
     }
     for (int c = 0; c < cells; c++)
         for (int v = 0; v < vectors; v++) {
-            const long at = 64 * (cell + c) + (tile * TILE_VECTORS + v) * LANES;
+            const long at = 64 * cell[c] + (tile * TILE_VECTORS + v) * LANES;
             NAME(pool)(value[c][v], a->map2 + at, a->winner2 + at);
         }
 }
 
 static ALWAYS_INLINE void NAME(second_tiles)(
-    const struct network *net, const struct weights *w, struct activations *a, int tile, const int vectors
+    const struct network *net, const struct weights *w, struct activations *a, long count, int tile, const int vectors
 ) {
-    long cell = 0;
-    for (; cell + TILE_CELLS <= net->cells2; cell += TILE_CELLS)
-        NAME(second_tile)(net, w, a, cell, tile, TILE_CELLS, vectors);
-    for (; cell < net->cells2; cell++)
-        NAME(second_tile)(net, w, a, cell, tile, 1, vectors);
+    long number = 0;
+    for (; number + TILE_CELLS <= count; number += TILE_CELLS)
+        NAME(second_tile)(net, w, a, number, tile, TILE_CELLS, vectors);
+    for (; number < count; number++)
+        NAME(second_tile)(net, w, a, number, tile, 1, vectors);
 }
 
+/* Second convolution, pooling and ReLU; blank cells as in the first layer. */
 static void NAME(second_layer)(const struct network *net, const struct weights *w, struct activations *a) {
-    long cell = 0;
-    for (; cell + TILE_CELLS <= net->cells2; cell += TILE_CELLS)
-        a->source_end[cell] = NAME(list_sources)(net, w, a, cell, TILE_CELLS, a->source + 288 * cell);
-    for (; cell < net->cells2; cell++)
-        a->source_end[cell] = NAME(list_sources)(net, w, a, cell, 1, a->source + 288 * cell);
+    int32_t count = 0, number = 0;
+    struct blank2 *new_kind[BLANK_KINDS];
+    int32_t new_cell[BLANK_KINDS], num_new = 0;
+    for (long row = 0, cell = 0; row < net->height2; row++) {
+        const uint64_t seen = seen_in(net, a, 4 * row - 3, 4 * row + 7);
+        for (long column = 0; column < net->width2; column++, cell++) {
+            struct blank2 *kind = a->blank2 + kind_of(row, net->height2, column, net->width2);
+            if (a->finds_blank && !(seen >> 4 * column & 0x3ff)) {
+                if (kind->is_known == 2) {
+                    memcpy(a->map2 + 64 * cell, kind->map, sizeof kind->map);
+                    memcpy(a->winner2 + 64 * cell, kind->winner, sizeof kind->winner);
+                    continue;
+                }
+                if (!kind->is_known) { /* the first of its kind: known when all of its channels are */
+                    kind->is_known = 1;
+                    new_kind[num_new] = kind;
+                    new_cell[num_new++] = (int32_t)cell;
+                }
+            }
+            a->todo2[count++] = (int32_t)cell;
+        }
+    }
+    for (; number + TILE_CELLS <= count; number += TILE_CELLS)
+        a->source_end[number] = NAME(list_sources)(net, w, a, a->todo2 + number, TILE_CELLS, a->source + 288 * number);
+    for (; number < count; number++)
+        a->source_end[number] = NAME(list_sources)(net, w, a, a->todo2 + number, 1, a->source + 288 * number);
     for (int tile = 0; tile < VECTORS2 / TILE_VECTORS; tile++)
-        NAME(second_tiles)(net, w, a, tile, TILE_VECTORS);
+        NAME(second_tiles)(net, w, a, count, tile, TILE_VECTORS);
     if (VECTORS2 % TILE_VECTORS)
-        NAME(second_tiles)(net, w, a, VECTORS2 / TILE_VECTORS, VECTORS2 % TILE_VECTORS);
+        NAME(second_tiles)(net, w, a, count, VECTORS2 / TILE_VECTORS, VECTORS2 % TILE_VECTORS);
+    while (num_new--) {
+        struct blank2 *kind = new_kind[num_new];
+        memcpy(kind->map, a->map2 + 64 * new_cell[num_new], sizeof kind->map);
+        memcpy(kind->winner, a->winner2 + 64 * new_cell[num_new], sizeof kind->winner);
+        kind->is_known = 2;
+    }
 }
 
 /* The scalar product of two vectors of 64 * `blocks` floats: 64 sums, then those in pairs. */
