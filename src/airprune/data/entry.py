@@ -56,6 +56,21 @@ class DatasetEntry:
         return self.fetch is not None
 
 
+def subset(dataset: Dataset, options: LoadOptions) -> Dataset:
+    """What is asked for of a whole data set, where that is small enough to be made first."""
+    if options.train_samples is None and options.test_samples is None:
+        return dataset
+    train, test = places(options, dataset.num_train, dataset.num_test)
+    return Dataset(
+        name=dataset.name,
+        train_x=dataset.train_x[train],
+        train_y=dataset.train_y[train],
+        test_x=dataset.test_x[test],
+        test_y=dataset.test_y[test],
+        num_classes=dataset.num_classes,
+    )
+
+
 def places(options: LoadOptions, num_train: int, num_test: int) -> tuple[slice | np.ndarray, slice | np.ndarray]:
     """Where the samples that are asked for lie among those there are, to train and to test on.
 

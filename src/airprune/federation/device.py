@@ -3,30 +3,31 @@
 `device_round` is a pure function of what the device received, its orders, its memory and the address of its randomness.
 One `Device` serves any number of simulated devices after each other: nothing of one is left for the next. Inside it is
 `round_in_steps`, which stops at every gradient that it needs, so that somebody may compute those of several devices
-together.
+together. Its steps are in `local_steps.py`, what it does before it sends in `sending.py`.
 Torch is imported only by what needs it: a model that is a torch module, Adam, diagnostics, the loss of Eq. (1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from airprune.components import ModelShape
-from airprune.compression.base import Message, Wire, transmit
-from airprune.federation import personal, private
+from airprune.compression.base import Wire
+from airprune.federation import personal
+from airprune.federation.local_steps import Wanted, moving_parameters, train, train_units
 from airprune.federation.messages import Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
 from airprune.federation.private import secret_normals
-from airprune.flat import LocalModel, places
+from airprune.federation.sending import encode, make_private
+from airprune.flat import LocalModel
 from airprune.kernels import KERNELS, native
 from airprune.kernels.base import Teaching
-from airprune.learning.optimisers import OPTIMISERS, add_scaled
 from airprune.masking.base import DeviceView, SubModel
 from airprune.objectives.base import LocalRun
 from airprune.randomness import NumberedStreams
@@ -208,13 +209,6 @@ def _with_own_layers(device: Device, received: Broadcast, orders: Orders) -> Bro
     return replace(received, model=personal.put_in(received.model, orders.memory, device.shape))
 
 
-class Wanted(NamedTuple):
-    """∇F of a device's model on a minibatch is to be left in its `gradient_array`; the answer is F."""
-
-    device: Device
-    batch: Array
-
-
 def device_round(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Upload:
     """One edge round of one device on its samples."""
     steps = round_in_steps(device, received, orders, samples=samples, streams=streams)
@@ -249,8 +243,8 @@ def round_in_steps(
     error_sq = _hold(model, sub_model.held)
 
     memory = {**orders.memory, **received.values}
-    train = _train if sub_model.units is None else _train_units
-    trained = yield from train(device, received.model, orders, sub_model, batches, memory)
+    steps = train if sub_model.units is None else train_units
+    trained = yield from steps(device, received.model, orders, sub_model, batches, memory)
     noise_sq = smoothness = np.nan
     if gradient is not None:
         noise_sq, smoothness = device.constants.noise_and_smoothness(device, samples, received.model, gradient)
@@ -262,7 +256,7 @@ def round_in_steps(
             trained=model.state_array,
             learning_rate=orders.learning_rate,
             num_steps=trained.num_steps,
-            moves=_moving_parameters(device, sub_model),
+            moves=moving_parameters(device, sub_model),
             loss=trained.loss,
             num_samples=trained.num_samples,
             gradient_sum=trained.gradient_sum,
@@ -279,8 +273,8 @@ def round_in_steps(
     if device.shape.num_personal:
         memory |= personal.take_out(model.state_array, common, device.shape)
     if settings.clip_norm is not None:
-        _make_private(device, received.model, sub_model, settings.clip_norm, orders, streams)
-    encoded = _encode(device, received.model, sub_model, memory, orders, streams)
+        make_private(device, received.model, sub_model, settings.clip_norm, orders, streams)
+    encoded = encode(device, received.model, sub_model, memory, orders, streams)
     return Upload(
         state=model.state_array,
         mask=sub_model.sent,
@@ -387,250 +381,3 @@ def _hold(model: LocalModel, held: Array | None) -> float:
     removed = weights - kept
     weights[:] = kept
     return float(np.square(removed).sum())
-
-
-def _train_units(
-    device: Device,
-    received: Array,
-    orders: Orders,
-    sub_model: SubModel,
-    batches: list[Array],
-    memory: Mapping[str, Array],
-) -> Generator[Wanted, float, _Trained]:
-    """Trains the units of a sub-model as a model of their own where that can be done; else all, with zeros."""
-    assert sub_model.units is not None
-    small = device.smaller(sub_model.units)
-    if small is None:
-        return (yield from _train(device, received, orders, sub_model, batches, memory))
-    state, scale = device.model.state_array, np.ones(device.model.num_state)
-    place = places(device.model, small.model, sub_model.units)
-    if sub_model.scale is not None:
-        scale[device.model.prunable] = sub_model.scale
-    small.model.load(state[place])
-    inside = SubModel(scale=None if sub_model.scale is None else scale[place][small.model.prunable])
-    trained = yield from _train(small, received[place], orders, inside, batches, memory)
-    state[place] = small.model.state_array
-    return trained
-
-
-class _Trained(NamedTuple):
-    loss: float
-    num_samples: int
-    num_steps: int
-    gradient_sq_max: float
-    gradient_sum: Array | None
-
-
-def _train(
-    device: Device,
-    received: Array,
-    orders: Orders,
-    sub_model: SubModel,
-    batches: list[Array],
-    memory: Mapping[str, Array],
-) -> Generator[Wanted, float, _Trained]:
-    """Minibatch steps inside the sub-model, Eq. (8). Steps, momentum and decay move only what may move."""
-    model, settings, objective = device.model, device.settings, device.method.objective
-    step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
-    gradient = model.gradient_array
-    moves, masked = sub_model.moves, gradient[model.prunable]
-    plain = sub_model.forward is None and sub_model.scale is None
-    power = device.method.masking("collects", orders.round_index) if device.collects else 0
-    gradient_sum = np.zeros_like(gradient) if power else None
-    does_more = settings.diagnostics or settings.weight_decay or settings.momentum or device.adjusts or power
-    is_bare = plain and not does_more and gradient.dtype == np.float32 and not native.trouble
-    loss_sum, count, gradient_sq_max = 0.0, 0, 0.0
-    for number, batch in enumerate(batches):
-        if plain:
-            loss, used = (yield Wanted(device, batch)), None
-        else:
-            loss, used = yield from _gradient_of_part(device, sub_model, batch, number)
-        loss_sum += loss * len(batch)
-        count += len(batch)
-        weights = model.state_array[: model.num_parameters]  # not sooner: see `RowModel.loaded`
-        if is_bare:  # as below, without a warning of numpy to be held back
-            if moves is not None:
-                _mask(masked, moves)
-            step(weights, gradient)
-            continue
-        with _diverging():
-            if used is not None and sub_model.forward_only:
-                moves = used if sub_model.moves is None else used & sub_model.moves
-            if gradient_sum is not None:
-                gradient_sum += gradient**power
-            if moves is not None:
-                _mask(masked, moves)
-            if settings.diagnostics:
-                gradient_sq_max = max(gradient_sq_max, device.constants.squared_norm(gradient))
-            if settings.weight_decay:
-                add_scaled(gradient, weights, settings.weight_decay)
-            if device.adjusts:
-                parameters = received[: model.num_parameters]
-                objective("adjust", gradient, weights, parameters, memory)
-            if moves is not None and (settings.weight_decay or device.adjusts):
-                _mask(masked, moves)
-            if sub_model.forward_only and moves is not None:
-                _step_inside(moves, weights[model.prunable], partial(step, weights, gradient))
-            else:
-                step(weights, gradient)
-    return _Trained(
-        loss=loss_sum / count,
-        num_samples=count,
-        num_steps=len(batches),
-        gradient_sq_max=gradient_sq_max,
-        gradient_sum=gradient_sum,
-    )
-
-
-def _diverging() -> np.errstate:
-    """Around arithmetic on weights, never around a `yield`: training that diverges shows in the loss."""
-    return np.errstate(over="ignore", invalid="ignore")
-
-
-def _moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
-    if sub_model.moves is None:
-        return None
-    moving = np.ones(device.model.num_parameters, dtype=bool)
-    moving[device.shape.prunable] = sub_model.moves
-    return moving
-
-
-def _mask(values: Array, mask: Array) -> None:
-    """values ← values ⊙ mask."""
-    if values.dtype == np.float32 and not native.trouble:
-        native.multiply(values, mask)
-    else:
-        values *= mask
-
-
-def _step_inside(moves: Array, weights: Array, step: Callable[[], None]) -> None:
-    """Takes a step that leaves the other weights as they are: momentum of earlier steps does not reach them."""
-    before = weights.copy()
-    step()
-    np.copyto(weights, before, where=moves == 0)
-
-
-def _gradient_of_part(
-    device: Device, sub_model: SubModel, batch: Array, step: int
-) -> Generator[Wanted, float, tuple[float, Array | None]]:
-    """∇F at what the forward pass of this step uses, scaled by the chain rule; the weights stay as they are.
-
-    Returns F and what the forward pass used, None for all that is held.
-    """
-    if sub_model.teaches:
-        with _diverging():
-            return _distilled_gradient(device, sub_model, batch, step), None
-    model = device.model
-    weights = model.state_array[model.prunable]
-    saved, used = weights.copy(), None
-    with _diverging():
-        if sub_model.forward is not None:
-            used = sub_model.forward(step, saved)
-            weights *= used
-        if sub_model.scale is not None:
-            weights *= sub_model.scale
-    loss = yield Wanted(device, batch)
-    weights[:] = saved
-    if sub_model.scale is not None:
-        with _diverging():
-            model.gradient_array[model.prunable] *= sub_model.scale
-    return loss, used
-
-
-def _distilled_gradient(device: Device, sub_model: SubModel, batch: Array, step: int) -> float:
-    """∇F of all that is held, plus ∇ of the cross-entropy of the forward pass to what that predicts; returns F.
-
-    A pass over all that is held has nothing to learn from itself: the gradient is 0, and it is left out.
-    """
-    model, teaching = device.model, device.teaching
-    assert teaching is not None and sub_model.forward is not None
-    weights, gradient = model.state_array[model.prunable], model.gradient_array
-    loss, probabilities = teaching.teach(batch)
-    saved = weights.copy()
-    used = sub_model.forward(step, saved)
-    if used.all() if sub_model.held is None else np.array_equal(used, sub_model.held):
-        return loss
-    from_labels = gradient.copy()
-    weights *= used
-    teaching.learn(batch, probabilities)
-    weights[:] = saved
-    gradient[model.prunable] *= used
-    gradient += from_labels
-    return loss
-
-
-def _make_private(
-    device: Device, received: Array, sub_model: SubModel, clip_norm: float, orders: Orders, streams: Streams
-) -> None:
-    """Clips the update of all that will be sent, biases included, and adds the device's noise; in place."""
-    is_sent = np.ones(device.shape.num_state, dtype=bool)
-    is_sent[device.shape.personal] = False
-    if sub_model.sent is not None:
-        is_sent[device.shape.prunable] &= np.asarray(sub_model.sent, dtype=bool)
-    state, noise_multiplier = device.model.state_array, device.settings.noise_multiplier
-    base = received[is_sent].astype(np.float64)
-    update = state[is_sent].astype(np.float64) - base
-    clipped = private.clipped(update, clip_norm)
-    if noise_multiplier:
-        clipped = clipped + noise_multiplier * clip_norm * streams.noise(orders.device, len(update))
-    if clipped is not update:
-        state[is_sent] = (base + clipped).astype(state.dtype)
-
-
-class _Encoded(NamedTuple):
-    """As in an `Upload`."""
-
-    sent_bits: float
-    message: Message | None
-    code_error: float
-    num_kept: int | None = None
-
-
-def _encode(
-    device: Device,
-    received: Array,
-    sub_model: SubModel,
-    memory: dict[str, Array],
-    orders: Orders,
-    streams: Streams,
-) -> _Encoded:
-    """Leaves in the model what the edge will decode, zero where nothing is sent.
-
-    Compressors work on the update, taken in float64, of the counted weights that are sent.
-    """
-    model, shape, compression = device.model, device.shape, device.method.compression
-    wire = device.wire if orders.code is None else replace(device.wire, code=orders.code)
-    state, sent = model.state_array, sub_model.sent
-    if sent is not None and not (sub_model.held is sent and sub_model.moves is sent):  # else the rest is zero already
-        state[model.prunable] *= sent
-    slot = device.memory_slots[0].name if device.memory_slots else None
-    # What is exact leaves nothing to remember; but it may have to bring what earlier, smaller codes have left.
-    if compression("exact", wire) and (orders.code is None or slot is None or not memory[slot].any()):
-        num_kept = shape.prunable_weights if sent is None else int(np.count_nonzero(sent))
-        return _Encoded(float(compression("bits", wire, shape.fixed_weights + num_kept)), None, 0.0, num_kept)
-    index, places = device.weight_index, None
-    if sent is not None:
-        is_sent = np.ones(shape.num_state, dtype=bool)
-        is_sent[shape.prunable] = sent
-        places = np.flatnonzero(is_sent[index])
-        index = index[places]
-    starts = np.concatenate([[0], np.searchsorted(index, device.tensor_stops)])
-    base = received[index].astype(np.float64)
-    kept = None if slot is None else memory[slot] if places is None else memory[slot][places]
-    update = state[index].astype(np.float64) - base
-    rng = streams.compression[orders.device]
-    decoded, message, new = transmit(compression.component, compression.options, wire, update, starts, kept, rng)
-    state[index] = (base + decoded).astype(state.dtype)
-    if slot is not None and new is not None:
-        if places is not None:
-            new, part = memory[slot].copy(), new
-            new[places] = part
-        memory[slot] = new
-    return _Encoded(float(message.bits), message, _error(update if kept is None else update + kept, decoded))
-
-
-def _error(wanted: Array, sent: Array) -> float:
-    """‖wanted − sent‖² / ‖wanted‖²; 0 if nothing was wanted."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        energy = float(np.square(wanted).sum())
-        return float(np.square(wanted - sent).sum()) / energy if energy > 0.0 else 0.0

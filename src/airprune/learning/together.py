@@ -14,7 +14,8 @@ import numpy as np
 
 from airprune.engines.base import MAX_TRIES
 from airprune.errors import AirpruneError
-from airprune.federation.device import Device, Wanted
+from airprune.federation.device import Device
+from airprune.federation.local_steps import Wanted
 from airprune.federation.messages import Upload
 from airprune.kernels import KERNELS
 from airprune.kernels.base import Stacked
