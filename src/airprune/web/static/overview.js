@@ -26,11 +26,11 @@ function priceChart(prices) {
     image.append(drawn("line", { x1: x(points), x2: x(points), y1: 24, y2: height - 22, class: points === 0 ? "zero" : "" }),
       drawn("text", { x: x(points), y: height - 6, "text-anchor": "middle", class: "quiet" }, points > 0 ? `+${points}` : String(points).replace("-", "−")));
   }
-  image.append(drawn("text", { x: x(0), y: 15, "text-anchor": "end", class: "quiet" }, "no pruning → "));
+  image.append(drawn("text", { x: x(0), y: 15, "text-anchor": "end", class: "quiet" }, "difference in points, no pruning → "));
   known.forEach((price, i) => {
     const y = 46 + row * i;
     const [low, high] = [price.points - (price.half_width ?? 0), price.points + (price.half_width ?? 0)];
-    image.append(drawn("text", { x: left, y: y + 4 - 14 }, `${price.method}: ${price.difference} points`),
+    image.append(drawn("text", { x: left, y: y + 4 - 14 }, `${price.method}: ${price.difference}`),
       drawn("line", { x1: x(low), x2: x(high), y1: y + 8, y2: y + 8, class: "interval" }),
       drawn("circle", { cx: x(price.points), cy: y + 8, r: 6 }));
   });
