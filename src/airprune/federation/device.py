@@ -302,12 +302,13 @@ def minibatches(
       local_steps: as in `Orders`.
     """
     last_step = settings.local_steps if local_steps is None else local_steps
-    starts = range(0, len(samples), settings.batch_size)
+    size = settings.batch_size
+    starts = range(0, len(samples), size)
     found: list[Array] = []
     for _ in range(settings.local_epochs):
         order = samples.copy()
         rng.shuffle(order)
-        found += [order[start : start + settings.batch_size] for start in starts]
+        found += [order] if len(starts) == 1 else [order[start : start + size] for start in starts]
         if last_step is not None and len(found) >= last_step:
             break
     return found[:last_step]

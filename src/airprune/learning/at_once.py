@@ -46,7 +46,7 @@ def train_at_once(
         return None
     steps = (None,) * len(task.devices) if task.local_steps is None else task.local_steps
     batches = [
-        minibatches(device.settings, num_steps, samples[number], streams.batches.at(number))
+        minibatches(device.settings, num_steps, samples.of(number), streams.batches.at(number))
         for number, num_steps in zip(task.devices, steps, strict=True)
     ]
     if not all(batches):
@@ -124,14 +124,7 @@ def _statistics(
       losses: of all minibatches.
       lost: ‖w − w ⊙ m‖² of every device.
     """
-    shape, means, counts, left = device.shape, [], [], iter(losses)
-    for own in batches:
-        loss_sum, count = 0.0, 0
-        for batch in own:
-            loss_sum += next(left) * len(batch)
-            count += len(batch)
-        means.append(loss_sum / count)
-        counts.append(count)
+    shape, counts, means = device.shape, *_mean_losses(batches, losses)
     sent = [shape.fixed_weights + min(keep, shape.prunable_weights) for keep in task.keep]
     bits_of = {number: float(device.method.compression("bits", device.wire, number)) for number in set(sent)}
     unmeasured = np.full(len(sent), np.nan)
@@ -140,10 +133,22 @@ def _statistics(
         uploaded_weights=np.array(sent, np.int64),
         sent_bits=np.array([bits_of[number] for number in sent]),
         code_error=np.zeros(len(sent)),
-        loss=np.array(means),
-        num_samples=np.array(counts, np.int64),
+        loss=means,
+        num_samples=counts,
         gradient_sq_max=unmeasured,
         gradient_noise_sq=unmeasured,
         smoothness=unmeasured,
         pruning_error_sq=lost,
     )
+
+
+def _mean_losses(batches: Sequence[Sequence[Array]], losses: Sequence[float]) -> tuple[Array, Array]:
+    """How many samples each device has trained on, and its mean loss over them, added minibatch by minibatch."""
+    sizes = np.array([len(batch) for own in batches for batch in own])
+    weighted, stops = losses * sizes, np.cumsum([len(own) for own in batches])
+    if len(batches) == len(losses):  # one minibatch each
+        return sizes, weighted / sizes
+    parts = zip(np.split(sizes, stops[:-1]), np.split(weighted, stops[:-1]), strict=True)
+    sums = [(int(own.sum()), sum(terms.tolist())) for own, terms in parts]
+    counts = np.array([count for count, _ in sums], np.int64)
+    return counts, np.array([total for _, total in sums]) / counts

@@ -516,27 +516,51 @@ static void note_spent(const struct chunk *chunk, int what, double since_s) {
         chunk->spent_s[what] += thread_s(chunk) - since_s;
 }
 
+enum { STATES_AT_ONCE = 4, BLOCK = 1024 };
+
+/* Floats from one of several states to the next. */
+static long state_stride(const struct chunk *chunk) {
+    return (chunk->state + 15) / 16 * 16;
+}
+
+/* The states of some devices, in their order; `total` goes through the caches once for all of them. */
+static void add_states(
+    const struct instruction_set *set, const struct chunk *chunk, const float *const state[], const double *weight,
+    int count
+) {
+    for (long start = 0; start < chunk->state; start += BLOCK)
+        for (int i = 0; i < count; i++)
+            set->add_state(
+                chunk->total + start, state[i] + start, weight[i],
+                chunk->state - start < BLOCK ? chunk->state - start : BLOCK);
+}
+
 /* What `device_round` does for devices that only choose, take steps of plain SGD and send what they hold: see
-   learning/at_once.py. Returns whether all numbers to choose by are finite; if not it has stopped there. `work` has room
-   for what `choose` needs and a mask twice. */
+   learning/at_once.py. Returns whether all numbers to choose by are finite; if not it has stopped there. `states` has room
+   for as many as are added at once, `work` for what `choose` needs and a mask twice. */
 static int chunk_of_devices(
     const struct network *net, const struct instruction_set *set, char *scratch, const struct chunk *chunk,
-    float *state, float *gradient, const Py_ssize_t *offset, const float *x, const int64_t *y, const int64_t *sample,
+    float *states, float *gradient, const Py_ssize_t *offset, const float *x, const int64_t *y, const int64_t *sample,
     struct kept *kept, int32_t *work
 ) {
     enum { PROBE, TRAINING };
     const long size = chunk->prunable;
     const float *parameter[NUM_PARAMETERS], *received[NUM_PARAMETERS];
-    float *slope[NUM_PARAMETERS], *prunable = state + chunk->first, *prunable_slope = gradient + chunk->first;
+    float *slope[NUM_PARAMETERS], *prunable_slope = gradient + chunk->first;
+    const float *trained[STATES_AT_ONCE];
     uint8_t *mask = (uint8_t *)(work + choose_room(size)), *tally = mask + size;
     int num_tallied = 0, known_finite = 0;
     memset(tally, 0, size);
     for (int i = 0; i < NUM_PARAMETERS; i++) {
-        parameter[i] = state + offset[i];
         received[i] = chunk->received + offset[i];
         slope[i] = gradient + offset[i];
     }
     for (long device = 0, next = 0; device < chunk->devices; device++) {
+        const int place = (int)(device % STATES_AT_ONCE);
+        float *state = states + place * state_stride(chunk), *prunable = state + chunk->first;
+        for (int i = 0; i < NUM_PARAMETERS; i++)
+            parameter[i] = state + offset[i];
+        trained[place] = state;
         const int prunes = chunk->keep[device] < size;
         if (prunes && !known_finite && !set->all_finite(chunk->received + chunk->first, size))
             return 0;
@@ -576,12 +600,13 @@ static int chunk_of_devices(
             note_spent(chunk, TRAINING, since_s);
             next++;
         }
-        set->add_state(chunk->total, state, chunk->weight[device], chunk->state);
+        if (place == STATES_AT_ONCE - 1 || device + 1 == chunk->devices)
+            add_states(set, chunk, trained, chunk->weight + device - place, place + 1);
         if (prunes) {
             set->tally(tally, mask, size);
             num_tallied++;
         }
-        if (num_tallied == UINT8_MAX || device + 1 == chunk->devices) {
+        if (num_tallied == UINT8_MAX || (num_tallied && device + 1 == chunk->devices)) {
             set->add_counts(chunk->count, tally, size);
             memset(tally, 0, size);
             num_tallied = 0;
@@ -961,8 +986,9 @@ static PyObject *train_chunk(PyObject *self, PyObject *arguments) {
     if (!problem && !(chunk.rate > 0.0f))
         problem = "the learning rate must be positive";
     const size_t room = choose_room(chunk.prunable) * sizeof(int32_t) + 2 * (size_t)chunk.prunable;
-    void *work = problem ? NULL : PyMem_Malloc(room);
-    if (!problem && !work)
+    const size_t states = STATES_AT_ONCE * (size_t)state_stride(&chunk) * sizeof(float) + 64;
+    char *memory = problem ? NULL : PyMem_Malloc(states + room);
+    if (!problem && !memory)
         problem = NO_MEMORY;
     int finite = 0;
     if (!problem) {
@@ -977,11 +1003,11 @@ static PyObject *train_chunk(PyObject *self, PyObject *arguments) {
         const int keeps = buffer[KEPT].len >= (Py_ssize_t)kept_bytes_of(&net, base, &kept, most) + 64;
         Py_BEGIN_ALLOW_THREADS
         finite = chunk_of_devices(
-            &net, &set, scratch, &chunk, buffer[STATE].buf, buffer[GRADIENT].buf, offset, buffer[X].buf, buffer[Y].buf,
-            buffer[BATCH].buf, keeps ? &kept : NULL, work);
+            &net, &set, scratch, &chunk, (float *)(((uintptr_t)memory + 63) / 64 * 64), buffer[GRADIENT].buf, offset,
+            buffer[X].buf, buffer[Y].buf, buffer[BATCH].buf, keeps ? &kept : NULL, (int32_t *)(memory + states));
         Py_END_ALLOW_THREADS
     }
-    PyMem_Free(work);
+    PyMem_Free(memory);
     PyObject *none = closed(buffer, count, problem);
     if (!none)
         return NULL;
