@@ -1,4 +1,4 @@
-"""Is this tree faster than another commit? `scripts/bench [BASE] [--turns 3]`
+"""Is this tree faster than another commit? `scripts/bench [BASE] [--turns 3] [--data NAME]`
 
 `training.py --measure` of the present tree runs on a checkout of BASE (default: HEAD) and on the present tree in turns,
 so that a change of the machine's speed meets both. Printed are the medians, and present ÷ base of each turn as its
@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 from yardstick import ROOT, checkout, give_kernel
 
 
-def measured(tree: Path) -> dict[str, float]:
+def measured(tree: Path, options: list[str]) -> dict[str, float]:
     """What the benchmark finds with airprune imported from a tree."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, str(ROOT / "benchmarks" / "training.py"), "--measure"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "training.py"), "--measure", *options]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"The benchmark failed on {tree} (exit {done.returncode}); see above.")
@@ -35,7 +35,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.splitlines()[0])
     parser.add_argument("base", nargs="?", default="HEAD", help="commit to compare the present tree with")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--data", help="of which data set the images are; random ones if it is left out")
     options = parser.parse_args()
+    images = [] if options.data is None else ["--data", options.data]
     if options.turns < 1:
         parser.error(f"--turns must be ≥ 1, got {options.turns}")
     command = ["git", "rev-parse", "--verify", "--quiet", f"{options.base}^{{commit}}"]
@@ -46,7 +48,7 @@ def main() -> None:
         tree = Path(folder) / "tree"
         checkout(commit, tree)
         give_kernel(tree)
-        turns = [(measured(tree), measured(ROOT)) for _ in range(options.turns)]
+        turns = [(measured(tree, images), measured(ROOT, images)) for _ in range(options.turns)]
     print(f"{'':38}{'base':>9}{'present':>9}   present ÷ base, median of {options.turns} (range)")
     for name in turns[0][0]:
         base, present = (statistics.median(turn[which][name] for turn in turns) for which in (0, 1))

@@ -21,8 +21,9 @@
 `--measure` does 1 and 3 for the native kernel alone, in short, and 5 as it comes, and prints JSON: what `scripts/bench`
 compares.
 
-Images are random, so no data set is needed. Speed depends on them by how many values the first ReLU cuts off, 39 % of
-these and 38 to 44 % of glyphs, and by how much of them is an even background, which these have not.
+Images are random, so no data set is needed; with `--data NAME` they are those of one. Speed depends on them by how many
+values the first ReLU cuts off, 39 % of random ones and 38 to 44 % of glyphs, and by how much of them is an even
+background, which random ones have not.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from airprune.compute.flops import count_work
+from airprune.data.catalog import DATASETS, load_dataset
 from airprune.data.shared import save_shared
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
@@ -54,6 +56,8 @@ from airprune.runs.driver import opened_store
 from airprune.scenario import Scenario
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.rounds import run_rounds
+
+DATA: str | None = None  # a data set of the catalogue, in place of random images
 
 
 class PlainCNN(nn.Module):
@@ -73,8 +77,13 @@ class PlainCNN(nn.Module):
 
 
 def images(num_devices: int, samples: int):
-    rng = np.random.default_rng(0)
     count = num_devices * samples
+    if DATA is not None:
+        found = load_dataset(DATA, train_samples=count, test_samples=100)
+        mean, deviation = found.train_x.mean(), found.train_x.std()
+        train_x, test_x = ((x - mean) / deviation for x in (found.train_x, found.test_x))
+        return (train_x, found.train_y), (test_x, found.test_y)
+    rng = np.random.default_rng(0)
     x = rng.random((count, 1, 28, 28), dtype=np.float32)
     x.flags.writeable = False  # then a data set shares the memory instead of copying it
     return (x, rng.integers(0, 10, count)), (x[:100], np.arange(100) % 10)
@@ -378,7 +387,9 @@ if __name__ == "__main__":
     parser.add_argument("--memory", choices=["with", "without"])
     parser.add_argument("--together", type=int, nargs="?", const=2_500, metavar="DEVICES")
     parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--data", choices=list(DATASETS), metavar="NAME")
     options = parser.parse_args()
+    DATA = options.data
     if options.measure:
         measure()
     elif options.together:
