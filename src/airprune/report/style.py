@@ -16,7 +16,7 @@ CSS = """\
 }
 * { box-sizing: border-box; }
 body {
-  margin: 0 auto; max-width: 1100px; padding: 1.5rem 1rem 3rem; background: var(--ground); color: var(--text);
+  margin: 0 auto; max-width: 1240px; padding: 1.5rem 1rem 3rem; background: var(--ground); color: var(--text);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
 }
 h1 { margin: 0 0 .5rem; font-size: 1.8rem; line-height: 1.2; overflow-wrap: anywhere; }
