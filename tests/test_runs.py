@@ -283,7 +283,7 @@ def test_ctrl_c_says_how_to_continue_and_loses_nothing(tmp_path, engine):
     assert len(workers) == (1 if "--workers" in engine else 0)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert out == "" and "Traceback" not in err
     sentence = f"Stopped; {folder.path} keeps what is done. Continue with the same command and --resume."
     assert err.splitlines()[-1] == sentence and "topped" not in err.replace(sentence, "")
