@@ -64,3 +64,14 @@ def test_numeric_modules_have_no_torch_no_printing_and_no_global_randomness(modu
             assert node.func.id not in ("print", "open")
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and node.value.attr == "random":
             assert node.attr in ("Generator", "SeedSequence", "Philox", "default_rng")
+
+
+def test_numpy_compares_no_rows_since_it_turns_ctrl_c_into_a_type_error_there():
+    calls = [
+        (module, node.lineno)
+        for module, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unique"
+        if any(keyword.arg == "axis" for keyword in node.keywords)
+    ]
+    assert calls == []

@@ -15,7 +15,7 @@ from airprune.models import MLP, build_model
 from airprune.randomness import NumberedStreams
 from airprune.runs.driver import InProcess
 from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation.rounds import _distinct_pairs, run_rounds
 from airprune.simulation.state import RunState
 from support.tiny import blobs, tiny_scenario
 
@@ -309,3 +309,12 @@ def test_a_network_table_is_read_once_and_may_go_while_the_run_goes_on(tmp_path)
     table.unlink()
     assert len(first["device"]) == 3
     assert [record["kind"] for record in records] == ["edge", "global", "edge", "edge", "global"]
+
+
+@pytest.mark.parametrize("num_devices", [0, 1, 7, 1_000])
+def test_groups_that_start_together_are_the_distinct_rows_in_order(num_devices):
+    rng = np.random.default_rng(num_devices)
+    for most_lag in (0, 1, 50):
+        edge, lag = rng.integers(0, 40, num_devices), rng.integers(0, most_lag + 1, num_devices)
+        rows = np.unique(np.column_stack((edge, lag)), axis=0)
+        assert _distinct_pairs(edge, lag) == [tuple(row) for row in rows.tolist()]

@@ -97,7 +97,7 @@ def _edge_round(
     timed, lag = _only_due(experiment, state, timed)
 
     opened = timed.opened
-    starts = np.unique(np.column_stack((opened.edge, lag))[timed.takes_part], axis=0).tolist()  # edge, lag
+    starts = _distinct_pairs(opened.edge[timed.takes_part], lag[timed.takes_part])
     present = [int(edge) for edge in np.unique(opened.edge[timed.takes_part])]
     groups = [(edge, began, _group(experiment, state, timed, lag, edge, began)) for edge, began in starts]
     results = world.edge_round(experiment, engine, state, timed, groups)  # lines 5–15, Eq. (12)
@@ -125,6 +125,15 @@ def _edge_round(
     if experiment.scenario.rounds.evaluate_every == "edge":
         record |= accuracy_of(experiment, engine, state, experiment.judged(state, now=True))
     return record
+
+
+def _distinct_pairs(edge: Array, lag: Array) -> list[tuple[int, int]]:
+    """Returns every (edge, lag) that occurs once, in ascending order.
+
+    By one integer per pair: where numpy compares rows, it turns Ctrl-C into a TypeError.
+    """
+    span = int(lag.max(initial=0)) + 1
+    return [divmod(key, span) for key in np.unique(edge * span + lag).tolist()]
 
 
 def _with_mask(experiment: Experiment, state: RunState, opened: OpenRound) -> tuple[OpenRound, RoundView]:
