@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 import airprune as ap
-from airprune.cli.app import main
+from airprune.cli import main
 from airprune.components import paper_shape
 from airprune.compute.boards import BOARDS
 from airprune.compute.flops import OTHER, count_work

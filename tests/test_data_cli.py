@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airprune.cli.app import main
+from airprune.cli import main
 
 
 @pytest.fixture

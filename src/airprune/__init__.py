@@ -29,9 +29,11 @@ planning does not wait for torch, nor reading a run folder for planning.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # without typing, which takes time: until `airprune` is imported, Ctrl-C shows a traceback
 if TYPE_CHECKING:
+    from typing import Any
+
     from airprune.aggregation.masked_sum import aggregate
     from airprune.analysis import load_runs
     from airprune.compression import compress

@@ -17,8 +17,9 @@ from rich.table import Table
 from airprune.checks import quantity, whole_number
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import Engine, TableAsJson, Workers
-from airprune.cli.progress import STOPPED, watched
+from airprune.cli.progress import watched
 from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.stopping import STOPPED
 from airprune.errors import UsageError
 from airprune.measures import MEASURES
 from airprune.tables import write_text_atomic

@@ -12,6 +12,7 @@ import typer
 
 import airprune
 from airprune.cli.console import say
+from airprune.cli.stopping import STOPPED, interruptible
 from airprune.errors import AirpruneError, UsageError
 from airprune.extras import MissingExtra, sentence_for
 
@@ -97,12 +98,14 @@ def _root(
     """Plan and simulate hierarchical federated learning with adaptive pruning over wireless networks."""
 
 
-def main(arguments: list[str] | None = None) -> int:
+def run_command(arguments: list[str] | None) -> int:
     """Runs one command; turns every deliberate error into one sentence and its exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         arguments = _with_imports(arguments)
-        status = app_for(*_words(arguments))(arguments or ["--help"], prog_name="airprune", standalone_mode=False)
+        app = app_for(*_words(arguments))
+        with interruptible():
+            status = app(arguments or ["--help"], prog_name="airprune", standalone_mode=False)
     except typer.TyperException as error:
         say(f"error: {error.format_message()}")
         return 2
@@ -120,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except (KeyboardInterrupt, typer.Abort):
         say("stopped.")
-        return 130
+        return STOPPED
     except BrokenPipeError:  # the reader, e.g. `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -26,8 +26,9 @@ from airprune.cli.options import (
     Workers,
     formats_for,
 )
-from airprune.cli.progress import STOPPED, watched
+from airprune.cli.progress import watched
 from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.stopping import STOPPED
 from airprune.cli.target import target_table
 from airprune.errors import UsageError
 

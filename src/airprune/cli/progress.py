@@ -15,8 +15,6 @@ from rich.table import Column
 from airprune.cli.console import say
 from airprune.scenario import Scenario
 
-STOPPED = 130  # the exit status of a command that was interrupted
-
 
 def num_records(scenario: Scenario) -> int:
     """Edge rounds plus global rounds of a whole run."""

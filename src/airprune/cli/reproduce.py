@@ -104,7 +104,7 @@ def _reproduction(
 def _run_missing(reproduction: Reproduction, artefacts: list[Artefact]) -> None:
     """Several runs go on side by side, each on one core; a single one has all cores."""
     from airprune.cli.durations import tell_duration
-    from airprune.cli.progress import STOPPED
+    from airprune.cli.stopping import STOPPED
     from airprune.engines.machine import num_cores
 
     todo = reproduction.missing(artefacts)

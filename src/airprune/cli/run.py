@@ -14,8 +14,9 @@ from airprune import files
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.durations import tell_duration
 from airprune.cli.options import Engine, FleetTable, Log, Scheduler, Tls, Workers, preset_names
-from airprune.cli.progress import STOPPED, watched
+from airprune.cli.progress import watched
 from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.stopping import STOPPED
 from airprune.errors import UsageError
 from airprune.extras import need
 from airprune.measures import MEASURES, SUMMARY, TO_TARGET

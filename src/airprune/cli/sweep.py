@@ -22,9 +22,8 @@ from airprune.cli.durations import tell_duration
 from airprune.cli.estimates import estimates_json, estimates_table
 from airprune.cli.options import Column as PaperOption
 from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Target, Tls, formats_for
-from airprune.cli.progress import STOPPED
 from airprune.cli.scenario_argument import scenario_from
-from airprune.cli.stopping import terminated_like_ctrl_c
+from airprune.cli.stopping import STOPPED, terminated_like_ctrl_c
 from airprune.cli.target import target_table
 
 if TYPE_CHECKING:

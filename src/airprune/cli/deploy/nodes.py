@@ -13,8 +13,9 @@ import typer
 
 from airprune.cli.console import print_json, say
 from airprune.cli.options import ScenarioName
-from airprune.cli.progress import STOPPED, watched
+from airprune.cli.progress import watched
 from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.stopping import STOPPED
 
 if TYPE_CHECKING:
     from airprune.deployment.identity import Node, Role

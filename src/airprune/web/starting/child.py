@@ -19,7 +19,7 @@ def main() -> int:
         threading.Thread(target=_stop_with_stdin, daemon=True).start()
         from airprune.cli import main as airprune
 
-        return airprune(sys.argv[1:])
+        return airprune()
     except KeyboardInterrupt:  # before the command was ready for it
         return 130
 
