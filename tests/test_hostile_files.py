@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -368,6 +369,17 @@ def test_a_file_that_grows_while_it_is_read_is_still_bounded(tmp_path, monkeypat
     monkeypatch.setattr(files.os, "fstat", lambda _: os.stat_result((0o100644, *[0] * 9)))
     with pytest.raises(OSError, match="at most 99 bytes, got more"):
         files.read_bytes(tmp_path / "file", max_bytes=99)
+
+
+def test_a_small_file_is_read_in_little_memory_however_large_it_may_be(tmp_path):
+    (tmp_path / "file").write_bytes(b"x" * 100_000)
+    tracemalloc.start()
+    try:
+        assert files.read_bytes(tmp_path / "file", max_bytes=2**33) == b"x" * 100_000
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 def test_lines_are_whole_or_only_begun_never_without_bound(tmp_path):

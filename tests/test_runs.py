@@ -293,6 +293,28 @@ def test_ctrl_c_says_how_to_continue_and_loses_nothing(tmp_path, engine):
     assert final_bytes(folder.path) == undisturbed_bytes(tmp_path, scenario)
 
 
+SHORT_OF_MEMORY = """
+import resource, sys
+import torch, airprune.cli.run, airprune.runs, airprune.report  # so that only the work itself is short of memory
+from airprune.cli import main
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**30,) * 2)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.usefixtures("blank_pictures")
+def test_resuming_takes_memory_for_the_checkpoint_there_is_not_for_the_largest_allowed(tmp_path):
+    scenario, folder = tiny_file(tmp_path), tmp_path / "run"
+    records = ap.run(ap.Scenario.load(scenario).with_values(SERIAL), out=folder)
+    next(records)
+    records.close()
+    command = ["run", str(scenario), "--out", str(folder), "--resume", "--engine", "serial"]
+    done = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY, *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert final_bytes(folder) == undisturbed_bytes(tmp_path, scenario)
+
+
 # What a folder refuses.
 
 

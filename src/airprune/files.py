@@ -26,6 +26,7 @@ from typing import BinaryIO, cast
 
 _COMMON = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _BEGINNING_BYTES = 256
+_PIECE_BYTES = 2**16  # of what a file has beyond its length, as when it grows
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -65,10 +66,23 @@ def open_to_append(path: Path, *, inside: Path | None = None) -> BinaryIO:
 
 def read_bytes(path: Path, *, max_bytes: int, inside: Path | None = None) -> bytes:
     with open_to_read(path, inside=inside, max_bytes=max_bytes) as file:
-        content = file.read(max_bytes + 1)
+        content = read_at_most(file, max_bytes + 1)
     if len(content) > max_bytes:  # it has grown meanwhile
         raise _is_too_large(path.name, max_bytes)
     return content
+
+
+def read_at_most(file: BufferedReader, num_bytes: int) -> bytes:
+    """As `file.read(num_bytes)`, which takes memory for all of them at once, in memory for those that are there."""
+    pieces = []
+    while num_bytes > 0:
+        left = os.fstat(file.fileno()).st_size - file.tell()
+        piece = file.read(min(num_bytes, max(left, _PIECE_BYTES)))
+        if not piece:
+            break
+        pieces.append(piece)
+        num_bytes -= len(piece)
+    return b"".join(pieces)
 
 
 def read_lines(path: Path, *, max_bytes: int, max_line_bytes: int) -> Iterator[bytes]:

@@ -68,7 +68,7 @@ def read_ledger(path: Path) -> dict[str, Line]:
     """By folder name; of several lines of a run the last. What is no ledger is refused."""
     try:
         with files.open_to_read(path) as file:
-            text = file.read(_LONGEST_FILE + 1)
+            text = files.read_at_most(file, _LONGEST_FILE + 1)
     except OSError as error:
         raise UsageError(f"--played must be a file that a league wrote, got {path}: {error.strerror}.") from None
     if len(text) > _LONGEST_FILE:
