@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import airprune as ap
-from airprune.engines import ENGINES, engine_named
+from airprune.cli import main
+from airprune.engines import ENGINES, check_engine, engine_named, machine
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
 from airprune.errors import UnknownName, WorkFailed
@@ -20,7 +21,7 @@ from airprune.learning.chunks import TrainTask
 from airprune.runs import InProcess
 from airprune.simulation.experiment import Experiment
 from support.processes import PATIENCE_S, this_process_workers, wait_until_gone
-from support.tiny import blobs, final_bytes, tiny_scenario
+from support.tiny import blobs, final_bytes, tiny_file, tiny_scenario
 from support.trouble import AlwaysDies, CannotArrive, DiesOnce, Moody, Plain, Raises
 
 # Ten epochs of 40 samples make a chunk of their own, so that edges merge several chunks.
@@ -177,6 +178,41 @@ def test_workers_leave_when_a_run_is_abandoned():
     assert len(workers) == 2
     records.close()
     wait_until_gone(workers)
+
+
+@pytest.mark.parametrize(("cores", "most"), [(1, 32), (8, 32), (9, 36), (128, 512)])
+def test_a_machine_has_at_most_four_workers_per_core_and_always_32(monkeypatch, cores, most):
+    monkeypatch.setattr(machine, "num_cores", lambda: cores)
+    assert [machine.workers_here(asked) for asked in (None, 1, most)] == [cores, 1, most]
+    with pytest.raises(ap.InvalidValue, match=rf"Scenario\.engine\.workers must be ≤ {most} with the {cores} core"):
+        machine.workers_here(most + 1)
+
+
+@pytest.mark.parametrize(
+    "words", ["run", "run --engine dask", "compare", "sweep seed=0,1", "sweep seed=0,1 --engine dask"]
+)
+def test_a_flood_of_workers_is_refused_in_one_sentence_before_there_is_a_run(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.setattr(machine, "num_cores", lambda: 2)
+    monkeypatch.setattr(subprocess, "Popen", None)  # no process is started
+    name, *more = words.split()
+    command = [name, str(tiny_file(tmp_path)), *more, "--workers", "100000", "--out", str(tmp_path / "out")]
+    assert main(command) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "error: Scenario.engine.workers must be ≤ 32 with the 2 cores of this machine, got 100000. "
+        "Leave it out for one per core."
+    )
+    assert {path.name for path in tmp_path.rglob("*")} <= {"tiny.toml", "out", "comparison.json"}
+
+
+def test_a_machine_of_a_cluster_refuses_a_flood_of_workers(monkeypatch, capsys):
+    monkeypatch.setattr(machine, "num_cores", lambda: 2)
+    assert main(["cluster", "worker", "tcp://127.0.0.1:8786", "--insecure", "--workers", "33"]) == 2
+    assert capsys.readouterr().err.startswith("error: --workers must be ≤ 32 with the 2 cores of this machine, got 33.")
+
+
+def test_how_many_workers_a_cluster_has_is_its_own_business():
+    check_engine("dask", workers=100_000, scheduler="tls://lab1:8786")
+    check_engine("serial", workers=100_000, scheduler=None)  # has none
 
 
 def test_a_worker_that_cannot_be_started_is_one_sentence_and_leaves_nobody_behind(monkeypatch):

@@ -11,6 +11,7 @@ children   how they are started and stopped
 from __future__ import annotations
 
 from airprune.engines.base import Engine
+from airprune.engines.machine import workers_here
 from airprune.errors import UnknownName, UsageError
 from airprune.extras import sentence_for
 from airprune.registry import Registry
@@ -23,6 +24,16 @@ ENGINES: Registry[type[Engine]] = Registry(
         "dask": "airprune.engines.cluster.engine:DaskEngine",
     },
 )
+
+
+def check_engine(name: str, *, workers: int | None, scheduler: str | None) -> None:
+    """Refuses an engine that is not there, or that would start too many workers; before anything is made ready for it.
+
+    Those of a cluster that is there already are its own business.
+    """
+    engine_named(name)
+    if name != "serial" and scheduler is None:
+        workers_here(workers)
 
 
 def engine_named(name: str) -> type[Engine]:

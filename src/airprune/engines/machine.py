@@ -12,9 +12,15 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from airprune.errors import InvalidValue
+
 # A full, broken or forbidden disk and too many open files: trouble that the same task need not have elsewhere.
 _OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE}
 _OF_THE_MACHINE |= {errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM}
+
+# More than one worker per core is of no use, but harmless as long as they fit into memory.
+_MAX_WORKERS_PER_CORE = 4
+_ALWAYS_ALLOWED_WORKERS = 32
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -41,6 +47,19 @@ def os_trouble(error: OSError) -> str:
 def num_cores() -> int:
     """Those that this process may use, where the system tells."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def workers_here(asked: int | None, *, field: str = "Scenario.engine.workers") -> int:
+    """Returns how many worker processes to start on this machine: as many as asked for, by default one per core.
+
+    Refuses more than any machine has a use for: they would fill the memory before one of them works.
+    """
+    cores = num_cores()
+    most = max(_MAX_WORKERS_PER_CORE * cores, _ALWAYS_ALLOWED_WORKERS)
+    if asked is not None and asked > most:
+        of_this_machine = f"with the {cores} core{'' if cores == 1 else 's'} of this machine"
+        raise InvalidValue(field, f"must be ≤ {most} {of_this_machine}", asked, "Leave it out for one per core.")
+    return asked or cores
 
 
 def single_thread() -> Callable[[], None]:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from airprune.engines.base import MAX_TRIES, Call, Died, Engine, loaded, pack
 from airprune.engines.children import Child, stop
-from airprune.engines.machine import num_cores
+from airprune.engines.machine import workers_here
 from airprune.errors import WorkFailed
 
 _WORKER_FILE = str(Path(__file__).with_name("worker_process.py"))
@@ -67,7 +67,7 @@ class ProcessesEngine(Engine):
     def start(self) -> None:
         self._packed = pack(self.workshop)
         self._processes: list[_Worker] = []
-        for _ in range(self.workers or num_cores()):
+        for _ in range(workers_here(self.workers)):
             self._processes.append(_Worker.begin(self._packed))
 
     @property

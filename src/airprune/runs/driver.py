@@ -14,7 +14,7 @@ from airprune.checks import path_of
 from airprune.components import Owner
 from airprune.data import Dataset
 from airprune.data.shared import share
-from airprune.engines import engine_named
+from airprune.engines import check_engine, engine_named
 from airprune.errors import UsageError
 from airprune.kernels import native
 from airprune.runs.callbacks import GivenCallback, callbacks_of, told
@@ -63,7 +63,8 @@ def run(
         ("tensorboard", "wandb", "mlflow").
     """
     hearers = callbacks_of(callbacks)
-    engine_named(checked_scenario("run.scenario", scenario).engine.name)  # before anything is loaded or written
+    settings = checked_scenario("run.scenario", scenario).engine
+    check_engine(settings.name, workers=settings.workers, scheduler=settings.scheduler)  # before anything is loaded
     folder = None if out is None else RunFolder(path_of("run.out", out))
     if folder is not None and folder.has_run and not resume:
         raise UsageError(f"{out} already holds a run; resume it (--resume, resume=True) or choose another folder.")

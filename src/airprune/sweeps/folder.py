@@ -17,7 +17,7 @@ from typing import Any
 import airprune
 from airprune import files
 from airprune.crossover import Crossover, Swept, crossover_of
-from airprune.engines import engine_named
+from airprune.engines import check_engine, engine_named
 from airprune.engines.base import Died
 from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
@@ -102,7 +102,10 @@ class SweepFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Claims the folder for this sweep; refuses one that holds another scenario's, or that somebody is writing."""
-        engine_named(self.sweep.engine.name)  # before anything is written
+        settings = self.sweep.engine
+        check_engine(
+            settings.name, workers=settings.workers, scheduler=settings.scheduler
+        )  # before anything is written
         fixed = self.sweep.fixed()
         self._refuse_others(fixed)
         with locked(self.path):

@@ -17,7 +17,7 @@ from distributed import LocalCluster
 from airprune.engines.base import MAX_TRIES
 from airprune.engines.children import Child, stop
 from airprune.engines.cluster.certificates import make_certificates, security_of
-from airprune.engines.machine import num_cores
+from airprune.engines.machine import workers_here
 
 _GRACE_S = 2.0
 # Dask starts a web server beside every scheduler and worker, dashboard or not: let it have nothing to show. And let
@@ -40,7 +40,7 @@ class OwnCluster:
         self._cluster: LocalCluster | None = None
         self._workers: list[Child] = []
         try:
-            self._begin(workers or num_cores())
+            self._begin(workers_here(workers))
         except BaseException:
             self.close()
             raise

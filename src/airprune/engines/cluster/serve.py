@@ -27,7 +27,7 @@ from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.connection import quiet
 from airprune.engines.cluster.crew import Crew, Terms, is_loopback, last_words
 from airprune.engines.cluster.local import ONE_AT_A_TIME, WITHOUT_PAGES
-from airprune.engines.machine import causes, num_cores, worker_environment
+from airprune.engines.machine import causes, worker_environment, workers_here
 from airprune.errors import UsageError, WorkFailed
 
 
@@ -123,6 +123,7 @@ def serve_workers(
 
     Each is watched by a Nanny, which starts it anew if it dies. `tell` gets a sentence when they join and leave.
     """
+    num_workers = workers_here(workers, field="--workers")
     with tempfile.TemporaryDirectory(prefix="airprune-workers-", ignore_cleanup_errors=True) as folder:
         terms = Terms(
             scheduler=scheduler,
@@ -144,7 +145,7 @@ def serve_workers(
         os.environ.update(worker_environment(), DASK_LOGGING__DISTRIBUTED="critical")
         try:
             with _children_deaf_to_ctrl_c():
-                asyncio.run(_workers(Crew(terms, workers or num_cores(), tell)))
+                asyncio.run(_workers(Crew(terms, num_workers, tell)))
         finally:
             for child in multiprocessing.active_children():
                 child.kill()
