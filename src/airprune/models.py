@@ -19,6 +19,7 @@ from airprune.errors import InvalidValue, UnknownName
 from airprune.flat import CnnSizes, Layout, LocalModel, Part
 from airprune.initial_weights import centred, torch_seed
 from airprune.kernels.devices import seed_layers
+from airprune.kernels.image_layout import guard
 from airprune.model_names import HIDDEN, MODELS, PERSONAL
 from airprune.own_models import check_module, personal_names, prunable_names
 from airprune.pruning.units import UnitGraph
@@ -155,6 +156,7 @@ class FlatModel(LocalModel):
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         super().__init__(Layout.of(shapes, prunable=names, personal=own, constants=[*constants, *floating]))
         self._flatten(tensors)
+        guard(self.module)
         self._counters = [(whole, whole.clone()) for whole in self.module.buffers() if not whole.is_floating_point()]
 
     def _flatten(self, tensors: dict[str, torch.Tensor]) -> None:

@@ -25,6 +25,7 @@ import cloudpickle
 from airprune.engines.machine import keep_large_buffers
 from airprune.errors import WorkFailed
 
+_CRASHES = tuple(f"signal {name}" for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"))
 # How often a task is given to a worker that dies of it.
 MAX_TRIES = 3
 # So many parts are merged at a time, which bounds the memory of whoever merges.
@@ -118,10 +119,19 @@ class Died:
     how: str
 
     def on(self, what: str) -> str:
-        return (
-            f"A worker died {MAX_TRIES} times on {what}, last by {self.how}; often this is too little memory, "
-            "then fewer workers help."
-        )
+        return f"A worker died {MAX_TRIES} times on {what}, last by {self.how}; {self.advice}"
+
+    @property
+    def advice(self) -> str:
+        """What it may be, and a way out: only the system's own SIGKILL speaks of memory."""
+        if self.how == "signal SIGKILL":
+            return "often this is too little memory, then fewer workers help."
+        if self.how in _CRASHES:
+            return (
+                "this is a crash of native code, torch's or another library's. A few minibatches of the same model and "
+                "data in plain torch show whether it is torch's; then another version of torch or other layers help."
+            )
+        return "what the worker wrote before may say why."
 
 
 class Engine(ABC):

@@ -141,7 +141,7 @@ class SweepFolder:
             with contextlib.closing(ended):
                 for index, done in ended:
                     if isinstance(done, Died):
-                        yield Outcome(runs[index], given_up(done.how))
+                        yield Outcome(runs[index], given_up(done))
                         continue
                     if done.files:
                         install(done.files, tasks[index].folder)

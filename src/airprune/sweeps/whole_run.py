@@ -148,7 +148,7 @@ def finish_here(runs: Sequence[tuple[Path, Scenario]], *, workers: int) -> Gener
     tasks = [WholeRun(folder=path, toml=scenario.with_values(WITHIN).to_toml()) for path, scenario in runs]
     with engine, contextlib.closing(engine.as_completed("finish", [(None, task) for task in tasks])) as ended:
         for index, done in ended:
-            yield index, given_up(done.how) if isinstance(done, Died) else done.trouble
+            yield index, given_up(done) if isinstance(done, Died) else done.trouble
 
 
 def _in_one_line(trouble: str) -> str:
@@ -157,7 +157,5 @@ def _in_one_line(trouble: str) -> str:
     return f"{first} {others[-1].strip()}" if others else first
 
 
-def given_up(how: str) -> str:
-    return (
-        f"Its worker died {MAX_TRIES} times, last by {how}; often this is too little memory, then fewer workers help."
-    )
+def given_up(death: Died) -> str:
+    return f"Its worker died {MAX_TRIES} times, last by {death.how}; {death.advice}"
