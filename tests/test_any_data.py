@@ -177,6 +177,41 @@ def test_numbers_are_targets_of_any_shape_for_losses_of_numbers():
     assert as_dataset((x, RNG.normal(size=(40, 2, 3))), targets="values").num_outputs == 6
 
 
+def test_the_number_of_classes_is_that_of_the_training_labels():
+    """A label that the test part alone has would widen the model by outputs that nothing trains."""
+    x, y = np.zeros((6, 2), np.float32), np.arange(6) % 3
+    odd = np.array([0, 1, 99, 2, 0, 1])
+    sentence = (
+        r"as_dataset\.test must have labels of the training samples, whose largest is 2, got 99\. "
+        r"Leave those samples out.* num_classes=100\)\."
+    )
+    table = pd.DataFrame({"a": x[:, 0], "b": x[:, 1]})
+    loaders = [DataLoader(TensorDataset(torch.tensor(x), torch.tensor(labels)), batch_size=2) for labels in (y, odd)]
+    for given in (
+        ((x, y), (x, odd)),
+        {"train": (x, y), "test": (x, odd)},
+        (table.assign(label=y), table.assign(label=odd)),
+        tuple(loaders),
+    ):
+        for targets in ("classes", "any"):
+            with pytest.raises(InvalidValue, match=sentence):
+                as_dataset(given, targets=targets)
+    with pytest.raises(InvalidValue, match=sentence):
+        as_dataset((x, y), test=(x, odd))
+    assert as_dataset(((x, y), (x, odd)), num_classes=100).num_classes == 100
+    assert as_dataset(((x, y), (x, np.zeros(6, int)))).num_classes == 3
+    with pytest.raises(InvalidValue, match="whose largest is 0, got 2"):
+        as_dataset(((x, 0 * y), (x, y)))
+    assert as_dataset(((x, 0 * y), (x, y % 2))).num_classes == 2  # one output tells nothing apart
+
+
+def test_a_class_that_is_held_out_in_whole_is_counted():
+    """All labels are the user's training labels; which of them are held out is chance."""
+    x, y = np.zeros((4, 2), np.float32), np.array([0, 0, 0, 5])
+    for seed in range(8):
+        assert as_dataset((x, y), test_share=0.25, seed=seed).num_classes == 6
+
+
 @pytest.mark.parametrize(
     ("y", "num_classes", "dtype"),
     [

@@ -333,6 +333,17 @@ def test_the_kinds_of_judgement_go_both_ways():
         assert judge(good).verdict is Verdict.HOLDS and judge(bad).verdict is Verdict.FAILS
 
 
+@pytest.mark.parametrize("last_is_best", [True, False])
+def test_no_claim_of_a_source_is_decided_on_one_seed(last_is_best):
+    for claim in claims.applicable(CLAIMS, BASE):
+        names = list(claim.scenarios(BASE))
+        order = names if last_is_best else names[::-1]
+        arms = {name: {0: run_of(0.3 + 0.1 * i, 0.4 + 0.1 * i, round_s=1.0 / (1 + i))} for i, name in enumerate(order)}
+        judgement = claims.judged(claim, {name: arms[name] for name in names})
+        assert judgement.verdict is Verdict.UNDECIDED, claim.name
+        assert "one seed has no interval" in judgement.reason, claim.name
+
+
 def test_claims_wait_for_the_recipes_they_need():
     found = claims.applicable(CLAIMS, BASE)
     assert all(set(claim.needs) <= set(METHODS) for claim in found) and len(found) >= 12

@@ -181,7 +181,12 @@ def test_time_to_the_target_is_that_of_the_runs(folder):
     ],
 )
 def test_sooner_is_judged_seed_by_seed_and_failing_is_no_help(tmp_path, optimal, verdict):
-    times = {"optimal": optimal, "no-pruning": (1.0, 1.0, 1.0)}
+    write_times(tmp_path, optimal=optimal, no_pruning=(1.0, 1.0, 1.0))
+    assert verdicts(tmp_path)["optimal-reaches-target-sooner"] == verdict
+
+
+def write_times(folder, *, optimal, no_pruning) -> None:
+    """A table of seconds to the target by seed; None: not reached."""
     rows = [
         {
             "preset": "p",
@@ -191,11 +196,10 @@ def test_sooner_is_judged_seed_by_seed_and_failing_is_no_help(tmp_path, optimal,
             "reached": value is not None,
             **dict.fromkeys(TO_TARGET, value),
         }
-        for series, values in times.items()
+        for series, values in {"optimal": optimal, "no-pruning": no_pruning}.items()
         for seed, value in enumerate(values)
     ]
-    write_rows(tmp_path / "fig4_target.csv", rows)
-    assert verdicts(tmp_path)["optimal-reaches-target-sooner"] == verdict
+    write_rows(folder / "fig4_target.csv", rows)
 
 
 def test_runs_shared_by_figures_are_made_once(tmp_path):
@@ -317,10 +321,34 @@ def test_seeds_that_disagree_cannot_decide():
     assert judge_better(wide, np.zeros(3), noise=0.1, what="x", names=("a", "b")).verdict is Verdict.UNDECIDED
 
 
-def test_one_seed_within_the_noise_cannot_be_decided():
-    one = [np.array([1.0]), np.array([1.01])]
-    assert judge_trend(["a", "b"], one, rising=True, noise=0.05, what="x").verdict is Verdict.UNDECIDED
-    assert judge_better(*one[::-1], noise=0.05, what="x", names=("a", "b")).verdict is Verdict.UNDECIDED
+@pytest.mark.parametrize("difference", [0.0, 0.01, 0.5, -0.5])
+def test_no_claim_about_runs_is_decided_on_one_seed(folder, tmp_path, difference):
+    """Whatever the one seed shows: a series that prunes ends better, equal or worse."""
+    for path in folder.glob("*.csv"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    write_rows(tmp_path / "fig4_target.csv", [r for r in read_rows(folder / "fig4_target.csv") if r["seed"] == 0])
+    write_rows(
+        tmp_path / "frozen_target.csv",
+        [
+            {**r, "series": {"flat": "frozen-pruning"}.get(r["series"], r["series"]), "preset": "p"}
+            for r in read_rows(tmp_path / "fig4_target.csv")
+        ],
+    )
+    for module in (fig2, fig3, fig4, fig5, frozen):
+        order = list(module.FIGURE.series)
+        rows = made_up(module.FIGURE, lambda series, order=order: 0.5 + difference * order.index(series) / len(order))
+        write_rows(tmp_path / f"{module.FIGURE.name}.csv", [row for row in rows if row["seed"] == 0])
+    found = judged(tmp_path)
+    about_runs = {claim.name for claim in CLAIMS if claim.by_preset}
+    assert {row["claim"] for row in found if row["preset"]} == about_runs
+    assert {row["verdict"] for row in found if row["preset"]} == {"cannot be decided"}
+    assert all("one seed has no interval" in row["reason"] for row in found if row["claim"] in about_runs)
+    assert {row["verdict"] for row in found if row["claim"].startswith("erratum")} == {"holds"}  # need no seeds
+
+
+def test_a_target_that_one_seed_alone_reached_decides_nothing(tmp_path):
+    write_times(tmp_path, optimal=(0.5, None, None), no_pruning=(1.0, None, None))
+    assert verdicts(tmp_path)["optimal-reaches-target-sooner"] == "cannot be decided"
 
 
 def test_a_sentence_of_two_statements_holds_in_part_if_one_does():

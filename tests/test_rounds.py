@@ -209,10 +209,32 @@ def test_stragglers_miss_the_deadline_and_the_edge_waits_for_it():
     _, _, records = run_with_state(scenario)
     late = records[0]["left_out"]["late"]
     assert 0 < late < 6
+    assert set(records[0]["edge_status"]) == {"ok"}  # an edge goes on without them at the deadline
     for k, waited in zip(records[0]["edge_id"], records[0]["edge_latency_s"], strict=True):
         fates = [fate for fate, edge in zip(records[0]["fate"], records[0]["edge"], strict=True) if edge == k]
         if "late" in fates:
             assert waited == pytest.approx(0.01, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("method", "statuses"),
+    [
+        ("adaptive-pruning", {"ok"}),
+        ("hierfavg", {"late"}),  # a scheme that does not adapt
+        ("fedpart", {"late"}),  # maskings that send more than the scheme has planned for
+        ("snip", {"ok", "late"}),  # it prunes after the first round
+        ("feddrop-bernoulli", {"ok", "late"}),
+        ("lanfl", {"late"}),  # a topology with an uplink of its own
+    ],
+)
+def test_an_edge_is_recorded_as_late_if_its_round_takes_longer_than_the_deadline(method, statuses):
+    scenario = tiny_scenario(rounds__global_rounds=1).with_values({"method": method, "plan.deadline_s": 0.0004})
+    _, _, records = run_with_state(scenario)
+    edges = [record for record in records if record["kind"] == "edge"]
+    assert {status for record in edges for status in record["edge_status"]} == statuses
+    for record in edges:
+        for status, latency_s in zip(record["edge_status"], record["edge_latency_s"], strict=True):
+            assert status == ("late" if latency_s > 0.0004 * (1 + 1e-9) else "ok")  # rounding
 
 
 def test_devices_that_block_their_edge_are_left_out_or_fail_the_run():

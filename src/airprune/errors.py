@@ -8,6 +8,7 @@
     │   └── MissingExtra          a package is not installed; says the command (airprune.extras)
     └── WorkFailed                the request is right but cannot be fulfilled          (exit status 1)
         ├── Infeasible            no plan exists; says what blocks and what would work
+        ├── Exhausted             the machine has no open file, space or memory left; says which
         └── BadUpload             a device's bytes are not the update asked for (airprune.deployment.uploads)
 
 Each message is one sentence of the form: owner.field, rule, value got, way out.
@@ -16,7 +17,9 @@ Each message is one sentence of the form: owner.field, rule, value got, way out.
 from __future__ import annotations
 
 import difflib
+import errno
 import reprlib
+import resource
 import traceback
 from collections.abc import Iterable
 
@@ -93,6 +96,37 @@ class WorkFailed(AirpruneError):
 
 class Infeasible(WorkFailed):
     """No plan exists for the problem as it stands."""
+
+
+class Exhausted(WorkFailed):
+    """The machine has run out of something, so the file that showed it is not at fault."""
+
+
+NO_MEMORY = "There is not enough memory for this; ask for fewer devices or workers, or end other programs."
+_EXHAUSTED = {
+    errno.EMFILE: "This process has reached its limit of open files (`ulimit -n` is {limit}); raise it, e.g. "
+    "`ulimit -n 1024`, and give the command again.",
+    errno.ENFILE: "This machine has reached its limit of open files; end other programs, or raise fs.file-max.",
+    errno.ENOSPC: "There is no space left on the device{where}; delete something, or choose a folder elsewhere.",
+    errno.EDQUOT: "The disk quota of this user is used up{where}; delete something, or choose a folder elsewhere.",
+    errno.ENOMEM: NO_MEMORY,
+}
+
+
+def exhausted_by(error: BaseException) -> Exhausted | None:
+    """The sentence on what the machine has run out of, if that is what the system says."""
+    sentence = _EXHAUSTED.get(error.errno or 0) if isinstance(error, OSError) else None
+    if sentence is None:
+        return None
+    name = getattr(error, "filename", None)
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Exhausted(sentence.format(limit=limit, where="" if name is None else f" ({name})"))
+
+
+def raise_if_exhausted(error: BaseException) -> None:
+    """For those who make of an error of the system a sentence about a file: the file may not be at fault."""
+    if exhausted := exhausted_by(error):
+        raise exhausted from error
 
 
 def trouble_of(error: Exception) -> str:

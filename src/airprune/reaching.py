@@ -229,6 +229,11 @@ class Ratio:
         return [value for value in self.by_seed.values() if not math.isnan(value)]
 
     @property
+    def num_decided(self) -> int:
+        """Seeds on which at least one reached the target."""
+        return len(self._decided)
+
+    @property
     def num_pairs(self) -> int:
         """Seeds on which both reached the target."""
         return sum(0.0 < value < math.inf for value in self.by_seed.values())

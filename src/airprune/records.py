@@ -62,7 +62,11 @@ class EdgeRecord(JsonRecord):
     edge_id: Annotated[tuple[int, ...], About(Per.EDGE, "the edges that ran this round")]
     edge_latency_s: Annotated[Numbers, About(Per.EDGE, "how long each waited, Eq. (16)")]
     edge_status: Annotated[
-        tuple[str, ...], About(Per.EDGE, "status of its plan: `ok`, or `late` and `outside-box` of baselines")
+        tuple[str, ...],
+        About(
+            Per.EDGE,
+            "`ok`; `late` if its round took longer than the deadline; `outside-box` if its plan cannot be used",
+        ),
     ]
     shadow_price: Annotated[Numbers, About(Per.EDGE, "λ: how much the scheme's objective falls per unit of band")]
     coverage: Annotated[

@@ -93,7 +93,7 @@ TREATMENTS: dict[str, Treatment] = {
         quick=adding(f"{GLYPHS} --rounds 1"), full=adding(f"{SMALL} --rounds 1"), why="small"
     ),
     r"airprune deploy demo": Treatment(quick=adding(SMALL), full=adding(SMALL), why="small"),
-    r"airprune reproduce all\b.*": Treatment(quick=only_table_2, full=only_table_2, why="all takes ten minutes"),
+    r"airprune reproduce all\b.*": Treatment(quick=only_table_2, full=only_table_2, why="all takes an hour"),
     re.escape(SNIPPET) + ".*": Treatment(),
 }
 

@@ -29,7 +29,7 @@ class RoundCost:
       bits, joules: of all devices together.
       bits_per_weight: what a device sends by the weights of the whole model.
       deadline_s: T_th.
-      meets_deadline: whether all plans did.
+      meets_deadline: whether the round of every edge did.
     """
 
     seconds: float

@@ -13,7 +13,7 @@ import typer
 import airprune
 from airprune.cli.console import say
 from airprune.cli.stopping import STOPPED, interruptible
-from airprune.errors import AirpruneError, UsageError
+from airprune.errors import NO_MEMORY, AirpruneError, UsageError, exhausted_by
 from airprune.extras import MissingExtra, sentence_for
 
 # Every command by its name, which is also that of its module and of what the module calls it, with its summary: the
@@ -119,7 +119,7 @@ def run_command(arguments: list[str] | None) -> int:
         say(f"error: {sentence}")
         return MissingExtra.exit_status
     except MemoryError:
-        say("error: There is not enough memory for this; ask for fewer devices or workers, or end other programs.")
+        say(f"error: {NO_MEMORY}")
         return 1
     except (KeyboardInterrupt, typer.Abort):
         say("stopped.")
@@ -127,6 +127,12 @@ def run_command(arguments: list[str] | None) -> int:
     except BrokenPipeError:  # the reader, e.g. `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        exhausted = exhausted_by(error)
+        if exhausted is None:
+            raise
+        say(f"error: {exhausted}")
+        return exhausted.exit_status
     return status if isinstance(status, int) else 0
 
 

@@ -29,7 +29,9 @@ def league(
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Changes that apply to all, e.g. `data.name=mnist`."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Minutes: one seed, nobody tuned.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Minutes: one seed, no method tuned; claims are not decided.")
+    ] = False,
     full: Annotated[bool, typer.Option("--full", help="Table I's rounds and samples, ten seeds.")] = False,
     untuned: Annotated[
         bool, typer.Option("--untuned", help="No trials: everybody with the scenario's learning rate.")

@@ -41,7 +41,10 @@ class What(StrEnum):
 def reproduce(
     what: Annotated[What, typer.Argument(help="The table or figure of the paper, or all of them.")],
     quick: Annotated[
-        bool, typer.Option("--quick", help="Minutes instead of an hour; says so on every picture.")
+        bool,
+        typer.Option(
+            "--quick", help="Minutes instead of an hour; one seed, on which claims about runs are not decided."
+        ),
     ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Table I to the letter, on both presets; more than a day.")

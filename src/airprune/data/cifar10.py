@@ -25,6 +25,7 @@ from airprune.data.idx import BadFile, unpacked
 from airprune.data.mirrors import NotAvailable, download
 from airprune.data.packages import NpmPackage, Package
 from airprune.data.published import Blobs, FileSource, PublishedFile, present, unit_images
+from airprune.errors import raise_if_exhausted
 from airprune.wording import printable
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -168,6 +169,7 @@ def _unpickled(path: Path) -> bytes:
     except BadFile:
         raise
     except OSError as error:
+        raise_if_exhausted(error)
         raise BadFile(f"{path.name} cannot be read ({error.strerror})") from None
     except Exception as error:  # whatever a damaged pickle makes the reader raise
         raise BadFile(f"{path.name} cannot be read as arrays ({type(error).__name__})") from None

@@ -6,7 +6,7 @@ Each is known by what it can do; neither torch nor pandas nor datasets is import
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def as_dataset(
       test: the test part, if `data` is only the training part.
       test_share: of the samples, drawn at random and held out, if there is no test part.
       seed: of that draw.
-      num_classes: one more than the largest label, unless given.
+      num_classes: one more than the largest training label, unless given; a test label beyond it is refused.
       targets: "classes": y holds one class per sample; "values": real numbers of any shape; "any": what y holds.
     """
     if isinstance(data, Dataset):
@@ -72,18 +72,28 @@ def as_dataset(
     held_out = _hold_out(train, test_share, seed) if test is None else (train, _part("as_dataset.test", test, targets))
     (train_x, train_y), (test_x, test_y) = held_out
     if num_classes is None:
-        num_classes = _num_classes((train_y, test_y), targets)
+        num_classes = _num_classes(train[1], test_y, targets)
     return Dataset(name=name, train_x=train_x, train_y=train_y, test_x=test_x, test_y=test_y, num_classes=num_classes)
 
 
-def _num_classes(labels: Sequence[np.ndarray], targets: str) -> int:
-    """0 if the targets are no classes."""
-    whole = [y for y in labels if y.size and y.dtype.kind in "iub"]
+def _num_classes(known: np.ndarray, test_y: np.ndarray, targets: str) -> int:
+    """That of the labels to train on, from which some may have been held out; 0 if the targets are no classes."""
+    labels = (known, test_y)
     if targets == "values" or (targets == "any" and not all(y.ndim == 1 and y.dtype.kind in "iub" for y in labels)):
         return 0
-    if targets == "any" and any(int(y.min()) < 0 for y in whole):
+    if targets == "any" and any(y.size and int(y.min()) < 0 for y in labels):
         return 0
-    return max(1 + max((int(y.max()) for y in whole), default=1), 2)
+    # −1 where there are no labels, which `Dataset` refuses.
+    largest, tested = (int(y.max()) if y.size and y.dtype.kind in "iub" else -1 for y in labels)
+    num_classes = max(1 + largest, 2)
+    if largest >= 0 and num_classes <= tested:
+        raise InvalidValue(
+            "as_dataset.test",
+            f"must have labels of the training samples, whose largest is {largest}",
+            tested,
+            f"Leave those samples out, or say how many classes there are: as_dataset(…, num_classes={tested + 1}).",
+        )
+    return num_classes
 
 
 def with_targets(dataset: Dataset, targets: str) -> Dataset:

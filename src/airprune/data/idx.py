@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from airprune import files
+from airprune.errors import raise_if_exhausted
 
 _UNSIGNED_BYTES = 0x08
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -82,6 +83,7 @@ def verified_file(path: Path, *, sha256: str, num_bytes: int) -> bytes:
         with files.open_to_read(path) as file:
             return verified(file, sha256=sha256, num_bytes=num_bytes)
     except OSError as error:
+        raise_if_exhausted(error)
         raise BadFile(f"cannot be read ({error.strerror or error})") from None
 
 

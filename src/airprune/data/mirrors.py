@@ -8,6 +8,8 @@ import time
 import urllib.error
 import urllib.request
 
+from airprune.errors import raise_if_exhausted
+
 _PIECE = 1 << 16
 _TIMEOUT_S = 15.0  # of each wait for the server
 _TOTAL_S = 600.0  # of the whole download, against a server that drips
@@ -38,6 +40,8 @@ def download(url: str, *, max_bytes: int) -> bytes:
         raise NotAvailable(f"{label}: HTTP status {error.code}") from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
+        if isinstance(reason, OSError):
+            raise_if_exhausted(reason)
         raise NotAvailable(str(getattr(reason, "strerror", None) or reason) or type(error).__name__) from None
     finally:
         if sys.stderr.isatty():

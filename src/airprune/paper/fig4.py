@@ -8,7 +8,18 @@ from matplotlib.figure import Figure
 from airprune.estimates import Estimate
 from airprune.figures import curve_axes, new_figure, note, outside_legend
 from airprune.measures import MEASURES
-from airprune.paper.judging import NOISE, Judge, Judgement, Tables, Verdict, claims_about, combined, judge_better
+from airprune.paper.judging import (
+    NOISE,
+    ONE_SEED,
+    Judge,
+    Judgement,
+    Tables,
+    Verdict,
+    claims_about,
+    combined,
+    judge_better,
+    why_undecided,
+)
 from airprune.paper.tidy import Rows, last_by_seed, select, values
 from airprune.paper.training import TrainingFigure
 from airprune.styles import styles_for
@@ -57,25 +68,23 @@ def _close_to_no_pruning(tables: Tables, preset: str) -> Judgement:
     optimal = last_by_seed(rows, "test_accuracy", series="optimal")
     whole = last_by_seed(rows, "test_accuracy", series="no-pruning")
     gap = Estimate.of(list(whole - optimal))
-    half = 0.0 if np.isnan(gap.half_width) else gap.half_width
     numbers = {
         "optimal": Estimate.of(list(optimal)).text(".2f", scale=100),
         "no pruning": Estimate.of(list(whole)).text(".2f", scale=100),
         "gap in points": gap.text(".2f", scale=100),
     }
     sentence = f"{numbers['optimal']} % against {numbers['no pruning']} %, a gap of {numbers['gap in points']} points"
-    if abs(gap.mean) + half <= CLOSE_ACCURACY:
+    if abs(gap.mean) + gap.half_width <= CLOSE_ACCURACY:
         return Judgement(verdict=Verdict.HOLDS, reason=f"{sentence}.", numbers=numbers)
-    if abs(gap.mean) - half > CLOSE_ACCURACY:
+    if abs(gap.mean) - gap.half_width > CLOSE_ACCURACY:
         return Judgement(
             verdict=Verdict.FAILS,
             reason=f"{sentence}, more than {CLOSE_ACCURACY:.0%}. At 30 ms the exact optimum prunes the far devices of "
             "an edge to the cap and leaves the near ones whole; every weight is averaged over those that kept it.",
             numbers=numbers,
         )
-    return Judgement(
-        verdict=Verdict.UNDECIDED, reason=f"{sentence}; the interval straddles {CLOSE_ACCURACY:.0%}.", numbers=numbers
-    )
+    why = why_undecided(gap, f"the interval straddles {CLOSE_ACCURACY:.0%}")
+    return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}; {why}.", numbers=numbers)
 
 
 def _about_half(measure: str, what: str) -> Judge:
@@ -84,11 +93,14 @@ def _about_half(measure: str, what: str) -> Judge:
         saved = 1.0 - last_by_seed(rows, measure, series="optimal") / last_by_seed(rows, measure, series="no-pruning")
         estimate = Estimate.of(list(saved))
         low, high = ABOUT_HALF
+        numbers = {"saved": estimate.text(".2f", scale=100)}
+        sentence = f"{what} falls by {numbers['saved']} % (about half: {low:.0%} to {high:.0%})"
+        if len(saved) < 2:
+            return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}; {ONE_SEED}.", numbers=numbers)
         verdict = (
             Verdict.HOLDS if low <= estimate.mean <= high else Verdict.PARTLY if estimate.mean > 0.25 else Verdict.FAILS
         )
-        reason = f"{what} falls by {estimate.text('.2f', scale=100)} % (about half: {low:.0%} to {high:.0%})."
-        return Judgement(verdict=verdict, reason=reason, numbers={"saved": estimate.text(".2f", scale=100)})
+        return Judgement(verdict=verdict, reason=f"{sentence}.", numbers=numbers)
 
     return judge
 

@@ -1,4 +1,8 @@
-"""What a claim is and how measured numbers decide it. A verdict is computed, never typed."""
+"""What a claim is and how measured numbers decide it. A verdict is computed, never typed.
+
+Runs differ by their seeds, so a claim about runs is decided by an interval over seeds. One seed has none, and such a
+claim cannot be decided on it. Claims about planning alone need no seeds.
+"""
 
 from __future__ import annotations
 
@@ -63,21 +67,25 @@ def claims_about(
     )
 
 
-# Differences below this are no difference: within the noise of a single seed, or too small to matter over several.
+# Differences below this are too small to matter.
 NOISE = {"test_accuracy": 0.03, "test_loss": 0.08}
 _SIGNIFICANT = 0.05
+ONE_SEED = "one seed has no interval; give several, e.g. --seeds 0-4"
 
 
-def is_significant(difference: Estimate, noise: float) -> bool:
-    """Whether the 95 % interval leaves out zero; with a single seed, whether the difference exceeds the noise."""
-    if math.isnan(difference.half_width):
-        return abs(difference.mean) > noise
+def is_significant(difference: Estimate) -> bool:
+    """Whether the 95 % interval leaves out zero; never with a single seed, whose half-width is NaN."""
     return abs(difference.mean) > difference.half_width
 
 
 def is_negligible(difference: Estimate, noise: float) -> bool:
-    """Whether the 95 % interval shows that there is no difference worth the name."""
-    return not math.isnan(difference.half_width) and abs(difference.mean) + difference.half_width < noise
+    """Whether the 95 % interval shows that there is no difference worth the name; never with a single seed."""
+    return abs(difference.mean) + difference.half_width < noise
+
+
+def why_undecided(difference: Estimate, otherwise: str) -> str:
+    """The end of the reason of a claim that cannot be decided; `otherwise` if there are several seeds."""
+    return ONE_SEED if math.isnan(difference.half_width) else otherwise
 
 
 def judge_trend(
@@ -93,14 +101,14 @@ def judge_trend(
     sign = 1.0 if rising else -1.0
     steps = [Estimate.of(list(sign * (b - a))) for a, b in itertools.pairwise(by_level)]
     whole = Estimate.of(list(sign * (by_level[-1] - by_level[0])))
-    against = [f"{levels[i]} → {levels[i + 1]}" for i, s in enumerate(steps) if s.mean < 0 and is_significant(s, noise)]
+    against = [f"{levels[i]} → {levels[i + 1]}" for i, s in enumerate(steps) if s.mean < 0 and is_significant(s)]
     numbers = {level: Estimate.of(list(values)).text(".4f") for level, values in zip(levels, by_level, strict=True)}
     ends = f"{what} from {levels[0]} to {levels[-1]}: {numbers[levels[0]]} → {numbers[levels[-1]]}"
     ranks = [_ranks(sign * values) for values in np.transpose(by_level)]
     order = float(np.mean([_rank_correlation(mine) for mine in ranks]))
     numbers["rank correlation"] = f"{order:.2f}"
     agree = len(ranks) > 1 and order * whole.mean > 0 and page_p(ranks) < _SIGNIFICANT
-    is_trend = is_significant(whole, noise) or agree
+    is_trend = is_significant(whole) or agree
     if is_trend and whole.mean > 0:
         if not against:
             return Judgement(
@@ -139,7 +147,7 @@ def judge_better(
         "difference": difference.text(".4f"),
     }
     sentence = f"{what}: {names[0]} {numbers[names[0]]}, {names[1]} {numbers[names[1]]}"
-    if is_significant(difference, noise):
+    if is_significant(difference):
         verdict = Verdict.HOLDS if difference.mean > 0 else Verdict.FAILS
         return Judgement(verdict=verdict, reason=f"{sentence}.", numbers=numbers)
     if is_negligible(difference, noise):
@@ -148,9 +156,8 @@ def judge_better(
 
 
 def _too_close(difference: Estimate) -> str:
-    if math.isnan(difference.half_width):
-        return "within the noise of one seed"
-    return f"the difference, {difference.text('.4f')}, is within its interval; more seeds would tell"
+    within = f"the difference, {difference.text('.4f')}, is within its interval; more seeds would tell"
+    return why_undecided(difference, within)
 
 
 def combined(parts: Sequence[Judgement]) -> Judgement:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from airprune.measures import TO_TARGET
-from airprune.paper.judging import Judge, Judgement, Tables, Verdict, claims_about
+from airprune.paper.judging import ONE_SEED, Judge, Judgement, Tables, Verdict, claims_about
 from airprune.paper.profiles import Profile
 from airprune.paper.tidy import Rows, select, values
 from airprune.paper.training import TrainingFigure, run_path
@@ -22,7 +23,7 @@ from airprune.scenario import Scenario
 from airprune.wording import MISSING
 
 REFERENCE = "no-pruning"
-# With a single seed: ratios nearer to 1 than this are no difference.
+# Where there is no interval: medians nearer to 1 than this are no difference.
 _NOISE = 1.1
 
 
@@ -75,7 +76,7 @@ def sooner(table: str, series: str) -> Judge:
             "ratio": ratio.text,
         }
         sentence = f"to {target}: {series} {numbers[series]}; no pruning {numbers[REFERENCE]}; ratio {ratio.text}"
-        return Judgement(verdict=verdict_on(ratio), reason=f"{sentence}.", numbers=numbers)
+        return judge_ratio(ratio, sentence, numbers)
 
     return judge
 
@@ -85,13 +86,19 @@ def _words(costs: Costs) -> str:
     return f"{costs.text(TIME)}{'' if costs.median is None else ' s'}, by {costs.reached_text} seeds"
 
 
-def verdict_on(ratio: Ratio) -> Verdict:
-    """Whether a cost is lower than another one.
+def judge_ratio(ratio: Ratio, sentence: str, numbers: dict[str, Any]) -> Judgement:
+    """Whether a cost is lower than another one; `sentence` says what was measured.
 
-    Decided by the interval; by the noise with a single seed; by the median where a seed is no pair.
+    Decided by the interval; by the median where a seed is no pair; never by a single seed.
 
     A seed on which only the reference got there leaves it at holding in part.
     """
+    if ratio.num_decided == 1:
+        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}; {ONE_SEED}.", numbers=numbers)
+    return Judgement(verdict=_verdict(ratio), reason=f"{sentence}.", numbers=numbers)
+
+
+def _verdict(ratio: Ratio) -> Verdict:
     middle = ratio.middle
     if math.isnan(middle):
         return Verdict.UNDECIDED

@@ -13,6 +13,7 @@ from airprune.federation.opened import OpenRound
 from airprune.federation.relayed import with_unions as united
 from airprune.federation.terms import Terms
 from airprune.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s
+from airprune.planning.plan import Status
 from airprune.randomness import rng_for
 from airprune.topology.relay import Relay
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from airprune.scenario import EventsSection
 
 Array = np.ndarray
+
+# A time above the deadline by less than this factor is rounding.
+_ROUNDING = 1.0 + 1e-9
 
 
 class Fate(StrEnum):
@@ -101,6 +105,16 @@ class TimedRound:
         waits_s = 0.0 if self.relay_s is None else self.relay_s
         return self.compute_s + waits_s + self.uplink_s
 
+    @property
+    def edge_status(self) -> Array:
+        """`ok` or `late` by whether the edge's round met the deadline, whatever was planned; without a plan, why.
+
+        Stragglers do not make an edge late: it goes on without them at the deadline.  [num_edges]
+        """
+        status = self.opened.status
+        is_late = self.edge_latency_s > self.opened.deadline_s * _ROUNDING
+        return np.where(np.isin(status, [Status.OK, Status.LATE]), np.where(is_late, Status.LATE, Status.OK), status)
+
     def only(self, kept: Array) -> TimedRound:
         """The same round with some of its devices; the edges stay."""
         return replace(
@@ -132,7 +146,7 @@ def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
     planned_s = compute_s + after_s
 
     compute_s = compute_s * events.slowdown
-    limit_s = np.maximum(opened.deadline_s, planned_s) * (1.0 + 1e-9)
+    limit_s = np.maximum(opened.deadline_s, planned_s) * _ROUNDING
     total_s = compute_s + after_s
     ends_s = _end_of_round_s(terms, np.where(planned & ~events.dropped & (total_s <= limit_s), total_s, np.inf))
     late = total_s > np.minimum(limit_s, ends_s)

@@ -98,7 +98,7 @@ def edge_record(
         edge_round=state.edge_round,
         edge_id=tuple(opened.edges.tolist()),
         edge_latency_s=_numbers(timed.edge_latency_s),
-        edge_status=tuple(opened.status.tolist()),
+        edge_status=tuple(map(str, timed.edge_status.tolist())),
         shadow_price=_numbers(opened.shadow_price),
         coverage=tuple(
             EdgeCoverage(
