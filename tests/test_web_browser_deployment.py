@@ -59,6 +59,28 @@ def test_the_panel_shows_who_is_there_arrivals_and_predictions_in_any_looks(site
     wait_until(page, NO_SCROLL)
 
 
+@pytest.mark.parametrize(
+    ("runs", "called"),
+    [
+        (["yard"], "planned"),
+        (["simulated"], "simulated"),
+        (["simulated", "yard"], "simulated or planned"),
+    ],
+)
+@pytest.mark.parametrize("group", ["each", "seeds"])
+def test_times_of_a_deployment_are_called_planned_wherever_they_stand(site, page, runs, called, group):
+    chosen = "&".join(f"run={name}" for name in runs)
+    page.goto(f"{site.url}/runs?{chosen}&against=time_s&group={group}")
+    title = "document.getElementById('curves').layout?.xaxis?.title?.text"
+    wait_until(page, f"{title} === '{called} time (s)'")
+    assert page.locator("#against option[value=time_s]").text_content() == f"{called} time (s)"
+    assert f"{called} s" in page.locator("#last-rounds th").all_text_contents()
+    page.click("#points summary")
+    wait_until(page, "document.querySelectorAll('#points-table th').length === 3")
+    assert page.locator("#points-table th").nth(1).text_content() == f"{called} time (s)"
+    assert "All times are simulated" not in page.inner_text("body")
+
+
 def test_a_simulated_run_has_no_such_panel_and_looking_at_another_run_changes_it(site, page):
     page.goto(f"{site.url}/runs?run=simulated&run=yard")
     wait_until(page, "document.getElementById('look').options.length === 2")

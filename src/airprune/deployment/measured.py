@@ -138,6 +138,19 @@ def _ratio(measured: float | None, planned: float | None) -> float | None:
     return None if measured is None or not planned or planned <= 0 or measured < 0 else measured / planned
 
 
+def measured_s(rows: Iterable[MeasuredRow]) -> float | None:
+    """Seconds of all edge rounds, each from its orders to its last upload, or to the deadline that one missed.
+
+    None if there is no such time.
+    """
+    rounds: dict[int, float] = {}
+    for row in rows:
+        end_s = row.deadline_s if row.fate == "late" else row.arrived_s
+        if end_s is not None:
+            rounds[row.round] = max(rounds.get(row.round, 0.0), end_s)
+    return sum(rounds.values()) if rounds else None
+
+
 class MeasuredLog:
     """Writes both files of a run folder, from the edge round with this number on; what there is of it is cut off."""
 
