@@ -392,7 +392,7 @@ async function askForDevices(name, round) {
   const query = new URLSearchParams({ run: name, global_round: round[0], edge_round: round[1] });
   try {
     const answer = await getJson(`/api/runs/devices?${query}`, { signal: controller.signal });
-    shownDevices = { key, answer };
+    shownDevices = { key, name, answer };
     showDevices();
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -406,7 +406,7 @@ async function askForDevices(name, round) {
 
 function showDevices() {
   if (!shownDevices) return;
-  const { answer } = shownDevices;
+  const { name, answer } = shownDevices;
   const left = new Map();
   answer.fate.forEach((fate) => { if (fate !== "ok") left.set(fate, (left.get(fate) ?? 0) + 1); });
   const gone = [...left].map(([fate, count]) => `${fixed(count)} ${fate}`).join(", ");
@@ -414,7 +414,7 @@ function showDevices() {
   const many = answer.num_recorded > answer.drawn.length ? ` The ${answer.drawn.length} slowest of ${fixed(answer.num_recorded)} devices are drawn.` : "";
   const latency = answer.compute_s.map((value, i) => (value ?? 0) + (answer.uplink_s[i] ?? 0));
   say(byId("devices-note"), `Global round ${answer.global_round}, edge round ${answer.edge_round}${sampled}: ${gone ? `left out ${gone}` : "all devices in time"}; `
-    + `the slowest takes ${fixed(Math.max(...latency) * 1e3, 2)} ms.${many}`);
+    + `the slowest ${rows.get(name)?.is_deployed ? "was planned to take" : "takes"} ${fixed(Math.max(...latency) * 1e3, 2)} ms.${many}`);
   byId("devices").hidden = byId("devices-all").hidden = false;
   drawDevices(byId("devices"), answer);
   if (byId("devices-all").open) replaceTable(byId("devices-table"), devicesTable(answer, { measures, deviceColumns: start.device_columns }));
