@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import urllib.request
 
 import numpy as np
@@ -10,11 +11,20 @@ import pytest
 import airprune as ap
 from airprune.channel import full_band_rates
 from airprune.deployment.calibrating import Spread, fit_devices
-from airprune.deployment.measured import MeasuredLog, MeasuredRow, PlannedInputs, read_inputs, read_measured, row_in
+from airprune.deployment.measured import (
+    MeasuredLog,
+    MeasuredRow,
+    PlannedInputs,
+    measured_s,
+    read_inputs,
+    read_measured,
+    row_in,
+)
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.status import read_status, write_status
 from airprune.errors import UsageError, WorkFailed
 from airprune.fleet import read_network
+from airprune.report import write_report
 from airprune.runs.layout import RunFolder
 from airprune.simulation.experiment import Experiment
 from support.deployed import pretend, pretended_records, status_of
@@ -65,6 +75,25 @@ def folder_with(path, rows, inputs=(INPUTS,)) -> RunFolder:
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory):
     return pretend(tmp_path_factory.mktemp("runs") / "yard", rounds__edge_rounds=3)
+
+
+def test_the_report_of_a_deployment_tells_planned_and_measured_times_and_none_simulated(yard, tmp_path):
+    text = write_report(yard, tmp_path / "report.html").read_text()
+    shown = " ".join(re.sub(r"<(style|script).*?</\1>|<[^>]+>", " ", text, flags=re.DOTALL).split())
+    words = " ".join([shown.split("scenario.toml", 1)[0], *re.findall(r'alt="([^"]*)"', text)])
+    assert "simulated" not in words and "All times are simulated" not in shown
+    assert "Test accuracy against planned time" in words and "Planned compute, then uplink, of each device" in words
+    measured = measured_s(read_measured(RunFolder(yard)))
+    last = next(record for record in reversed(RunFolder(yard).records()) if record["kind"] == "global")
+    for label, value in (("planned time", last["time_s"]), ("measured time", measured)):
+        assert re.search(rf"{label} {value:.4g} s\b", shown), label
+
+
+def test_measured_time_is_that_of_the_last_upload_of_each_round_and_of_the_deadline_that_one_missed():
+    rows = [row(arrived_s=0.2), row(arrived_s=0.3), row(round=1, arrived_s=0.1)]
+    rows += [row(round=1, fate="late", arrived_s=None), row(round=2, fate="dropped", arrived_s=None)]
+    assert measured_s(rows) == pytest.approx(0.3 + 0.5, rel=1e-12)
+    assert measured_s([row(fate="dropped", arrived_s=None)]) is None
 
 
 # Files

@@ -690,6 +690,31 @@ def test_a_wrong_final_model_never_counts_and_is_made_again_from_the_checkpoint(
     assert ended.has_finished(pruned_scenario()) and not ended.final_file.is_symlink()
 
 
+def test_a_folder_in_the_place_of_the_final_model_is_named_and_once_it_is_deleted_resuming_writes_the_model(ended):
+    expected = final_bytes(ended.path)
+    ended.final_file.unlink()
+    ended.final_file.mkdir()
+    with pytest.raises(WorkFailed, match=r"final\.safetensors is not what the run wrote; delete it, then resume"):
+        write_report(ended.path)
+    with pytest.raises(WorkFailed) as refused:
+        finish(ended.path, pruned_scenario())
+    assert str(refused.value) == (
+        f"{ended.final_file} is a folder, where the run writes a file; delete it, then resume."
+    )
+    ended.final_file.rmdir()
+    assert finish(ended.path, pruned_scenario()) == expected
+
+
+@pytest.mark.parametrize("name", ["environment.json", "environment.partial"])
+def test_a_folder_in_the_place_of_any_other_file_that_a_run_writes_is_named(tmp_path, name):
+    (tmp_path / name).mkdir()
+    with pytest.raises(WorkFailed) as refused:
+        next(ap.run(tiny_scenario(), out=tmp_path, dataset=blobs()))
+    assert str(refused.value) == (
+        f"{tmp_path / name} is a folder, where the run writes a file; delete it, then resume."
+    )
+
+
 @pytest.mark.parametrize("trouble", FINALS)
 def test_a_wrong_final_model_without_a_whole_checkpoint_is_refused(ended, made, trouble):
     wrong_final(trouble, ended, made)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airprune.deployment.measured import MeasuredLog, read_measured
+from airprune.deployment.measured import MeasuredLog, measured_s, read_measured
 from airprune.deployment.status import write_status
 from airprune.runs.layout import RunFolder
 from support.deployed import pretend, pretended_records, status_of
@@ -55,8 +55,32 @@ def test_the_panel_shows_who_is_there_arrivals_and_predictions_in_any_looks(site
     tiles = page.inner_text("#deployment-tiles").split("\n")
     assert tiles[tiles.index("devices online") + 1] == "7 of 8"
     assert tiles[tiles.index("late") + 1] == str(sum(row.fate == "late" for row in rows))
+    assert tiles[tiles.index("measured time") + 1] == f"{1e3 * measured_s(rows):.1f} ms"
     assert page.locator("#nodes tbody tr").count() == 10 and page.locator("#nodes .bad").count() == 1
     wait_until(page, NO_SCROLL)
+
+
+@pytest.mark.parametrize(
+    ("runs", "called"),
+    [
+        (["yard"], "planned"),
+        (["simulated"], "simulated"),
+        (["simulated", "yard"], "simulated or planned"),
+    ],
+)
+@pytest.mark.parametrize("group", ["each", "seeds"])
+def test_times_of_a_deployment_are_called_planned_wherever_they_stand(site, page, runs, called, group):
+    chosen = "&".join(f"run={name}" for name in runs)
+    page.goto(f"{site.url}/runs?{chosen}&against=time_s&group={group}")
+    title = "document.getElementById('curves').layout?.xaxis?.title?.text"
+    wait_until(page, f"{title} === '{called} time (s)'")
+    page.get_by_text("the slowest was planned to take" if runs[0] == "yard" else "the slowest takes").wait_for()
+    assert page.locator("#against option[value=time_s]").text_content() == f"{called} time (s)"
+    assert f"{called} s" in page.locator("#last-rounds th").all_text_contents()
+    page.click("#points summary")
+    wait_until(page, "document.querySelectorAll('#points-table th').length === 3")
+    assert page.locator("#points-table th").nth(1).text_content() == f"{called} time (s)"
+    assert "All times are simulated" not in page.inner_text("body")
 
 
 def test_a_simulated_run_has_no_such_panel_and_looking_at_another_run_changes_it(site, page):

@@ -300,6 +300,23 @@ def test_an_uploaded_file_with_a_fault_is_explained_with_its_line(server, page, 
     assert page.is_hidden("#fleet-error") and page.text_content("#counts").startswith("3")
 
 
+def test_the_button_plans_the_chosen_file_where_nothing_is_pasted(server, page, tmp_path):
+    visit(page, f"{server.url}/planner")
+    file = tmp_path / "fleet.csv"
+    file.write_text(FLEET)
+    settled(page, lambda: page.set_input_files("#fleet-file", file))
+    with page.expect_response("**/api/fleet?*") as answered:
+        page.click("#fleet-use")
+    assert answered.value.ok
+    page.wait_for_function(
+        "() => document.getElementById('fleet-words').textContent.startsWith('Planning fleet.csv: 3 ')"
+    )
+    assert page.is_hidden("#fleet-error") and page.text_content("#counts").startswith("3")
+    page.fill("#fleet-text", "device,edge,snr_db\na,x,40\n")  # what is pasted comes first
+    settled(page, lambda: page.click("#fleet-use"))
+    assert page.text_content("#fleet-words").startswith("Planning the pasted table: 1 ")
+
+
 def test_names_in_a_fleet_are_text_wherever_they_appear(server, page):
     visit(page, f"{server.url}/planner")
     evil = "<img src=x onerror=document.title='broken'>"

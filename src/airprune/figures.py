@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from airprune import files
-from airprune.measures import MEASURES
+from airprune.measures import MEASURES, Measure
 from airprune.styles import styles_for
 
 # Of pictures: for screens, for papers, for the web.
@@ -66,14 +66,19 @@ def new_figure(
 
 
 def draw_curves(
-    ax: Axes, runs_by_name: Mapping[str, list[list[dict[str, Any]]]], *, measure: str, against: str = "global_round"
+    ax: Axes,
+    runs_by_name: Mapping[str, list[list[dict[str, Any]]]],
+    *,
+    measure: str,
+    against: str = "global_round",
+    measures: Mapping[str, Measure] = MEASURES,
 ) -> None:
     """One curve per name: the mean over seeds, with a band from the lowest to the highest seed.
 
     Where one curve is several times as long as another, as time is without hierarchy, the axis is logarithmic.
     """
     styles = styles_for(list(runs_by_name))
-    axis = MEASURES[against]
+    axis = measures[against]
     starts, ends = [], []
     for name, runs in runs_by_name.items():
         points = min(len(records) for records in runs)
@@ -95,7 +100,7 @@ def draw_curves(
     else:
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=against == "global_round"))
     ax.set_xlabel(axis.axis_label)
-    ax.set_ylabel(MEASURES[measure].axis_label)
+    ax.set_ylabel(measures[measure].axis_label)
 
 
 def comparison_figure(

@@ -200,7 +200,7 @@ def open_descriptor(path: Path, flags: int, *, inside: Path | None = None) -> in
 
 @contextlib.contextmanager
 def _opened_parent(path: Path, inside: Path | None) -> Iterator[tuple[int, str]]:
-    """The folder that the file is in, and its name there."""
+    """The folder that the file is in, and its name there; of a folder in the way of a file, the error has the path."""
     base = path.parent if inside is None else inside
     *folders, name = path.relative_to(base).parts
     descriptor = os.open(base, _FOLDER)
@@ -210,6 +210,9 @@ def _opened_parent(path: Path, inside: Path | None) -> Iterator[tuple[int, str]]
             os.close(descriptor)
             descriptor = inner
         yield descriptor, name
+    except IsADirectoryError as error:  # renaming names both ends
+        in_the_way = path.parent / (error.filename2 or error.filename or name)
+        raise IsADirectoryError(errno.EISDIR, error.strerror, str(in_the_way)) from None
     finally:
         os.close(descriptor)
 

@@ -7,7 +7,7 @@ scaled ones. What a field of a record means is told with the field, in `records`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -209,6 +209,19 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="gradient_noise_sq", label="squared gradient noise"),
         Measure(name="smoothness", label="smoothness"),
     )
+}
+
+# The records of a deployment have the times it was planned with; `measured.jsonl` has those that were measured.
+DEPLOYED_MEASURES: Mapping[str, Measure] = {
+    **MEASURES,
+    "time_s": replace(MEASURES["time_s"], label="planned time", heading="", brief="planned s"),
+}
+# Where simulated and deployed runs are shown together.
+_MIXED_TIME = replace(MEASURES["time_s"], label="simulated or planned time", heading="", brief="simulated or planned s")
+TIMES: Mapping[str, Measure] = {
+    "simulated": MEASURES["time_s"],
+    "deployed": DEPLOYED_MEASURES["time_s"],
+    "mixed": _MIXED_TIME,
 }
 
 # What a tidy table of curves holds of every global round, and what the page is sent.

@@ -140,7 +140,7 @@ class GlobalRecord(JsonRecord):
 
     global_round: Annotated[int, About(Per.ROUND, "which round")]
     latency_s: Annotated[float | None, About(Per.THIS_ROUND, "the slowest edge's E edge rounds")]
-    time_s: Annotated[float | None, About(Per.SINCE_START, "simulated time")]
+    time_s: Annotated[float | None, About(Per.SINCE_START, "simulated time; of a deployment, planned time")]
     uploaded_weights: Annotated[
         int | None, About(Per.SINCE_START, "weights that reached the edges; biases do not count")
     ]

@@ -22,9 +22,14 @@ def num_records(scenario: Scenario) -> int:
 
 
 class Pulse:
-    """The figures worth watching, gathered from the records."""
+    """The figures worth watching, gathered from the records.
 
-    def __init__(self) -> None:
+    Args:
+      times: what the records' times are: simulated or planned.
+    """
+
+    def __init__(self, times: str) -> None:
+        self.times = times
         self.started = time.monotonic()
         self.samples = 0
         self.last: dict[str, Any] = {}
@@ -42,22 +47,24 @@ class Pulse:
         if self.last.get("test_accuracy") is not None:
             parts.append(f"accuracy {self.last['test_accuracy']:.1%}")
         if "time_s" in self.last:
-            parts.append(f"simulated {self.last['time_s']:.2f} s")
+            parts.append(f"{self.times} {self.last['time_s']:.2f} s")
         parts.append(f"{self.samples / seconds:,.0f} samples/s")
         return " · ".join(parts)
 
 
 def watched(
-    records: Iterable[dict[str, Any]], scenario: Scenario, *, label: str, done: int = 0
+    records: Iterable[dict[str, Any]], scenario: Scenario, *, label: str, done: int = 0, times: str = "simulated"
 ) -> Iterator[dict[str, Any]]:
     """The records, shown while they pass; `done` of them were there before."""
+    pulse = Pulse(times)
     if sys.stderr.isatty():
-        return _live(records, scenario, label, done)
-    return _by_lines(records, scenario, label)
+        return _live(records, scenario, label, done, pulse)
+    return _by_lines(records, scenario, label, pulse)
 
 
-def _by_lines(records: Iterable[dict[str, Any]], scenario: Scenario, label: str) -> Iterator[dict[str, Any]]:
-    pulse = Pulse()
+def _by_lines(
+    records: Iterable[dict[str, Any]], scenario: Scenario, label: str, pulse: Pulse
+) -> Iterator[dict[str, Any]]:
     for record in records:
         pulse.take(record)
         if record["kind"] == "global":
@@ -65,7 +72,9 @@ def _by_lines(records: Iterable[dict[str, Any]], scenario: Scenario, label: str)
         yield record
 
 
-def _live(records: Iterable[dict[str, Any]], scenario: Scenario, label: str, done: int) -> Iterator[dict[str, Any]]:
+def _live(
+    records: Iterable[dict[str, Any]], scenario: Scenario, label: str, done: int, pulse: Pulse
+) -> Iterator[dict[str, Any]]:
     columns = (
         TextColumn("{task.fields[label]}"),
         BarColumn(bar_width=20),
@@ -74,7 +83,7 @@ def _live(records: Iterable[dict[str, Any]], scenario: Scenario, label: str, don
         TextColumn("left"),
         TextColumn("{task.fields[words]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
     )
-    pulse, total = Pulse(), num_records(scenario)
+    total = num_records(scenario)
     with Progress(*columns, console=Console(stderr=True), expand=True) as progress:  # a narrow one cuts the words
         task = progress.add_task("", total=total, completed=done, label=escape(label), words="starting …")
         for record in records:

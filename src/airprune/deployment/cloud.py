@@ -37,6 +37,8 @@ from airprune.errors import AirpruneError, UsageError, WorkFailed
 from airprune.privacy import privacy_notes
 from airprune.runs.driver import Records, records_of
 from airprune.runs.layout import RunFolder
+from airprune.runs.lock import make_run_folder
+from airprune.runs.unwritable import sentence_if_unwritable
 from airprune.scenario import Scenario
 from airprune.simulation.experiment import Experiment
 
@@ -131,13 +133,16 @@ class _Cloud:
             hub = asyncio.run_coroutine_threadsafe(self._hub(), loop).result()
             server = hub.server()
             asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result()
-            status = asyncio.run_coroutine_threadsafe(self._tell_status(hub), loop)
             try:
-                yield self._records(hub, loop)
+                make_run_folder(self.folder.path)  # only now: a cloud that cannot listen leaves nothing behind
+                status = asyncio.run_coroutine_threadsafe(self._tell_status(hub), loop)
+                try:
+                    yield self._records(hub, loop)
+                finally:
+                    status.cancel()
+                    self._state = "ended" if self.folder.is_finished else "waiting"
+                    asyncio.run_coroutine_threadsafe(self._tell_status_once(hub), loop).result()
             finally:
-                status.cancel()
-                self._state = "ended" if self.folder.is_finished else "waiting"
-                asyncio.run_coroutine_threadsafe(self._tell_status_once(hub), loop).result()
                 asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result()
         finally:
             loop.call_soon_threadsafe(loop.stop)
@@ -160,15 +165,8 @@ class _Cloud:
         return Hub(self.node, self.members, welcome, limits, self.about.get("serving"))
 
     def _records(self, hub: Hub, loop: asyncio.AbstractEventLoop) -> Records:
-        everybody = set(range(self.work.num_devices))
-        is_new = not self.folder.has_run
-        within_s = self.settings.wait_s if is_new else self.settings.patience_s
-        _log.info("Waiting for %d devices on %d edges.", self.work.num_devices, self.work.num_edges)
-        if not asyncio.run_coroutine_threadsafe(hub.wait_for(everybody, within_s), loop).result():
-            there = hub.present()
-            if not there:
-                raise WorkFailed(f"No device came within {within_s:g} s; start the edges and devices, then try again.")
-            _log.warning("%d of %d devices are there; the run begins.", len(there), len(everybody))
+        if not self.folder.has_ended:  # one that has may still have its model to write, which needs no device
+            self._wait_for_devices(hub, loop)
         experiment = self._with_sizes(hub)
         world = Deployed(
             hub,
@@ -187,6 +185,16 @@ class _Cloud:
             yield record
         asyncio.run_coroutine_threadsafe(hub.say_goodbye("The run has ended."), loop).result()
         time.sleep(0.2)  # for edges to hand it on
+
+    def _wait_for_devices(self, hub: Hub, loop: asyncio.AbstractEventLoop) -> None:
+        everybody = set(range(self.work.num_devices))
+        within_s = self.settings.patience_s if self.folder.has_run else self.settings.wait_s
+        _log.info("Waiting for %d devices on %d edges.", self.work.num_devices, self.work.num_edges)
+        if not asyncio.run_coroutine_threadsafe(hub.wait_for(everybody, within_s), loop).result():
+            there = hub.present()
+            if not there:
+                raise WorkFailed(f"No device came within {within_s:g} s; start the edges and devices, then try again.")
+            _log.warning("%d of %d devices are there; the run begins.", len(there), len(everybody))
 
     def _with_sizes(self, hub: Hub) -> Experiment:
         """With as many samples as the devices say they have; what was said first stays, for the run's sake."""
@@ -234,7 +242,6 @@ class _Cloud:
             self._write_status(hub)
 
     def _write_status(self, hub: Hub) -> None:
-        files.make_folder(self.folder.path)
         nodes = [self._edge_status(hub, name) for name in self.members.edges]
         for number, name in enumerate(self.members.all_devices):
             nodes.append(self._device_status(hub, number, name))
@@ -305,6 +312,8 @@ def read_about(folder: RunFolder) -> dict[str, Any]:
 
 
 def _write_about(folder: RunFolder, about: dict[str, Any]) -> None:
-    files.make_folder(folder.path)
-    with files.replacing(_about_file(folder), partial="deployment.partial") as file:
+    with (
+        sentence_if_unwritable(folder.path),
+        files.replacing(_about_file(folder), partial="deployment.partial") as file,
+    ):
         file.write(json.dumps(about).encode())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,6 +137,38 @@ class MeasuredRow(JsonRecord):
 
 def _ratio(measured: float | None, planned: float | None) -> float | None:
     return None if measured is None or not planned or planned <= 0 or measured < 0 else measured / planned
+
+
+class MeasuredTime:
+    """Sums the edge rounds' seconds, each from its orders to its last upload, or to the deadline that one missed."""
+
+    def __init__(self) -> None:
+        self._round: int | None = None
+        self._before_s = 0.0
+        self._round_s = 0.0
+
+    def add(self, row: MeasuredRow) -> None:
+        """Rows come round by round, as they are written."""
+        end_s = row.deadline_s if row.fate == "late" else row.arrived_s
+        if end_s is None:
+            return
+        if row.round != self._round:
+            self._round, self._before_s, self._round_s = row.round, self._before_s + self._round_s, 0.0
+        self._round_s = max(self._round_s, end_s)
+
+    @property
+    def total_s(self) -> float | None:
+        """None if no row had a time."""
+        total_s = self._before_s + self._round_s
+        return total_s if self._round is not None and math.isfinite(total_s) else None
+
+
+def measured_s(rows: Iterable[MeasuredRow]) -> float | None:
+    """The `MeasuredTime` of all these rows."""
+    time = MeasuredTime()
+    for row in rows:
+        time.add(row)
+    return time.total_s
 
 
 class MeasuredLog:

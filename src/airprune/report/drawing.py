@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from airprune.figures import PaperColumn, draw_curves, new_figure, save_figure
-from airprune.measures import MEASURES
+from airprune.measures import MEASURES, Measure
 from airprune.report.reading import MAX_BARS, EdgeRound, Row
 
 _COMPUTE = "#E69F00"
@@ -23,13 +23,18 @@ _LABEL_LENGTH = 40
 
 
 def curve_panel(
-    runs_by_name: Mapping[str, list[list[Row]]], *, measure: str, against: str, paper: PaperColumn | None = None
+    runs_by_name: Mapping[str, list[list[Row]]],
+    *,
+    measure: str,
+    against: str,
+    paper: PaperColumn | None = None,
+    measures: Mapping[str, Measure] = MEASURES,
 ) -> Figure:
     """One panel; with several names, the legend below."""
     shown = {_label(name): [[_with_gaps(row) for row in run] for run in runs] for name, runs in runs_by_name.items()}
     lines = math.ceil(len(shown) / 2) if len(shown) > 1 else 0
     figure, (ax,) = new_figure(1, height=3.2 + 0.2 * lines, paper=paper)
-    draw_curves(ax, shown, measure=measure, against=against)
+    draw_curves(ax, shown, measure=measure, against=against, measures=measures)
     if lines:
         handles, labels = ax.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)

@@ -38,6 +38,7 @@ class Page:
     name: str
     lead: Markup
     sections: Sequence[Section]
+    times: str = "All times are simulated."
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def page_text(page: Page) -> str:
 <main>
 {body}
 </main>
-<footer><p>Made by airprune {escaped(airprune.__version__)}. All times are simulated.</p></footer>
+<footer><p>Made by airprune {escaped(airprune.__version__)}. {escaped(page.times)}</p></footer>
 </body>
 </html>
 """

@@ -19,7 +19,7 @@ import numpy as np
 
 from airprune import files
 from airprune.errors import AirpruneError
-from airprune.measures import CURVE_COLUMNS, DEVICE_COLUMNS
+from airprune.measures import CURVE_COLUMNS, DEPLOYED_MEASURES, DEVICE_COLUMNS, MEASURES, Measure
 from airprune.records import EdgeRecord, GlobalRecord, Record, record_in, records_version
 from airprune.runs.layout import RunFolder
 
@@ -55,6 +55,7 @@ class Run:
     environment: dict[str, Any]
     version: int
     is_finished: bool
+    is_deployed: bool
 
     @cached_property
     def _scenario_or_trouble(self) -> tuple[Scenario | None, str]:
@@ -76,6 +77,11 @@ class Run:
         files = self.environment.get("imported")
         paths = [file.get("path") for file in files if isinstance(file, dict)] if isinstance(files, list) else []
         return [word for path in paths if isinstance(path, str) for word in ("--import", writable(path))]
+
+    @property
+    def measures(self) -> Mapping[str, Measure]:
+        """How its numbers are called."""
+        return DEPLOYED_MEASURES if self.is_deployed else MEASURES
 
     @property
     def last(self) -> Row:
@@ -184,6 +190,7 @@ def read_run(path: Path) -> Run:
         environment=environment,
         version=version,
         is_finished=folder.is_finished,
+        is_deployed=folder.is_deployed,
     )
 
 

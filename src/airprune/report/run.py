@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from airprune.deployment.measured import measured_s, read_measured
 from airprune.measures import DEVICE_COLUMNS, MEASURES, TO_TARGET
 from airprune.reaching import cost, evaluations, first_reaching, target_text
 from airprune.records import RECORDS_VERSION, EdgeRecord, Record
@@ -27,12 +28,14 @@ from airprune.report.markup import (
 from airprune.report.page import Page, Place, Section
 from airprune.report.reading import MAX_BARS, EdgeRound, Run, last_edge_round, read_run, target_of
 from airprune.report.sections import beside, curve_rows, curves_section, environment_section, repeat_section
+from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.styles import styles_for
 from airprune.wording import capitalised, clocks_text, counted, number
 
 # What is told in large numbers, of the last global round.
 _TILES = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "uploaded_bits", "energy_j")
+_DEPLOYED_TIMES = "Times are those the deployment was planned with, unless they are called measured."
 _EDGE_COLUMNS = ("edge_latency_s", "shadow_price", "min_count", "num_uncovered")
 
 
@@ -48,12 +51,13 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
         lead=_lead(run),
         sections=[
             Section("Summary", [*_summary(run), *_to_target(run, target)]),
-            curves_section({scheme: [run.rounds]}, place),
+            curves_section({scheme: [run.rounds]}, place, measures=run.measures),
             Section("Last edge round", _devices(run, scheme, place)),
             Section("Scenario", _scenario(run)),
             environment_section(run.environment, "Where the run was started."),
             _repeat(run),
         ],
+        times=_DEPLOYED_TIMES if run.is_deployed else Page.times,
     )
 
 
@@ -70,7 +74,9 @@ def _lead(run: Run) -> Markup:
 
 def _summary(run: Run) -> list[Markup]:
     last = run.last
-    facts = {MEASURES[name].label: MEASURES[name].with_unit(last.get(name)) for name in _TILES}
+    facts = {run.measures[name].label: run.measures[name].with_unit(last.get(name)) for name in _TILES}
+    if run.is_deployed:
+        facts["measured time"] = number(measured_s(read_measured(RunFolder(run.path))), ".4g", " s")
     facts[MEASURES["uploaded_weights"].label] = number(last.get("uploaded_weights"), ",.0f")  # a count, to the last one
     ratio = MEASURES["mean_pruning_ratio"]
     facts[f"{ratio.label}, last round"] = ratio.text(last.get(ratio.name))
@@ -133,12 +139,13 @@ def _devices(run: Run, scheme: str, place: Place) -> list[Markup]:
     if len(devices.device) > MAX_BARS:
         about += f" The pictures show the {MAX_BARS} slowest; devices.csv has all."
     colour = styles_for([scheme])[scheme].colour
+    planned = "Planned c" if run.is_deployed else "C"
     pictures = [
         place.add_figure(
             timeline(devices, deadline_s=deadline_s),
             "timeline",
-            alt=f"Compute and uplink time of each device{until}.{slowest}",
-            caption=f"Compute, then uplink, of each device{until}. Lines part the edges.{slowest}",
+            alt=f"{planned}ompute and uplink time of each device{until}.{slowest}",
+            caption=f"{planned}ompute, then uplink, of each device{until}. Lines part the edges.{slowest}",
             table="devices.csv",
         )
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airprune.measures import AXES, CURVE_COLUMNS, MEASURES
+from airprune.measures import AXES, CURVE_COLUMNS, MEASURES, Measure
 from airprune.report.drawing import curve_panel, has_values
 from airprune.report.markup import Markup, element, facts_table, join, note
 from airprune.report.page import Place, Section
@@ -28,12 +28,18 @@ def curve_rows(series: str, seed: int | None, rounds: Iterable[Row]) -> list[Row
     return [{"series": series, "seed": seed, **{name: row[name] for name in CURVE_COLUMNS}} for row in rounds]
 
 
-def curves_section(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *, about: str = "") -> Section:
+def curves_section(
+    runs_by_name: Mapping[str, list[list[Row]]],
+    place: Place,
+    *,
+    about: str = "",
+    measures: Mapping[str, Measure] = MEASURES,
+) -> Section:
     """Every measure against rounds, time, bits and joules."""
     drawn = {name: [run for run in runs if run] for name, runs in runs_by_name.items()}
     drawn = {name: runs for name, runs in drawn.items() if runs}
     panels = [
-        _panel(drawn, place, measure=measure, against=against)
+        _panel(drawn, place, measure=measure, against=against, measures=measures)
         for measure, against in PANELS
         if has_values(drawn, measure) and has_values(drawn, against)
     ]
@@ -51,9 +57,16 @@ def _for_papers(place: Place) -> list[Markup]:
     return [note("For a paper, ", element("code", shlex.join(words)), " adds PDF and SVG, 3.5 inches wide.")]
 
 
-def _panel(runs_by_name: Mapping[str, list[list[Row]]], place: Place, *, measure: str, against: str) -> Markup:
-    figure = curve_panel(runs_by_name, measure=measure, against=against, paper=place.paper)
-    drawn, axis = MEASURES[measure], MEASURES[against]
+def _panel(
+    runs_by_name: Mapping[str, list[list[Row]]],
+    place: Place,
+    *,
+    measure: str,
+    against: str,
+    measures: Mapping[str, Measure],
+) -> Markup:
+    figure = curve_panel(runs_by_name, measure=measure, against=against, paper=place.paper, measures=measures)
+    drawn, axis = measures[measure], measures[against]
     title = f"{capitalised(drawn.label)} against {axis.label}"
     ends = "; ".join(_ends(name, runs, measure) for name, runs in runs_by_name.items())
     name = f"{drawn.stem}-{axis.stem}"

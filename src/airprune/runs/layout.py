@@ -130,6 +130,20 @@ class RunFolder:
         return checkpoint.is_whole(self.final_file)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the checkpoint is that of the last round: at most the trained model is still to be written."""
+        try:
+            run = self.saved_provenance()
+        except WorkFailed:
+            return False  # resuming the run will report it
+        return run is not None and run.has_ended
+
+    @property
+    def is_deployed(self) -> bool:
+        """Whether the run is, or was, on real machines."""
+        return files.is_regular(self.measured_file)
+
+    @property
     def is_running(self) -> bool:
         """Whether somebody writes this folder now."""
         return is_locked(self.path)
@@ -239,8 +253,9 @@ class RunFolder:
                 raise
             return
         except WorkFailed:
+            way_out = "delete it, then resume" if self.final_file.is_dir() else "resume"
             raise WorkFailed(
-                f"{self.final_file} is not what the run wrote; resume the run, which writes it again."
+                f"{self.final_file} is not what the run wrote; {way_out} the run, which writes it again."
             ) from None
         if run is None:
             return

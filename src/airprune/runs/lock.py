@@ -41,11 +41,9 @@ def locked(folder: Path) -> Iterator[Lock]:
 
     What fails before there is a run takes the lock and the folders made for it away again.
     """
-    try:
+    with _refused_if_unusable(folder):
         made = [path for path in (folder / LOCK, folder, *folder.parents) if not os.path.lexists(path)]
         descriptor = _taken_lock(folder)
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be used as a run folder: {error.strerror}.") from None
     try:
         yield Lock(folder, descriptor)
     except BaseException:
@@ -54,6 +52,12 @@ def locked(folder: Path) -> Iterator[Lock]:
         raise
     finally:
         os.close(descriptor)
+
+
+def make_run_folder(folder: Path) -> None:
+    """Makes the folder and those around it, for a run that has something to write before it takes the lock."""
+    with _refused_if_unusable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def is_locked(folder: Path) -> bool:
@@ -66,6 +70,14 @@ def is_locked(folder: Path) -> bool:
         return not _flocked(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _refused_if_unusable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be used as a run folder: {error.strerror}.") from None
 
 
 def _taken_lock(folder: Path) -> int:

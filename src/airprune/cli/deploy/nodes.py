@@ -63,7 +63,8 @@ def cloud(
             deployed_run(load_node(kit), chosen, folder, settings, resume=resume, metrics_port=metrics) as records,
             contextlib.closing(records),
         ):
-            for _ in watched(records, chosen, label=chosen.name, done=len(folder.records())):
+            done = len(folder.records())
+            for _ in watched(records, chosen, label=chosen.name, done=done, times="planned"):
                 pass
     except KeyboardInterrupt:
         say(f"Stopped; {folder.path} keeps what is done. Continue with the same command and --resume.")

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from airprune import files
 from airprune.deployment.calibrating import Spread
-from airprune.deployment.measured import FATES, MeasuredRow, row_in
+from airprune.deployment.measured import FATES, MeasuredRow, MeasuredTime, row_in
 from airprune.deployment.status import NodeStatus, Status, read_status
 from airprune.runs.layout import RunFolder
 from airprune.web.runs.followed import Followed
@@ -60,6 +60,7 @@ class MeasuredFile(Followed):
       points: uploads, in the order of `POINT_COLUMNS`.
       devices: the first `MAX_NODES` of them, by name.
       fates: of all uploads.
+      time: of all edge rounds.
       num_spoilt: lines that are no row.
     """
 
@@ -69,6 +70,7 @@ class MeasuredFile(Followed):
         self.points: Thinned[tuple[Any, ...]] = Thinned(MAX_POINTS)
         self.devices: dict[str, Device] = {}
         self.fates: Counter[str] = Counter()
+        self.time = MeasuredTime()
         self.num_spoilt = 0
 
     def is_whole(self, line: bytes) -> bool:
@@ -82,6 +84,7 @@ class MeasuredFile(Followed):
         name = _clipped(str(row.device) if row.name is None else row.name)
         fate = row.fate if row.fate in FATES else _OTHER
         self.fates[fate] += 1
+        self.time.add(row)
         self.points.append((row.round, name, fate, *(getattr(row, column) for column in POINT_COLUMNS[3:])))
         if name in self.devices or len(self.devices) < MAX_NODES:
             self.devices.setdefault(name, Device()).add(row, fate)
@@ -130,6 +133,7 @@ def deployment(path: Path, name: str) -> dict[str, Any]:
         "num_points": file.points.total,
         "fates": dict(file.fates),
         **ratios,
+        "measured_s": file.time.total_s,
         "num_spoilt": file.num_spoilt,
         "read_share": 1.0 if file.has_tail or not file.num_bytes else file.num_bytes_read / file.num_bytes,
     }

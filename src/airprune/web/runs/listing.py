@@ -109,6 +109,7 @@ def _about(run: Found) -> dict[str, Any]:
         "seed": str(scenario.seed) if scenario else None,  # JavaScript would round a long one
         "data": scenario.data.name if scenario else None,
         "clock": scenario.clock.words if scenario else None,
+        "is_deployed": RunFolder(run.path).is_deployed,
         "rounds_done": last.global_round if last else 0,
         "rounds_total": scenario.rounds.global_rounds if scenario else None,
         "test_accuracy": drawable(last.test_accuracy) if last else None,

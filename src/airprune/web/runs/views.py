@@ -10,7 +10,7 @@ import numpy as np
 from starlette.exceptions import HTTPException
 
 from airprune.errors import UsageError
-from airprune.measures import AXES, CURVE_COLUMNS, DEVICE_COLUMNS, DRAWN, MEASURES, SUMMARY, TO_TARGET
+from airprune.measures import AXES, CURVE_COLUMNS, DEVICE_COLUMNS, DRAWN, MEASURES, SUMMARY, TIMES, TO_TARGET
 from airprune.report.markup import exact
 from airprune.report.reading import MAX_BARS, EdgeRound, differences, edge_round, is_run
 from airprune.scenario import Scenario
@@ -63,6 +63,7 @@ def start_page(root: Path, names: Sequence[str]) -> dict[str, Any]:
         "to_target": list(TO_TARGET),
         "device_columns": DEVICE_COLUMNS,
         "measures": {name: MEASURES[name].as_json() for name in (*CURVE_COLUMNS, *DEVICE_COLUMNS, *TO_TARGET)},
+        "times": {kind: measure.as_json() for kind, measure in TIMES.items()},
         "columns": CURVE_COLUMNS,
         "max_compared": MAX_COMPARED,
         "unknown": [name for name in asked if name not in known],

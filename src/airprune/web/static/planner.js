@@ -382,11 +382,16 @@ function tellTable({ num_devices: devices, num_edges: edges, ignored }, name) {
 }
 
 function connectFleet() {
-  byId("fleet-file").addEventListener("change", (event) => {
-    const [file] = event.target.files;
+  const useFile = () => {
+    const [file] = byId("fleet-file").files;
     if (file) void useTable(file, file.name);
+    return Boolean(file);
+  };
+  byId("fleet-file").addEventListener("change", useFile);
+  byId("fleet-use").addEventListener("click", () => {
+    const pasted = byId("fleet-text").value;
+    if (pasted.trim() || !useFile()) void useTable(new Blob([pasted]), "the pasted table");
   });
-  byId("fleet-use").addEventListener("click", () => void useTable(new Blob([byId("fleet-text").value]), "the pasted table"));
   byId("fleet-drop").addEventListener("click", () => {
     delete state.settings.fleet;
     state.tableInLink = "";

@@ -168,7 +168,7 @@ export class DeploymentPanel {
       ["devices online", online(status?.devices)], ["edges online", online(status?.edges)], ["global round", round],
       ["uploads in time", fixed(fates.ok ?? 0)], ["late", fixed(fates.late ?? 0)], ["refused", fixed(fates.refused ?? 0)],
       ["dropped or failed", fixed((fates.dropped ?? 0) + (fates.failed ?? 0))],
-      ["compute ÷ predicted", times(answer.compute?.median)], ["uplink ÷ predicted", times(answer.uplink?.median)],
+      ["measured time", seconds(answer.measured_s)], ["compute ÷ predicted", times(answer.compute?.median)], ["uplink ÷ predicted", times(answer.uplink?.median)],
     ];
     const text = JSON.stringify(tiles);
     if (text !== this.tiles) {

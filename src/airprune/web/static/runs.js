@@ -184,6 +184,14 @@ function chosenChanged() {
 
 const drawable = () => state.chosen.filter((name) => curves.get(name)?.rows);
 
+const comparedNames = () => (state.match === null ? state.chosen : namesWith(state.match));
+
+/** Measures as they are called for the runs that are shown: a deployment's times are planned, not simulated. */
+function shownMeasures() {
+  const kinds = new Set(comparedNames().map((name) => (rows.get(name)?.is_deployed ? "deployed" : "simulated")));
+  return { ...measures, time_s: start.times[kinds.size > 1 ? "mixed" : [...kinds][0] ?? "simulated"] };
+}
+
 const isGrouped = () => state.match !== null || (state.group !== "each" && state.chosen.length > 0);
 const groups = new Groups((sentence) => tell(sentence));
 let differing = start.differences; // of the chosen runs: key → values, by name
@@ -208,11 +216,12 @@ function showChoices() {
   const own = state.group === "each" || state.group === "seeds" || together.includes(state.group) ? [] : [state.group];
   fillChoices("group", [["each", "each run"], ["seeds", "seeds together"], ...[...together, ...own].map((key) => [key, `by ${key}`])], state.group);
   const colour = state.colour === "auto" || keys.includes(state.colour) ? [] : [state.colour];
+  byId("against").querySelector("[value=time_s]").textContent = shownMeasures().time_s.axis_label;
   fillChoices("colour", [["auto", "what differs"], ...[...keys, ...colour].map((key) => [key, key])], state.colour);
 }
 
 function showGroups() {
-  const names = state.match === null ? state.chosen : namesWith(state.match);
+  const names = comparedNames();
   const version = names.map((name) => `${name} ${rows.get(name)?.rounds_done} ${rows.get(name)?.state}`).join("\n");
   void groups.ask({ match: state.match, names, group: state.group, target: state.target, version }, showCurves);
   const { answer } = groups;
@@ -221,9 +230,9 @@ function showGroups() {
   byId("curves-empty").hidden = drawn;
   say(byId("curves-empty"), answer ? "No global round is finished yet; the curves start with the first one." : `Reading ${fixed(names.length)} runs …`);
   if (drawn) {
-    drawGroups(byId("curves"), answer, { ...state, columns, measures, narrow: narrow.matches, styles: state.about.styles, axes: axes() });
+    drawGroups(byId("curves"), answer, { ...state, columns, measures: shownMeasures(), narrow: narrow.matches, styles: state.about.styles, axes: axes() });
   }
-  replaceTable(byId("last-rounds"), answer ? groupsTable(answer, { told: start.told, toTarget: start.to_target, measures, target: state.target }) : null);
+  replaceTable(byId("last-rounds"), answer ? groupsTable(answer, { told: start.told, toTarget: start.to_target, measures: shownMeasures(), target: state.target }) : null);
   byId("curves-notes").replaceChildren(...(answer ? groupNotes(answer) : []).map((note) => element("li", {}, note)));
   showChoices();
   showLive();
@@ -245,7 +254,7 @@ function showCurves() {
   say(byId("curves-empty"), state.chosen.length === 0 ? (rows.size ? "Choose one or more runs to draw their curves." : "")
     : "No global round is finished yet; the curve starts with the first one.");
   if (withRounds.length) {
-    drawCurves(byId("curves"), withRounds, { ...state, columns, measures, narrow: narrow.matches, axes: axes() });
+    drawCurves(byId("curves"), withRounds, { ...state, columns, measures: shownMeasures(), narrow: narrow.matches, axes: axes() });
   }
   showLastRounds(withRounds);
   askForReached(withRounds);
@@ -263,7 +272,7 @@ function showLastRounds(runs) {
       ...(state.target === null ? [] : start.to_target.map((measure) => reachedWords(name, measure)))];
   });
   const toTarget = state.target === null ? [] : start.to_target.map((measure) => measures[measure].heading);
-  const header = ["run", "scheme", "seed", "round", ...start.told.map((measure) => measures[measure].brief), ...toTarget];
+  const header = ["run", "scheme", "seed", "round", ...start.told.map((measure) => shownMeasures()[measure].brief), ...toTarget];
   const clocks = [...new Set(runs.map(({ name }) => rows.get(name)?.clock).filter(Boolean))];
   const caption = clocks.length ? `Last global round; clock: ${clocks.join("; ")}` : "Last global round";
   replaceTable(byId("last-rounds"), table.length ? dataTable(header, table, { words: [0, 1], caption }) : null);
@@ -333,7 +342,7 @@ function showLive() {
 }
 
 function showPoints() {
-  const [axis, drawn] = [measures[state.against], measures[state.measure]];
+  const [axis, drawn] = [shownMeasures()[state.against], measures[state.measure]];
   const series = isGrouped() ? (groups.answer?.groups ?? []).map((group) => [group.label, group.mean])
     : drawable().map((name) => [name, curves.get(name).rows]);
   const table = series.flatMap(([name, points]) => points.map((row) => {
@@ -383,7 +392,7 @@ async function askForDevices(name, round) {
   const query = new URLSearchParams({ run: name, global_round: round[0], edge_round: round[1] });
   try {
     const answer = await getJson(`/api/runs/devices?${query}`, { signal: controller.signal });
-    shownDevices = { key, answer };
+    shownDevices = { key, name, answer };
     showDevices();
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -397,7 +406,7 @@ async function askForDevices(name, round) {
 
 function showDevices() {
   if (!shownDevices) return;
-  const { answer } = shownDevices;
+  const { name, answer } = shownDevices;
   const left = new Map();
   answer.fate.forEach((fate) => { if (fate !== "ok") left.set(fate, (left.get(fate) ?? 0) + 1); });
   const gone = [...left].map(([fate, count]) => `${fixed(count)} ${fate}`).join(", ");
@@ -405,7 +414,7 @@ function showDevices() {
   const many = answer.num_recorded > answer.drawn.length ? ` The ${answer.drawn.length} slowest of ${fixed(answer.num_recorded)} devices are drawn.` : "";
   const latency = answer.compute_s.map((value, i) => (value ?? 0) + (answer.uplink_s[i] ?? 0));
   say(byId("devices-note"), `Global round ${answer.global_round}, edge round ${answer.edge_round}${sampled}: ${gone ? `left out ${gone}` : "all devices in time"}; `
-    + `the slowest takes ${fixed(Math.max(...latency) * 1e3, 2)} ms.${many}`);
+    + `the slowest ${rows.get(name)?.is_deployed ? "was planned to take" : "takes"} ${fixed(Math.max(...latency) * 1e3, 2)} ms.${many}`);
   byId("devices").hidden = byId("devices-all").hidden = false;
   drawDevices(byId("devices"), answer);
   if (byId("devices-all").open) replaceTable(byId("devices-table"), devicesTable(answer, { measures, deviceColumns: start.device_columns }));
@@ -472,7 +481,7 @@ async function showDifferences(given = null) {
 
 // Real machines -----------------------------------------------------------------------------------------------------
 
-const deployed = new Map(); // run → version of what it has to tell; null if it is simulated
+const deployed = new Map(); // run → version of what it has to tell; null if it was not deployed
 const deployment = new DeploymentPanel();
 
 // Live --------------------------------------------------------------------------------------------------------------
