@@ -97,7 +97,7 @@ def _tell(name: str, as_json: bool) -> None:
 
 
 def _check(name: str, as_json: bool) -> None:
-    from airprune.conformance import check
+    from airprune.studies.conformance import check
 
     say(f"Trying {name} in small runs, which takes a minute …")
     findings = check(name)
@@ -155,7 +155,7 @@ def _component_facts(kind: str, component: Any) -> dict[str, Any]:
 
 
 def _registered_by(kind: str, name: str) -> str:
-    from airprune.registration import origin_of
+    from airprune.methods.registration import origin_of
 
     return origin_of(kind, name)
 
@@ -165,13 +165,13 @@ def _slot_facts(slot: Any) -> dict[str, Any]:
 
 
 def _paper_shape() -> Any:
-    from airprune.components import paper_shape
+    from airprune.components.component import paper_shape
 
     return paper_shape()
 
 
 def _kinds() -> dict[str, Any]:
-    from airprune.registration import registries
+    from airprune.methods.registration import registries
 
     left_out = ("methods", "kernels")
     return {registry.kind: registry for registry in registries().values() if registry.kind not in left_out}

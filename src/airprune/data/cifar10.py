@@ -25,7 +25,7 @@ from airprune.data.idx import BadFile, unpacked
 from airprune.data.mirrors import NotAvailable, download
 from airprune.data.packages import NpmPackage, Package
 from airprune.data.published import Blobs, FileSource, PublishedFile, present, unit_images
-from airprune.wording import printable
+from airprune.text import printable
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SHAPE = (3, 32, 32)

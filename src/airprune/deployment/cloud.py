@@ -34,11 +34,11 @@ from airprune.deployment.remote import CloudSettings, Deployed
 from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.deployment.transport import Limits
 from airprune.errors import AirpruneError, UsageError, WorkFailed
-from airprune.privacy import privacy_notes
 from airprune.runs.driver import Records, records_of
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.simulation.experiment import Experiment
+from airprune.theory.privacy import privacy_notes
 
 _log = logging.getLogger("airprune")
 _MAX_ABOUT_BYTES = 2**24

@@ -9,14 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from airprune import __version__
-from airprune.components import ModelShape, Owner, Slot
-from airprune.compression.base import Wire
+from airprune.components.component import ModelShape, Owner, Slot
 from airprune.deployment.digests import digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.small import catalogue_shape
 from airprune.errors import UsageError
-from airprune.federation.method import Method
-from airprune.federation.wire import Codec
+from airprune.methods.compression.base import Wire
+from airprune.rounds.method import Method
+from airprune.rounds.wire import Codec
 from airprune.scenario import Scenario
 
 Array = np.ndarray
@@ -60,7 +60,7 @@ class Groundwork:
         return shape.on(num_devices=self.num_devices, num_edges=self.num_edges)
 
     def _built_shape(self) -> ModelShape:
-        from airprune.models import FlatModel, build_model
+        from airprune.models.catalogue import FlatModel, build_model
 
         settings = self.scenario.model
         module = build_model(

@@ -22,14 +22,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from airprune.components import ModelShape, ReportKind
-from airprune.compression.base import Message
-from airprune.compression.packing import num_bytes
+from airprune.components.component import ModelShape, ReportKind
 from airprune.deployment.digests import DIGEST_BYTES, Bytes, digest_of
 from airprune.errors import InvalidValue, WorkFailed
-from airprune.federation.messages import Upload
-from airprune.federation.method import LocalMethod, Method
-from airprune.federation.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, told_mask, upload_size
+from airprune.methods.compression.base import Message
+from airprune.methods.compression.packing import num_bytes
+from airprune.rounds.messages import Upload
+from airprune.rounds.method import LocalMethod, Method
+from airprune.rounds.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, told_mask, upload_size
 
 Array = np.ndarray
 

@@ -22,8 +22,8 @@ from airprune.deployment.packing import order_digest
 from airprune.deployment.round_machine import Fate, Outcome, RoundKey
 from airprune.deployment.uploads import BadUpload
 from airprune.errors import UnknownName, UsageError, WorkFailed
-from airprune.federation.messages import Broadcast
-from airprune.federation.wire import broadcast_to_bytes
+from airprune.rounds.messages import Broadcast
+from airprune.rounds.wire import broadcast_to_bytes
 from airprune.runs.layout import RunFolder
 
 

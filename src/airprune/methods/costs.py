@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airprune.components import ModelShape
-from airprune.compression.base import Wire
+from airprune.components.component import ModelShape
+from airprune.methods.compression.base import Wire
 
 # Charges that come back every few rounds do so within as many.
 _ROUNDS = 60

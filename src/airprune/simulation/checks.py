@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from airprune.components import ModelShape
-from airprune.compression.base import Wire
+from airprune.components.component import ModelShape
 from airprune.data import Dataset
 from airprune.errors import InvalidValue
-from airprune.federation.method import Method
-from airprune.losses.own import Judged
-from airprune.model_sources import ModelSource
+from airprune.methods.compression.base import Wire
+from airprune.models.losses.own import Judged
+from airprune.rounds.method import Method
+from airprune.rounds.model_source import ModelSource
 from airprune.scenario import Scenario
 
 Array = np.ndarray
@@ -27,7 +27,7 @@ def check_method(scenario: Scenario, method: Method, *, shape: ModelShape, num_d
 
 def check_model(source: ModelSource, data: Dataset, judged_by: Judged, num_samples: Array, scenario: Scenario) -> None:
     """A misfit of model, samples and loss is a sentence before the first round."""
-    from airprune.fitting import check_fit  # by torch
+    from airprune.models.dry_run import check_fit  # by torch
 
     module = source.module().double() if scenario.model.float64 else source.module().float()
     check_fit(module, data, judged_by, num_samples, batch_size=scenario.train.batch_size)

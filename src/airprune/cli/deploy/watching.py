@@ -15,7 +15,7 @@ from rich.table import Table
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson
 from airprune.errors import UsageError
-from airprune.wording import MISSING, counted, number, printable
+from airprune.text import MISSING, counted, number, printable
 
 if TYPE_CHECKING:
     from airprune.deployment.calibrating import DeviceFit, Spread
