@@ -24,6 +24,12 @@ from airprune.text import shown
 _ADOPTED: WeakSet[type[Section]] = WeakSet()
 
 
+def options_of(component: Any) -> type[Section]:
+    """What holds the options of a component: itself, if it is a class."""
+    kind: type[Section] = component if isinstance(component, type) else component.Options
+    return kind
+
+
 class ChoiceSection(Section):
     """Fields of `choices` hold names of components; the tables of the chosen ones follow the fields.
 
@@ -50,7 +56,7 @@ class ChoiceSection(Section):
             cls._check_table(key, chosen)
         tables = {}
         for name, component in chosen.items():
-            if component.Options.model_fields:
+            if options_of(component).model_fields:
                 tables[name] = cls._options(name, component, given.get(name, {}))
             elif given.get(name):
                 raise unknown_key(f"{cls.owner}.{name}", next(iter(given[name])), ())
@@ -83,11 +89,11 @@ class ChoiceSection(Section):
     @classmethod
     def _options(cls, name: str, component: Any, table: Any) -> Section:
         owner = f"{cls.owner}.{name}"
-        if isinstance(table, component.Options):
+        kind = options_of(component)
+        if isinstance(table, kind):
             return table
         if not isinstance(table, Mapping):
             raise InvalidValue(owner, "must be a table of keys", shown(table))
-        kind: type[Section] = component.Options
         declared = None if kind in _ADOPTED else vars(kind).get("owner")
         if declared is None:
             _ADOPTED.add(kind)  # two components may share their options
@@ -102,19 +108,19 @@ class ChoiceSection(Section):
         """The options of the component that `field` names."""
         name = getattr(self, field)
         extra = self.model_extra or {}
-        return extra[name] if name in extra else self.choices[field][name].Options()
+        return extra[name] if name in extra else options_of(self.choices[field][name])()
 
     @classmethod
     def options_kind(cls, name: str) -> type[Section] | None:
         """What the options of a component are; None if there is none of this name."""
-        return next((registry[name].Options for registry in cls.choices.values() if name in registry), None)
+        return next((options_of(registry[name]) for registry in cls.choices.values() if name in registry), None)
 
     @classmethod
     def tables_schema(cls) -> dict[str, Any]:
         """JSON schemas of the options of every known component, by name."""
         members = {name: registry[name] for registry in cls.choices.values() for name in registry}
         return {
-            name: component.Options.model_json_schema() | {"description": component.summary}
+            name: options_of(component).model_json_schema() | {"description": component.summary}
             for name, component in members.items()
-            if component.Options.model_fields
+            if options_of(component).model_fields
         }

@@ -1,9 +1,9 @@
-"""What every component is: a name, options of its own, and the memory it declares.
+"""What every component is: a frozen class whose fields are its options, and the slots it declares.
 
-A component answers one question of an edge round by pure functions (see the packages association, selection, schemes,
-masking, objectives, compression, aggregation, topology). Each of its functions takes the component's options first.
-Whatever must survive a round is a `Slot`: the driver owns it, hands it in and takes the new value back, so that a
-restart, another engine or another number of workers change nothing.
+A component answers one question of an edge round (see the packages association, selection, masking, objectives,
+compression, aggregation, topology of `methods`, and `planning.schemes`). Whatever must survive a round is a `Slot`: the
+driver owns it, hands it in and takes the new value back, so that a restart, another engine or another number of workers
+change nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from inspect import isabstract
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from airprune.components.layers import PrunableLayers
 from airprune.components.units import UnitGraph, UnitGroup
+from airprune.errors import UsageError
 from airprune.settings.section import Section
 
 Array = np.ndarray
@@ -170,9 +172,43 @@ def no_slots(options: Any, shape: ModelShape) -> tuple[Slot, ...]:
     return ()
 
 
+class Component(Section):
+    """The part that all kinds of components share. An instance is a component with its options; it is frozen.
+
+    Attributes:
+      name: how users call it.
+      summary: one line for help texts, tables and docs.
+      source: where it comes from, e.g. the paper or "as published" / "after …".
+      fully_open: options with which it changes nothing: the run equals hierarchical FedAvg bit for bit. None if there
+        are none.
+    """
+
+    name: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    source: ClassVar[str] = ""
+    fully_open: ClassVar[Mapping[str, Any] | None] = None
+
+    def __new__(cls, *_: Any, **values: Any) -> Self:
+        if isabstract(cls) or "summary" in values:
+            kind = next((base.__name__ for base in cls.__mro__ if isabstract(base)), cls.__name__)
+            raise UsageError(
+                f"{kind} is a class to derive from, not a value with functions: class Mine({kind}): name = "
+                f'"mine", options as fields, functions as methods; see docs/your-own.md.'
+            )
+        return super().__new__(cls)
+
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """Persistent state that it needs, given its options."""
+        return ()
+
+    def overrides(self, method: Callable[..., Any]) -> bool:
+        """Whether its class has its own form of a method of its kind, e.g. `masking.overrides(Masking.prepare)`."""
+        return getattr(type(self), method.__name__) is not method
+
+
 @dataclass(frozen=True, kw_only=True)
-class Component:
-    """The part that all kinds of components share.
+class Listed:
+    """What is listed by name and has functions as values.
 
     Attributes:
       name: how users call it.

@@ -15,6 +15,7 @@ from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.small import catalogue_shape
 from airprune.errors import UsageError
 from airprune.methods.compression.base import Wire
+from airprune.methods.objectives import Objective
 from airprune.rounds.method import Method
 from airprune.rounds.wire import Codec
 from airprune.scenario import Scenario
@@ -87,7 +88,11 @@ class Groundwork:
     def report_bytes(self) -> int:
         """What a device's reports may take at the most beside its update."""
         method = self.method
-        has_reports = method.masking.has("report") or method.masking.has("observe") or method.objective.has("report")
+        has_reports = (
+            method.masking.has("report")
+            or method.masking.has("observe")
+            or method.objective.overrides(Objective.report)
+        )
         return 64 * self.shape.num_state if has_reports else 0
 
     @cached_property

@@ -101,6 +101,8 @@ def register(component: Any) -> Any:
     from airprune.settings.section import Section
 
     for kind, registry in registries().items():
+        if isinstance(component, type) and issubclass(component, kind):
+            return registry.add(component)
         if isinstance(component, kind):
             options = getattr(component, "Options", Section)
             if not isinstance(options, type) or not issubclass(options, Section):
@@ -193,7 +195,7 @@ def _added() -> dict[Address, Any]:
 def is_own(component: Any) -> bool:
     """Whether a script or a file has registered this component, so that other processes must be told of it."""
     registry = next((listed for kind, listed in registries().items() if isinstance(component, kind)), None)
-    return registry is not None and any(one is component for one in registry.added)
+    return registry is not None and any(one is component or one is type(component) for one in registry.added)
 
 
 def imported_files() -> tuple[ImportedFile, ...]:

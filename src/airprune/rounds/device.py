@@ -20,7 +20,7 @@ import numpy as np
 from airprune.components.component import ModelShape
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import DeviceView, SubModel
-from airprune.methods.objectives.base import LocalRun
+from airprune.methods.objectives.base import LocalRun, Objective
 from airprune.models.kernels import KERNELS, native
 from airprune.models.kernels.base import Teaching
 from airprune.models.layout import LocalModel
@@ -147,9 +147,9 @@ class Device:
         widened = model.state_array.dtype == np.float64 and x.dtype == np.float32
         self.x, self.y = x.astype(np.float64) if widened else x, y
         compression = method.compression
-        self.adjusts, self.reports = method.objective.has("adjust"), method.masking.has("report")
+        self.adjusts, self.reports = method.objective.overrides(Objective.adjust), method.masking.has("report")
         self.observes, self.collects = method.masking.has("observe"), method.masking.has("collects")
-        self.finishes = method.objective.has("finish") or method.masking.has("finish")
+        self.finishes = method.objective.overrides(Objective.finish) or method.masking.has("finish")
         self.memory_slots = compression("slots", self.shape)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
         self._smaller: dict[tuple[int, ...], Device | None] = {}
@@ -265,11 +265,9 @@ def round_in_steps(
             report |= device.method.masking("observe", view, run) or {}
         if device.method.masking.has("finish"):
             memory |= device.method.masking("finish", view, run)
-        if device.method.objective.has("finish"):
-            before = dict(memory)
-            memory |= device.method.objective("finish", run, memory)
-            if device.method.objective.has("report"):
-                report |= device.method.objective("report", before, memory)
+        before = dict(memory)
+        memory |= device.method.objective.finish(run, memory)
+        report |= device.method.objective.report(before, memory)
     if device.shape.num_personal:
         memory |= personal.take_out(model.state_array, common, device.shape)
     if settings.clip_norm is not None:

@@ -104,7 +104,7 @@ def train(
                 add_scaled(gradient, weights, settings.weight_decay)
             if device.adjusts:
                 parameters = received[: model.num_parameters]
-                objective("adjust", gradient, weights, parameters, memory)
+                objective.adjust(gradient, weights, parameters, memory)
             if moves is not None and (settings.weight_decay or device.adjusts):
                 _mask(masked, moves)
             if sub_model.forward_only and moves is not None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airprune.components.component import Component, ModelShape, Owner, Slot
+from airprune.components.component import ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
+from airprune.methods.objectives import Objective
 from airprune.rounds import personal
 from airprune.scenario import Scenario
 
@@ -62,7 +63,7 @@ class Method:
     selection: Chosen
     scheme: Chosen
     masking: Chosen
-    objective: Chosen
+    objective: Objective
     compression: Chosen
     backhaul: Chosen
     edge: Chosen
@@ -100,10 +101,10 @@ class Method:
 
     def _declared(self, shape: ModelShape) -> Iterator[Slot]:
         for part in CHOICES:
-            chosen: Chosen = getattr(self, part)
+            chosen = getattr(self, part)
             if part == "backhaul":  # remembers nothing
                 continue
-            for slot in chosen("slots", shape):
+            for slot in chosen("slots", shape) if isinstance(chosen, Chosen) else chosen.slots(shape):
                 if part in ("edge_step", "cloud_step"):
                     owner = Owner.EDGE if part == "edge_step" else Owner.CLOUD
                     yield replace(slot, name=tier_name(part, slot.name), owner=owner)
@@ -118,7 +119,7 @@ class LocalMethod:
     """What a device must know of the method, and what adds up its uploads."""
 
     masking: Chosen
-    objective: Chosen
+    objective: Objective
     compression: Chosen
     aggregation: Chosen
 
@@ -128,8 +129,9 @@ def tier_name(tier: str, slot: str) -> str:
     return f"{tier}/{slot}"
 
 
-def _chosen(scenario: Scenario, key: str) -> Chosen:
+def _chosen(scenario: Scenario, key: str) -> Any:
     section, _, field = key.partition(".")
     part = getattr(scenario, section)
-    component: Component = part.choices[field][getattr(part, field)]
-    return Chosen(component, part.options_of(field))
+    component = part.choices[field][getattr(part, field)]
+    options = part.options_of(field)
+    return options if isinstance(component, type) else Chosen(component, options)

@@ -89,10 +89,7 @@ class Terms:
     @cached_property
     def objective_bits(self) -> float:
         """What the objective sends beside every update."""
-        objective = self.method.objective
-        return (
-            float(objective("upload_bits", self.shape, self.wire.value_bits)) if objective.has("upload_bits") else 0.0
-        )
+        return float(self.method.objective.upload_bits(self.shape, self.wire.value_bits))
 
     def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
         """What devices send that keep so many prunable weights: exactly what the encoder will count, or will send."""

@@ -8,6 +8,7 @@ from airprune.components.component import ModelShape
 from airprune.data import Dataset
 from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Wire
+from airprune.methods.objectives import Objective
 from airprune.models.losses.own import Judged
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import ModelSource
@@ -58,7 +59,7 @@ def _check_relay(scenario: Scenario, method: Method) -> None:
 def _check_steps(scenario: Scenario, method: Method) -> None:
     """Some objectives read a device's mean gradient off the way it went, which only plain steps allow."""
     train = scenario.train
-    if method.objective.component.plain_steps and (train.momentum or train.optimizer != "sgd"):
+    if method.objective.plain_steps and (train.momentum or train.optimizer != "sgd"):
         got = f"{train.momentum:g} with optimizer {train.optimizer!r}"
         rule = f"must be 0, with optimizer 'sgd', for objective {method.objective.name!r}"
         raise InvalidValue("Scenario.train.momentum", rule, got, "Example: train.momentum = 0")
@@ -85,7 +86,7 @@ def _check_privacy(scenario: Scenario, method: Method, shape: ModelShape) -> Non
         return
     reports = {
         "masking": method.masking.has("report") or method.masking.has("observe"),
-        "objective": method.objective.has("report"),
+        "objective": method.objective.overrides(Objective.report),
     }
     for part, has_more in reports.items():
         if has_more:

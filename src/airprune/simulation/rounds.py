@@ -212,7 +212,7 @@ def _group(
         shared=Broadcast(
             model=received,
             mask=opened.mask,
-            values={name: state.values[name] for name in method.objective.component.broadcast},
+            values={name: state.values[name] for name in method.objective.broadcast},
         ),
         tasks=tuple(tasks),
         travels=state.store is not None or is_own(method.edge.component),  # whose sums strangers cannot read
@@ -245,8 +245,7 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
     view = dataclasses.replace(view, train_loss=mean_loss(results))
     if masking.has("update"):
         state.values = masking("update", view, state.values, sums)
-    if objective.has("update"):
-        state.values = objective("update", state.values, sums)
+    state.values = objective.update(state.values, sums)
     stays = masking("stays", state.values) if masking.has("stays") else None
     if stays is not None:
         state.models[:, experiment.shape.prunable] *= stays
@@ -382,8 +381,7 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
         step, "cloud_step", state.global_state, combined, state.held, own, num_parameters=trained
     )
     state.values |= own
-    if experiment.method.objective.has("close"):
-        state.values = experiment.method.objective("close", state.values, experiment.network.num_devices)
+    state.values = experiment.method.objective.close(state.values, experiment.network.num_devices)
     latency_s = float(_latency_s(experiment, state, 0)[0])
     metrics: dict[str, Any] = {}
     if experiment.method.topology.has("root"):

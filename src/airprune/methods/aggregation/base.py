@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
-from airprune.components.component import Component
+from airprune.components.component import Listed
 from airprune.methods.aggregation.masked_sum import MaskedSum
 
 Array = np.ndarray
@@ -39,7 +39,7 @@ def alike(options: Any, num_samples: Array) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aggregation(Component):
+class Aggregation(Listed):
     """One way to combine; every function takes the component's options first.
 
     Attributes:

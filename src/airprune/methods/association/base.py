@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from airprune.components.component import Component
+from airprune.components.component import Listed
 from airprune.planning import Plan, PlanProblem
 from airprune.planning.tradeoff import uplink_bits
 from airprune.wireless.network import Network
@@ -73,7 +73,7 @@ class Served:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Association(Component):
+class Association(Listed):
     """One way to assign; takes the component's options first.
 
     Attributes:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components.component import Component, ModelShape, Owner, Slot, all_weights
+from airprune.components.component import Listed, ModelShape, Owner, Slot, all_weights
 from airprune.errors import InvalidValue
 
 Array = np.ndarray
@@ -74,7 +74,7 @@ class Message:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compression(Component):
+class Compression(Listed):
     """What travels and how many bits it takes. `values` are float64 [n]; `starts` [num_tensors + 1] are the offsets of
     the tensors in them, from 0 to n; a tensor of which nothing is sent is empty.
 

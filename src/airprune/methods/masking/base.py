@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components.component import Component, ModelShape, ReportKind
+from airprune.components.component import Listed, ModelShape, ReportKind
 from airprune.methods.objectives.base import LocalRun
 from airprune.wireless.device_speed.work import SecondPass
 
@@ -209,7 +209,7 @@ def as_prepared(options: Any, view: RoundView, told: Array | None) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Masking(Component):
+class Masking(Listed):
     """One way to choose sub-models; every function takes the component's options first.
 
     Attributes:

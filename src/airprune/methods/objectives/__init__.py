@@ -11,12 +11,12 @@ from __future__ import annotations
 from airprune.components.registry import Registry
 from airprune.methods.objectives.base import Objective
 
-OBJECTIVES: Registry[Objective] = Registry(
+OBJECTIVES: Registry[type[Objective]] = Registry(
     "objectives",
     {
-        "plain": "airprune.methods.objectives.plain:OBJECTIVE",
-        "prox": "airprune.methods.objectives.prox:OBJECTIVE",
-        "scaffold": "airprune.methods.objectives.scaffold:OBJECTIVE",
+        "plain": "airprune.methods.objectives.plain:Plain",
+        "prox": "airprune.methods.objectives.prox:Prox",
+        "scaffold": "airprune.methods.objectives.scaffold:Scaffold",
     },
 )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,29 +39,43 @@ class LocalRun:
     gradient_sum: Array | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Objective(Component):
-    """One local objective; every function takes the component's options first.
+    """One local objective. What is not overridden adds nothing and costs nothing.
 
     Attributes:
-      adjust: adds its term to `gradient` in place; None for no term. Arrays hold the parameters.  [num_parameters]
-        Whatever it does to weights that may not move is undone after it.
-      finish: the device's memory after the round; None if it has none.
-      broadcast: slots of the cloud that devices are told: `adjust` and `finish` find them in the memory.
-      report: of (memory before, memory after) → arrays to be summed over all devices of the round.
-      reported: what these arrays are, by name; None: not declared, so that a deployment can bound their size alone.
-      update: in the driver, after an edge round: the run's slots as the sums change them.
-      close: in the driver, after a global round: the run's slots, given the number of devices of the network.
-      upload_bits: of (model, bits of a value): what a device sends beside its update, and every node above it too.
+      broadcast: slots of the cloud that devices receive: `adjust` and `finish` find them in the memory.
       plain_steps: whether it is defined for SGD without momentum alone.
     """
 
-    adjust: Callable[[Any, Array, Array, Array, Memory], None] | None = None
-    finish: Callable[[Any, LocalRun, Memory], dict[str, Array]] | None = None
-    broadcast: tuple[str, ...] = ()
-    report: Callable[[Any, Memory, Memory], Values] | None = None
-    reported: Callable[[Any, ModelShape], Mapping[str, ReportKind]] | None = None
-    update: Callable[[Any, Values, Values], Values] | None = None
-    close: Callable[[Any, Values, int], Values] | None = None
-    upload_bits: Callable[[Any, ModelShape, float], float] | None = None
-    plain_steps: bool = False
+    broadcast: ClassVar[tuple[str, ...]] = ()
+    plain_steps: ClassVar[bool] = False
+
+    def adjust(self, gradient: Array, weights: Array, received: Array, memory: Memory) -> None:
+        """Adds its term to `gradient` in place. Arrays hold the parameters.  [num_parameters]
+
+        Whatever it does to weights that may not move is undone after it.
+        """
+
+    def finish(self, run: LocalRun, memory: Memory) -> Values:
+        """Returns the device's slots that change with the round."""
+        return {}
+
+    def report(self, before: Memory, after: Memory) -> Values:
+        """Returns arrays to be summed over all devices of the round, given the memory before and after."""
+        return {}
+
+    def reported(self, shape: ModelShape) -> Mapping[str, ReportKind] | None:
+        """Returns what these arrays are, by name; None: not declared: a deployment can bound their size alone."""
+        return None
+
+    def update(self, values: Values, sums: Values) -> Values:
+        """Returns the run's slots as the sums of an edge round change them; in the driver."""
+        return values
+
+    def close(self, values: Values, num_devices: int) -> Values:
+        """Returns the run's slots after a global round, given the number of devices of the network; in the driver."""
+        return values
+
+    def upload_bits(self, shape: ModelShape, value_bits: float) -> float:
+        """Bits that a device sends beside its update, and every node above it too."""
+        return 0.0

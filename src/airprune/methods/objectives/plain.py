@@ -4,4 +4,10 @@ from __future__ import annotations
 
 from airprune.methods.objectives.base import Objective
 
-OBJECTIVE = Objective(name="plain", summary="the loss alone, Eq. (7)", source="the paper")
+
+class Plain(Objective):
+    """The loss alone, Eq. (7)."""
+
+    name = "plain"
+    summary = "the loss alone, Eq. (7)"
+    source = "the paper"

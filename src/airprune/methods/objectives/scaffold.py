@@ -10,8 +10,6 @@ global round; w_received is the edge's model. Only plain SGD steps make c_n⁺ t
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from airprune.components.component import ModelShape, Owner, ReportKind, Slot
@@ -25,62 +23,47 @@ def parameters(shape: ModelShape) -> tuple[int, ...]:
     return (shape.num_parameters,)
 
 
-def slots(options: Any, shape: ModelShape) -> tuple[Slot, ...]:
-    return (
-        Slot(name=OWN, owner=Owner.DEVICE, shape=parameters),
-        Slot(name=COMMON, owner=Owner.CLOUD, shape=parameters, dtype="<f8"),
-        Slot(name=MOVED, owner=Owner.CLOUD, shape=parameters, dtype="<f8"),
-    )
+class Scaffold(Objective):
+    """Control variates: one of each device, one of all."""
 
+    name = "scaffold"
+    summary = "the loss with each step corrected by control variates, which double the upload"
+    source = "SCAFFOLD (Karimireddy et al. 2020), option II"
+    broadcast = (COMMON,)
+    plain_steps = True
 
-def adjust(options: Any, gradient: Array, weights: Array, received: Array, memory: Memory) -> None:
-    gradient += memory[COMMON] - memory[OWN]
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        return (
+            Slot(name=OWN, owner=Owner.DEVICE, shape=parameters),
+            Slot(name=COMMON, owner=Owner.CLOUD, shape=parameters, dtype="<f8"),
+            Slot(name=MOVED, owner=Owner.CLOUD, shape=parameters, dtype="<f8"),
+        )
 
+    def adjust(self, gradient: Array, weights: Array, received: Array, memory: Memory) -> None:
+        gradient += memory[COMMON] - memory[OWN]
 
-def finish(options: Any, run: LocalRun, memory: Memory) -> dict[str, Array]:
-    """c_n⁺; what could not move keeps its c_n."""
-    own = memory[OWN]
-    before, after = run.received[: own.size].astype(np.float64), run.trained[: own.size]
-    new = own - memory[COMMON] + (before - after) / (run.learning_rate * run.num_steps)
-    if run.moves is not None:
-        new = np.where(run.moves, new, own)
-    return {OWN: new.astype(own.dtype)}
+    def finish(self, run: LocalRun, memory: Memory) -> Values:
+        """c_n⁺; what could not move keeps its c_n."""
+        own = memory[OWN]
+        before, after = run.received[: own.size].astype(np.float64), run.trained[: own.size]
+        new = own - memory[COMMON] + (before - after) / (run.learning_rate * run.num_steps)
+        if run.moves is not None:
+            new = np.where(run.moves, new, own)
+        return {OWN: new.astype(own.dtype)}
 
+    def report(self, before: Memory, after: Memory) -> Values:
+        """c_n⁺ − c_n."""
+        return {MOVED: after[OWN].astype(np.float64) - before[OWN]}
 
-def report(options: Any, before: Memory, after: Memory) -> dict[str, Array]:
-    """c_n⁺ − c_n."""
-    return {MOVED: after[OWN].astype(np.float64) - before[OWN]}
+    def reported(self, shape: ModelShape) -> dict[str, ReportKind]:
+        return {MOVED: ("<f8", parameters(shape))}
 
+    def update(self, values: Values, sums: Values) -> Values:
+        return values | {MOVED: values[MOVED] + sums[MOVED]} if MOVED in sums else values
 
-def reported(options: Any, shape: ModelShape) -> dict[str, ReportKind]:
-    return {MOVED: ("<f8", parameters(shape))}
+    def close(self, values: Values, num_devices: int) -> Values:
+        return values | {COMMON: values[COMMON] + values[MOVED] / num_devices, MOVED: np.zeros_like(values[MOVED])}
 
-
-def update(options: Any, values: Values, sums: Values) -> Values:
-    return values | {MOVED: values[MOVED] + sums[MOVED]} if MOVED in sums else values
-
-
-def close(options: Any, values: Values, num_devices: int) -> Values:
-    return values | {COMMON: values[COMMON] + values[MOVED] / num_devices, MOVED: np.zeros_like(values[MOVED])}
-
-
-def upload_bits(options: Any, shape: ModelShape, value_bits: float) -> float:
-    """As many values as the model has weights: uploads are twice as large."""
-    return value_bits * shape.num_weights
-
-
-OBJECTIVE = Objective(
-    name="scaffold",
-    summary="the loss with each step corrected by control variates, which double the upload",
-    source="SCAFFOLD (Karimireddy et al. 2020), option II",
-    slots=slots,
-    adjust=adjust,
-    finish=finish,
-    broadcast=(COMMON,),
-    report=report,
-    reported=reported,
-    update=update,
-    close=close,
-    upload_bits=upload_bits,
-    plain_steps=True,
-)
+    def upload_bits(self, shape: ModelShape, value_bits: float) -> float:
+        """As many values as the model has weights: uploads are twice as large."""
+        return value_bits * shape.num_weights

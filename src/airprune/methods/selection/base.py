@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components.component import Component
+from airprune.components.component import Listed
 from airprune.planning import Plan
 from airprune.planning.edges import EdgeGroups
 
@@ -76,7 +76,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection(Component):
+class Selection(Listed):
     """One way to select; every function takes the component's options first.
 
     Attributes:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from airprune.components.component import Component
+from airprune.components.component import Listed
 from airprune.errors import InvalidValue
 from airprune.methods.topology.relay import Relay, RelayView
 from airprune.methods.topology.root import RootRound, RootView
@@ -112,7 +112,7 @@ class Due:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Topology(Component):
+class Topology(Listed):
     """One kind of tree, and what it does on its links; functions take the component's options first.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from airprune.components.component import Component
+from airprune.components.component import Listed
 from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY
 
@@ -50,7 +50,7 @@ class Stacked(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernel(Component):
+class Kernel(Listed):
     """One way to compute gradients.
 
     Attributes:

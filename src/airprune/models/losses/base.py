@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from airprune.components.component import Component
+from airprune.components.component import Listed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,7 +16,7 @@ Targets = Literal["classes", "values", "any"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metric(Component):
+class Metric(Listed):
     """What a model is judged by on the test samples.
 
     Attributes:
@@ -35,7 +35,7 @@ class Metric(Component):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loss(Component):
+class Loss(Listed):
     """F of Eq. (7).
 
     Attributes:

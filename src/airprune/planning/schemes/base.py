@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components.component import Component, NoOptions
+from airprune.components.component import Listed, NoOptions
 from airprune.errors import InvalidValue
 from airprune.planning.limits import limits_of
 from airprune.planning.plan import DEADLINE_TOLERANCE, Plan, Status
@@ -22,7 +22,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scheme(Component):
+class Scheme(Listed):
     """One way to choose (b, ρ).
 
     Attributes:

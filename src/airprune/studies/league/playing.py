@@ -71,7 +71,7 @@ def matches(division: Division, entrant: Entrant, trial: Trial | None, seeds: Se
 def backhaul_bits(scenario: Scenario) -> float:
     """Of a whole model on a link above the edges, and of what the objective sends beside it."""
     shape, method, value_bits = shape_of(scenario), Method.of(scenario), scenario.plan.bits_per_weight
-    beside = method.objective("upload_bits", shape, value_bits) if method.objective.has("upload_bits") else 0.0
+    beside = method.objective.upload_bits(shape, value_bits)
     wire = Wire.of(shape, value_bits=value_bits)
     return Backhaul(
         compression=method.backhaul, wire=wire, shape=shape, seed=scenario.seed, extra_bits=float(beside)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components.component import Component
+from airprune.components.component import Listed
 
 Array = np.ndarray
 Values = dict[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step(Component):
+class Step(Listed):
     """One way to move; takes the component's options first.
 
     Slots are declared for one parent (owner CLOUD); at the edges each has its own.
