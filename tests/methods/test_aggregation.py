@@ -21,12 +21,10 @@ STEP, NUM_STEPS = 0.5, 2
 
 def local(start, target, objective="plain", **options):
     """What a device makes of `start`."""
-    component = OBJECTIVES[objective]
-    chosen, w = component.Options(**options), start.copy()
+    chosen, w = OBJECTIVES[objective](**options), start.copy()
     for _ in range(NUM_STEPS):
         gradient = w - target
-        if component.adjust is not None:
-            component.adjust(chosen, gradient, w, start, {})
+        chosen.adjust(gradient, w, start, {})
         w = w - STEP * gradient
     return w
 

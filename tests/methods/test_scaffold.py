@@ -14,8 +14,7 @@ from airprune.simulation.experiment import Experiment
 from airprune.simulation.rounds import run_rounds
 from support.tiny import blobs, tiny_scenario
 
-SCAFFOLD = OBJECTIVES["scaffold"]
-OPTIONS = SCAFFOLD.Options()
+SCAFFOLD = OBJECTIVES["scaffold"]()
 TARGETS = np.array([[1.0, 0.0], [3.0, 2.0], [-1.0, 4.0]])
 
 
@@ -24,10 +23,10 @@ def device(received, target, memory, *, rate=0.5, steps=2):
     weights = received.copy()
     for _ in range(steps):
         gradient = weights - target
-        SCAFFOLD.adjust(OPTIONS, gradient, weights, received, memory)
+        SCAFFOLD.adjust(gradient, weights, received, memory)
         weights -= rate * gradient
     run = LocalRun(received=received, trained=weights, learning_rate=rate, num_steps=steps, loss=0.0, num_samples=steps)
-    return weights, memory | SCAFFOLD.finish(OPTIONS, run, memory)
+    return weights, memory | SCAFFOLD.finish(run, memory)
 
 
 def test_two_rounds_on_three_quadratics():
@@ -38,10 +37,10 @@ def test_two_rounds_on_three_quadratics():
         for n, target in enumerate(TARGETS):
             before = {OWN: own[n], COMMON: values[COMMON]}
             trained, after = device(model, target, before)
-            values = SCAFFOLD.update(OPTIONS, values, SCAFFOLD.report(OPTIONS, before, after))
+            values = SCAFFOLD.update(values, SCAFFOLD.report(before, after))
             own[n] = after[OWN]
             models.append(trained)
-        values = SCAFFOLD.close(OPTIONS, values, 3)
+        values = SCAFFOLD.close(values, 3)
         model = np.mean(models, axis=0)
         seen.append((model.tolist(), values[COMMON].tolist()))
         np.testing.assert_allclose(values[COMMON], own.mean(axis=0), rtol=1e-15)
@@ -60,7 +59,7 @@ def test_what_cannot_move_keeps_its_control_variate():
         num_samples=1,
         moves=np.array([False, True]),
     )
-    new = SCAFFOLD.finish(OPTIONS, run, {OWN: own, COMMON: np.array([1.0, 1.0])})[OWN]
+    new = SCAFFOLD.finish(run, {OWN: own, COMMON: np.array([1.0, 1.0])})[OWN]
     assert new.tolist() == [0.5, -0.25 - 1.0 + 1.0]
 
 

@@ -135,7 +135,7 @@ def _recipe_facts(recipe: Any) -> dict[str, Any]:
 
 def _component_facts(kind: str, component: Any) -> dict[str, Any]:
     """Importances have neither options nor state."""
-    kinds = component if isinstance(component, type) else getattr(component, "Options", None)
+    kinds: Any = component if isinstance(component, type) else getattr(component, "Options", None)
     fields = {} if kinds is None else kinds.model_fields
     has_defaults = all(not field.is_required() for field in fields.values())
     options = kinds() if kinds is not None and has_defaults else None
