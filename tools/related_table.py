@@ -10,9 +10,8 @@ import pkgutil
 import re
 from pathlib import Path
 
-from airprune import methods
 from airprune.components.component import paper_shape
-from airprune.methods import METHODS
+from airprune.methods import METHODS, recipes
 from airprune.methods.recipe import Recipe
 
 PAGE = Path(__file__).parents[1] / "docs/related.md"
@@ -23,7 +22,7 @@ HEAD = "| method | what it is | keeps, pays extra | claims |\n|---|---|---|---|"
 def tables() -> str:
     """One table for each file of recipes, under its first line."""
     homes = [
-        importlib.import_module(f"airprune.methods.{found.name}") for found in pkgutil.iter_modules(methods.__path__)
+        importlib.import_module(f"{recipes.__name__}.{found.name}") for found in pkgutil.iter_modules(recipes.__path__)
     ]
     parts = []
     for home in homes:
