@@ -8,7 +8,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-NATIVE = Path("src/airprune/kernels/native")
+NATIVE = Path("src/airprune/models/kernels/native")
 SOURCES = [NATIVE / name for name in ("paper_cnn.c", "paper_cnn.h", "flat.h")]
 ARGUMENTS = ["-O3", "-ffp-contract=fast", "-fno-math-errno"]
 # What the kernel is built from, for it to tell: machines of a cluster compare it.
@@ -17,7 +17,7 @@ IDENTITY = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES) + " ".
 setup(
     ext_modules=[
         Extension(
-            "airprune.kernels.native._paper_cnn",
+            "airprune.models.kernels.native._paper_cnn",
             sources=[str(SOURCES[0])],
             depends=list(map(str, SOURCES[1:])),
             define_macros=[("KERNEL_SOURCES", f'"{IDENTITY[:12]}"')],

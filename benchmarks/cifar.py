@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 import airprune as ap
 from airprune.data import Dataset
-from airprune.models import build_model
+from airprune.models.catalogue import build_model
 from airprune.scenario.data import dataset_of
 
 EDGE_ROUNDS = 2

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 import airprune as ap
-from airprune.paper.profiles import PROFILES
 from airprune.planning.deadline import deadline_for_bits_s
-from airprune.reaching import Costs
-from airprune.runs.compare import Variant, compare, evaluations
+from airprune.results.time_to_target import Costs
 from airprune.simulation.experiment import Experiment
+from airprune.studies.comparison import Variant, compare, evaluations
+from airprune.studies.paper.profiles import PROFILES
 
 HONEST = {"clock.compute": "flops", "clock.board": "raspberry-pi-4", "network.cpu_hz": 1.8e9}
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {

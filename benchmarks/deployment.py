@@ -46,8 +46,8 @@ from airprune.deployment.packing import RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport import Limits, Link, LinkLost, Server, dial
 from airprune.deployment.uploads import upload_to_bytes
-from airprune.federation.messages import Upload
-from airprune.federation.wire import broadcast_from_bytes, upload_size
+from airprune.rounds.messages import Upload
+from airprune.rounds.wire import broadcast_from_bytes, upload_size
 from airprune.scenario import Scenario
 
 NUM_CHILDREN = 3

@@ -40,7 +40,7 @@ from training import PlainCNN, images, plain_loop, scenario
 
 from airprune.data.shared import save_shared
 from airprune.engines.processes import ProcessesEngine
-from airprune.models import build_model
+from airprune.models.catalogue import build_model
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.rounds import run_rounds
 

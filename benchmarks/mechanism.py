@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 import airprune as ap
-from airprune.federation.device import Device, Streams, device_round
-from airprune.federation.edge import open_round
-from airprune.federation.messages import Broadcast, Orders
-from airprune.paper.profiles import PROFILES
+from airprune.rounds.device import Device, Streams, device_round
+from airprune.rounds.edge import open_round
+from airprune.rounds.messages import Broadcast, Orders
 from airprune.runs.driver import InProcess
 from airprune.simulation.experiment import Experiment
+from airprune.studies.paper.profiles import PROFILES
 
 GLOBAL_ROUNDS = 3
 

@@ -62,7 +62,7 @@ def against_lexsort() -> None:
 
 def with_codes() -> None:
     """Bits per weight chosen from a ladder of eleven steps."""
-    from airprune.compression import COMPRESSIONS, Wire
+    from airprune.methods.compression import COMPRESSIONS, Wire
     from airprune.planning import Ladder
 
     component = COMPRESSIONS["ladder"]

@@ -29,7 +29,7 @@ import numpy as np
 from cluster import descendants
 from training import cpu_of
 
-from airprune.learning.worker import Job, Worker
+from airprune.rounds.training.worker import Job, Worker
 from airprune.runs.driver import records_of
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario

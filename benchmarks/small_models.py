@@ -10,13 +10,13 @@ import time
 import numpy as np
 import torch
 
-from airprune.compression.base import Wire
-from airprune.federation.device import Device, LocalSettings, Streams, device_round
-from airprune.federation.messages import Broadcast, Orders
-from airprune.federation.method import Method
-from airprune.kernels import kernel_for
-from airprune.masking.widths import weights_at
-from airprune.models import FlatModel, PaperCNN
+from airprune.methods.compression.base import Wire
+from airprune.methods.masking.widths import weights_at
+from airprune.models.catalogue import FlatModel, PaperCNN
+from airprune.models.kernels import kernel_for
+from airprune.rounds.device import Device, LocalSettings, Streams, device_round
+from airprune.rounds.messages import Broadcast, Orders
+from airprune.rounds.method import Method
 from airprune.scenario import Scenario
 
 SAMPLES, ROUNDS = 256, 7

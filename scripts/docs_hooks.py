@@ -18,7 +18,7 @@ from mkdocs.structure.files import File, Files
 
 import airprune
 from airprune.cli.app import COMMANDS, app_for
-from airprune.registration import registries
+from airprune.methods.registration import registries
 
 ROOT = Path(__file__).parents[1]
 OF_THE_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md")

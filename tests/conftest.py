@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 
-from airprune import registration
 from airprune.cli import main
+from airprune.methods import registration
 from support.namespaces import can_make_namespaces
 from support.warm import Forked
 
@@ -106,7 +106,11 @@ def blank_pictures(monkeypatch):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(BLANK_PNG)
 
-    names = ("airprune.figures", "airprune.report.drawing", "airprune.paper.reproduction")
+    names = (
+        "airprune.results.figures.curves",
+        "airprune.results.report.drawing",
+        "airprune.studies.paper.reproduction",
+    )
     for module in [importlib.import_module(name) for name in names]:  # all before the first is changed
         monkeypatch.setattr(module, "save_figure", save)
     return save

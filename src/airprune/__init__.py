@@ -1,26 +1,26 @@
 """airprune: hierarchical federated learning with adaptive model pruning over wireless networks.
 
-One edge round, and the packages that make it:
+The rooms, the lowest first; each imports only those before it:
 
-    network      who is where
-    channel      path loss, shadowing, fading → rates, Eq. (10)
-    association  who serves whom
-    selection    who is asked
-    planning     shares and ratios that meet the deadline and prune the least
-    schemes      one file per way of choosing them
-    masking      which sub-model a device holds, trains and sends (with pruning: importances and masks)
-    objectives   what a device minimises
-    compression  what travels
-    aggregation  how parents combine and move, Eqs. (12) and (13)
-    topology     who averages whom
-    kernels      what computes gradients
-    losses       what is minimised, and what models are judged by
-
-    federation   the steps of a round, shared by simulation and deployment
+    settings     how settings take their values: strictly, or with one sentence of complaint
+    components   what every component is: its name, options and slots, and the lists it stands in
+    tables       device tables as CSV and JSON
+    wireless     network, channel, latency, how fast devices compute: Eqs. (4)–(16)
+    data         data sets, and which device holds which samples
+    models       models as one flat vector; losses; the kernels that compute gradients
+    theory       Theorem 1, privacy
+    planning     bandwidth shares and pruning ratios that meet the deadline; one file per scheme
+    methods      the other components of a round, one package per question, and the recipes that bundle them
+    scenario     every setting of a run, and the presets
+    engines      where work runs: this process, others, a Dask cluster
+    rounds       the steps of a round on devices, edges and cloud, shared by simulation and deployment
     simulation   Algorithm 1 with a simulated clock
-    engines      where work runs
-    runs         run folders: records, checkpoints, resume, comparisons
-    methods      named bundles of components
+    runs         run folders: records, checkpoints, resume
+    results      measures, time to a target, tables, figures, reports
+    sinks        loggers of others
+    studies      many runs with one question: comparisons, sweeps, the paper, the league, advice
+    deployment   cloud, edges and devices as real processes over TLS
+    web, cli     pages and commands
 
 A `Scenario` describes an experiment, `run` carries it out. Every name is imported when it is first used, so that
 planning does not wait for torch, nor reading a run folder for planning.
@@ -34,22 +34,22 @@ TYPE_CHECKING = False  # without typing, which takes time: until `airprune` is i
 if TYPE_CHECKING:
     from typing import Any
 
-    from airprune.aggregation.masked_sum import aggregate
-    from airprune.analysis import load_runs
-    from airprune.compression import compress
-    from airprune.convergence import convergence_bound
     from airprune.errors import AirpruneError, Infeasible, InvalidValue, UsageError
-    from airprune.inverse import smallest_bandwidth_hz, smallest_deadline_s
     from airprune.methods import METHODS
+    from airprune.methods.aggregation.masked_sum import aggregate
+    from airprune.methods.compression import compress
+    from airprune.methods.registration import register
     from airprune.planning import Plan, PlanProblem, Status
-    from airprune.privacy import privacy_epsilon
-    from airprune.registration import register
+    from airprune.planning.inverse import smallest_bandwidth_hz, smallest_deadline_s
+    from airprune.planning.schemes import SCHEMES, plan
+    from airprune.results.frames import load_runs
     from airprune.runs import run
     from airprune.runs.callbacks import Callback
     from airprune.runs.exporting import load_model
     from airprune.scenario import Scenario
-    from airprune.schemes import SCHEMES, plan
-    from airprune.studies import compare, sweep
+    from airprune.studies.calls import compare, sweep
+    from airprune.theory.convergence import convergence_bound
+    from airprune.theory.privacy import privacy_epsilon
 
 __version__ = "0.1.0"
 
@@ -83,25 +83,25 @@ __all__ = [
 
 _HOMES = {
     "PlanProblem": "planning",
-    "plan": "schemes",
+    "plan": "planning.schemes",
     "Plan": "planning",
     "Status": "planning",
-    "SCHEMES": "schemes",
-    "smallest_deadline_s": "inverse",
-    "smallest_bandwidth_hz": "inverse",
-    "aggregate": "aggregation.masked_sum",
-    "compress": "compression",
-    "convergence_bound": "convergence",
-    "privacy_epsilon": "privacy",
+    "SCHEMES": "planning.schemes",
+    "smallest_deadline_s": "planning.inverse",
+    "smallest_bandwidth_hz": "planning.inverse",
+    "aggregate": "methods.aggregation.masked_sum",
+    "compress": "methods.compression",
+    "convergence_bound": "theory.convergence",
+    "privacy_epsilon": "theory.privacy",
     "Scenario": "scenario",
     "METHODS": "methods",
-    "register": "registration",
+    "register": "methods.registration",
     "run": "runs",
     "load_model": "runs.exporting",
     "Callback": "runs.callbacks",
-    "compare": "studies",
-    "sweep": "studies",
-    "load_runs": "analysis",
+    "compare": "studies.calls",
+    "sweep": "studies.calls",
+    "load_runs": "results.frames",
     "AirpruneError": "errors",
     "UsageError": "errors",
     "InvalidValue": "errors",

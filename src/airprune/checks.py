@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from airprune.errors import InvalidValue
-from airprune.wording import shown
+from airprune.text import shown
 
 FloatArray = NDArray[np.float64]
 T = TypeVar("T")

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from airprune.deployment.measured import MeasuredLog, MeasuredRow, PlannedInputs, recorded_fate
 from airprune.deployment.replaying import met_candidates
 from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.runs.driver import records_of
 from airprune.runs.layout import RunFolder
+from airprune.runs.measured import MeasuredLog, MeasuredRow, PlannedInputs, recorded_fate
 from airprune.scenario import Scenario
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.world import World

@@ -25,11 +25,11 @@ from typing import Any
 
 import latex2mathml.converter
 import typer
+from tools.readme import GLYPHS, _split
 
 import airprune as ap
 from airprune.cli.app import COMMANDS, app_for
 from airprune.web.starting.form import form
-from support.readme import GLYPHS, _split
 
 FENCE = re.compile(r"(<!-- tested -->\n)?^( *)```(\w+)\n(.*?)^\2```$", re.DOTALL | re.MULTILINE)
 _SETTING = re.compile(r"([a-z_]+(?:\.[a-z0-9_-]+)+|seed|method)=(.*)", re.DOTALL)
@@ -41,7 +41,7 @@ REASONS = {
     r"(cd ~/airprune-tls|airprune=.*|tls=.*|file=.*|until .*|kill .*|wait|#.*)": "part of a job script of a cluster",
     r"(short|methods)=.*": "words for the commands below it",
     r"\$airprune .*": "the same as `airprune`, within a job script",
-    r"pip install .*": "installs; tests/test_readme.py does so on a fresh machine",
+    r"pip install .*": "installs; tests/docs/test_readme.py does so on a fresh machine",
     r"scripts/\w+( \d+)?": "the scripts that run and check these tests",
     r"source \.venv/bin/activate": "run with the README",
     r"cat > .*": "run with the README",

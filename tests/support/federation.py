@@ -207,7 +207,7 @@ class Processes(_Kits):
         super().__init__(folder, **options)
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["torch", "grpc", "airprune.report", __name__])
+        self._context.set_forkserver_preload(["torch", "grpc", "airprune.results.report", __name__])
         self.processes: dict[str, Any] = {}
 
     def start(self, name: str, *options: str) -> None:

@@ -21,10 +21,10 @@ from airprune.deployment.cloud import deployed_run
 from airprune.deployment.device import DeviceSettings, run_device
 from airprune.deployment.edge import Edge, EdgeSettings
 from airprune.deployment.identity import load_members, load_node, make_federation
-from airprune.deployment.measured import read_measured
 from airprune.deployment.remote import CloudSettings
 from airprune.deployment.status import NodeStatus, read_status
 from airprune.runs.layout import RunFolder
+from airprune.runs.measured import read_measured
 from airprune.scenario import Scenario
 from support.processes import wait_for
 from support.web_runs import tiny

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from airprune.league.divisions import DIVISIONS
-from airprune.league.folder import League
-from airprune.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
-from airprune.league.measured import Conduct, Played
-from airprune.league.schedule import SCHEDULES
-from airprune.league.standings import Result, Standings, standings
-from airprune.reaching import Evaluation
+from airprune.results.time_to_target import Evaluation
+from airprune.studies.league.divisions import DIVISIONS
+from airprune.studies.league.folder import League
+from airprune.studies.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
+from airprune.studies.league.measured import Conduct, Played
+from airprune.studies.league.schedule import SCHEDULES
+from airprune.studies.league.standings import Result, Standings, standings
 
 BASE = SCHEDULES["default"].scenario()
 ABOUT: dict[str, Any] = {"note": "made up", "scenario": "none", "seeds": (0, 1, 2), "is_tuned": False}

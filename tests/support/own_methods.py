@@ -8,14 +8,14 @@ import numpy as np
 from pydantic import Field
 
 import airprune as ap
-from airprune.aggregation import AGGREGATIONS
-from airprune.components import Owner, Slot, prunable_weights
-from airprune.compression.base import Compression, Message
-from airprune.masking.base import Masking, SubModel
+from airprune.components.component import Owner, Slot, prunable_weights
 from airprune.methods import Recipe
-from airprune.pruning import Importance
-from airprune.pruning.masks import choose_mask
-from airprune.selection.base import Selection
+from airprune.methods.aggregation import AGGREGATIONS
+from airprune.methods.compression.base import Compression, Message
+from airprune.methods.masking.base import Masking, SubModel
+from airprune.methods.masking.core import Importance
+from airprune.methods.masking.core.masks import choose_mask
+from airprune.methods.selection.base import Selection
 from airprune.settings.section import Ratio, Section
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components import ModelShape, Tensor
+from airprune.components.component import ModelShape, Tensor
+from airprune.components.layers import PrunableLayers
 from airprune.engines.serial import SerialEngine
-from airprune.masking.base import RoundView
-from airprune.pruning.layers import PrunableLayers
+from airprune.methods.masking.base import RoundView
 from airprune.runs.driver import InProcess, opened_store
 from airprune.scenario import Scenario
 from airprune.simulation.clock import TimedRound

@@ -4,8 +4,8 @@ import os
 import time
 
 import airprune as ap
-from airprune.schemes.base import Scheme
-from airprune.schemes.equal_resolved import allocate
+from airprune.planning.schemes.base import Scheme
+from airprune.planning.schemes.equal_resolved import allocate
 
 TAKES_S = float(os.environ.get("SLOW_SCHEME_S", "1"))
 

@@ -48,10 +48,10 @@ def scenario_of(changes: dict[str, Any]) -> Any:
 
 def digests(changes: dict[str, Any], device_of: Callable[[Any], Any]) -> list[str]:
     """Of all that a device answers and keeps, round by round."""
-    from airprune.components import Owner
-    from airprune.federation.device import Streams, device_round
-    from airprune.federation.messages import Broadcast, Orders
-    from airprune.federation.method import Method
+    from airprune.components.component import Owner
+    from airprune.rounds.device import Streams, device_round
+    from airprune.rounds.messages import Broadcast, Orders
+    from airprune.rounds.method import Method
 
     scenario = scenario_of(changes)
     device = device_of(scenario)

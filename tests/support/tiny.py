@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 import airprune as ap
-from airprune.compression.base import Wire
 from airprune.engines.serial import SerialEngine
-from airprune.federation.device import Device, LocalSettings
-from airprune.federation.method import Method
-from airprune.models import MLP, FlatModel
+from airprune.methods.compression.base import Wire
+from airprune.models.catalogue import MLP, FlatModel
+from airprune.rounds.device import Device, LocalSettings
+from airprune.rounds.method import Method
 from airprune.runs.driver import InProcess, opened_store
 from airprune.simulation.clock import TimedRound
 from airprune.simulation.experiment import Experiment

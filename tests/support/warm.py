@@ -36,9 +36,9 @@ IMPORTED = (
     "airprune.cli.run",
     "airprune.engines.cluster.engine",
     "airprune.engines.cluster.tasks",
-    "airprune.federation.device",
-    "airprune.learning.worker",
-    "airprune.report",
+    "airprune.rounds.device",
+    "airprune.rounds.training.worker",
+    "airprune.results.report",
     "airprune.runs",
 )
 # The libraries read these when they are loaded: there must be no thread before the fork, and workers have one each.

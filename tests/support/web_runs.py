@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 
 import airprune as ap
-from airprune.paper.profiles import PROFILES
-from airprune.paper.reproduction import ARTEFACTS, Reproduction, write_claims
+from airprune.studies.paper.profiles import PROFILES
+from airprune.studies.paper.reproduction import ARTEFACTS, Reproduction, write_claims
 from support.tiny import TINY_TOML
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"

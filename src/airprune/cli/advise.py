@@ -21,14 +21,14 @@ from airprune.cli.progress import watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import STOPPED
 from airprune.errors import UsageError
-from airprune.measures import MEASURES
+from airprune.results.measures import MEASURES
 from airprune.tables import write_text_atomic
-from airprune.wording import MISSING, clocks_text, number
+from airprune.text import MISSING, clocks_text, number
 
 if TYPE_CHECKING:
-    from airprune.advice import Advice, Forecast, Outcome, Pilots
-    from airprune.advice.forecast import Interval
     from airprune.simulation.experiment import Experiment
+    from airprune.studies.advice import Advice, Forecast, Outcome, Pilots
+    from airprune.studies.advice.forecast import Interval
 
 DEFAULT_SCENARIO = "paper-converged"
 
@@ -73,10 +73,10 @@ def advise(
 
     Example: `airprune advise fleet.csv paper-converged --target 0.85`
     """
-    from airprune.advice import advise as advise_on
-    from airprune.advice import candidates, outcome_of, run_pilots
-    from airprune.advice.pilots import described
     from airprune.simulation.experiment import Experiment
+    from airprune.studies.advice import advise as advise_on
+    from airprune.studies.advice import candidates, outcome_of, run_pilots
+    from airprune.studies.advice.pilots import described
 
     if target is not None:
         quantity("--target", target, above=0.0, at_most=1.0, way_out="Example: --target 0.85")
@@ -198,7 +198,7 @@ def _told(
     advice: Advice, pilots: Pilots, experiment: Experiment, fleet: Path, name: str, command: str
 ) -> dict[str, Any]:
     """Everything, for machines."""
-    from airprune.advice.forecast import INTERVAL
+    from airprune.studies.advice.forecast import INTERVAL
 
     return {
         "fleet": str(fleet),
@@ -223,8 +223,8 @@ def _told(
 
 
 def _write(out: Path, advice: Advice, told: dict[str, Any], outcome: Outcome | None = None, *, title: str) -> None:
-    from airprune.advice.figure import advice_figure
-    from airprune.figures import picture_files, save_figure
+    from airprune.results.figures.curves import picture_files, save_figure
+    from airprune.studies.advice.figure import advice_figure
 
     out.mkdir(parents=True, exist_ok=True)
     write_text_atomic(out / "advice.json", json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

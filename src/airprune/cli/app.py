@@ -150,7 +150,7 @@ def _with_imports(arguments: list[str]) -> list[str]:
         if not path or path.startswith("-"):
             got = repr(path) if path else "nothing"
             raise UsageError(f"--import must be followed by a Python file, got {got}. Example: --import my_methods.py")
-        from airprune.registration import import_file
+        from airprune.methods.registration import import_file
 
         if not import_file(path):
             say(f"note: {path} registers nothing; a file does so by airprune.register(…).")

@@ -34,10 +34,10 @@ from airprune.errors import UsageError
 
 if TYPE_CHECKING:
     from airprune.cli.options import PaperWidth
-    from airprune.reaching import ToTarget
-    from airprune.runs.compare import Variant
+    from airprune.results.time_to_target import ToTarget
     from airprune.scenario import Scenario
-    from airprune.studies import Comparison
+    from airprune.studies.calls import Comparison
+    from airprune.studies.comparison import Variant
 
 MAX_RUNS = 10_000
 
@@ -88,8 +88,8 @@ def compare(
         if (folder := variant.folder(out, seed)).has_run:
             folder.check_scenario(variant.scenario.with_("seed", seed))
 
-    from airprune.report import write_report
-    from airprune.studies import Comparison
+    from airprune.studies.calls import Comparison
+    from airprune.studies.write_report import write_report
 
     run_all(variants, chosen, out, log or [])
     study = Comparison.read(variants, chosen, out, target=target)
@@ -119,7 +119,7 @@ def _names(text: str) -> list[str]:
 
 def variants_of(base: Scenario, schemes: Sequence[str], methods: Sequence[str], also: Sequence[str]) -> list[Variant]:
     """The schemes, the methods, and the variants spelled out by the user."""
-    from airprune.runs.compare import Variant, checked, method_variants, scheme_variants
+    from airprune.studies.comparison import Variant, checked, method_variants, scheme_variants
 
     variants = scheme_variants(base, schemes) + method_variants(base, methods)
     for words in also:
@@ -132,8 +132,8 @@ def variants_of(base: Scenario, schemes: Sequence[str], methods: Sequence[str], 
 
 def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path, log: Sequence[str] = ()) -> None:
     """Runs everything that is not finished, showing each run."""
-    from airprune.runs.compare import compare as runs_of
-    from airprune.runs.compare import note_variants
+    from airprune.studies.comparison import compare as runs_of
+    from airprune.studies.comparison import note_variants
 
     note_variants(variants, out)
     places = [(variant, seed) for seed in seeds for variant in variants]
@@ -173,7 +173,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def _draw(study: Comparison, column: PaperWidth | None) -> None:
-    from airprune.figures import PaperColumn, picture_files, save_figure
+    from airprune.results.figures.curves import PaperColumn, picture_files, save_figure
 
     save_figure(
         study.figure(paper=None if column is None else PaperColumn(column)), *picture_files(study.out / "curves")

@@ -127,7 +127,7 @@ def _torch() -> Finding:
 
 
 def _kernel() -> Finding:
-    native = importlib.import_module("airprune.kernels.native")
+    native = importlib.import_module("airprune.models.kernels.native")
     if native.trouble:
         way_in = f"with a C compiler: {extras.install_command('train')}"
         advice = f"Training works with torch, at half the speed or less; {way_in}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airprune.cli.console import say
-from airprune.wording import counted
+from airprune.text import counted
 
 if TYPE_CHECKING:
     from airprune.scenario import Scenario
@@ -23,8 +23,8 @@ def tell_duration(scenarios: Sequence[Scenario], *, at_a_time: int = 1, elsewher
       at_a_time: runs that go on side by side.
       elsewhere: on machines whose cores are not known here, so that CPU time is told.
     """
-    from airprune.compute.timing import seconds_per_sample
-    from airprune.durations import about, workload_of
+    from airprune.runs.durations import about, workload_of
+    from airprune.runs.timing import seconds_per_sample
 
     workloads = [workload_of(scenario) for scenario in scenarios]
     if sum(workload.samples for workload in workloads) < _FEW_SAMPLES:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from airprune.estimates import Estimate, estimate_text
-from airprune.measures import MEASURES, SUMMARY
-from airprune.wording import clocks_text
+from airprune.results.measures import MEASURES, SUMMARY
+from airprune.results.statistics import Estimate, estimate_text
+from airprune.text import clocks_text
 
 
 def estimates_table(

@@ -20,8 +20,8 @@ from airprune.cli.sweep import print_wide, run_missing
 from airprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from airprune.league.folder import League
-    from airprune.league.playing import Match
+    from airprune.studies.league.folder import League
+    from airprune.studies.league.playing import Match
 
 
 def league(
@@ -117,10 +117,10 @@ def _league(
     out: Path | None,
     options: Mapping[str, Any],
 ) -> League:
-    from airprune.league.divisions import divisions_named
-    from airprune.league.folder import League
-    from airprune.league.ledger import read_ledger
-    from airprune.league.schedule import BASE, SCHEDULES
+    from airprune.studies.league.divisions import divisions_named
+    from airprune.studies.league.folder import League
+    from airprune.studies.league.ledger import read_ledger
+    from airprune.studies.league.schedule import BASE, SCHEDULES
 
     if quick and full:
         raise UsageError("--quick and --full exclude each other; give one or neither.")
@@ -156,9 +156,9 @@ def _league(
 
 def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str, Any], dict[str, str]]:
     """Trials, the runs that count, those of the claims, the untuned ones; the document, and what failed by label."""
-    from airprune.league import claims
-    from airprune.league.sources import CLAIMS
     from airprune.runs.lock import locked
+    from airprune.studies.league import claims
+    from airprune.studies.league.sources import CLAIMS
 
     judged = claims.applicable(CLAIMS, chosen.base) if with_claims else []
     stages: Mapping[str, Callable[[], list[Match]]] = {

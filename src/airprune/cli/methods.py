@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson
+from airprune.components.component import Component
 from airprune.errors import UnknownName
 from airprune.settings.toml_text import literal
 
@@ -97,7 +99,7 @@ def _tell(name: str, as_json: bool) -> None:
 
 
 def _check(name: str, as_json: bool) -> None:
-    from airprune.conformance import check
+    from airprune.studies.conformance import check
 
     say(f"Trying {name} in small runs, which takes a minute …")
     findings = check(name)
@@ -133,10 +135,11 @@ def _recipe_facts(recipe: Any) -> dict[str, Any]:
 
 def _component_facts(kind: str, component: Any) -> dict[str, Any]:
     """Importances have neither options nor state."""
-    kinds = getattr(component, "Options", None)
+    kinds: Any = component if isinstance(component, type) else getattr(component, "Options", None)
     fields = {} if kinds is None else kinds.model_fields
     has_defaults = all(not field.is_required() for field in fields.values())
     options = kinds() if kinds is not None and has_defaults else None
+    slots = options.slots if isinstance(options, Component) else partial(getattr(component, "slots", tuple), options)
     return {
         "kind": kind,
         "name": component.name,
@@ -150,12 +153,12 @@ def _component_facts(kind: str, component: Any) -> dict[str, Any]:
             }
             for name, field in fields.items()
         },
-        "state": [] if options is None else [_slot_facts(slot) for slot in component.slots(options, _paper_shape())],
+        "state": [] if options is None else [_slot_facts(slot) for slot in slots(_paper_shape())],
     }
 
 
 def _registered_by(kind: str, name: str) -> str:
-    from airprune.registration import origin_of
+    from airprune.methods.registration import origin_of
 
     return origin_of(kind, name)
 
@@ -165,13 +168,13 @@ def _slot_facts(slot: Any) -> dict[str, Any]:
 
 
 def _paper_shape() -> Any:
-    from airprune.components import paper_shape
+    from airprune.components.component import paper_shape
 
     return paper_shape()
 
 
 def _kinds() -> dict[str, Any]:
-    from airprune.registration import registries
+    from airprune.methods.registration import registries
 
     left_out = ("methods", "kernels")
     return {registry.kind: registry for registry in registries().values() if registry.kind not in left_out}

@@ -15,16 +15,16 @@ from airprune.checks import quantity
 from airprune.cli.console import print_json, records, say, stdout_console
 from airprune.cli.options import AsJson
 from airprune.errors import UsageError
-from airprune.fleet import Fleet, read_fleet, write_fleet
-from airprune.inverse import Answer, smallest_bandwidth_hz, smallest_deadline_s
-from airprune.measures import MEASURES
 from airprune.planning import Plan, PlanProblem, Status
+from airprune.planning.inverse import Answer, smallest_bandwidth_hz, smallest_deadline_s
 from airprune.planning.plan import round_up_ms
 from airprune.planning.problem import CLASSIFIER_CAP
-from airprune.schemes import SCHEMES, scheme_named
-from airprune.schemes import plan as plan_by
+from airprune.planning.schemes import SCHEMES, scheme_named
+from airprune.planning.schemes import plan as plan_by
+from airprune.results.measures import MEASURES
+from airprune.scenario.fleet import Fleet, read_fleet, write_fleet
+from airprune.text import MISSING, number
 from airprune.units import mhz_to_hz, ms_to_s
-from airprune.wording import MISSING, number
 
 # A terminal shows this many devices; all of them go to --json and --out.
 _ROWS_SHOWN = 40

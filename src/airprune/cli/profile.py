@@ -15,8 +15,8 @@ from airprune.cli.options import AsJson, ScenarioName
 from airprune.cli.scenario_argument import scenario_from
 
 if TYPE_CHECKING:
-    from airprune.compute.profile import Profile
     from airprune.simulation.experiment import Experiment
+    from airprune.wireless.device_speed.profile import Profile
 
 LONGEST_S = 3600.0
 # A thread that had the CPU for less of the time was not alone.
@@ -37,7 +37,7 @@ def profile(
     Example: `airprune profile paper --out profile.json`, then `airprune run paper clock.profile=profile.json`
     """
     quantity("--seconds", seconds, above=0.0, at_most=LONGEST_S)
-    from airprune.compute.timing import profile_of
+    from airprune.runs.timing import profile_of
     from airprune.simulation.experiment import Experiment
 
     # What is asked is this machine's speed, whatever clock the scenario has.
@@ -67,7 +67,7 @@ def _edge_round_s(experiment: Experiment, found: Profile) -> tuple[float, float]
 
 
 def _table(experiment: Experiment, found: Profile, here_s: float, papers_s: float) -> Table:
-    from airprune.compute.work import NOT_COUNTED
+    from airprune.wireless.device_speed.work import NOT_COUNTED
 
     work = experiment.work
     table = Table(

@@ -27,8 +27,8 @@ def report(
 
     Example: `airprune report runs/smoke-seed0 --column single`
     """
-    from airprune.report import write_report
-    from airprune.report.reading import troubles
+    from airprune.results.report.reading import troubles
+    from airprune.studies.write_report import write_report
 
     asked = [name.strip() for name in formats.split(",") if name.strip()]
     typer.echo(str(write_report(folder, out, target=target, paper=column, formats=asked)))

@@ -16,11 +16,11 @@ from airprune.cli.compare import parse_seeds
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson
 from airprune.errors import UsageError, WorkFailed
-from airprune.paper.table2 import Cell, table2
+from airprune.studies.paper.table2 import Cell, table2
 
 if TYPE_CHECKING:
-    from airprune.paper.reproduction import Artefact, Reproduction
     from airprune.scenario import Scenario
+    from airprune.studies.paper.reproduction import Artefact, Reproduction
 
     Runs = dict[str, tuple[str, Scenario]]
 
@@ -91,8 +91,8 @@ def reproduce(
 def _reproduction(
     what: What, *, quick: bool, full: bool, seeds: str | None, out: Path | None
 ) -> tuple[Reproduction, list[Artefact]]:
-    from airprune.paper.profiles import PROFILES
-    from airprune.paper.reproduction import ARTEFACTS, Reproduction
+    from airprune.studies.paper.profiles import PROFILES
+    from airprune.studies.paper.reproduction import ARTEFACTS, Reproduction
 
     if quick and full:
         raise UsageError("--quick and --full exclude each other; give one or neither.")
@@ -137,7 +137,7 @@ def _run_one_by_one(reproduction: Reproduction, todo: Runs) -> None:
 def _run_side_by_side(todo: Runs, at_a_time: int) -> None:
     """A run that fails does not stop the others; then the command fails."""
     from airprune.runs.layout import MAX_RECORD_BYTES, RunFolder
-    from airprune.sweeps.whole_run import finish_here
+    from airprune.studies.campaign.whole_run import finish_here
 
     runs = [(Path(path), scenario) for path, (_, scenario) in todo.items()]
     labels = [label for label, _ in todo.values()]
@@ -163,8 +163,8 @@ def _run_side_by_side(todo: Runs, at_a_time: int) -> None:
 
 
 def _write(reproduction: Reproduction, artefacts: list[Artefact]) -> tuple[list[dict[str, Any]], list[Path]]:
-    from airprune.paper.reproduction import write_claims
-    from airprune.report import write_report
+    from airprune.studies.paper.reproduction import write_claims
+    from airprune.studies.write_report import write_report
 
     reproduction.out.mkdir(parents=True, exist_ok=True)
     files = [path for artefact in artefacts for path in reproduction.write(artefact)]
@@ -189,7 +189,7 @@ def _claims_table(claims: list[dict[str, Any]]) -> Table:
 
 
 def _parameter_table(path: Path) -> Table:
-    from airprune.paper.tidy import read_rows
+    from airprune.results.tidy import read_rows
 
     table = Table(title="Table I: as printed, and in the presets", title_justify="left", header_style="bold")
     for heading in ("parameter", "printed", "setting", "paper", "paper-converged", "agrees"):

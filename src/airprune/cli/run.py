@@ -19,12 +19,12 @@ from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import STOPPED
 from airprune.errors import UsageError
 from airprune.extras import need
-from airprune.measures import MEASURES, SUMMARY, TO_TARGET
-from airprune.privacy import privacy_notes
-from airprune.wording import counted, number
+from airprune.results.measures import MEASURES, SUMMARY, TO_TARGET
+from airprune.text import counted, number
+from airprune.theory.privacy import privacy_notes
 
 if TYPE_CHECKING:
-    from airprune.reaching import Evaluation
+    from airprune.results.time_to_target import Evaluation
     from airprune.runs.layout import RunFolder
 
 # Where the value says the rest.
@@ -78,9 +78,9 @@ def run(
     need("train", "airprune run")
 
     # Only now, since these take seconds to import.
-    from airprune.report import write_report
+    from airprune.results.evaluations import evaluations_in
     from airprune.runs import run as run_scenario
-    from airprune.runs.evaluations import evaluations_in
+    from airprune.studies.write_report import write_report
 
     if not folder.has_run and replay is None:
         for note in privacy_notes(chosen):
@@ -156,7 +156,7 @@ def _same_bytes(one: Path, other: Path) -> bool:
 
 
 def _costs(tests: Sequence[Evaluation], target: float) -> dict[str, Any]:
-    from airprune.reaching import tidy_row
+    from airprune.results.time_to_target import tidy_row
 
     row = tidy_row("", 0, tests, target)
     return {name: row[name] for name in ("target_accuracy", "reached", *TO_TARGET)}
@@ -164,7 +164,7 @@ def _costs(tests: Sequence[Evaluation], target: float) -> dict[str, Any]:
 
 def _to_target(tests: Sequence[Evaluation], target: float) -> str:
     """to 70 %         0.52 s, 12.30 Mbit, 0.41 J, 3 global rounds."""
-    from airprune.reaching import NOT_REACHED, target_text
+    from airprune.results.time_to_target import NOT_REACHED, target_text
 
     costs = _costs(tests, target)
     told = [MEASURES[name].with_unit(costs[name]) for name in TO_TARGET]

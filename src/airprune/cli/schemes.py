@@ -6,7 +6,7 @@ from rich.table import Table
 
 from airprune.cli.console import print_json, stdout_console
 from airprune.cli.options import AsJson
-from airprune.schemes import SCHEMES
+from airprune.planning.schemes import SCHEMES
 
 
 def schemes(as_json: AsJson = False) -> None:

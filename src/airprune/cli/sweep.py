@@ -28,9 +28,9 @@ from airprune.cli.target import target_table
 
 if TYPE_CHECKING:
     from airprune.cli.options import PaperWidth
-    from airprune.crossover import Crossover
-    from airprune.studies import SweepResult
-    from airprune.sweeps import Outcome, Row, Sweep, SweepFolder
+    from airprune.results.crossover import Crossover
+    from airprune.studies.calls import SweepResult
+    from airprune.studies.campaign import Outcome, Row, Sweep, SweepFolder
 
 # Beyond these a page of curves takes minutes and nobody can tell the curves apart.
 _MAX_REPORTED_ROWS = 20
@@ -68,8 +68,8 @@ def sweep(
     With `--target` and one swept key that is a number, crossover.png shows time to the target over that key, and where
     pruning stops paying: `airprune sweep smoke plan.scheme=optimal,no-pruning plan.deadline_s=0.014,0.02 --target 0.2`
     """
-    from airprune.studies import SweepResult
-    from airprune.sweeps import SweepFolder, crossover_in
+    from airprune.studies.calls import SweepResult
+    from airprune.studies.campaign import SweepFolder, crossover_in
 
     chosen = _sweep(scenario, settings or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     out = out or Path("runs") / f"{chosen.runs[0].scenario.name}-sweep"
@@ -105,7 +105,7 @@ def sweep(
 
 def _sweep(scenario: str, settings: Sequence[str], **options: Any) -> Sweep:
     """All runs, checked, and where they go: as `options` say, else as the settings or the scenario do."""
-    from airprune.sweeps import Sweep
+    from airprune.studies.campaign import Sweep
 
     chosen = Sweep.of(scenario_from(scenario, []), settings)
     about_engine = [word for word in settings if word.strip().startswith("engine.")]
@@ -205,15 +205,15 @@ def _values(row: Row) -> list[str]:
 
 
 def _draw(crossover: Crossover, target: float, out: Path) -> None:
-    from airprune.crossover_figure import crossover_figure
-    from airprune.figures import picture_files, save_figure
+    from airprune.results.figures.crossover import crossover_figure
+    from airprune.results.figures.curves import picture_files, save_figure
 
     save_figure(crossover_figure(crossover, target), *picture_files(out / "crossover"))
     say(f"Crossover: {out / 'crossover.png'}")
 
 
 def _draw_sweep(result: SweepResult, column: PaperWidth | None) -> None:
-    from airprune.figures import PaperColumn, picture_files, save_figure
+    from airprune.results.figures.curves import PaperColumn, picture_files, save_figure
 
     paper = None if column is None else PaperColumn(column)
     figure = result.figure(paper=paper) if any(row.seeds for row in result.rows) else None
@@ -233,7 +233,7 @@ def print_wide(table: Table) -> None:
 
 
 def _report(rows: Sequence[Row], out: Path, target: float | None, column: PaperWidth | None) -> None:
-    from airprune.report import write_report
+    from airprune.studies.write_report import write_report
 
     if not any(row.seeds for row in rows):
         return

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from airprune.measures import MEASURES, TO_TARGET
-from airprune.reaching import ToTarget, target_text
-from airprune.wording import MISSING
+from airprune.results.measures import MEASURES, TO_TARGET
+from airprune.results.time_to_target import ToTarget, target_text
+from airprune.text import MISSING
 
 
 def target_table(headings: Sequence[str], rows: Iterable[tuple[Sequence[str], ToTarget]], target: float) -> Table:

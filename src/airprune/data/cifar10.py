@@ -26,7 +26,7 @@ from airprune.data.mirrors import NotAvailable, download
 from airprune.data.packages import NpmPackage, Package
 from airprune.data.published import Blobs, FileSource, PublishedFile, present, unit_images
 from airprune.errors import raise_if_exhausted
-from airprune.wording import printable
+from airprune.text import printable
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SHAPE = (3, 32, 32)

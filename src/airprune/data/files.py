@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from airprune.errors import WorkFailed
-from airprune.wording import printable
+from airprune.text import printable
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from airprune.errors import InvalidValue, UsageError, WorkFailed
-from airprune.wording import printable
+from airprune.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,7 +27,7 @@ from airprune.data.idx import BadFile, verified_bytes, verified_file
 from airprune.data.mirrors import NotAvailable, download
 from airprune.data.packages import Package
 from airprune.errors import UsageError, WorkFailed
-from airprune.wording import printable
+from airprune.text import printable
 
 SYSTEM_FOLDER = Path("/usr/share/datasets")
 _GZIP_EXTRA_BYTES = 1 << 16  # gzip of incompressible data is a little longer than the data

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from airprune.channel import MAX_BITS_PER_HZ
-from airprune.deployment.measured import MeasuredRow, PlannedInputs
 from airprune.errors import WorkFailed
+from airprune.runs.measured import MeasuredRow, PlannedInputs
 from airprune.tables import write_csv_atomic
+from airprune.wireless.channel import MAX_BITS_PER_HZ
 
 if TYPE_CHECKING:
     from airprune.scenario import Scenario

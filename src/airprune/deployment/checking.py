@@ -8,14 +8,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from airprune.components import Owner
+from airprune.components.component import Owner
 from airprune.deployment.groundwork import Groundwork, state_digest
-from airprune.deployment.measured import FATES
 from airprune.deployment.packing import ReportArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.uploads import reports_of
 from airprune.errors import WorkFailed
-from airprune.wording import shown
+from airprune.runs.measured import FATES
+from airprune.text import shown
 
 Array = np.ndarray
 MAX_SAMPLES = 2**31

@@ -27,20 +27,20 @@ from airprune.data.holdings import Claimed
 from airprune.deployment.groundwork import Groundwork, check_deployable
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import Node, load_members
-from airprune.deployment.measured import MeasuredLog, MeasuredRow, PlannedInputs, read_inputs
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.remote import CloudSettings, Deployed
 from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.deployment.transport import Limits
 from airprune.errors import AirpruneError, UsageError, WorkFailed
-from airprune.privacy import privacy_notes
 from airprune.runs.driver import Records, records_of
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import make_run_folder
+from airprune.runs.measured import MeasuredLog, MeasuredRow, PlannedInputs, read_inputs
 from airprune.runs.unwritable import sentence_if_unwritable
 from airprune.scenario import Scenario
 from airprune.simulation.experiment import Experiment
+from airprune.theory.privacy import privacy_notes
 
 _log = logging.getLogger("airprune")
 _MAX_ABOUT_BYTES = 2**24

@@ -16,11 +16,11 @@ import numpy as np
 
 from airprune.deployment.cloud import deployed_run
 from airprune.deployment.identity import load_node, make_federation
-from airprune.deployment.measured import MeasuredRow, read_measured
 from airprune.deployment.remote import CloudSettings
 from airprune.errors import WorkFailed
 from airprune.runs import run
 from airprune.runs.layout import RunFolder
+from airprune.runs.measured import MeasuredRow, read_measured
 from airprune.scenario import Scenario
 
 # A busy machine must not make the demo's devices late: it shows bits, and tells times.

@@ -32,7 +32,7 @@ from airprune.deployment.round_machine import RoundKey
 from airprune.deployment.training import Trainer
 from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused, dial
 from airprune.errors import WorkFailed
-from airprune.federation.wire import broadcast_from_bytes
+from airprune.rounds.wire import broadcast_from_bytes
 
 _log = logging.getLogger("airprune")
 # Between tries to reach an edge.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from airprune import __version__
-from airprune.components import Owner
+from airprune.components.component import Owner
 from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_disk import EdgeDisk
 from airprune.deployment.edge_rounds import Rounds

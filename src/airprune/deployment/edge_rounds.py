@@ -42,9 +42,9 @@ from airprune.deployment.round_machine import (
 )
 from airprune.deployment.transport import Packet, Sealed
 from airprune.deployment.uploads import BadUpload
-from airprune.federation.messages import Broadcast, Upload
-from airprune.federation.wire import broadcast_to_bytes
-from airprune.learning.chunks import EdgeResult
+from airprune.rounds.messages import Broadcast, Upload
+from airprune.rounds.training.chunks import EdgeResult
+from airprune.rounds.wire import broadcast_to_bytes
 
 _log = logging.getLogger("airprune")
 # An upload of which nothing has come for so long is not waited for.

@@ -12,17 +12,17 @@ import numpy as np
 
 from airprune.deployment.digests import Bytes
 from airprune.deployment.groundwork import Groundwork
-from airprune.deployment.measured import recorded_fate
 from airprune.deployment.packing import Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Outcome
 from airprune.deployment.uploads import Expected, upload_from_bytes
 from airprune.engines.base import Workshop
 from airprune.engines.serial import SerialEngine
-from airprune.federation.edge import close_round
-from airprune.federation.messages import Broadcast, Upload
-from airprune.federation.wire import told_mask
-from airprune.learning.chunks import ChunkSum, EdgeGroup, EdgeResult, Failure, TrainTask, chunk_sum
+from airprune.rounds.edge import close_round
+from airprune.rounds.messages import Broadcast, Upload
+from airprune.rounds.training.chunks import ChunkSum, EdgeGroup, EdgeResult, Failure, TrainTask, chunk_sum
+from airprune.rounds.wire import told_mask
+from airprune.runs.measured import recorded_fate
 
 Array = np.ndarray
 

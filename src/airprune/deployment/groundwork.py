@@ -9,14 +9,15 @@ from functools import cached_property
 import numpy as np
 
 from airprune import __version__
-from airprune.components import ModelShape, Owner, Slot
-from airprune.compression.base import Wire
+from airprune.components.component import ModelShape, Owner, Slot
 from airprune.deployment.digests import digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.small import catalogue_shape
 from airprune.errors import UsageError
-from airprune.federation.method import Method
-from airprune.federation.wire import Codec
+from airprune.methods.compression.base import Wire
+from airprune.methods.objectives import Objective
+from airprune.rounds.method import Method
+from airprune.rounds.wire import Codec
 from airprune.scenario import Scenario
 
 Array = np.ndarray
@@ -60,7 +61,7 @@ class Groundwork:
         return shape.on(num_devices=self.num_devices, num_edges=self.num_edges)
 
     def _built_shape(self) -> ModelShape:
-        from airprune.models import FlatModel, build_model
+        from airprune.models.catalogue import FlatModel, build_model
 
         settings = self.scenario.model
         module = build_model(
@@ -87,7 +88,11 @@ class Groundwork:
     def report_bytes(self) -> int:
         """What a device's reports may take at the most beside its update."""
         method = self.method
-        has_reports = method.masking.has("report") or method.masking.has("observe") or method.objective.has("report")
+        has_reports = (
+            method.masking.has("report")
+            or method.masking.has("observe")
+            or method.objective.overrides(Objective.report)
+        )
         return 64 * self.shape.num_state if has_reports else 0
 
     @cached_property

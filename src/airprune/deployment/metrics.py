@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from airprune.deployment.measured import FATES, MeasuredRow
 from airprune.deployment.status import ROLES
 from airprune.errors import WorkFailed
+from airprune.runs.measured import FATES, MeasuredRow
 
 LOOPBACK = "127.0.0.1"
 _ROUND_BUCKETS_S = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)

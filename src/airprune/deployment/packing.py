@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components import ModelShape
-from airprune.compression.packing import num_bytes
+from airprune.components.component import ModelShape
 from airprune.deployment.digests import digest_of
 from airprune.deployment.groundwork import state_digest
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.errors import WorkFailed
-from airprune.federation.wire import packed, unpacked
-from airprune.learning.chunks import WHOLE, DeviceStatistics, EdgeResult, Failure
-from airprune.pruning.coverage import coverage_of
+from airprune.methods.compression.packing import num_bytes
+from airprune.methods.masking.core.coverage import coverage_of
+from airprune.rounds.training.chunks import WHOLE, DeviceStatistics, EdgeResult, Failure
+from airprune.rounds.wire import packed, unpacked
 
 Array = np.ndarray
 _SLOTS, _VALUES, _REPORTS = "slots/", "values/", "reports/"

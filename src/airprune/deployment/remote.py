@@ -19,27 +19,27 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from airprune.components import Owner
+from airprune.components.component import Owner
 from airprune.deployment.checking import MAX_WORDS, checked_report
 from airprune.deployment.estimates import PROBE_EVERY_ROUNDS, Estimates, paced_uplink_bps
 from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.hub import Hub, Order, Report
 from airprune.deployment.link_times import WIRE_OVERHEAD
-from airprune.deployment.measured import MeasuredRow, PlannedInputs, recorded_fate
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station, order_digest
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.replaying import met_candidates
 from airprune.engines.base import Engine
 from airprune.errors import WorkFailed
-from airprune.federation.wire import upload_size
-from airprune.learning.chunks import DeviceStatistics, EdgeGroup, EdgeResult, Failure
-from airprune.pruning.coverage import coverage_of
-from airprune.selection.base import Candidates
+from airprune.methods.masking.core.coverage import coverage_of
+from airprune.methods.selection.base import Candidates
+from airprune.rounds.training.chunks import DeviceStatistics, EdgeGroup, EdgeResult, Failure
+from airprune.rounds.wire import upload_size
+from airprune.runs.measured import MeasuredRow, PlannedInputs, recorded_fate
 from airprune.simulation.clock import Fate, TimedRound
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.state import RunState
 from airprune.simulation.world import Started, World
-from airprune.wording import printable
+from airprune.text import printable
 
 Array = np.ndarray
 T = TypeVar("T")

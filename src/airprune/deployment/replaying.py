@@ -9,10 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from airprune.deployment.measured import MeasuredRow, PlannedInputs, read_inputs, read_measured, recorded_fate
 from airprune.errors import UsageError, WorkFailed
+from airprune.methods.selection.base import Candidates, known_rates
 from airprune.runs.layout import RunFolder
-from airprune.selection.base import Candidates, known_rates
+from airprune.runs.measured import MeasuredRow, PlannedInputs, read_inputs, read_measured, recorded_fate
 from airprune.simulation.clock import Fate
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.state import RunState

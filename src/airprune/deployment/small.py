@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from airprune.components import ModelShape
-from airprune.compression.base import Wire
+from airprune.components.component import ModelShape
 from airprune.errors import InvalidValue
-from airprune.federation.device import Device, LocalSettings
-from airprune.federation.method import Method
-from airprune.flat import LocalModel
-from airprune.kernels import kernel_for
-from airprune.kernels.devices import device_named
-from airprune.losses import CROSS_ENTROPY, LOSSES
-from airprune.model_sources import plain_cnn, without_torch
-from airprune.plain_models import chain_of
+from airprune.methods.compression.base import Wire
+from airprune.models.kernels import kernel_for
+from airprune.models.kernels.devices import device_named
+from airprune.models.layout import LocalModel
+from airprune.models.losses import CROSS_ENTROPY, LOSSES
+from airprune.models.without_torch import chain_of
+from airprune.rounds.device import Device, LocalSettings
+from airprune.rounds.method import Method
+from airprune.rounds.model_source import plain_cnn, without_torch
 from airprune.scenario import Scenario
 
 Array = np.ndarray
@@ -71,7 +71,7 @@ def _model(
     if importlib.util.find_spec("torch") is None:
         way_out = "Install torch on this device, or change the scenario."
         raise InvalidValue("Scenario", "must be one that devices without torch can train", needed, way_out)
-    from airprune.models import FlatModel, build_model
+    from airprune.models.catalogue import FlatModel, build_model
 
     module = build_model(settings.name, input_shape=input_shape, num_classes=num_classes, seed=scenario.seed)
     return FlatModel(module, prunable=settings.prunable, personal=settings.personal, float64=settings.float64)

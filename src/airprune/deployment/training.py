@@ -8,17 +8,17 @@ from functools import cached_property
 
 import numpy as np
 
-from airprune.components import Owner
+from airprune.components.component import Owner
 from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.own_data import Samples
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.small import local_device
 from airprune.deployment.uploads import upload_to_bytes
 from airprune.engines.machine import single_thread
-from airprune.federation.device import Streams, device_round
-from airprune.federation.messages import Broadcast, Orders
-from airprune.federation.wire import told_mask
 from airprune.randomness import WholeNumbers
+from airprune.rounds.device import Streams, device_round
+from airprune.rounds.messages import Broadcast, Orders
+from airprune.rounds.wire import told_mask
 
 Array = np.ndarray
 # Of one timing at joining.

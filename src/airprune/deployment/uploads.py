@@ -22,14 +22,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from airprune.components import ModelShape, ReportKind
-from airprune.compression.base import Message
-from airprune.compression.packing import num_bytes
+from airprune.components.component import ModelShape, ReportKind
 from airprune.deployment.digests import DIGEST_BYTES, Bytes, digest_of
 from airprune.errors import InvalidValue, WorkFailed
-from airprune.federation.messages import Upload
-from airprune.federation.method import LocalMethod, Method
-from airprune.federation.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, told_mask, upload_size
+from airprune.methods.compression.base import Message
+from airprune.methods.compression.packing import num_bytes
+from airprune.methods.objectives import Objective
+from airprune.rounds.messages import Upload
+from airprune.rounds.method import LocalMethod, Method
+from airprune.rounds.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, told_mask, upload_size
 
 Array = np.ndarray
 
@@ -98,13 +99,15 @@ class Expected:
 def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, ReportKind] | None:
     """The kinds of all arrays that devices may report; None if a component reports without saying what."""
     kinds: dict[str, ReportKind] = {}
-    reporting = (method.masking, ("report", "observe")), (method.objective, ("report",))
-    for chosen, functions in reporting:
-        if chosen.has("reported"):
-            kinds |= chosen("reported", shape)
-        elif any(map(chosen.has, functions)):
-            return None
-    return kinds
+    masking, objective = method.masking, method.objective
+    if masking.has("reported"):
+        kinds |= masking("reported", shape)
+    elif masking.has("report") or masking.has("observe"):
+        return None
+    declared = objective.reported(shape)
+    if declared is None and objective.overrides(Objective.report):
+        return None
+    return kinds | dict(declared or {})
 
 
 def upload_to_bytes(

@@ -17,14 +17,14 @@ from airprune.deployment.digests import digest_of
 from airprune.deployment.edge_sums import Asked, closed_round
 from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.kept_rounds import KeptRound, kept_folder, kept_place
-from airprune.deployment.measured import MeasuredRow, read_measured
 from airprune.deployment.packing import order_digest
 from airprune.deployment.round_machine import Fate, Outcome, RoundKey
 from airprune.deployment.uploads import BadUpload
 from airprune.errors import UnknownName, UsageError, WorkFailed
-from airprune.federation.messages import Broadcast
-from airprune.federation.wire import broadcast_to_bytes
+from airprune.rounds.messages import Broadcast
+from airprune.rounds.wire import broadcast_to_bytes
 from airprune.runs.layout import RunFolder
+from airprune.runs.measured import MeasuredRow, read_measured
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,11 @@ children   how they are started and stopped
 
 from __future__ import annotations
 
+from airprune.components.registry import Registry
 from airprune.engines.base import Engine
 from airprune.engines.machine import workers_here
 from airprune.errors import UnknownName, UsageError
 from airprune.extras import sentence_for
-from airprune.registry import Registry
 
 ENGINES: Registry[type[Engine]] = Registry(
     "engines",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airprune.components import ModelShape
-from airprune.compression.base import Wire
+from airprune.components.component import ModelShape
+from airprune.methods.compression.base import Wire
 
 # Charges that come back every few rounds do so within as many.
 _ROUNDS = 60
@@ -18,8 +18,8 @@ def extra_cost(method: Any, shape: ModelShape, value_bits: float) -> list[str]:
       method: all choices of a scenario, a `federation.method.Method`.
     """
     told = [_air(method, shape, value_bits), *_masking(method, shape, value_bits)]
-    if method.objective.has("upload_bits"):
-        told.append(f"{method.objective('upload_bits', shape, value_bits):,.0f} bits beside every update")
+    if beside := method.objective.upload_bits(shape, value_bits):
+        told.append(f"{beside:,.0f} bits beside every update")
     if method.selection.component.report_bits:
         told.append(f"{method.selection.component.report_bits:,.0f} bits for the selection")
     return [words for words in told if words]

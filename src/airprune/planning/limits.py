@@ -9,7 +9,7 @@ import numpy as np
 
 from airprune.checks import quantity
 from airprune.errors import InvalidValue
-from airprune.latency import EFFECTIVE_CAPACITANCE
+from airprune.wireless.latency import EFFECTIVE_CAPACITANCE
 
 if TYPE_CHECKING:
     from airprune.planning.problem import PlanProblem

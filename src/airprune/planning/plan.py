@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from airprune.errors import Infeasible
-from airprune.latency import kept_weights
 from airprune.planning.feasibility import blocking_devices
 from airprune.planning.limits import energy_j, limits_of, slowdown
 from airprune.planning.problem import PlanProblem
 from airprune.planning.tradeoff import latency_s
+from airprune.wireless.latency import kept_weights
 
 Array = np.ndarray
 

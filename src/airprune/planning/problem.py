@@ -10,11 +10,11 @@ import numpy as np
 
 from airprune.checks import array_of, instance, quantity
 from airprune.errors import InvalidValue
-from airprune.latency import kept_weights
 from airprune.planning.codes import Codes
 from airprune.planning.edges import EdgeGroups
 from airprune.planning.ladder import Ladder
 from airprune.planning.limits import DeviceLimits
+from airprune.wireless.latency import kept_weights
 
 Array = np.ndarray
 

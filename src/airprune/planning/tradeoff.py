@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from airprune.channel import uplink_rate_bps
-from airprune.latency import device_latency_s, kept_weights
 from airprune.planning.limits import full_band_rate_at, slowdown
 from airprune.planning.problem import PlanProblem
+from airprune.wireless.channel import uplink_rate_bps
+from airprune.wireless.latency import device_latency_s, kept_weights
 
 Array = np.ndarray
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from airprune.checks import path_of
-from airprune.components import Owner
+from airprune.components.component import Owner
 from airprune.data import Dataset
 from airprune.data.shared import share
 from airprune.engines import check_engine, engine_named
 from airprune.errors import UsageError
-from airprune.kernels import native
+from airprune.models.kernels import native
 from airprune.runs.callbacks import GivenCallback, callbacks_of, told
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import airprune
-from airprune.records import RECORDS_VERSION
+from airprune.rounds.records import RECORDS_VERSION
 
 
 def environment() -> dict[str, Any]:

@@ -24,9 +24,9 @@ from airprune.checks import path_of
 from airprune.data import DATASETS
 from airprune.data.files import atomic_file
 from airprune.errors import InvalidValue, UsageError, WorkFailed
-from airprune.losses import LOSSES
-from airprune.models import build_model
-from airprune.own_models import check_module, first_sentence
+from airprune.models.catalogue import build_model
+from airprune.models.losses import LOSSES
+from airprune.models.user_modules import check_module, first_sentence
 from airprune.runs import checkpoint
 from airprune.runs.layout import RunFolder
 

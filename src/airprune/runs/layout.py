@@ -231,7 +231,7 @@ class RunFolder:
 
     def has_finished(self, scenario: Scenario) -> bool:
         """Whether the trained model of this very scenario is here, whole, and with its records."""
-        from airprune.registration import files_used_by
+        from airprune.methods.registration import files_used_by
 
         try:
             run = self.final_provenance()

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from airprune import files
-from airprune.components import ModelShape, Owner, Slot
+from airprune.components.component import ModelShape, Owner, Slot
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.runs.unwritable import sentence_if_unwritable
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from airprune import files
 from airprune.errors import UsageError, WorkFailed
-from airprune.registration import files_used_by, registered
+from airprune.methods.registration import files_used_by, registered
 from airprune.runs import checkpoint
 from airprune.runs.environment import environment
 from airprune.runs.layout import Provenance, RunFolder, settings_digest, sha256_of

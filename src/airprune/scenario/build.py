@@ -6,10 +6,10 @@ import dataclasses
 
 import numpy as np
 
-from airprune.channel import Radio
-from airprune.network import Disc, Network, Placement, Ring, place_flat, place_hierarchical
 from airprune.scenario.sections import NetworkSection, RadioSection
 from airprune.units import db_to_ratio, dbm_to_watt
+from airprune.wireless.channel import Radio
+from airprune.wireless.network import Disc, Network, Placement, Ring, place_flat, place_hierarchical
 
 
 def build_radio(section: RadioSection) -> Radio:
@@ -57,7 +57,9 @@ def _cpu_hz(section: NetworkSection) -> float | tuple[float, float]:
 
 def _from_table(section: NetworkSection, table: str, *, seed: int, batch_samples: int) -> Network:
     """The table's network, with the scenario's CPUs where the table has none."""
-    from airprune.fleet import network_and_columns  # few scenarios have a table: readers of run folders should not wait
+    from airprune.scenario.fleet import (
+        network_and_columns,  # few scenarios have a table: readers of run folders should not wait
+    )
 
     network, present = network_and_columns(table, batch_samples=batch_samples, is_quoted=False)
     if "cpu_hz" in present:

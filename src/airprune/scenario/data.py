@@ -9,8 +9,8 @@ import numpy as np
 from airprune.data import Dataset, Holdings, as_dataset, draw_samples, load_dataset, partition, standardized
 from airprune.data.convert import with_targets
 from airprune.errors import InvalidValue
-from airprune.network import Network
 from airprune.scenario.scenario import Scenario
+from airprune.wireless.network import Network
 
 Array = np.ndarray
 

@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from airprune.components.choice import ChoiceSection
 from airprune.scenario.scenario import Scenario
 from airprune.settings import toml_text
-from airprune.settings.choice import ChoiceSection
 from airprune.settings.section import Section
 
 # By how a key ends.

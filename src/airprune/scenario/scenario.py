@@ -11,22 +11,22 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from airprune import files
-from airprune.channel import Radio
 from airprune.checks import instance, path_of
+from airprune.components.choice import ChoiceSection
+from airprune.components.registry import Registry
 from airprune.errors import AirpruneError, InvalidValue, UnknownName, UsageError
-from airprune.losses import AUTO, CROSS_ENTROPY
 from airprune.methods import DEFAULT_METHOD, METHODS
-from airprune.network import Network
-from airprune.registry import Registry
+from airprune.methods.topology import TOPOLOGIES
+from airprune.models.losses import AUTO, CROSS_ENTROPY
 from airprune.scenario import build, sections
 from airprune.scenario.presets import preset_text, presets
 from airprune.settings import toml_text
-from airprune.settings.choice import ChoiceSection
 from airprune.settings.problems import unknown_key
 from airprune.settings.section import Section, Text, starts_at_home
 from airprune.tables.source import MAX_TABLE_BYTES
-from airprune.topology import TOPOLOGIES
-from airprune.wording import shown
+from airprune.text import shown
+from airprune.wireless.channel import Radio
+from airprune.wireless.network import Network
 
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # TOML's largest integer
 

@@ -8,23 +8,21 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from airprune.aggregation import AGGREGATIONS
-from airprune.aggregation.steps import STEPS
-from airprune.association import ASSOCIATIONS
-from airprune.compression import COMPRESSIONS
-from airprune.compute.boards import BOARDS, EFFICIENCY
-from airprune.compute.profile import clock_keys
+from airprune.components.choice import ChoiceSection
+from airprune.components.registry import Registry
 from airprune.errors import InvalidValue, UnknownName
-from airprune.kernels import KERNELS
-from airprune.losses import AUTO, CROSS_ENTROPY, LOSSES, METRICS, OWN
-from airprune.masking import MASKINGS
-from airprune.objectives import OBJECTIVES
-from airprune.path_loss import PATH_LOSS
+from airprune.methods.aggregation import AGGREGATIONS
+from airprune.methods.aggregation.steps import STEPS
+from airprune.methods.association import ASSOCIATIONS
+from airprune.methods.compression import COMPRESSIONS
+from airprune.methods.masking import MASKINGS
+from airprune.methods.objectives import OBJECTIVES
+from airprune.methods.selection import SELECTIONS
+from airprune.methods.topology import TOPOLOGIES
+from airprune.models.kernels import KERNELS
+from airprune.models.losses import AUTO, CROSS_ENTROPY, LOSSES, METRICS, OWN
 from airprune.planning.problem import CLASSIFIER_CAP
-from airprune.registry import Registry
-from airprune.schemes import SCHEMES
-from airprune.selection import SELECTIONS
-from airprune.settings.choice import ChoiceSection
+from airprune.planning.schemes import SCHEMES
 from airprune.settings.section import (
     MAX_COUNT,
     Count,
@@ -37,7 +35,9 @@ from airprune.settings.section import (
     Section,
     Text,
 )
-from airprune.topology import TOPOLOGIES
+from airprune.wireless.device_speed.boards import BOARDS, EFFICIENCY
+from airprune.wireless.device_speed.profile import clock_keys
+from airprune.wireless.path_loss import PATH_LOSS
 
 
 class NetworkSection(Section):

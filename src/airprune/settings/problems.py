@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from airprune.errors import AirpruneError, InvalidValue, UnknownName
 from airprune.settings.toml_text import literal
-from airprune.wording import shown
+from airprune.text import shown
 
 
 def first_problem(model: type[BaseModel], owner: str, data: Mapping[str, Any], error: ValidationError) -> AirpruneError:

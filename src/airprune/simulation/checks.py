@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from airprune.components import ModelShape
-from airprune.compression.base import Wire
+from airprune.components.component import ModelShape
 from airprune.data import Dataset
 from airprune.errors import InvalidValue
-from airprune.federation.method import Method
-from airprune.losses.own import Judged
-from airprune.model_sources import ModelSource
+from airprune.methods.compression.base import Wire
+from airprune.methods.objectives import Objective
+from airprune.models.losses.own import Judged
+from airprune.rounds.method import Method
+from airprune.rounds.model_source import ModelSource
 from airprune.scenario import Scenario
 
 Array = np.ndarray
@@ -27,7 +28,7 @@ def check_method(scenario: Scenario, method: Method, *, shape: ModelShape, num_d
 
 def check_model(source: ModelSource, data: Dataset, judged_by: Judged, num_samples: Array, scenario: Scenario) -> None:
     """A misfit of model, samples and loss is a sentence before the first round."""
-    from airprune.fitting import check_fit  # by torch
+    from airprune.models.dry_run import check_fit  # by torch
 
     module = source.module().double() if scenario.model.float64 else source.module().float()
     check_fit(module, data, judged_by, num_samples, batch_size=scenario.train.batch_size)
@@ -58,7 +59,7 @@ def _check_relay(scenario: Scenario, method: Method) -> None:
 def _check_steps(scenario: Scenario, method: Method) -> None:
     """Some objectives read a device's mean gradient off the way it went, which only plain steps allow."""
     train = scenario.train
-    if method.objective.component.plain_steps and (train.momentum or train.optimizer != "sgd"):
+    if method.objective.plain_steps and (train.momentum or train.optimizer != "sgd"):
         got = f"{train.momentum:g} with optimizer {train.optimizer!r}"
         rule = f"must be 0, with optimizer 'sgd', for objective {method.objective.name!r}"
         raise InvalidValue("Scenario.train.momentum", rule, got, "Example: train.momentum = 0")
@@ -85,7 +86,7 @@ def _check_privacy(scenario: Scenario, method: Method, shape: ModelShape) -> Non
         return
     reports = {
         "masking": method.masking.has("report") or method.masking.has("observe"),
-        "objective": method.objective.has("report"),
+        "objective": method.objective.overrides(Objective.report),
     }
     for part, has_more in reports.items():
         if has_more:

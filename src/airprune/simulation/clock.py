@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from airprune.channel import uplink_rate_bps
-from airprune.federation.opened import OpenRound
-from airprune.federation.relayed import with_unions as united
-from airprune.federation.terms import Terms
-from airprune.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s
+from airprune.methods.topology.relay import Relay
 from airprune.planning.plan import Status
 from airprune.randomness import rng_for
-from airprune.topology.relay import Relay
+from airprune.rounds.opened import OpenRound
+from airprune.rounds.relayed import with_unions as united
+from airprune.rounds.terms import Terms
+from airprune.wireless.channel import uplink_rate_bps
+from airprune.wireless.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s
 
 if TYPE_CHECKING:
     from airprune.scenario import EventsSection

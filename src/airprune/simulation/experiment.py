@@ -9,44 +9,44 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from airprune.channel import Radio, full_band_rates
-from airprune.components import ModelShape, Owner, Slot
-from airprune.compression.base import Wire
-from airprune.compute.times import ComputeTimes, compute_times
-from airprune.compute.work import ModelWork
+from airprune.components.component import ModelShape, Owner, Slot
 from airprune.data import Dataset, Holdings
 from airprune.errors import InvalidValue
-from airprune.federation.backhaul import Backhaul
-from airprune.federation.cloud import combine_level, combined_up_to
-from airprune.federation.device import LocalSettings
-from airprune.federation.messages import Orders
-from airprune.federation.method import Method
-from airprune.federation.personal import samples_like
-from airprune.federation.relayed import Positions
-from airprune.federation.terms import Terms
-from airprune.flat import LocalModel
-from airprune.kernels import kernel_for
-from airprune.kernels.devices import device_named
-from airprune.learning.optimisers import learning_rate_at
-from airprune.learning.worker import TEST_PART, HeldTest, Job
-from airprune.losses import CROSS_ENTROPY
-from airprune.losses.own import Judged, judged, named
-from airprune.model_names import HIDDEN
-from airprune.model_sources import ModelSource, PlainSource, source_of
-from airprune.network import Network
+from airprune.methods.compression.base import Wire
+from airprune.methods.registration import luggage
+from airprune.methods.selection.base import Candidates
+from airprune.methods.topology import Tree
+from airprune.methods.topology.root import RootRound, RootView
+from airprune.models.kernels import kernel_for
+from airprune.models.kernels.devices import device_named
+from airprune.models.layout import LocalModel
+from airprune.models.losses import CROSS_ENTROPY
+from airprune.models.losses.own import Judged, judged, named
+from airprune.models.names import HIDDEN
 from airprune.planning.deadline import FIRST_KAPPA, measured_kappa
 from airprune.planning.periods import local_steps_at
 from airprune.randomness import rng_for
-from airprune.registration import luggage
+from airprune.rounds.backhaul import Backhaul
+from airprune.rounds.cloud import combine_level, combined_up_to
+from airprune.rounds.compute_times import ComputeTimes, compute_times
+from airprune.rounds.device import LocalSettings
+from airprune.rounds.messages import Orders
+from airprune.rounds.method import Method
+from airprune.rounds.model_source import ModelSource, PlainSource, source_of
+from airprune.rounds.personal import samples_like
+from airprune.rounds.relayed import Positions
+from airprune.rounds.terms import Terms
+from airprune.rounds.training.optimisers import learning_rate_at
+from airprune.rounds.training.worker import TEST_PART, HeldTest, Job
 from airprune.scenario import Scenario
 from airprune.scenario.data import classes_of, dataset_of, samples_by_device
-from airprune.selection.base import Candidates
 from airprune.simulation.checks import check_method, check_model
 from airprune.simulation.clock import TimedRound
 from airprune.simulation.state import RunState
 from airprune.simulation.stations import Stations
-from airprune.topology import Tree
-from airprune.topology.root import RootRound, RootView
+from airprune.wireless.channel import Radio, full_band_rates
+from airprune.wireless.device_speed.work import ModelWork
+from airprune.wireless.network import Network
 
 Array = np.ndarray
 
@@ -187,7 +187,7 @@ class Experiment:
     @cached_property
     def work(self) -> ModelWork:
         """The model's FLOPs per sample."""
-        from airprune.compute.flops import count_work  # by torch
+        from airprune.wireless.device_speed.flops import count_work  # by torch
 
         names = [layer.name for layer in self.model.layers]
         return count_work(self.source.module(), self.dataset.train_x[0], names)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from airprune.json_types import EdgeCoverage
-from airprune.learning.chunks import EdgeResult
-from airprune.records import EdgeRecord, GlobalRecord, NodeRecord, Totals
+from airprune.methods.topology.root import RootRound
+from airprune.rounds.records import EdgeRecord, GlobalRecord, NodeRecord, Totals
+from airprune.rounds.training.chunks import EdgeResult
 from airprune.simulation.clock import Fate, TimedRound
 from airprune.simulation.state import RunState
-from airprune.topology.root import RootRound
 
 Array = np.ndarray
 

@@ -13,21 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from airprune.components import Owner
+from airprune.components.component import Owner
 from airprune.engines.base import MAX_TRIES, Engine
 from airprune.errors import WorkFailed
-from airprune.federation.device import Streams
-from airprune.federation.edge import close_round, open_round, prepared_round
-from airprune.federation.messages import Broadcast
-from airprune.federation.opened import OpenRound
-from airprune.federation.personal import SLOTS
-from airprune.latency import global_round_latency_s
-from airprune.learning.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
-from airprune.learning.worker import TEST_PART, OwnTest
-from airprune.masking.base import FREE, RoundView
+from airprune.methods.masking.base import FREE, RoundView
+from airprune.methods.registration import is_own
+from airprune.methods.selection.base import Candidates, Outcome
+from airprune.methods.topology.base import HISTORY, Due
 from airprune.randomness import rng_for
-from airprune.registration import is_own
-from airprune.selection.base import Candidates, Outcome
+from airprune.rounds.device import Streams
+from airprune.rounds.edge import close_round, open_round, prepared_round
+from airprune.rounds.messages import Broadcast
+from airprune.rounds.opened import OpenRound
+from airprune.rounds.personal import SLOTS
+from airprune.rounds.training.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
+from airprune.rounds.training.worker import TEST_PART, OwnTest
 from airprune.simulation.clock import Events, Fate, TimedRound, time_round, with_unions
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.recording import (
@@ -41,7 +41,7 @@ from airprune.simulation.recording import (
 )
 from airprune.simulation.state import RunState
 from airprune.simulation.world import World
-from airprune.topology.base import HISTORY, Due
+from airprune.wireless.latency import global_round_latency_s
 
 Array = np.ndarray
 _log = logging.getLogger("airprune")
@@ -221,7 +221,7 @@ def _group(
         shared=Broadcast(
             model=received,
             mask=opened.mask,
-            values={name: state.values[name] for name in method.objective.component.broadcast},
+            values={name: state.values[name] for name in method.objective.broadcast},
         ),
         tasks=tuple(tasks),
         travels=state.store is not None or is_own(method.edge.component),  # whose sums strangers cannot read
@@ -254,8 +254,7 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
     view = dataclasses.replace(view, train_loss=mean_loss(results))
     if masking.has("update"):
         state.values = masking("update", view, state.values, sums)
-    if objective.has("update"):
-        state.values = objective("update", state.values, sums)
+    state.values = objective.update(state.values, sums)
     stays = masking("stays", state.values) if masking.has("stays") else None
     if stays is not None:
         state.models[:, experiment.shape.prunable] *= stays
@@ -391,8 +390,7 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
         step, "cloud_step", state.global_state, combined, state.held, own, num_parameters=trained
     )
     state.values |= own
-    if experiment.method.objective.has("close"):
-        state.values = experiment.method.objective("close", state.values, experiment.network.num_devices)
+    state.values = experiment.method.objective.close(state.values, experiment.network.num_devices)
     latency_s = float(_latency_s(experiment, state, 0)[0])
     metrics: dict[str, Any] = {}
     if experiment.method.topology.has("root"):

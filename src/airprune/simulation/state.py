@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from airprune.components import ModelShape, Owner, Slot
-from airprune.records import Totals
-from airprune.topology import Tree
+from airprune.components.component import ModelShape, Owner, Slot
+from airprune.methods.topology import Tree
+from airprune.rounds.records import Totals
 
 if TYPE_CHECKING:
     from airprune.runs.store import DeviceStore

@@ -8,8 +8,13 @@ from functools import cache, cached_property, partial
 
 import numpy as np
 
-from airprune.association.base import AssociationView, Served
-from airprune.channel import (
+from airprune.methods.association.base import AssociationView, Served
+from airprune.methods.selection.base import Candidates
+from airprune.methods.topology import Level
+from airprune.planning import Plan, PlanProblem
+from airprune.randomness import rng_for
+from airprune.rounds.terms import Terms, device_limits, has_limits, plan_as_set, plan_problem
+from airprune.wireless.channel import (
     Radio,
     block_gains,
     full_band_rate_bps,
@@ -18,12 +23,7 @@ from airprune.channel import (
     small_scale_gain,
     snr,
 )
-from airprune.federation.terms import Terms, device_limits, has_limits, plan_as_set, plan_problem
-from airprune.network import Network
-from airprune.planning import Plan, PlanProblem
-from airprune.randomness import rng_for
-from airprune.selection.base import Candidates
-from airprune.topology import Level
+from airprune.wireless.network import Network
 
 Array = np.ndarray
 Values = dict[str, Array]

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from airprune.components import Owner
+from airprune.components.component import Owner
 from airprune.engines.base import Engine
-from airprune.federation.edge import close_round
-from airprune.learning.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, parts_averaged
-from airprune.selection.base import Candidates
+from airprune.methods.selection.base import Candidates
+from airprune.rounds.edge import close_round
+from airprune.rounds.training.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, parts_averaged
 from airprune.simulation.clock import TimedRound
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.state import RunState

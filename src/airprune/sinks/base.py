@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airprune.records import EdgeRecord, GlobalRecord, record_from
+from airprune.results.rows import edge_row, global_row
+from airprune.rounds.records import EdgeRecord, GlobalRecord, record_from
 from airprune.runs.callbacks import Callback, Record
+from airprune.runs.naming import value_text
 from airprune.scenario import Scenario
 from airprune.scenario.scenario import flat
-from airprune.sweeps.runs import value_text
-from airprune.tidy_records import edge_row, global_row
 
 # Set before a logger's package is imported; what the user has set stays.
 _NO_TELEMETRY = {

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from airprune.tables.columns import Column, Refused
 from airprune.tables.words import cell_shown, clipped
-from airprune.wording import printable
+from airprune.text import printable
 
 
 class Header:

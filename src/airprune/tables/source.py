@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from airprune import files
 from airprune.errors import BadTable
-from airprune.wording import printable
+from airprune.text import printable
 
 BLOCK_BYTES = 256 * 1024
 MAX_BLANK_CHARS = 256 * 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airprune.errors import BadTable
-from airprune.wording import shown
+from airprune.text import shown
 
 
 def row_error(source: str, line: int, row: int, problem: str, *, is_list: bool) -> BadTable:

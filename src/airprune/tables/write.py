@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from airprune.errors import InvalidValue, UsageError, WorkFailed
-from airprune.wording import printable
+from airprune.text import printable
 
 CHUNK_ROWS = 50_000
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from airprune import files
 from airprune.errors import AirpruneError, UsageError
-from airprune.wording import shown
+from airprune.text import shown
 
 MAX_FILE_BYTES = 8 * 2**20
 

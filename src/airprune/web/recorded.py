@@ -1,7 +1,7 @@
 """Results that come with the package, for whoever has run nothing yet: those of the documentation's tables.
 
 `recorded.json` is made from docs/promise.md, docs/reproduction.md and docs/league-results.md by
-`tests/support/recorded_results.py`; a test compares.
+`tools/recorded_results.py`; a test compares.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections import Counter
 from importlib import resources
 from typing import Any
 
-from airprune.paper.judging import Verdict
-from airprune.report.verdicts import KINDS, SIGNS
+from airprune.studies.claims import Verdict
+from airprune.studies.verdicts import KINDS, SIGNS
 
 _INTERVAL = re.compile(r"([−+-]?[\d.]+)(?: ± ([\d.]+))?")
 _WORDS = ("rank", "method", "origin")

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.scenario_argument import scenario_from
-from airprune.measures import MEASURES
+from airprune.results.measures import MEASURES
 
 if TYPE_CHECKING:
     from airprune.deployment.demo import DemoResult, Spread

@@ -11,7 +11,7 @@ import typer
 
 from airprune.cli.console import say
 from airprune.errors import InvalidValue, UsageError
-from airprune.wording import counted
+from airprune.text import counted
 
 Federation = Annotated[Path, typer.Argument(metavar="FOLDER", help="Made by `airprune deploy init`.")]
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="e0, d3, …")]

@@ -13,7 +13,7 @@ from airprune.cli.console import print_json, say
 from airprune.cli.deploy.watching import RunPath, run_folder
 from airprune.cli.options import AsJson
 from airprune.errors import InvalidValue
-from airprune.wording import counted
+from airprune.text import counted
 
 
 def verify(

@@ -15,7 +15,7 @@ from rich.table import Table
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson
 from airprune.errors import UsageError
-from airprune.wording import MISSING, counted, number, printable
+from airprune.text import MISSING, counted, number, printable
 
 if TYPE_CHECKING:
     from airprune.deployment.calibrating import DeviceFit, Spread
@@ -84,7 +84,7 @@ def run_folder(run: Path) -> RunFolder:
 
 def _fits(folder: RunFolder) -> list[DeviceFit]:
     from airprune.deployment.calibrating import fit_devices
-    from airprune.deployment.measured import read_inputs, read_measured
+    from airprune.runs.measured import read_inputs, read_measured
 
     return fit_devices(read_measured(folder), read_inputs(folder), folder.scenario().train.samples_seen)
 

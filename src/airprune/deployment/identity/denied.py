@@ -15,7 +15,7 @@ from airprune.deployment.identity.tables import read_table
 from airprune.errors import InvalidValue
 from airprune.files import replacing
 from airprune.settings import toml_text
-from airprune.wording import shown
+from airprune.text import shown
 
 FILE = "denied.toml"
 _SERIAL = re.compile(r"[0-9a-f]{1,40}")

@@ -26,7 +26,7 @@ from airprune.deployment.identity.peers import LABEL, Role
 from airprune.deployment.identity.tables import MAX_PORT, Address, address_of, is_host, read_table
 from airprune.errors import InvalidValue
 from airprune.settings.section import Section
-from airprune.wording import shown
+from airprune.text import shown
 
 FILE = "members.toml"
 CLOUD = "cloud"

@@ -11,7 +11,7 @@ from cryptography import x509
 
 from airprune.deployment.identity.denied import Denied
 from airprune.errors import WorkFailed
-from airprune.wording import shown
+from airprune.text import shown
 
 LABEL = r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?"  # of a domain name, so that a server can be known by it
 _URI = re.compile(rf"airprune://(?P<federation>{LABEL})/(?P<role>cloud|edge|device)/(?P<name>{LABEL})")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import airprune
-from airprune.kernels import native
+from airprune.models.kernels import native
 
 _PACKAGES = ("torch", "numpy")
 _SHOWN = 12

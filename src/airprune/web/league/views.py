@@ -7,16 +7,16 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from airprune.league.divisions import DIVISIONS
-from airprune.league.document import DOCUMENT, picture_name
-from airprune.report.reading import read_json
-from airprune.report.reproduction import verdict_of
+from airprune.results.report.reading import read_json
+from airprune.studies.league.divisions import DIVISIONS
+from airprune.studies.league.document import DOCUMENT, picture_name
+from airprune.studies.paper.report import verdict_of
+from airprune.text import shown
 from airprune.web import recorded
 from airprune.web.reproduction.views import MAX_CLAIMS, is_readable, png_size, shown_text, verdict_shown
 from airprune.web.reproduction.views import TYPES as PICTURES_AND_TABLES
 from airprune.web.runs.listing import listing
 from airprune.web.runs.names import folder_named
-from airprune.wording import shown
 
 TYPES = {**PICTURES_AND_TABLES, ".tex": "text/plain; charset=utf-8"}
 MAX_ROWS = 300

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from airprune.latency import kept_weights
 from airprune.planning import Plan, PlanProblem, Status
 from airprune.planning.plan import DEADLINE_TOLERANCE, round_up_ms
-from airprune.schemes import SCHEMES
-from airprune.schemes import plan as plan_by
+from airprune.planning.schemes import SCHEMES
+from airprune.planning.schemes import plan as plan_by
 from airprune.units import mhz_to_hz, ms_to_s
 from airprune.web.answers import number_or_null, numbers
 from airprune.web.planner.density import density
 from airprune.web.planner.scene import Scene
 from airprune.web.planner.settings import MAX_DEADLINE_MS, PlannerSettings
+from airprune.wireless.latency import kept_weights
 
 Array = np.ndarray
 

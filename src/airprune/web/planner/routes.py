@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from airprune.errors import AirpruneError
-from airprune.schemes import SCHEMES
-from airprune.styles import styles_for
+from airprune.planning.schemes import SCHEMES
+from airprune.results.figures.styles import styles_for
 from airprune.tables import write_csv
 from airprune.web.answers import json_answer
 from airprune.web.limits import Busy, Lanes, LimitedStream

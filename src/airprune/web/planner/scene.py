@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from airprune.channel import Radio, full_band_rate_bps, large_scale_gain, path_loss_db, small_scale_gain, snr
-from airprune.fleet import FLEET_COLUMNS, Fleet
-from airprune.network import Ring, place_hierarchical
 from airprune.planning import PlanProblem
+from airprune.scenario.fleet import FLEET_COLUMNS, Fleet
 from airprune.units import db_to_ratio, dbm_to_watt, ratio_to_db
 from airprune.web.planner.settings import PlannerSettings
+from airprune.wireless.channel import Radio, full_band_rate_bps, large_scale_gain, path_loss_db, small_scale_gain, snr
+from airprune.wireless.network import Ring, place_hierarchical
 
 Array = np.ndarray
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, field_validator, model_validator
 
 from airprune.errors import InvalidValue, UnknownName
+from airprune.planning.schemes import SCHEMES
 from airprune.scenario.sections import NetworkSection, PlanSection, RadioSection
-from airprune.schemes import SCHEMES
 from airprune.settings.problems import unknown_key
 from airprune.settings.section import Ratio, Section
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from airprune.planning import Status
-from airprune.schemes import scheme_named
+from airprune.planning.schemes import scheme_named
+from airprune.text import counted
 from airprune.web.planner.picture import Planned, plan_scene, summary
-from airprune.wording import counted
 
 _FAILURES_SHOWN = 5
 _SAME_TIME = 1e-6  # of the deadline: far more than rounding, far less than anybody sees

@@ -10,10 +10,9 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from airprune import files
-from airprune.paper.judging import Verdict
-from airprune.paper.reproduction import SHOWN_TABLES
-from airprune.report.markup import readable
-from airprune.report.reproduction import (
+from airprune.results.report.markup import readable
+from airprune.studies.claims import Verdict
+from airprune.studies.paper.report import (
     Picture,
     any_run,
     claims_in,
@@ -23,12 +22,13 @@ from airprune.report.reproduction import (
     shown_table,
     verdict_of,
 )
-from airprune.report.verdicts import KINDS, SIGNS
+from airprune.studies.paper.reproduction import SHOWN_TABLES
+from airprune.studies.verdicts import KINDS, SIGNS
+from airprune.text import shown
 from airprune.web import recorded
 from airprune.web.answers import MAX_FILE_BYTES
 from airprune.web.runs.listing import listing
 from airprune.web.runs.names import folder_named
-from airprune.wording import shown
 
 MAX_CLAIMS = 500
 TYPES = {".png": "image/png", ".pdf": "application/pdf", ".csv": "text/csv; charset=utf-8"}

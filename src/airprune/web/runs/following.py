@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from airprune import files
-from airprune.measures import CURVE_COLUMNS
-from airprune.records import EdgeRecord, GlobalRecord, record_in
-from airprune.report.reading import edge_rows, round_row
+from airprune.results.measures import CURVE_COLUMNS
+from airprune.results.report.reading import edge_rows, round_row
+from airprune.rounds.records import EdgeRecord, GlobalRecord, record_in
 from airprune.web.runs.followed import BUFFER_BYTES, Followed
 from airprune.web.runs.heads import first_values
 from airprune.web.runs.thinning import Thinned

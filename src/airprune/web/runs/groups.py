@@ -14,19 +14,19 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from airprune.errors import UsageError
-from airprune.estimates import Estimate
-from airprune.measures import CURVE_COLUMNS, MEASURES, SUMMARY, TO_TARGET
-from airprune.reaching import to_target
-from airprune.report.markup import exact
-from airprune.report.reading import differences
+from airprune.results.measures import CURVE_COLUMNS, MEASURES, SUMMARY, TO_TARGET
+from airprune.results.report.markup import exact
+from airprune.results.report.reading import differences
+from airprune.results.statistics import Estimate
+from airprune.results.time_to_target import to_target
 from airprune.scenario import Scenario
+from airprune.text import shown
 from airprune.web.answers import number_or_null
 from airprune.web.runs.followed import MAX_BYTES_AT_ONCE, version_of
 from airprune.web.runs.following import RecordsFile
 from airprune.web.runs.listing import listing, scenario_of
 from airprune.web.runs.reached import tests_of
 from airprune.web.runs.views import ranked, run_named
-from airprune.wording import shown
 
 MAX_GROUPED = 500
 MAX_POINTS = 40_000

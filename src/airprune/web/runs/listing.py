@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from airprune import files
-from airprune.records import GlobalRecord, record_from
-from airprune.report.reading import drawable, scenario_or_trouble
+from airprune.results.figures.styles import Style, styles_for
+from airprune.results.report.reading import drawable, scenario_or_trouble
+from airprune.rounds.records import GlobalRecord, record_from
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-from airprune.styles import Style, styles_for
 from airprune.web.runs.finding import Findings, Found, find
 
 # A global round's record follows its edge rounds', each with lists over all devices; beyond this, none is looked for.

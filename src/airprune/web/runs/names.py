@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.exceptions import HTTPException
 
 from airprune.errors import UsageError
-from airprune.wording import shown
+from airprune.text import shown
 
 MAX_NAME_LENGTH = 512
 MAX_DEPTH = 5

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from airprune.measures import TO_TARGET
-from airprune.reaching import Evaluation, cost, first_reaching
-from airprune.runs.evaluations import evaluations_in
+from airprune.results.evaluations import evaluations_in
+from airprune.results.measures import TO_TARGET
+from airprune.results.time_to_target import Evaluation, cost, first_reaching
 from airprune.runs.layout import RunFolder
 from airprune.web.runs.followed import MAX_BYTES_AT_ONCE, version_of
 from airprune.web.runs.views import run_named

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from airprune.measures import CURVE_COLUMNS
+from airprune.results.measures import CURVE_COLUMNS
 from airprune.web.answers import json_answer
 from airprune.web.limits import LimitedStream, Places
 from airprune.web.pages import page_answer

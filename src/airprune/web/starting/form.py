@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from airprune.data import DATASETS
-from airprune.masking import MASKINGS
 from airprune.methods import METHODS
-from airprune.model_names import MODELS
-from airprune.path_loss import PATH_LOSS
-from airprune.pruning import IMPORTANCES
-from airprune.registration import registries
-from airprune.report.markup import exact
+from airprune.methods.masking import MASKINGS
+from airprune.methods.masking.core import IMPORTANCES
+from airprune.methods.registration import registries
+from airprune.models.names import MODELS
+from airprune.results.report.markup import exact
 from airprune.scenario import Scenario, presets
 from airprune.scenario.scenario import flat
+from airprune.wireless.path_loss import PATH_LOSS
 
 
 def _names() -> dict[str, Iterable[str]]:

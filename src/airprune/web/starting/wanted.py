@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from airprune.errors import UsageError
-from airprune.registration import import_words
+from airprune.methods.registration import import_words
 from airprune.scenario import Scenario
 from airprune.settings.toml_text import MAX_BYTES
 
@@ -50,7 +50,7 @@ class Wanted(BaseModel):
 
 def check(wanted: Wanted, root: Path) -> dict[str, Any]:
     """{folder: a free name for it, command, differs: [key, value, what it was], toml}."""
-    from airprune.report.markup import exact
+    from airprune.results.report.markup import exact
 
     scenario = wanted.scenario()
     base = wanted.base() if wanted.toml is None else Scenario()

@@ -18,7 +18,7 @@ from typing import IO, Any
 from starlette.requests import Request
 
 from airprune.errors import WorkFailed
-from airprune.registration import import_words
+from airprune.methods.registration import import_words
 
 STOPPED = 130  # the command line's exit status after Ctrl-C
 PATIENCE_S = 1.5

@@ -1,0 +1,261 @@
+"""What every component is: a frozen class whose fields are its options, and the slots it declares.
+
+A component answers one question of an edge round (see the packages association, selection, masking, objectives,
+compression, aggregation, topology of `methods`, and `planning.schemes`). Whatever must survive a round is a `Slot`: the
+driver owns it, hands it in and takes the new value back, so that a restart, another engine or another number of workers
+change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from inspect import isabstract
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from airprune.components.layers import PrunableLayers
+from airprune.components.units import UnitGraph, UnitGroup
+from airprune.errors import UsageError
+from airprune.settings.section import Section
+
+Array = np.ndarray
+ReportKind = tuple[str, tuple[int, ...]]
+"""dtype and shape of an array that devices report, to be summed over them."""
+
+
+class Owner(StrEnum):
+    """Whose memory a slot is; its array has one row for each of them."""
+
+    RUN = "run"
+    """One row for the whole run, kept beside the cloud's model, whatever its shape."""
+    CLOUD = "cloud"
+    """One, at the root of the tree."""
+    EDGE = "edge"
+    """One for every edge."""
+    DEVICE = "device"
+    """One for every device; kept in the `DeviceStore`, travels with the device's task."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of the model and its place in the flat state.
+
+    Attributes:
+      counted: whether its entries are weights in the sense of Eq. (4); biases, buffers and personal layers are not.
+    """
+
+    name: str
+    start: int
+    stop: int
+    counted: bool
+
+
+def _no_units() -> UnitGraph:
+    return UnitGraph(PrunableLayers(()), trouble="its forward pass is not known")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShape:
+    """What components may know of a model: its flat layout, but neither its weights nor its framework.
+
+    Attributes:
+      num_state: entries of the flat state: parameters and floating buffers.
+      num_parameters: entries that are trained; they come first.
+      prunable: where the prunable weights lie.
+      layers: their matrices.
+      tensors: all tensors, in the order of the state.
+      num_personal, personal_weights: entries of the layers that stay on the devices, which come first, and how many of
+        them are weights: trained, but not counted.
+      find_units: follows the model's forward pass for `units`; called when first asked for.
+      num_devices, num_edges: of the network, for slots with a row for each.
+    """
+
+    num_state: int
+    num_parameters: int
+    prunable: slice
+    layers: PrunableLayers
+    tensors: tuple[Tensor, ...]
+    num_personal: int = 0
+    personal_weights: int = 0
+    find_units: Callable[[], UnitGraph] = _no_units
+    num_devices: int = 1
+    num_edges: int = 1
+
+    @cached_property
+    def is_weight(self) -> Array:
+        """Which entries of the state are counted weights, Eq. (4).  [num_state]"""
+        counted = np.zeros(self.num_state, dtype=bool)
+        for tensor in self.tensors:
+            counted[tensor.start : tensor.stop] = tensor.counted
+        counted.setflags(write=False)
+        return counted
+
+    @cached_property
+    def units(self) -> UnitGraph:
+        """Which rows and columns of the prunable matrices make a unit."""
+        return self.find_units()
+
+    @cached_property
+    def num_weights(self) -> int:
+        """W of Eq. (4)."""
+        return int(np.count_nonzero(self.is_weight))
+
+    def on(self, *, num_devices: int, num_edges: int) -> ModelShape:
+        """The same model on a network of this size."""
+        return replace(self, num_devices=num_devices, num_edges=num_edges)
+
+    @property
+    def personal(self) -> slice:
+        """Where the layers lie that stay on the devices."""
+        return slice(0, self.num_personal)
+
+    @cached_property
+    def prunable_weights(self) -> int:
+        """W_fully, or whatever else may be pruned."""
+        return self.layers.num_weights
+
+    @cached_property
+    def fixed_weights(self) -> int:
+        """W_conv, or whatever else is never pruned."""
+        return self.num_weights - self.prunable_weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """One named array of memory per owner.
+
+    Attributes:
+      name: unique in a run; begins with the component's name, e.g. "top-k.error".
+      shape: of one owner's row.
+      start: what every entry is in the beginning.
+    """
+
+    name: str
+    owner: Owner
+    shape: Callable[[ModelShape], tuple[int, ...]]
+    dtype: str = "<f4"
+    start: float = 0.0
+
+    def row(self, shape: ModelShape) -> Array:
+        """One owner's memory as it starts."""
+        return np.full(self.shape(shape), self.start, dtype=self.dtype)
+
+    def num_bytes(self, shape: ModelShape) -> int:
+        """Of one row."""
+        return int(np.prod(self.shape(shape), dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+def all_weights(shape: ModelShape) -> tuple[int, ...]:
+    """One entry per counted weight."""
+    return (shape.num_weights,)
+
+
+def whole_state(shape: ModelShape) -> tuple[int, ...]:
+    """One entry per entry of the flat state."""
+    return (shape.num_state,)
+
+
+def prunable_weights(shape: ModelShape) -> tuple[int, ...]:
+    """One entry per prunable weight."""
+    return (shape.prunable_weights,)
+
+
+class NoOptions(Section):
+    """For components that have nothing to set."""
+
+
+def no_slots(options: Any, shape: ModelShape) -> tuple[Slot, ...]:
+    return ()
+
+
+class Component(Section):
+    """The part that all kinds of components share. An instance is a component with its options; it is frozen.
+
+    Attributes:
+      name: how users call it.
+      summary: one line for help texts, tables and docs.
+      source: where it comes from, e.g. the paper or "as published" / "after …".
+      fully_open: options with which it changes nothing: the run equals hierarchical FedAvg bit for bit. None if there
+        are none.
+    """
+
+    name: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    source: ClassVar[str] = ""
+    fully_open: ClassVar[Mapping[str, Any] | None] = None
+
+    def __new__(cls, *_: Any, **values: Any) -> Self:
+        if isabstract(cls) or "summary" in values:
+            kind = next((base.__name__ for base in cls.__mro__ if isabstract(base)), cls.__name__)
+            raise UsageError(
+                f"{kind} is a class to derive from, not a value with functions: class Mine({kind}): name = "
+                f'"mine", options as fields, functions as methods; see docs/your-own.md.'
+            )
+        return super().__new__(cls)
+
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """Persistent state that it needs, given its options."""
+        return ()
+
+    def overrides(self, method: Callable[..., Any]) -> bool:
+        """Whether its class has its own form of a method of its kind, e.g. `masking.overrides(Masking.prepare)`."""
+        return getattr(type(self), method.__name__) is not method
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """What is listed by name and has functions as values.
+
+    Attributes:
+      name: how users call it.
+      summary: one line for help texts, tables and docs.
+      Options: what can be set; validation, JSON schema, web form and docs follow from it.
+      slots: the memory it needs, given its options.
+      source: where it comes from, e.g. the paper or "as published" / "after …".
+      fully_open: options with which it changes nothing: the run equals hierarchical FedAvg bit for bit. None if there
+        are none.
+    """
+
+    name: str
+    summary: str
+    Options: type[Section] = NoOptions
+    slots: Callable[[Any, ModelShape], tuple[Slot, ...]] = no_slots
+    source: str = ""
+    fully_open: Mapping[str, Any] | None = None
+
+
+def paper_shape() -> ModelShape:
+    """The paper's CNN on its network: what memory and bits are told for where no model is at hand.
+
+    A last layer that stays on the devices would have 90 entries.
+    """
+    layers = PrunableLayers.of([("fc1", 8, 3136), ("fc2", 10, 8)])
+    sizes = (
+        ("conv1.weight", 288, True),
+        ("conv1.bias", 32, False),
+        ("conv2.weight", 18_432, True),
+        ("conv2.bias", 64, False),
+        ("fc1.bias", 8, False),
+        ("fc2.bias", 10, False),
+        ("fc1.weight", 25_088, True),
+        ("fc2.weight", 80, True),
+    )
+    tensors, start = [], 0
+    for name, size, counted in sizes:
+        tensors.append(Tensor(name, start, start + size, counted))
+        start += size
+    return ModelShape(
+        num_state=start,
+        num_parameters=start,
+        prunable=slice(start - layers.num_weights, start),
+        layers=layers,
+        tensors=tuple(tensors),
+        num_personal=90,
+        find_units=lambda: UnitGraph(layers, (UnitGroup(0, 8, ((1, np.arange(8)),)),)),
+        num_devices=25,
+        num_edges=5,
+    )

@@ -1,0 +1,32 @@
+"""What a child did not send counts as unchanged: the masked mean damped by coverage.
+
+fill − previous = (share of the children that sent the weight) · (masked mean − previous), for any masks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from airprune.methods.aggregation.base import Aggregation
+from airprune.methods.aggregation.masked_sum import MaskedSum
+
+Array = np.ndarray
+
+
+def finish(options: Any, total: MaskedSum, previous: Array) -> Array:
+    """(Σ c w ⊙ m + (Σ c − Σ c m) previous) / Σ c. Where everybody sent a weight, exactly the masked mean."""
+    if total.all_weight <= 0.0:
+        return previous
+    missing = total.all_weight - total.weight
+    mean = np.where(missing > 0.0, total.total + missing * previous.astype(np.float64), total.total) / total.all_weight
+    return mean.astype(previous.dtype)
+
+
+AGGREGATION = Aggregation(
+    name="fill",
+    summary="the mean over all children, a weight that one did not send counting as unchanged",
+    source="after FedDrop (Wen et al.)",
+    finish=finish,
+)

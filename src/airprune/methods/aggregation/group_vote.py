@@ -1,0 +1,114 @@
+"""Majority votes in two steps: every group of devices votes, then the edge votes over the groups.
+
+    v_g = sign(Σ over the group of sign(w_n − previous)),   next = previous + η sign(Σ_g |g| v_g)
+
+The group's master sends its vote with one bit per weight, which has no zero: a tie inside a group goes to the master's
+own sign. Groups count by the devices that voted in them. Who uploads for itself is a group of one, so that without
+groups this is `vote`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from airprune.methods.aggregation import vote
+from airprune.methods.aggregation.base import Aggregation
+from airprune.methods.aggregation.masked_sum import MaskedSum
+from airprune.methods.aggregation.vote import VoteOptions
+
+Array = np.ndarray
+
+
+class GroupVoteOptions(VoteOptions):
+    """How far a vote moves, and how groups count."""
+
+    masters: Literal["by-size", "alike"] = Field(
+        default="by-size", description="how a group's vote counts: as many times as it has devices, or once"
+    )
+
+
+def at_rate(options: GroupVoteOptions, learning_rate: float) -> GroupVoteOptions:
+    return GroupVoteOptions(rate=vote.at_rate(options, learning_rate).rate, masters=options.masters)
+
+
+@dataclass(frozen=True, eq=False)
+class Ballot:
+    """The votes of one group.
+
+    Attributes:
+      votes: Σ of its devices' signs.  [num_state]
+      master: the master's own signs; 0 as long as it has not voted.  [num_state]
+    """
+
+    votes: Array
+    master: Array
+    size: int
+
+    def __add__(self, other: Ballot) -> Ballot:
+        return Ballot(self.votes + other.votes, self.master + other.master, self.size + other.size)
+
+    @property
+    def result(self) -> Array:
+        return np.where(self.votes == 0, self.master, np.sign(self.votes))
+
+
+@dataclass(eq=False)
+class GroupedVotes(MaskedSum):
+    """Who has sent what, and the votes of each group.
+
+    Attributes:
+      ballots: by the number of the group's master; below 0 for children that are in no group.
+    """
+
+    ballots: dict[int, Ballot] = field(default_factory=dict)
+
+    def copy(self) -> GroupedVotes:
+        copied = super().copy()
+        assert isinstance(copied, GroupedVotes)
+        return replace(copied, ballots=dict(self.ballots))
+
+    def add(self, state: Array, mask: Array | None, weight: float = 1.0) -> None:
+        """A child in no group."""
+        self.add_member(state, mask, weight, is_master=True, master=self._unnamed())
+
+    def add_member(self, state: Array, mask: Array | None, weight: float, *, is_master: bool, master: int) -> None:
+        super().add(state, mask, weight)
+        signs = state.astype(np.int32)
+        self._put(master, Ballot(signs, (signs if is_master else np.zeros_like(signs)).astype(np.int8), 1))
+
+    def merge(self, other: MaskedSum) -> None:
+        super().merge(other)
+        assert isinstance(other, GroupedVotes)
+        for master, ballot in other.ballots.items():
+            self._put(master if master >= 0 else self._unnamed(), ballot)
+
+    def _put(self, master: int, ballot: Ballot) -> None:
+        self.ballots[master] = self.ballots[master] + ballot if master in self.ballots else ballot
+
+    def _unnamed(self) -> int:
+        return min(0, *self.ballots) - 1 if self.ballots else -1
+
+
+def finish(options: GroupVoteOptions, total: GroupedVotes, previous: Array) -> Array:
+    assert options.rate != "train"
+    votes = np.zeros(len(previous), dtype=np.int64)
+    for ballot in total.ballots.values():
+        votes += (ballot.size if options.masters == "by-size" else 1) * ballot.result
+    return (previous + options.rate * np.sign(votes)).astype(previous.dtype)
+
+
+AGGREGATION = Aggregation(
+    name="group-vote",
+    summary="a majority vote in every group of devices, then one over the groups by their size",
+    source="own: sign-SGD with majority vote (Bernstein et al. 2018) in device-to-device groups",
+    Options=GroupVoteOptions,
+    finish=finish,
+    Sum=GroupedVotes,
+    read=vote.read,
+    at_rate=at_rate,
+    by_group=True,
+)

@@ -1,0 +1,86 @@
+"""What the silent children would have sent is predicted from what the others sent, as far as children agree.
+
+A weight that n of N children sent is worth, to all N, their mean for the n and a prediction for the others. If
+children's updates scatter around a common one with variance σ², and common updates have variance τ², the best linear
+prediction of an update nobody has seen is n τ² / (n τ² + σ²) of the mean of the n that were. So
+
+    next = previous + d (masked mean − previous),   d = s + (1 − s) n / (n + q),   s = n / N,   q = σ² / τ².
+
+Where children agree (q → 0) this is the masked mean of Eq. (12), where they contradict each other (q → ∞) it is `fill`.
+q is measured in every round and at every edge on the weights that all of them send: those that are never pruned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from airprune.methods.aggregation.base import Aggregation
+from airprune.methods.aggregation.masked_sum import MaskedSum
+
+Array = np.ndarray
+
+
+@dataclass(eq=False)
+class SumOfSquares(MaskedSum):
+    """A masked sum that also knows how much the children scatter.
+
+    Attributes:
+      square: Σ c_n ‖w_n‖² over the weights that are never pruned.
+    """
+
+    square: float = 0.0
+
+    def add(self, state: Array, mask: Array | None, weight: float = 1.0) -> None:
+        super().add(state, mask, weight)
+        fixed = _outside(state, self.prunable).astype(np.float64)
+        self.square += weight * float(np.square(fixed).sum())
+
+    def merge(self, other: MaskedSum) -> None:
+        super().merge(other)
+        assert isinstance(other, SumOfSquares)
+        self.square += other.square
+
+    def disagreement(self, previous: Array) -> float:
+        """q = σ² / τ²; infinite if the children have nothing in common."""
+        before = _outside(previous, self.prunable).astype(np.float64)
+        total = _outside(self.total, self.prunable)
+        count = self.all_count
+        if count < 2:
+            return np.inf
+        mean = total / self.all_weight - before
+        mean_sq = float(np.square(mean).sum())
+        moved_sq = (
+            self.square / self.all_weight - 2.0 * float(before @ total) / self.all_weight + float(before @ before)
+        )
+        scatter = max(moved_sq - mean_sq, 0.0) * count / (count - 1)
+        common = mean_sq - scatter / count
+        return scatter / common if common > 0.0 else np.inf
+
+
+def finish(options: Any, total: SumOfSquares, previous: Array) -> Array:
+    """Where everybody sent a weight, exactly the masked mean."""
+    mean = total.mean(previous)
+    if total.all_weight <= 0.0:
+        return mean
+    kept_by = np.full(len(previous), total.all_count)
+    kept_by[total.prunable] = total.kept_by
+    share = total.weight / total.all_weight
+    damping = share + (1.0 - share) * kept_by / (kept_by + total.disagreement(previous))
+    before = previous.astype(np.float64)
+    return np.where(kept_by < total.all_count, before + damping * (mean - before), mean).astype(previous.dtype)
+
+
+def _outside(values: Array, prunable: slice) -> Array:
+    return np.concatenate([values[: prunable.start], values[prunable.stop :]])
+
+
+AGGREGATION = Aggregation(
+    name="predicted",
+    summary="the masked mean where children agree, fill where they contradict each other",
+    source="own; best linear prediction of what was not sent",
+    finish=finish,
+    Sum=SumOfSquares,
+)

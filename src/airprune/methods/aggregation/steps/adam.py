@@ -1,0 +1,58 @@
+"""FedAdam (Reddi et al.): Δ = combined − w, m ← β₁ m + (1 − β₁) Δ, v ← β₂ v + (1 − β₂) Δ², w ← w + η m / (√v + τ).
+
+Without a correction of the bias, as published.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from airprune.components.component import ModelShape, Owner, Slot, whole_state
+from airprune.methods.aggregation.steps.base import Step, Values, where_held
+from airprune.settings.section import NonNegative, Positive, Section
+
+Array = np.ndarray
+FIRST, SECOND = "adam.first", "adam.second"
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class AdamOptions(Section):
+    """Rates of the parent's step."""
+
+    rate: Positive = Field(default=0.1, description="eta of the parent's step")
+    beta_1: Share = Field(default=0.9, description="what is kept of the mean move")
+    beta_2: Share = Field(default=0.99, description="what is kept of the mean squared move")
+    tau: Positive = Field(default=1e-3, description="added to the root: below it, moves are not enlarged")
+    start: NonNegative = Field(default=0.0, description="v before the first round")
+
+
+def slots(options: AdamOptions, shape: ModelShape) -> tuple[Slot, ...]:
+    return (
+        Slot(name=FIRST, owner=Owner.CLOUD, shape=whole_state, dtype="<f8"),
+        Slot(name=SECOND, owner=Owner.CLOUD, shape=whole_state, dtype="<f8", start=options.start),
+    )
+
+
+def move(
+    options: AdamOptions, previous: Array, combined: Array, held: Array | None, values: Values
+) -> tuple[Array, Values]:
+    before = previous.astype(np.float64)
+    change = combined.astype(np.float64) - before
+    first = options.beta_1 * values[FIRST] + (1.0 - options.beta_1) * change
+    second = options.beta_2 * values[SECOND] + (1.0 - options.beta_2) * change**2
+    moved = (before + options.rate * first / (np.sqrt(second) + options.tau)).astype(previous.dtype)
+    kept = {FIRST: where_held(held, first, values[FIRST]), SECOND: where_held(held, second, values[SECOND])}
+    return where_held(held, moved, previous), values | kept
+
+
+STEP = Step(
+    name="adam",
+    summary="the parent's move scaled entry by entry by its recent size",
+    source="FedAdam, as published",
+    Options=AdamOptions,
+    slots=slots,
+    move=move,
+)

@@ -1,0 +1,91 @@
+"""What an association is: before a round, which station serves each device, and over which channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from airprune.components.component import Listed
+from airprune.planning import Plan, PlanProblem
+from airprune.planning.tradeoff import uplink_bits
+from airprune.wireless.network import Network
+
+Array = np.ndarray
+Values = dict[str, Array]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AssociationView:
+    """What is known before devices are assigned.
+
+    Attributes:
+      network: places and the edges that devices belong to by themselves.
+      own_gain: large-scale gain to that edge.  [num_devices]
+      gains: to every station; drawn when asked for.  [num_devices, num_edges]
+      problem: of (devices, the station of each, the band of each) → what would have to be planned, over channels
+        without small-scale fading and with limits of clock and power. A device may appear on many bands.
+      plan: of such a problem, by the scheme and the options of the scenario.
+      rounds: edge rounds of every station in a round of its parent.  [num_edges]
+      link_s: how long a whole model takes from a station to its parent.  [num_edges]
+      rng: a stream of the component's own.
+    """
+
+    network: Network
+    own_gain: Array
+    gains: Callable[[], Array]
+    problem: Callable[[Array, Array, Array], PlanProblem]
+    plan: Callable[[PlanProblem], Plan]
+    rounds: Array
+    link_s: Array
+    round_index: int
+    rng: np.random.Generator
+
+    def served_by(self, edge: Array) -> Served:
+        """Every device at the station named, over its channel to that."""
+        return Served(edge=edge, gain=self.gains()[np.arange(len(edge)), edge])
+
+    def upload_s(self) -> Array:
+        """How long each whole model takes to each station, alone on its band.  [num_devices, num_edges]"""
+        count, num_edges = self.network.num_devices, self.network.num_edges
+        device, station = np.divmod(np.arange(count * num_edges), num_edges)
+        problem = self.problem(device, station, station)
+        with np.errstate(divide="ignore"):
+            seconds = uplink_bits(problem, problem.largest_model_weights) / problem.full_band_rate_bps
+        return seconds.reshape(count, num_edges)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Served:
+    """Who is served by whom from now on.
+
+    Attributes:
+      edge: station of each device.  [num_devices]
+      gain: large-scale gain to it.  [num_devices]
+      interrupted: devices that lose this round's upload; None for nobody.  [num_devices] bool
+    """
+
+    edge: Array
+    gain: Array
+    interrupted: Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Association(Listed):
+    """One way to assign; takes the component's options first.
+
+    Attributes:
+      decide: of (view, slots) → (who is served by whom, slots).
+      when: before every edge round, or once before each global round.
+    """
+
+    decide: Callable[[Any, AssociationView, Values], tuple[Served, Values]]
+    when: Literal["run", "global", "edge"] = "run"
+
+
+def by_largest(gains: Array) -> Served:
+    """Every device at the station with the largest entry of its row; ties: the lower number."""
+    edge = gains.argmax(axis=1)
+    return Served(edge=edge, gain=gains[np.arange(len(edge)), edge])

@@ -1,0 +1,152 @@
+"""What a compression is, what its messages are, and error feedback, which serves all of them.
+
+A device sends Δ = trained − received, of the counted weights it holds. A compression says how many bits that takes
+(to the planner as a line, to the clock exactly), turns Δ into bytes and bytes back into Δ. What the code leaves out can
+be remembered and added to the next Δ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from airprune.components.component import Listed, ModelShape, Owner, Slot, all_weights
+from airprune.errors import InvalidValue
+
+Array = np.ndarray
+Generator = np.random.Generator
+
+SCALE_BITS = 64
+"""One scale travels as a float64."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Wire:
+    """What an encoder may know besides the numbers.
+
+    Attributes:
+      value_bits: q̂, what one exact value is charged; 64 in the paper.
+      num_weights: W, all counted weights of the model; an index takes ⌈log2 W⌉ bits, however few weights are sent.
+      num_tensors: tensors of the model that carry counted weights: one scale each.
+      code: what the planner has chosen among the compression's `codes` or rungs; None: the options decide.
+    """
+
+    value_bits: float
+    num_weights: int
+    num_tensors: int
+    code: int | None = None
+
+    @classmethod
+    def of(cls, shape: ModelShape, *, value_bits: float) -> Wire:
+        num_tensors = sum(tensor.counted for tensor in shape.tensors)
+        return cls(value_bits=value_bits, num_weights=shape.num_weights, num_tensors=num_tensors)
+
+
+@dataclass(frozen=True)
+class Code:
+    """One rung of a ladder.
+
+    Attributes:
+      bits_per_weight: never below what a message takes, beside the fixed bits of the compression's `line`.
+      error: the share of an update's energy that it loses, as measured on a Laplacian one.
+    """
+
+    bits_per_weight: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Message:
+    """One encoded update.
+
+    Attributes:
+      payload: what travels; `decode` needs nothing else from the sender.
+      bits: what is charged for it: the bits in use, before padding to whole bytes.
+      num_weights: n, entries of the update.
+    """
+
+    payload: bytes
+    bits: float
+    num_weights: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compression(Listed):
+    """What travels and how many bits it takes. `values` are float64 [n]; `starts` [num_tensors + 1] are the offsets of
+    the tensors in them, from 0 to n; a tensor of which nothing is sent is empty.
+
+    Attributes:
+      line: (bits per sent weight, fixed bits), never below `bits`: what the planner uses.
+      bits: exact bits of a message about n weights; the same as its `Message.bits`.
+      encode: (options, wire, values, starts, rng) → message.
+      decode: (options, wire, message, starts) → float64 [n].
+      exact: whether decoding gives back every value bit for bit.
+      ladder: codes among which a planner may choose for each device, cheapest first; None if there is one for all.
+      codes: what `Wire.code` may be, in ascending order of `bits`; the options say which is the largest. A scheme that
+        goes by size alone gives each device the largest that fits; None if there is one for all.
+    """
+
+    line: Callable[[Any, Wire], tuple[float, float]]
+    bits: Callable[[Any, Wire, int], float]
+    encode: Callable[[Any, Wire, Array, Array, Generator], Message]
+    decode: Callable[[Any, Wire, Message, Array], Array]
+    exact: Callable[[Any, Wire], bool]
+    ladder: Callable[[Any, Wire], tuple[Code, ...]] | None = None
+    codes: Callable[[Any, Wire], Sequence[int]] | None = None
+
+
+def error_memory(name: str) -> Callable[[Any, ModelShape], tuple[Slot, ...]]:
+    """Slots of a compression whose options say by `memory` whether it remembers what it left out."""
+    slot = Slot(name=f"{name}.error", owner=Owner.DEVICE, shape=all_weights)
+
+    def slots(options: Any, shape: ModelShape) -> tuple[Slot, ...]:
+        return (slot,) if options.memory else ()
+
+    return slots
+
+
+def transmit(
+    component: Compression,
+    options: Any,
+    wire: Wire,
+    update: Array,
+    starts: Array,
+    memory: Array | None,
+    rng: Generator,
+) -> tuple[Array, Message, Array | None]:
+    """One update through the code, with error feedback if there is a memory.
+
+        wanted = Δ + memory;   sent = decode(encode(wanted));   memory' = wanted − sent
+
+    The new memory has the dtype of the old one, which for slots is float32. So sent + memory' = wanted holds
+      top-k       exactly in what is sent; in the rest, memory' is `wanted` rounded to the memory's dtype, thus exactly
+                  in float64, and in float32 whenever float32 can hold `wanted`
+      the others  to half a unit in the last place of memory' in its dtype: `wanted − sent` is rounded
+    A NaN or Inf makes no trouble here: it arrives as one and stays in the memory, so that a diverged device shows.
+
+    Args:
+      update: Δ of the sent weights.  [n]
+      starts: offsets of the tensors in it.  [num_tensors + 1]
+      memory: what earlier rounds left out of the same weights; None: without error feedback.  [n]
+
+    Returns:
+      What the receiver decodes (float64), the message, the new memory.
+    """
+    if update.size > wire.num_weights:  # an index would not fit into its bits
+        raise InvalidValue("Wire.num_weights", f"must be ≥ the {update.size:,} weights of the update", wire.num_weights)
+    with np.errstate(invalid="ignore", over="ignore"):
+        wanted = np.array(update, dtype=np.float64) if memory is None else np.add(update, memory, dtype=np.float64)
+        message = component.encode(options, wire, wanted, starts, rng)
+        sent = component.decode(options, wire, message, starts)
+        left = None if memory is None else (wanted - sent).astype(memory.dtype)
+    return sent, message, left
+
+
+def check_length(component: str, message: Message, num_bytes: int) -> None:
+    """A payload that was cut or belongs to another code must not be read as numbers."""
+    if len(message.payload) != num_bytes:
+        rule = f"must have {num_bytes:,} bytes for {message.num_weights:,} weights by {component}"
+        raise InvalidValue("Message.payload", rule, f"{len(message.payload):,}")

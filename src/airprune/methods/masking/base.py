@@ -1,0 +1,261 @@
+"""What a masking is: how many whole weights a budget buys, and which of them a device holds, moves and sends."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from airprune.components.component import Listed, ModelShape, ReportKind
+from airprune.methods.objectives.base import LocalRun
+from airprune.wireless.device_speed.work import SecondPass
+
+Array = np.ndarray
+Values = dict[str, Array]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SubModel:
+    """Which prunable weights do what on one device in one edge round; None means all of them.  Each [num_prunable] bool
+
+    Attributes:
+      sent: what travels to the edge and counts in its average.
+      held: what is on the device at all; the rest is zero there, Eq. (5).
+      moves: what local steps may change. A weight that is held but does not move keeps its received value.
+      forward: if given, what the forward pass of a step uses of the held weights: of (step, prunable weights).
+      forward_only: whether a step changes only what its forward pass used; the rest waits at its value.
+      teaches: whether in a step all that is held learns from labels, and the forward pass from what that predicts.
+      scale: factors of the forward pass and of its gradients.
+      start: the prunable weights that the device starts from, if they are not those it received.
+      sent_after: if given, what is sent in place of `sent`: of the trained prunable weights.
+      units: which units stay, group by group, if `held` is nothing but their weights: then the device trains a smaller
+        model instead of one with zeros, where it can.
+    """
+
+    sent: Array | None = None
+    held: Array | None = None
+    moves: Array | None = None
+    forward: Callable[[int, Array], Array] | None = None
+    forward_only: bool = False
+    teaches: bool = False
+    scale: Array | None = None
+    start: Array | None = None
+    sent_after: Callable[[Array], Array] | None = None
+    units: tuple[Array, ...] | None = None
+
+
+WHOLE = SubModel()
+
+
+class DeviceView(ABC):
+    """What a device knows when it chooses: the dense model it received, and how many prunable weights it may keep.
+
+    What costs something is made when first asked for. Whoever shows it says how: by `loss`, `_gradient` and `_rng`.
+
+    Args:
+      device: its number in the network.
+      round_index: edge rounds since the start of the run.
+      keep: whole prunable weights that fit its budget.
+      received: the flat state; read-only.  [num_state]
+      shared: what `prepare` made for everybody.
+      memory: this device's slots.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: int,
+        round_index: int,
+        keep: int,
+        shape: ModelShape,
+        received: Array,
+        learning_rate: float,
+        shared: Array | None,
+        memory: Mapping[str, Array],
+    ) -> None:
+        self.device, self.round_index = device, round_index
+        self.keep, self.shape, self.learning_rate = keep, shape, learning_rate
+        self.shared, self.memory, self._received = shared, memory, received
+
+    @abstractmethod
+    def loss(self, weights: Array) -> float:
+        """F on the round's first minibatch as a function of the prunable weights."""
+
+    @abstractmethod
+    def _gradient(self) -> Array:
+        """∇F(w, ξ) of the prunable weights on that minibatch; costs it, and lies where the next steps overwrite it."""
+
+    @abstractmethod
+    def _rng(self) -> np.random.Generator:
+        """A stream of the component's own; the minibatch stream is never touched."""
+
+    @cached_property
+    def weights(self) -> Array:
+        """The received prunable weights.  [num_prunable]"""
+        return self.received_weights.copy()
+
+    @property
+    def received_weights(self) -> Array:
+        """The same in place: not to be changed.  [num_prunable]"""
+        return self._received[self.shape.prunable]
+
+    @cached_property
+    def dense_gradient(self) -> Array:
+        """∇F(w, ξ) of the prunable weights of the dense model on the round's first minibatch.  [num_prunable]"""
+        return self._gradient().copy()
+
+    def passing_gradient(self) -> Array:
+        """The same in place, for who is done with it before the first step and does not ask again.  [num_prunable]"""
+        known: Array | None = vars(self).get("dense_gradient")
+        return self._gradient() if known is None else known
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        return self._rng()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundView:
+    """What the driver shows a component before and after an edge round.
+
+    Attributes:
+      round_index: edge rounds since the start of the run.
+      num_rounds: of the whole run.
+      model: the cloud's model as of the last global round.  [num_state]
+      now: what the cloud would have if it averaged at the moment of asking.  [num_state]
+      device: who takes part, ascending.  [num_devices asked]
+      keep: whole prunable weights of each of them.  [num_devices asked]
+      rng: a stream of this round.
+      device_rng: of a device's number: the stream with which that device chooses in this round.
+      run_rng: a stream that is the same in every round.
+      train_loss: mean over all samples of the round; NaN before it, or if nobody arrived.
+    """
+
+    round_index: int
+    num_rounds: int
+    global_round: int
+    edge_round: int
+    shape: ModelShape
+    model: Array
+    now: Callable[[], Array]
+    device: Array
+    keep: Array
+    rng: Callable[..., np.random.Generator]
+    device_rng: Callable[[int], np.random.Generator]
+    run_rng: Callable[[], np.random.Generator]
+    train_loss: float = np.nan
+
+
+@dataclass(frozen=True)
+class Charges:
+    """What a masking costs beside the weights.
+
+    Attributes:
+      uplink_bits: per device that sends fewer than all weights, e.g. which ones they are.
+      always_bits: per device, whatever it sends.
+      late_bits: per device, sent beside the weights whatever the deadline: on the clock, but not in the plan.
+      probe: whether the device computes one more minibatch on the whole model.
+      dense_gradients: whether it computes the gradients of all weights, although its forward pass uses only some.
+      second_pass: what every step computes once more on a part of the sub-model, if it does.
+    """
+
+    uplink_bits: float = 0.0
+    always_bits: float = 0.0
+    late_bits: float = 0.0
+    probe: bool = False
+    dense_gradients: bool = False
+    second_pass: SecondPass | None = None
+
+    @property
+    def beside_bits(self) -> float:
+        """Per device, whatever it sends: in the plan or not."""
+        return self.always_bits + self.late_bits
+
+
+FREE = Charges()
+
+
+def as_it_is(options: Any, budget: Array, shape: ModelShape) -> Array:
+    return budget
+
+
+def nothing(options: Any, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
+    return FREE
+
+
+def scattered(options: Any) -> bool:
+    return False
+
+
+def in_time(options: Any) -> bool:
+    return True
+
+
+def by_data(options: Any) -> bool:
+    return True
+
+
+def not_by_data(options: Any) -> bool:
+    return False
+
+
+def as_prepared(options: Any, view: RoundView, told: Array | None) -> Array:
+    """`counts` of a masking whose `prepare` makes the mask of everybody."""
+    return np.full_like(view.keep, view.shape.prunable_weights if told is None else np.count_nonzero(told))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masking(Listed):
+    """One way to choose sub-models; every function takes the component's options first.
+
+    Attributes:
+      choose: on the device: its sub-model.
+      weights: in the driver, before the clock: whole prunable weights bought by each budget.  [num_devices]
+      bounds: the fewest and the most prunable weights its sub-models can have in the round to come, given the run's
+        slots: plans stay between them, and who cannot carry the fewest is left out. None: any number.
+      charges: of a round, given its index: what planner and clock add.
+      prepare: in the driver, after planning: what all devices are told, from the run's slots; may change these.
+      counts: in the driver, after `prepare`, given what it made: whole prunable weights that each device sends in this
+        round, where its budget alone does not say; may exceed the budget if `adapts` says so.  [num_devices asked]
+      collects: of a round's index: which power of the dense gradient devices sum over their steps, as the
+        `gradient_sum` of their `LocalRun`; 0 for none.
+      report: on the device: arrays to be summed over all devices, e.g. scores; None for nothing.
+      observe: on the device, after its local steps: as `report`, of what it has seen in them.
+      reported: what the arrays of `report` and `observe` are, by name; None: not declared, so that a deployment can
+        bound their size alone.
+      finish: on the device, after its local steps: the slots of its own (`view.memory`) that change; arrays it was
+        given stay as they are.
+      update: in the driver, after the round: the slots as the sums change them.
+      stays: in the driver, after `update`: which prunable weights the model has at all; the others become zero in the
+        models of all nodes. None for all.
+      adapts: whether it keeps the deadline that its scheme keeps.
+      judged: the model as it is used, from a server's model and the run's slots, if that is not all of it.
+      dense_compute: the share of a step's compute that is done on the whole model, whatever is kept.
+      whole_units: whether its masks remove whole units, which saves work on dense hardware.
+      teaches: whether its sub-models do, which not every kernel can.
+      by_data: whether a device's samples have a part in which weights it sends, so that the mask tells of them.
+    """
+
+    choose: Callable[[Any, DeviceView], SubModel]
+    weights: Callable[[Any, Array, ModelShape], Array] = as_it_is
+    bounds: Callable[[Any, ModelShape, Values], tuple[int, int]] | None = None
+    charges: Callable[[Any, int, ModelShape, float], Charges] = nothing
+    prepare: Callable[[Any, RoundView, Values], tuple[Array | None, Values]] | None = None
+    counts: Callable[[Any, RoundView, Array | None], Array] | None = None
+    collects: Callable[[Any, int], int] | None = None
+    report: Callable[[Any, DeviceView, int], Values | None] | None = None
+    observe: Callable[[Any, DeviceView, LocalRun], Values | None] | None = None
+    reported: Callable[[Any, ModelShape], Mapping[str, ReportKind]] | None = None
+    finish: Callable[[Any, DeviceView, LocalRun], Values] | None = None
+    update: Callable[[Any, RoundView, Values, Values], Values] | None = None
+    stays: Callable[[Any, Values], Array | None] | None = None
+    adapts: Callable[[Any], bool] = in_time
+    judged: Callable[[Any, ModelShape, Array, Values], Array] | None = None
+    dense_compute: float = 0.0
+    whole_units: Callable[[Any], bool] = scattered
+    teaches: bool = False
+    by_data: Callable[[Any], bool] = by_data

@@ -1,0 +1,43 @@
+"""What maskings share that give all devices one mask, kept in a slot of the run from round to round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from airprune.components.component import Owner, Slot, prunable_weights
+from airprune.methods.masking.base import DeviceView, RoundView, SubModel
+from airprune.methods.masking.core.masks import largest
+
+Array = np.ndarray
+
+
+def mask_slot(name: str) -> Slot:
+    """All weights until something is pruned."""
+    return Slot(name=name, owner=Owner.RUN, shape=prunable_weights, dtype="|b1", start=1.0)
+
+
+def count_slot(name: str, size: int = 1) -> Slot:
+    return Slot(name=name, owner=Owner.RUN, shape=lambda shape: (size,), dtype="<i8")
+
+
+def hold(options: object, view: DeviceView) -> SubModel:
+    """The common mask is held, moved and sent."""
+    return SubModel(sent=view.shared, held=view.shared, moves=view.shared)
+
+
+def unless_whole(mask: Array) -> Array | None:
+    return None if mask.all() else mask
+
+
+def fitted(mask: Array, keep: int, scores: Callable[[], Array]) -> Array | None:
+    """The mask; where it has more than `keep` weights, the best of them: a round with less time takes a part of it."""
+    if np.count_nonzero(mask) > keep:
+        mask = largest([np.where(mask, scores(), -1.0)], keep)
+    return unless_whole(mask)
+
+
+def sizes_now(view: RoundView) -> Array:
+    """|w| of the prunable weights, if the cloud averaged now.  [num_prunable]"""
+    return np.abs(view.now()[view.shape.prunable])

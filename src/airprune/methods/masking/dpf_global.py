@@ -1,0 +1,79 @@
+"""Dynamic pruning with feedback, at the cloud: devices hold the largest weights of its model, as many as fit.
+
+The cloud keeps every weight. One that nobody holds waits at its value, and is used again as soon as others have become
+smaller; one that some devices hold moves through them alone. The order is that of the cloud's last model, so a device's
+weights stay the same within a global round, and devices with less time hold a part of what others do. The order is
+told, so no uplink says which weights are sent. The model is used, and judged, with the largest weights alone: as many
+as the device that held the most.
+
+Differs from `dpf`: gradients of weights that a device does not hold are neither computed nor sent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from airprune.components.component import ModelShape, Slot
+from airprune.methods.masking import dpf
+from airprune.methods.masking.base import WHOLE, DeviceView, Masking, RoundView, SubModel, Values, not_by_data
+from airprune.methods.masking.common import count_slot
+from airprune.methods.masking.core.masks import choose_mask
+from airprune.settings.section import Count, Ratio, Section
+
+Array = np.ndarray
+HELD = "dpf-global.held"
+
+
+class DpfGlobalOptions(Section):
+    """How sparse models become where the deadline leaves room."""
+
+    sparsity: Ratio = Field(default=0.0, description="final pruned share, if the deadline asks for less")
+    until: Count = Field(default=25, description="edge rounds until it is reached")
+
+
+def slots(options: DpfGlobalOptions, shape: ModelShape) -> tuple[Slot, ...]:
+    """The most weights that a device held in the last round; 0 before the first."""
+    return (count_slot(HELD),)
+
+
+def prepare(options: DpfGlobalOptions, view: RoundView, values: Values) -> tuple[Array, Values]:
+    """|w| at the cloud."""
+    most = counts(options, view, None).max(initial=0)
+    held = {HELD: np.array([most])} if most else {}
+    return np.abs(view.model[view.shape.prunable]), values | held
+
+
+def counts(options: DpfGlobalOptions, view: RoundView, told: Array | None) -> Array:
+    return dpf.scheduled(view, options.sparsity, options.until)
+
+
+def choose(options: DpfGlobalOptions, view: DeviceView) -> SubModel:
+    if view.keep >= view.shape.prunable_weights:
+        return WHOLE
+    assert view.shared is not None
+    mask = choose_mask(view.shared, keep=view.keep, layers=view.shape.layers)
+    return SubModel(sent=mask, held=mask, moves=mask)
+
+
+def judged(options: DpfGlobalOptions, shape: ModelShape, model: Array, values: Values) -> Array:
+    most, sizes = int(values[HELD][0]), np.abs(model[shape.prunable])
+    if most == 0 or most >= sizes.size:
+        return model
+    used = model.copy()
+    used[shape.prunable] *= choose_mask(sizes, keep=most, layers=shape.layers)
+    return used
+
+
+MASKING = Masking(
+    name="dpf-global",
+    summary="the largest weights of the cloud's model, as many as fit; the cloud remembers the others",
+    source="after Lin et al.; the federated form is own",
+    Options=DpfGlobalOptions,
+    slots=slots,
+    choose=choose,
+    prepare=prepare,
+    counts=counts,
+    judged=judged,
+    by_data=not_by_data,
+)

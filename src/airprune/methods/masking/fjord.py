@@ -1,0 +1,59 @@
+"""FjORD's ordered dropout: every minibatch trains a width drawn among those that the device can carry.
+
+The device holds and sends the leading units of its largest width; a step uses, and moves, only those of the width that
+was drawn, the same for all layers. So the leading units learn to do without the others, and every width is a model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from pydantic import Field
+
+from airprune.methods.masking.base import DeviceView, Masking, SubModel, not_by_data
+from airprune.methods.masking.heterofl import WidthOptions, bounds, weights, whole_units
+from airprune.methods.masking.widths import graph_of, leading_mask, narrowed, width_of
+from airprune.settings.section import Ratio
+
+Array = np.ndarray
+
+
+class FjordOptions(WidthOptions):
+    """Among which widths a minibatch draws."""
+
+    widths: tuple[Ratio, ...] = Field(
+        default=(0.2, 0.4, 0.6, 0.8, 1.0), description="shares of every hidden layer's units, ascending up to 1"
+    )
+
+
+def choose(options: FjordOptions, view: DeviceView) -> SubModel:
+    graph = graph_of(view.shape)
+    largest = width_of(graph, view.keep, options.widths)
+    held = narrowed(graph, leading_mask(graph, largest))
+    masks = [leading_mask(graph, width) for width in options.widths if width <= largest]
+    if len(masks) == 1:
+        return held
+    drawn: list[int] = []
+
+    def forward(step: int, weights: Array) -> Array:
+        """The width of a step, drawn in the order of the steps."""
+        while len(drawn) <= step:
+            drawn.append(int(view.rng.integers(len(masks))))
+        return masks[drawn[step]]
+
+    return dataclasses.replace(held, forward=forward, forward_only=True, units=None)
+
+
+MASKING = Masking(
+    name="fjord",
+    summary="the leading units that fit; every minibatch trains a width drawn among the smaller ones",
+    source="after Horváth et al. (FjORD)",
+    Options=FjordOptions,
+    choose=choose,
+    weights=weights,
+    bounds=bounds,
+    whole_units=whole_units,
+    fully_open={"widths": [1.0]},
+    by_data=not_by_data,
+)

@@ -1,0 +1,69 @@
+"""SCAFFOLD: every step is corrected by what the device's own gradients lack of everybody's.
+
+    g ← ∇F + c − c_n
+    after S steps of η:   c_n⁺ = c_n − c + (w_received − w_trained) / (η S)
+    at the cloud:         c ← c + 1/N Σ (c_n⁺ − c_n)
+
+On a tree, c is the cloud's: devices report c_n⁺ − c_n to their edges, which add them up over the edge rounds of a
+global round; w_received is the edge's model. Only plain SGD steps make c_n⁺ the mean gradient, so momentum is refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from airprune.components.component import ModelShape, Owner, ReportKind, Slot
+from airprune.methods.objectives.base import LocalRun, Memory, Objective, Values
+
+Array = np.ndarray
+OWN, COMMON, MOVED = "scaffold.own", "scaffold.common", "scaffold.moved"
+
+
+def parameters(shape: ModelShape) -> tuple[int, ...]:
+    return (shape.num_parameters,)
+
+
+class Scaffold(Objective):
+    """Control variates: one of each device, one of all."""
+
+    name = "scaffold"
+    summary = "the loss with each step corrected by control variates, which double the upload"
+    source = "SCAFFOLD (Karimireddy et al. 2020), option II"
+    broadcast = (COMMON,)
+    plain_steps = True
+
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        return (
+            Slot(name=OWN, owner=Owner.DEVICE, shape=parameters),
+            Slot(name=COMMON, owner=Owner.CLOUD, shape=parameters, dtype="<f8"),
+            Slot(name=MOVED, owner=Owner.CLOUD, shape=parameters, dtype="<f8"),
+        )
+
+    def adjust(self, gradient: Array, weights: Array, received: Array, memory: Memory) -> None:
+        gradient += memory[COMMON] - memory[OWN]
+
+    def finish(self, run: LocalRun, memory: Memory) -> Values:
+        """c_n⁺; what could not move keeps its c_n."""
+        own = memory[OWN]
+        before, after = run.received[: own.size].astype(np.float64), run.trained[: own.size]
+        new = own - memory[COMMON] + (before - after) / (run.learning_rate * run.num_steps)
+        if run.moves is not None:
+            new = np.where(run.moves, new, own)
+        return {OWN: new.astype(own.dtype)}
+
+    def report(self, before: Memory, after: Memory) -> Values:
+        """c_n⁺ − c_n."""
+        return {MOVED: after[OWN].astype(np.float64) - before[OWN]}
+
+    def reported(self, shape: ModelShape) -> dict[str, ReportKind]:
+        return {MOVED: ("<f8", parameters(shape))}
+
+    def update(self, values: Values, sums: Values) -> Values:
+        return values | {MOVED: values[MOVED] + sums[MOVED]} if MOVED in sums else values
+
+    def close(self, values: Values, num_devices: int) -> Values:
+        return values | {COMMON: values[COMMON] + values[MOVED] / num_devices, MOVED: np.zeros_like(values[MOVED])}
+
+    def upload_bits(self, shape: ModelShape, value_bits: float) -> float:
+        """As many values as the model has weights: uploads are twice as large."""
+        return value_bits * shape.num_weights

@@ -1,0 +1,274 @@
+"""Components of your own: registered by a script, by a file given with --import, or by an installed package.
+
+ap.register(MY_MASKING)            in a script: known to runs, comparisons, sweeps and their workers at once
+airprune … --import my_methods.py  the file is loaded before the command looks at anything
+entry points                       group "airprune.methods.masking" (or another kind) of an installed package
+
+Workers are told by `luggage`. A run folder notes the files by hash, since its results depend on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airprune.components.registry import Registry
+from airprune.errors import AirpruneError, InvalidValue, UsageError
+
+if TYPE_CHECKING:
+    from airprune.scenario import Scenario
+
+Address = tuple[str, str]
+"""(kind, name) of a component."""
+
+
+@dataclass(frozen=True)
+class ImportedFile:
+    """A file that was loaded with --import, with its source for workers that do not see it."""
+
+    path: str
+    source: bytes
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.source).hexdigest()
+
+    @property
+    def module(self) -> str:
+        """What the module is called here and in workers; files of one name in two folders are told apart."""
+        stem = re.sub(r"\W", "_", Path(self.path).stem)
+        return f"airprune_import_{stem}_{hashlib.sha256(self.path.encode()).hexdigest()[:8]}"
+
+
+# By module name.
+_FILES: dict[str, ImportedFile] = {}
+# The module that registered a component, of those that files registered.
+_ORIGINS: dict[Address, str] = {}
+
+
+@cache
+def registries() -> dict[type, Registry[Any]]:
+    """Every registry, by what it lists."""
+    from airprune.methods import METHODS, Recipe
+    from airprune.methods.aggregation import AGGREGATIONS, Aggregation
+    from airprune.methods.aggregation.steps import STEPS, Step
+    from airprune.methods.association import ASSOCIATIONS, Association
+    from airprune.methods.compression import COMPRESSIONS, Compression
+    from airprune.methods.masking import MASKINGS, Masking
+    from airprune.methods.masking.core.importance import IMPORTANCES, Importance
+    from airprune.methods.objectives import OBJECTIVES, Objective
+    from airprune.methods.selection import SELECTIONS, Selection
+    from airprune.methods.topology import TOPOLOGIES, Topology
+    from airprune.models.kernels import KERNELS
+    from airprune.models.kernels.base import Kernel
+    from airprune.models.losses import LOSSES, METRICS
+    from airprune.models.losses.base import Loss, Metric
+    from airprune.planning.schemes import SCHEMES, Scheme
+
+    return {
+        Association: ASSOCIATIONS,
+        Selection: SELECTIONS,
+        Scheme: SCHEMES,
+        Masking: MASKINGS,
+        Objective: OBJECTIVES,
+        Compression: COMPRESSIONS,
+        Aggregation: AGGREGATIONS,
+        Step: STEPS,
+        Topology: TOPOLOGIES,
+        Kernel: KERNELS,
+        Loss: LOSSES,
+        Metric: METRICS,
+        Importance: IMPORTANCES,
+        Recipe: METHODS,
+    }
+
+
+def register(component: Any) -> Any:
+    """Lists a component, an importance or a recipe under its name; returns it."""
+    import airprune.scenario  # noqa: F401, whose sections reserve names
+    from airprune.settings.section import Section
+
+    for kind, registry in registries().items():
+        if isinstance(component, type) and issubclass(component, kind):
+            return registry.add(component)
+        if isinstance(component, kind):
+            options = getattr(component, "Options", Section)
+            if not isinstance(options, type) or not issubclass(options, Section):
+                way_out = "Example: class MyOptions(Section): every: int = 5"
+                owner = f"{registry.kind} component {getattr(component, 'name', '')!r}"
+                raise InvalidValue(f"Options of {owner}", "must be a Section", options, way_out)
+            return registry.add(component)
+    kinds = ", ".join(kind.__name__ for kind in registries())
+    raise InvalidValue("register", f"must be given one of {kinds}", type(component).__name__)
+
+
+def import_file(path: Path | str) -> list[str]:
+    """Runs a Python file, which is expected to register components; the names of what it registered."""
+    path = Path(path)
+    try:
+        file = ImportedFile(str(path.resolve()), path.read_bytes())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidValue("--import", "must name a readable Python file", f"{str(path)!r} ({reason})") from None
+    before = _added()
+    owners = dict(_ORIGINS)
+    _load(file)
+    found = [address for address, module in _ORIGINS.items() if module == file.module]
+    for kind, name in found:
+        other = owners.get((kind, name), "")
+        if (kind, name) in before and other != file.module:
+            where = _FILES[other].path if other in _FILES else "a script"
+            _unload(file, before)
+            _ORIGINS.clear()
+            _ORIGINS.update(owners)
+            raise UsageError(f"{path} registers {kind} {name!r}, which {where} has registered already; rename one.")
+    return [f"{kind} {name}" for kind, name in found]
+
+
+def _load(file: ImportedFile) -> None:
+    """Runs the file as a module, unless that has been done; a file that fails leaves nothing registered."""
+    if _FILES.get(file.module) == file:
+        return
+    spec = importlib.util.spec_from_loader(file.module, loader=None, origin=file.path)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__file__ = file.path
+    before = _added()
+    sys.modules[file.module] = module  # so that what it defines is pickled by name
+    try:
+        exec(compile(file.source, file.path, "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        _unload(file, before)
+        raise UsageError(f"{file.path}{_line(error, file.path)} cannot be imported: {_reason(error)}") from error
+    _FILES[file.module] = file
+    for address, component in _added().items():
+        if before.get(address) is not component:
+            _ORIGINS[address] = file.module
+
+
+def _unload(file: ImportedFile, before: Mapping[Address, Any]) -> None:
+    """The registries as they were."""
+    sys.modules.pop(file.module, None)
+    _FILES.pop(file.module, None)
+    for registry in registries().values():
+        for component in registry.added:
+            was = before.get((registry.kind, component.name))
+            if was is None:
+                registry.remove(component.name)
+            elif was is not component:
+                registry.add(was)
+
+
+def _line(error: BaseException, path: str) -> str:
+    if isinstance(error, SyntaxError) and error.filename == path and error.lineno:
+        return f", line {error.lineno},"
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((f", line {frame.lineno}," for frame in reversed(frames) if frame.filename == path), "")
+
+
+def _reason(error: BaseException) -> str:
+    """In one line."""
+    if isinstance(error, AirpruneError):
+        return str(error)
+    words = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
+    if isinstance(error, SystemExit):
+        words = f"it leaves with status {words or 0}"
+    return f"{type(error).__name__}: {words[:300]}".removesuffix(": ").removesuffix(".") + "."
+
+
+def _added() -> dict[Address, Any]:
+    return {(registry.kind, one.name): one for registry in registries().values() for one in registry.added}
+
+
+def is_own(component: Any) -> bool:
+    """Whether a script or a file has registered this component, so that other processes must be told of it."""
+    registry = next((listed for kind, listed in registries().items() if isinstance(component, kind)), None)
+    return registry is not None and any(one is component or one is type(component) for one in registry.added)
+
+
+def imported_files() -> tuple[ImportedFile, ...]:
+    """In the order in which they were given."""
+    return tuple(_FILES.values())
+
+
+def import_words() -> list[str]:
+    """What must be on a command line to have the same files."""
+    return [word for file in imported_files() for word in ("--import", file.path)]
+
+
+def files_used_by(scenario: Scenario) -> dict[str, str]:
+    """SHA-256 by file name, of the imported files whose components a scenario has chosen."""
+    modules = {_ORIGINS[address] for address in _choices(scenario) if address in _ORIGINS}
+    return {file.name: file.sha256 for module, file in sorted(_FILES.items()) if module in modules}
+
+
+def _choices(scenario: Scenario) -> Iterator[Address]:
+    """What a scenario has chosen by name. Importances are named in options."""
+    yield "kernels", scenario.train.kernel
+    yield "losses", scenario.train.loss
+    yield "metrics", scenario.train.metric
+    for section, field, registry in scenario.choice_fields():
+        part = getattr(scenario, section)
+        yield registry.kind, getattr(part, field)
+        for value in part.options_of(field).model_dump().values():
+            if isinstance(value, str):
+                yield "importance", value
+
+
+def registered() -> dict[str, Any]:
+    """What is known here beyond the package and installed ones, as a run folder writes it down; empty if nothing."""
+    by_file: dict[str, list[str]] = {module: [] for module in _FILES}
+    by_script: list[str] = []
+    for kind, name in _added():
+        by_file.get(_ORIGINS.get((kind, name), ""), by_script).append(f"{kind} {name}")
+    files = [
+        {"path": file.path, "sha256": file.sha256, "registers": by_file[module]} for module, file in _FILES.items()
+    ]
+    found = {"imported": files, "registered_by_script": by_script}
+    return {key: value for key, value in found.items() if value}
+
+
+def origin_of(kind: str, name: str) -> str:
+    """Where a component comes from that is not of this package: a file, a script or a package; else nothing."""
+    registry = next(registry for registry in registries().values() if registry.kind == kind)
+    if any(one.name == name for one in registry.added):
+        module = _ORIGINS.get((kind, name))
+        return "a script" if module is None else _FILES[module].path
+    return registry.package_of(name)
+
+
+def luggage() -> bytes | None:
+    """What a worker elsewhere must do before it knows what this process knows; None if there is nothing to know."""
+    import cloudpickle  # slow to import, and needed by whoever starts workers only
+
+    scripted = [cloudpickle.dumps(component) for address, component in _added().items() if address not in _ORIGINS]
+    if not _FILES and not scripted:
+        return None
+    return bytes(cloudpickle.dumps(_Luggage(imported_files(), tuple(scripted))))
+
+
+class _Luggage:
+    """Loads files and registers components in a worker."""
+
+    def __init__(self, files: tuple[ImportedFile, ...], components: tuple[bytes, ...]) -> None:
+        self.files, self.components = files, components
+
+    def __call__(self) -> None:
+        import pickle
+
+        for file in self.files:
+            _load(file)
+        for pickled in self.components:
+            register(pickle.loads(pickled))

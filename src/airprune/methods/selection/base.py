@@ -1,0 +1,137 @@
+"""What a selection is: who is asked to take part in an edge round. A device that is not asked costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from airprune.components.component import Listed
+from airprune.planning import Plan
+from airprune.planning.edges import EdgeGroups
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidates:
+    """Devices that could take part, as known before planning.  Arrays [num_candidates], in one order
+
+    Attributes:
+      device: their numbers in the network, ascending.
+      edge: who serves each.
+      rates_bps: of some of these devices → their r_n of this round; computed for whom it is asked for.
+      num_samples: D_n.
+      rng: a stream of the component's own, the same for every edge and scheme.
+      memory: the component's slots; read-only.
+      block_rates_bps: of (devices, number of blocks) → their full-band rates with the gain of each block of the band,
+        for schemes that assign blocks.  [num_devices, num_blocks]
+      device_names, edge_names: of the whole network by their numbers, for people; empty: the numbers.
+    """
+
+    device: Array
+    edge: Array
+    rates_bps: Callable[[Array], Array]
+    num_samples: Array
+    round_index: int
+    rng: np.random.Generator
+    memory: Mapping[str, Array] = field(default_factory=dict)
+    block_rates_bps: Callable[[Array, int], Array] | None = None
+    device_names: Sequence[str] = ()
+    edge_names: Sequence[str] = ()
+
+    @cached_property
+    def full_band_rate_bps(self) -> Array:
+        """r_n of all of them.  [num_candidates]"""
+        return self.rates_bps(self.device)
+
+
+def known_rates(device: Array, rate_bps: Array) -> Callable[[Array], Array]:
+    """`Candidates.rates_bps` of devices, ascending, whose rates are known."""
+    return lambda asked: rate_bps[np.searchsorted(device, asked)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """What came of the devices that were asked.  Arrays [num_asked], in one order
+
+    Attributes:
+      candidates: among whom they were, asked or not, with the component's slots.
+      device, edge, num_samples: of those asked; devices ascending.
+      arrived: whose uploads count in the round.
+      latency_s: seconds until an upload is there, in time or not; NaN if the planner left the device out.
+      loss: mean training loss; NaN for who did not arrive.
+    """
+
+    candidates: Candidates
+    device: Array
+    edge: Array
+    num_samples: Array
+    arrived: Array
+    latency_s: Array
+    loss: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(Listed):
+    """One way to select; every function takes the component's options first.
+
+    Attributes:
+      before: who is asked.  [num_candidates] bool
+      after: of those asked, given their plan (which may have failed on some edges): who stays. If somebody is dropped,
+        the others are planned again and asked for again, until nobody is.  [num_asked] bool
+      barrier: when nobody is waited for any longer, if the deadline is not the only end of a round: of (seconds until
+        each upload, infinite for those that never come [num_asked], devices of the network) → seconds.
+      observe: after the round: the slots that change.
+      most: how many of an edge's so many devices are asked at the most; None: all of them.
+      report_bits: what a device that is asked uploads for `observe` beside its model.
+    """
+
+    before: Callable[[Any, Candidates], Array]
+    after: Callable[[Any, Candidates, Plan], Array] | None = None
+    barrier: Callable[[Any, Array, int], float] | None = None
+    observe: Callable[[Any, Outcome], dict[str, Array]] | None = None
+    most: Callable[[Any, int], int] | None = None
+    report_bits: float = 0.0
+
+
+def everyone(options: Any, candidates: Candidates) -> Array:
+    return np.ones(len(candidates.device), dtype=bool)
+
+
+def number_of(share: float, count: int) -> int:
+    """⌈C N_k⌉, at least one; what rounding adds to a whole number does not count."""
+    return max(int(np.ceil(share * count - 1e-9)), 1)
+
+
+def best_of_each_edge(candidates: Candidates, score: Array, share: float | Array) -> Array:
+    """The ⌈C N_k⌉ devices of every edge with the highest scores; ties: the lower number.  [num_candidates] bool
+
+    Args:
+      share: C; or that of each candidate's edge.  [num_candidates]
+    """
+    chosen = np.zeros(len(score), dtype=bool)
+    shares = np.broadcast_to(share, len(score))
+    groups = EdgeGroups.of(candidates.edge)
+    for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
+        places = slice(start, start + count) if groups.order is None else groups.order[start : start + count]
+        wanted = number_of(float(shares[places][0]), count)
+        chosen[places] = _largest(score[places], wanted)
+    return chosen
+
+
+def _largest(score: Array, count: int) -> Array:
+    """The `count` largest; the first ones of those that are equal, no number (NaN) after all numbers.  [len(score)]"""
+    if count >= len(score):
+        return np.ones(len(score), dtype=bool)
+    fallen = -score
+    last = np.partition(fallen, count - 1)[count - 1]
+    if np.isnan(last):
+        chosen, tied = ~np.isnan(fallen), np.isnan(fallen)
+    else:
+        chosen, tied = fallen < last, fallen == last
+    chosen[np.flatnonzero(tied)[: count - np.count_nonzero(chosen)]] = True
+    return chosen

@@ -1,0 +1,68 @@
+"""HybridFL: edges ask more devices the fewer of them used to answer, and the round ends when enough have, of all edges.
+
+    θ_r = Σ asked · submitted / Σ asked²      an edge's slack factor: least squares through 0 over past rounds, first 1
+    C_r = C / θ_r, at least C, at most 1      the share that the edge asks, by lot
+
+Nobody is probed: an edge learns from what came in. The round is over with the ⌈C N⌉-th upload, or at the deadline.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from airprune.components.component import ModelShape, Owner, Slot
+from airprune.methods.selection.base import Candidates, Outcome, Selection, best_of_each_edge, number_of
+from airprune.methods.selection.random_share import ShareOptions
+
+Array = np.ndarray
+PRODUCT, SQUARE = "slack.asked_submitted", "slack.asked_sq"
+
+
+def one(shape: ModelShape) -> tuple[int, ...]:
+    return ()
+
+
+def slots(options: ShareOptions, shape: ModelShape) -> tuple[Slot, ...]:
+    """The two sums of θ_r, of every edge."""
+    return (
+        Slot(name=PRODUCT, owner=Owner.EDGE, shape=one, dtype="<f8"),
+        Slot(name=SQUARE, owner=Owner.EDGE, shape=one, dtype="<f8"),
+    )
+
+
+def shares_asked(share: float, product: Array, square: Array) -> Array:
+    """C_r of every edge.  [num_edges]"""
+    slack = np.divide(product, square, out=np.ones(len(square)), where=square > 0.0)
+    return np.clip(np.divide(share, slack, out=np.ones(len(square)), where=slack > 0.0), share, 1.0)
+
+
+def before(options: ShareOptions, candidates: Candidates) -> Array:
+    shares = shares_asked(options.share, candidates.memory[PRODUCT], candidates.memory[SQUARE])
+    return best_of_each_edge(candidates, candidates.rng.random(len(candidates.device)), shares[candidates.edge])
+
+
+def barrier(options: ShareOptions, arrives_s: Array, num_devices: int) -> float:
+    """The ⌈C N⌉-th smallest latency; infinite if fewer arrive."""
+    quota = number_of(options.share, num_devices)
+    return float(np.sort(arrives_s)[quota - 1]) if quota <= len(arrives_s) else np.inf
+
+
+def observe(options: ShareOptions, outcome: Outcome) -> dict[str, Array]:
+    memory = outcome.candidates.memory
+    num_edges = len(memory[SQUARE])
+    asked = np.bincount(outcome.edge, minlength=num_edges)
+    submitted = np.bincount(outcome.edge, outcome.arrived, minlength=num_edges)
+    return {PRODUCT: memory[PRODUCT] + asked * submitted, SQUARE: memory[SQUARE] + asked**2.0}
+
+
+SELECTION = Selection(
+    name="slack",
+    summary="more of each edge's devices the fewer used to answer; the round ends when enough have",
+    source="after HybridFL (Wu et al.)",
+    Options=ShareOptions,
+    slots=slots,
+    before=before,
+    barrier=barrier,
+    observe=observe,
+    fully_open={"share": 1.0},
+)

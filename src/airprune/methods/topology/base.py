@@ -1,0 +1,152 @@
+"""What a topology is: a tree of averaging nodes. Its leaves are the stations, whose devices share a band.
+
+    root (the cloud) ── level 0 ── level 1 ── … ── the last level: stations ── devices
+
+Every level says who is whose child, how many rounds a node runs in one round of its parent, and how fast its link to
+the parent is. The rounds of a level go on in step; a node that has fewer of them waits for the others at its parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from airprune.components.component import Listed
+from airprune.errors import InvalidValue
+from airprune.methods.topology.relay import Relay, RelayView
+from airprune.methods.topology.root import RootRound, RootView
+from airprune.planning.problem import PlanProblem
+
+Array = np.ndarray
+
+HISTORY = "topology.models"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Level:
+    """The nodes at one distance from the root.  Arrays [num_nodes]
+
+    Attributes:
+      name: what its rounds are called, e.g. "edge".
+      parent: index of each node's parent in the level above; all 0 below the root.
+      rounds: how many rounds each node runs in one round of its parent.
+      rate_bps: of the link to the parent; infinite for a link that takes no time.
+    """
+
+    name: str
+    parent: Array
+    rounds: Array
+    rate_bps: Array
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.parent)
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """All levels below the root, from the top down. Node 0 is the root; then come the levels' nodes in their order."""
+
+    levels: tuple[Level, ...]
+
+    def __post_init__(self) -> None:
+        above = 1
+        for level in self.levels:
+            if not len(level.parent) == len(level.rounds) == len(level.rate_bps):
+                raise InvalidValue("Tree", "needs parent, rounds and rate of every node", level.name)
+            if np.any((level.parent < 0) | (level.parent >= above)):
+                raise InvalidValue(f"Tree, level {level.name}, parent", f"must lie in 0..{above - 1}", level.parent)
+            above = level.num_nodes
+
+    @property
+    def num_nodes(self) -> int:
+        return 1 + sum(level.num_nodes for level in self.levels)
+
+    @property
+    def depth(self) -> int:
+        """Levels below the root."""
+        return len(self.levels)
+
+    def nodes(self, level: int) -> slice:
+        """Where a level's nodes lie among all; level −1 is the root alone."""
+        if level < 0:
+            return slice(0, 1)
+        start = 1 + sum(part.num_nodes for part in self.levels[:level])
+        return slice(start, start + self.levels[level].num_nodes)
+
+    def max_rounds(self, level: int) -> int:
+        return int(self.levels[level].rounds.max())
+
+    def active(self, level: int, counters: Sequence[int]) -> Array:
+        """Which nodes of a level still have rounds to run, given how many each level has run.  [num_nodes] bool"""
+        alive = np.ones(1, dtype=bool)
+        for part, done in zip(self.levels[: level + 1], counters, strict=False):
+            alive = alive[part.parent] & (done < part.rounds)
+        return alive
+
+    def samples_below(self, level: int, per_station: Array) -> Array:
+        """Σ of a number of every station over the stations below each node of a level.  [num_nodes]"""
+        total = np.asarray(per_station)
+        for below in range(self.depth - 1, level, -1):
+            above = self.levels[below - 1].num_nodes
+            total = np.bincount(self.levels[below].parent, total, minlength=above)
+        return total
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Due:
+    """Who delivers in this round, and since when it has been training.  Arrays [num_devices]
+
+    Attributes:
+      delivers: who does.
+      lag: rounds since the model it started from; 0: this round's.
+      period_s: how long the round lasts at each one's edge, whoever delivers.
+    """
+
+    delivers: Array
+    lag: Array
+    period_s: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology(Listed):
+    """One kind of tree, and what it does on its links; functions take the component's options first.
+
+    Attributes:
+      build: of (rounds of every station per round of its parent) → the tree.
+      stations: whether the edges serve the devices, or the cloud itself over one band.
+      adapts: whether its edge rounds keep the deadline if the scheme does.
+      relay: what devices do among themselves before the uplink. Whoever then uploads is planned; the others are not.
+      masters: whether its relay hands updates to a device that may combine them by the rule of the edge's aggregation.
+      root: what the round at the root costs beyond the links of the tree.
+      deadlines: T_th of each device of a plan problem, where they differ.  [num_devices]
+      due: of (how long each device of the round takes, NaN if it does not arrive, its edge, the deadline, edge rounds
+        since the start) → who delivers now; not together with `relay`. Devices that started from different models are
+        averaged apart, then these averages alike. Needs the slot `HISTORY`: the models with which the last rounds of
+        each edge began, the latest first.
+      apart: whether the models of the nodes below the root stay apart: the root sends nothing down, and what is judged
+        is the mean of their predictions. The root's own model is their mean, which nobody uses.
+    """
+
+    build: Callable[[Any, Array], Tree]
+    stations: Literal["edges", "cloud"] = "edges"
+    adapts: bool = True
+    relay: Callable[[Any, RelayView], Relay] | None = None
+    masters: bool = False
+    root: Callable[[Any, RootView], RootRound] | None = None
+    deadlines: Callable[[Any, PlanProblem], Array] | None = None
+    due: Callable[[Any, Array, Array, float, int], Due] | None = None
+    apart: bool = False
+
+    @property
+    def top(self) -> int:
+        """The level whose models are judged and sent down: −1 is the root."""
+        return 0 if self.apart else -1
+
+
+def edges_below(parent: Array, rounds: Array, rate_bps: float) -> Level:
+    """The last level of most trees."""
+    return Level(name="edge", parent=parent, rounds=rounds, rate_bps=np.full(len(rounds), rate_bps))

@@ -1,0 +1,116 @@
+"""D2D-FedAvg: near devices hand their updates to a master, which uploads one model for all of them.
+
+Grouping, at every edge and in every edge round: devices by rate, the best first; who is in no group yet becomes a
+master and takes the nearest such devices within reach. Members send to their master in turn over the whole band, groups
+at the same time; then the masters share the uplink as the scheme says. A member leaves if the round would end earlier
+with its own upload. The master adds with counts, so the edge's average is that of all devices whatever the groups.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from pydantic import Field
+
+from airprune.methods.topology.base import Topology, Tree, edges_below
+from airprune.methods.topology.relay import Relay, RelayView
+from airprune.settings.section import Count, Decibel, NonNegative, Positive, Section
+from airprune.units import db_to_ratio, dbm_to_watt
+from airprune.wireless.channel import Radio, full_band_rate_bps, path_loss_db
+
+Array = np.ndarray
+
+
+class D2dOptions(Section):
+    """Who can be in one group, and the links inside it."""
+
+    max_distance_m: NonNegative = Field(default=50.0, description="of a member to its master; 0: no groups")
+    max_members: Count = Field(default=4, description="of a group, besides its master")
+    power_dbm: Decibel = Field(default=23.0, description="of a device that sends to another")
+    min_distance_m: Positive = Field(default=3.0, description="nearer devices have the path loss of this distance")
+
+
+def build(options: D2dOptions, rounds: Array) -> Tree:
+    return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
+
+
+def masters(rate_bps: Array, distance_m: Array, *, max_distance_m: float, max_members: int) -> Array:
+    """Place of each device's master; its own if it is one.  [num_devices]
+
+    Args:
+      rate_bps: of each to the edge; ties: the lower number first.
+      distance_m: between any two.  [num_devices, num_devices]
+    """
+    master = np.full(len(rate_bps), -1)
+    if max_distance_m == 0.0:
+        return np.arange(len(rate_bps))
+    for n in np.argsort(-rate_bps, kind="stable").tolist():
+        if master[n] >= 0:
+            continue
+        master[n] = n
+        free = np.flatnonzero((master < 0) & (distance_m[n] <= max_distance_m))
+        master[free[np.argsort(distance_m[n, free], kind="stable")[:max_members]]] = n
+    return master
+
+
+def without_leavers(master: Array, turn_s: Array, upload_s: Array) -> Array:
+    """The same groups after members have left whose own upload ends the round earlier.  [num_devices]
+
+    The round ends after the slowest group's turns and the masters' uploads, which take Σ upload_s if they end together.
+    Only who leaves the slowest group can end it earlier: the one with the largest gain goes first.
+
+    Args:
+      turn_s: how long each sends to its master; 0 for masters.
+      upload_s: how long each would need the whole band of the edge.
+    """
+    master = master.copy()
+    while True:
+        turns_s = np.where(master == np.arange(len(master)), 0.0, turn_s)
+        group_s = np.bincount(master, turns_s, len(master))
+        slowest = int(np.argmax(group_s))
+        others_s = np.max(np.delete(group_s, slowest), initial=0.0)
+        member = np.flatnonzero((master == slowest) & (turns_s > 0.0))
+        gain_s = group_s[slowest] - np.maximum(others_s, group_s[slowest] - turns_s[member]) - upload_s[member]
+        if not len(member) or gain_s.max() <= 0.0:
+            return master
+        leaver = member[int(np.argmax(gain_s))]
+        master[leaver] = leaver
+
+
+def d2d_rate_bps(distance_m: Array, radio: Radio, *, power_w: float) -> Array:
+    """Over the whole band, with the cell's path loss and noise; without shadowing and fading."""
+    snr = db_to_ratio(-path_loss_db(distance_m, radio)) * (power_w / radio.band_noise_w)
+    rate: Array = full_band_rate_bps(snr, radio.bandwidth_hz)
+    return rate
+
+
+def relay(options: D2dOptions, view: RelayView) -> Relay:
+    count, power_w = len(view.edge), float(dbm_to_watt(options.power_dbm))
+    head, rate_bps = np.arange(count), np.ones(count)
+    for edge in np.unique(view.edge).tolist() if options.max_distance_m > 0.0 else ():
+        here = np.flatnonzero(view.edge == edge)
+        place = view.positions_m()[here]
+        distance_m = np.hypot(*(place[:, np.newaxis] - place[np.newaxis]).transpose(2, 0, 1))
+        uplink_bps = view.full_band_rate_bps[here]
+        master = masters(uplink_bps, distance_m, max_distance_m=options.max_distance_m, max_members=options.max_members)
+        link_m = np.maximum(distance_m[np.arange(len(here)), master], options.min_distance_m)
+        rate_bps[here] = d2d_rate_bps(link_m, view.radio, power_w=power_w)
+        bits = view.model_bits[here]
+        with np.errstate(divide="ignore"):
+            master = without_leavers(master, bits / rate_bps[here], bits / uplink_bps)
+        head[here] = here[master]
+    is_master = head == np.arange(count)
+    return Relay(head=head, uploads=is_master, sends=np.where(is_master, 0.0, 1.0), rate_bps=rate_bps, power_w=power_w)
+
+
+TOPOLOGY = Topology(
+    name="d2d",
+    summary="near devices hand their updates to a master, which uploads for all of them",
+    source="after D2D-FedAvg (Zhang et al.)",
+    Options=D2dOptions,
+    build=build,
+    relay=relay,
+    masters=True,
+    fully_open={"max_distance_m": 0.0},
+)

@@ -1,0 +1,51 @@
+"""Several models that nobody averages: each learns from the devices of its own edges, and all predict together.
+
+One model for each edge, or `members` of them to which the edges are dealt evenly and in order. A prediction is the mean
+of the members' probabilities.
+
+Differs from the source, which deals devices: here a band belongs to an edge, and its devices to one model.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from pydantic import Field
+
+from airprune.errors import InvalidValue
+from airprune.methods.topology.base import Level, Topology, Tree, edges_below
+from airprune.settings.section import Count, Section
+
+Array = np.ndarray
+
+
+class EnsembleOptions(Section):
+    """How many models."""
+
+    members: Count | None = Field(default=None, description="models to which edges are dealt; none: one for each edge")
+
+
+def build(options: EnsembleOptions, rounds: Array) -> Tree:
+    edges, members = len(rounds), options.members
+    if members is None:
+        return Tree((edges_below(np.zeros(edges, dtype=np.int64), rounds, math.inf),))
+    if members > edges:
+        raise InvalidValue(f"{options.owner}.members", f"must be at most {edges}, one for each edge", members)
+    level = Level(
+        name="member",
+        parent=np.zeros(members, dtype=np.int64),
+        rounds=np.ones(members, dtype=np.int64),
+        rate_bps=np.full(members, math.inf),
+    )
+    return Tree((level, edges_below(np.arange(edges) * members // edges, rounds, math.inf)))
+
+
+TOPOLOGY = Topology(
+    name="ensemble",
+    summary="models that stay apart, one per edge or per few edges, and predict together",
+    source="after Cheng, Charles, Garrett, Rush (ensembles against federated dropout)",
+    Options=EnsembleOptions,
+    build=build,
+    apart=True,
+)

@@ -1,0 +1,25 @@
+"""The paper's baseline without hierarchy: the cloud's own band serves all devices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from airprune.methods.topology.base import Topology, Tree, edges_below
+
+Array = np.ndarray
+
+
+def build(options: Any, rounds: Array) -> Tree:
+    return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
+
+
+TOPOLOGY = Topology(
+    name="flat",
+    summary="the cloud's own band serves all devices",
+    source="the paper's baseline",
+    build=build,
+    stations="cloud",
+)

@@ -1,0 +1,119 @@
+"""FogFL: no cloud; after every global round one of the edges, chosen by latency and workload, averages for all.
+
+    U_i = α L_i / max L + (1 − α) O_i / max O                     smallest U; ties: the lower number
+    L_i = max_j (model bits / rate + d_ij / c) + cycles / f + 1 / (μ_i − N_i)
+    O_i = bytes that edge i has received from its devices in this global round
+
+among edges with O_i ≤ O_max, L_i ≤ L_max and N_i < μ_i. If there is none, the cloud averages. Only the clock and the
+links differ from `hierarchical`: the model is the same to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from pydantic import Field
+
+from airprune.methods.topology.base import Topology, Tree, edges_below
+from airprune.methods.topology.root import RootRound, RootView
+from airprune.settings.section import NonNegative, Positive, Ratio, Section
+
+Array = np.ndarray
+
+_LIGHT_M_PER_S = 299_792_458.0
+
+
+class FogOptions(Section):
+    """How the edge that averages is chosen, and the links to it."""
+
+    alpha: Ratio = Field(default=0.5, description="weight of latency; the rest is that of workload")
+    rate_bps: Positive | None = Field(default=1e9, description="between any two edges; none: takes no time")
+    cloud_bps: Positive | None = Field(
+        default=None, description="of each edge to the cloud, if no edge may average; none: takes no time"
+    )
+    max_latency_s: Positive | None = Field(default=None, description="L_max, of an edge that may average; none: any")
+    max_workload_bytes: Positive | None = Field(default=None, description="O_max of such an edge; none: any")
+    cycles_per_weight: NonNegative = Field(default=1.0, description="to add one weight of one edge's model")
+    cpu_hz: Positive = Field(default=3e9, description="of an edge")
+    service_factor: Positive = Field(default=10.0, description="μ_i / N_i: requests served per second and device")
+
+
+def build(options: FogOptions, rounds: Array) -> Tree:
+    return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
+
+
+def utility(latency_s: Array, workload: Array, *, alpha: float) -> Array:
+    """U_i: both in parts of their largest value, since their units differ; infinite where the latency is."""
+    finite = np.isfinite(latency_s)
+    largest_s, largest = np.max(latency_s[finite], initial=0.0), np.max(workload[finite], initial=0.0)
+    waits, works = np.where(finite, latency_s, 0.0) / (largest_s or 1.0), workload / (largest or 1.0)
+    return np.where(finite, alpha * waits + (1.0 - alpha) * works, np.inf)
+
+
+def chosen_edge(
+    latency_s: Array,
+    workload: Array,
+    *,
+    alpha: float,
+    max_latency_s: float | None = None,
+    max_workload: float | None = None,
+) -> int | None:
+    """argmin U_i over the edges that may average; an infinite latency excludes one. None if nobody may."""
+    may = np.isfinite(latency_s)
+    if max_latency_s is not None:
+        may &= latency_s <= max_latency_s
+    if max_workload is not None:
+        may &= workload <= max_workload
+    if not may.any():
+        return None
+    return int(np.argmin(np.where(may, utility(latency_s, workload, alpha=alpha), np.inf)))
+
+
+def queueing_s(num_devices: Array, service_rate: Array) -> Array:
+    """1 / (μ − N); infinite where more ask than are served."""
+    spare = service_rate - num_devices
+    return np.where(spare > 0.0, 1.0 / np.where(spare > 0.0, spare, 1.0), np.inf)
+
+
+def latencies_s(options: FogOptions, view: RootView) -> Array:
+    """L_i of every edge.  [num_edges]"""
+    place = view.network.edge_position_m
+    distance_m = np.hypot(*(place[:, np.newaxis] - place[np.newaxis]).transpose(2, 0, 1))
+    link_s = _link_s(view.model_bits, options.rate_bps) + distance_m / _LIGHT_M_PER_S
+    np.fill_diagonal(link_s, 0.0)
+    adding_s = options.cycles_per_weight * view.num_weights * len(place) / options.cpu_hz
+    devices = view.devices_per_edge
+    return link_s.max(axis=1) + adding_s + queueing_s(devices, options.service_factor * devices)
+
+
+def root(options: FogOptions, view: RootView) -> RootRound:
+    latency_s = latencies_s(options, view)
+    edge = chosen_edge(
+        latency_s,
+        view.received_bits / 8.0,
+        alpha=options.alpha,
+        max_latency_s=options.max_latency_s,
+        max_workload=options.max_workload_bytes,
+    )
+    num_edges = view.network.num_edges
+    if edge is None:
+        return RootRound(
+            latency_s=_link_s(view.model_bits, options.cloud_bps), backhaul_bits=num_edges * view.model_bits
+        )
+    return RootRound(latency_s=float(latency_s[edge]), backhaul_bits=(num_edges - 1) * view.model_bits, aggregator=edge)
+
+
+def _link_s(bits: float, rate_bps: float | None) -> float:
+    return 0.0 if rate_bps is None else bits / rate_bps
+
+
+TOPOLOGY = Topology(
+    name="fog",
+    summary="one of the edges, chosen by latency and workload, averages for all",
+    source="FogFL (Saha, Misra, Deb), its choice of the node",
+    Options=FogOptions,
+    build=build,
+    root=root,
+    fully_open={},
+)

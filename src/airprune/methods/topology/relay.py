@@ -1,0 +1,95 @@
+"""What devices of one edge do among themselves before anybody uploads: groups, times, bits and joules.
+
+Devices of a group send to its head one after the other; groups do so at the same time. Only then is the edge's band
+free for the uplink, so everybody at an edge where somebody relays waits for the slowest group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from airprune.checks import FloatArray
+from airprune.wireless.channel import Radio
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RelayView:
+    """The devices that are asked, as a topology sees them before the plan.  Arrays [num_devices], in one order
+
+    Attributes:
+      edge: who serves each.
+      full_band_rate_bps: r_n to its edge.
+      compute_s: how long it trains the whole model.
+      model_bits: what it sends if it keeps every weight.
+      positions_m: where everybody stands; an error where the network knows none.  [num_devices, 2]
+    """
+
+    edge: Array
+    full_band_rate_bps: Array
+    compute_s: Array
+    model_bits: Array
+    radio: Radio
+    positions_m: Callable[[], Array]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Relay:
+    """Who tells whom before the uplink.  Arrays [num_devices]
+
+    Attributes:
+      head: place of the device whose group each is in; a device alone heads itself.
+      uploads: who then sends to the edge, for all of its group.
+      sends: bits that each sends to other devices, per bit of its own update; 0 for who sends nothing.
+      rate_bps: over which it does.
+      power_w: while it does.
+    """
+
+    head: Array
+    uploads: Array
+    sends: Array
+    rate_bps: Array
+    power_w: float
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everybody uploads, and nothing else."""
+        return not np.any(self.sends > 0.0) and bool(self.uploads.all())
+
+    @property
+    def group_size(self) -> Array:
+        """Devices of each one's group."""
+        sizes: Array = np.bincount(self.head, minlength=len(self.head))[self.head]
+        return sizes
+
+    def sending_s(self, bits: Array) -> FloatArray:
+        """How long each sends to other devices, given the bits of its own update."""
+        return np.where(self.sends > 0.0, self.sends * bits / self.rate_bps, 0.0)
+
+    def over_s(self, compute_s: Array, bits: Array, edge: Array) -> FloatArray:
+        """When the relaying of each device's edge is over; 0 where nobody relays.
+
+        max over the edge's groups of (its slowest training + Σ of its devices' turns).
+        """
+        turns_s = self.sending_s(bits)
+        ready_s = np.zeros(len(turns_s))
+        np.maximum.at(ready_s, self.head, compute_s)
+        group_s = np.where(np.bincount(self.head, turns_s, len(turns_s)) > 0.0, ready_s, 0.0)
+        group_s += np.bincount(self.head, turns_s, len(turns_s))
+        ids, place = np.unique(edge, return_inverse=True)
+        over = np.zeros(len(ids))
+        np.maximum.at(over, place, group_s[self.head])
+        return over[place]
+
+    def without(self, leaves: Array) -> Relay:
+        """Everybody marked uploads for itself; whole groups must be marked."""
+        return replace(
+            self,
+            head=np.where(leaves, np.arange(len(leaves)), self.head),
+            uploads=self.uploads | leaves,
+            sends=np.where(leaves, 0.0, self.sends),
+        )

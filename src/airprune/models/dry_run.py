@@ -1,0 +1,136 @@
+"""Whether a model, its samples and its loss fit each other: one dry pass before the first round.
+
+A misfit is a sentence now, not a traceback in a worker.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from airprune.data import Dataset
+from airprune.errors import InvalidValue
+from airprune.models.kernels.autograd import in_precision
+from airprune.models.losses import OWN
+from airprune.models.losses.own import Judged
+from airprune.models.user_modules import MODEL, first_sentence
+
+Array = np.ndarray
+
+_MOST_SAMPLES = 4
+_CHANNELS = (1, 3, 4)
+
+
+def check_fit(module: nn.Module, data: Dataset, judged_by: Judged, num_samples: Array, *, batch_size: int) -> None:
+    """A forward and a backward pass of a few samples in training, a forward pass in evaluation.
+
+    Args:
+      module: to be used up: hand in one of your own.
+      num_samples: of each device; the smallest minibatch that they make is tried as well.
+    """
+    counts = np.unique(num_samples).tolist()
+    sizes = {min(count, batch_size) for count in counts} | {count % batch_size for count in counts} - {0}
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
+        # Of unlike shapes, which torch spreads instead of refusing; other warnings are not for here.
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("error", message="Using a target size")
+        usual = min(max(sizes), _MOST_SAMPLES)
+        _train_on(module, data, judged_by, usual)
+        if min(sizes) < min(usual, 2):
+            _train_on_one(module, data, judged_by, counts, batch_size)
+        module.eval()
+        outputs = _outputs(module, data, usual)
+        _scored(outputs, data, judged_by, usual)
+
+
+def _train_on(module: nn.Module, data: Dataset, judged_by: Judged, size: int) -> None:
+    module.train()
+    outputs = _outputs(module, data, size)
+    if (
+        data.num_classes
+        and judged_by.loss.targets == "classes"
+        and (outputs.dim() != 2 or outputs.shape[1] < data.num_classes)
+    ):
+        rule = f"must give scores of shape [samples, {data.num_classes}], one for each class"
+        way_out = "Its last layer has as many outputs as there are classes."
+        raise InvalidValue(MODEL, rule, f"{tuple(outputs.shape)} for {size} samples", way_out)
+    loss = _lost(outputs, data, judged_by, size)
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        way_out = "Parameters must reach the loss through torch's own operations."
+        raise InvalidValue(MODEL, "must be a function of its parameters", first_sentence(error), way_out) from None
+
+
+def _outputs(module: nn.Module, data: Dataset, size: int) -> torch.Tensor:
+    dtype = next(module.parameters()).dtype
+    x = in_precision(torch.from_numpy(data.train_x[:size].copy()), dtype)
+    try:
+        outputs = module(x)
+    except Exception as error:  # whatever the module's own forward raises
+        rule = f"must take minibatches of shape {[size, *data.feature_shape]} and type {data.train_x.dtype}"
+        raise InvalidValue(MODEL, rule, first_sentence(error), _hint(data)) from None
+    if not isinstance(outputs, torch.Tensor):
+        way_out = "Wrap it in a module that picks one, e.g. the last of an LSTM's outputs."
+        raise InvalidValue(MODEL, "must give one tensor", type(outputs).__name__, way_out)
+    return outputs
+
+
+def _lost(outputs: torch.Tensor, data: Dataset, judged_by: Judged, size: int) -> torch.Tensor:
+    loss = _called("run.loss", judged_by.loss.mean, outputs, data, size, judged_by.loss.name)
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        got = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise InvalidValue(
+            "run.loss", "must give one number, the mean over the samples", got, 'Example: reduction="mean"'
+        )
+    return loss
+
+
+def _scored(outputs: torch.Tensor, data: Dataset, judged_by: Judged, size: int) -> None:
+    if judged_by.metric is None:
+        return
+    with torch.no_grad():
+        score = _called("run.metric", judged_by.metric.mean, outputs, data, size, judged_by.metric.name)
+    try:
+        float(score)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidValue("run.metric", "must give one number", type(score).__name__) from None
+
+
+def _called(owner: str, function: Any, outputs: torch.Tensor, data: Dataset, size: int, name: str) -> Any:
+    y = in_precision(torch.from_numpy(data.train_y[:size].copy()), outputs.dtype)
+    try:
+        return function(outputs, y)
+    except Exception as error:  # whatever a function of somebody's own raises
+        shapes = (
+            f"outputs {list(outputs.shape)} and targets {list(y.shape)} of type {str(y.dtype).removeprefix('torch.')}"
+        )
+        rule = f"({name.removeprefix(OWN)}) must take {shapes}"
+        raise InvalidValue(owner, rule, first_sentence(error)) from None
+
+
+def _train_on_one(module: nn.Module, data: Dataset, judged_by: Judged, counts: Sequence[int], batch_size: int) -> None:
+    """Batch normalisation, for one, has nothing to average over in a minibatch of one sample."""
+    try:
+        _train_on(module, data, judged_by, 1)
+    except InvalidValue:
+        lonely = next(count for count in counts if min(count, batch_size) == 1 or count % batch_size == 1)
+        fits = (n for n in range(batch_size - 1, 1, -1) if all(min(c, n) > 1 and c % n != 1 for c in counts))
+        better = next(fits, None)
+        way_out = "Use more samples per device." if better is None else f"Example: train.batch_size = {better}"
+        rule = f"must leave no minibatch of one sample, which the model cannot train on, of a device's {lonely}"
+        raise InvalidValue("Scenario.train.batch_size", rule, batch_size, way_out) from None
+
+
+def _hint(data: Dataset) -> str:
+    """The commonest reason for samples like these."""
+    if data.train_x.dtype == np.int64:
+        return 'Whole numbers stay whole, for Embedding layers; for others give x.astype("float32").'
+    if len(data.feature_shape) == 3 and data.feature_shape[2] in _CHANNELS:
+        return "Images are [channels, height, width]; bytes are turned so by themselves."
+    return 'Layers of tokens need whole numbers, x.astype("int64"); others samples of the shape they were made for.'

@@ -1,0 +1,37 @@
+"""What is minimised, and what models are judged by. To add one, write its file and list it here.
+
+base            what a loss and a metric are
+classification  cross-entropy, accuracy
+regression      mse, mae, huber
+own             functions that somebody brought along
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airprune.components.registry import Registry
+
+if TYPE_CHECKING:
+    from airprune.models.losses.base import Loss, Metric
+
+CROSS_ENTROPY = "cross-entropy"
+LOSSES: Registry[Loss] = Registry(
+    "losses",
+    {
+        CROSS_ENTROPY: "airprune.models.losses.classification:CROSS_ENTROPY",
+        "mse": "airprune.models.losses.regression:MSE",
+        "huber": "airprune.models.losses.regression:HUBER",
+    },
+)
+METRICS: Registry[Metric] = Registry(
+    "metrics",
+    {"accuracy": "airprune.models.losses.classification:ACCURACY", "mae": "airprune.models.losses.regression:MAE"},
+)
+
+# Before the name of a function that was given to `run`, in scenarios of such runs.
+OWN = "own:"
+# The metric that goes with the loss.
+AUTO = "auto"
+
+__all__ = ["AUTO", "CROSS_ENTROPY", "LOSSES", "METRICS", "OWN"]

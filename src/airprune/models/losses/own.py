@@ -1,0 +1,85 @@
+"""Losses and metrics that somebody brought along as functions, and the names that scenarios give them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airprune.errors import InvalidValue
+from airprune.models.losses import AUTO, LOSSES, METRICS, OWN
+from airprune.models.losses.base import Loss, Metric
+
+if TYPE_CHECKING:
+    from airprune.scenario import Scenario
+
+# Torch's functions for what has a name here.
+_KNOWN = {"cross_entropy": "cross-entropy", "mse_loss": "mse", "huber_loss": "huber"}
+_KNOWN_METRICS = {"l1_loss": "mae"}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a run minimises, and what else its models are judged by."""
+
+    loss: Loss
+    metric: Metric | None
+
+    @property
+    def is_accuracy(self) -> bool:
+        return self.metric is not None and self.metric.name == "accuracy"
+
+    @property
+    def key(self) -> str:
+        """Of the metric in a record."""
+        return f"test_{'' if self.metric is None else self.metric.name.replace('-', '_')}"
+
+
+def named(scenario: Scenario, loss: Any, metric: Any) -> Scenario:
+    """The scenario with the names of what was given in place of its own; None leaves its own."""
+    changes = {}
+    if loss is not None:
+        changes["train.loss"] = _name("run.loss", loss, _KNOWN, Loss)
+    if metric is not None:
+        changes["train.metric"] = _name("run.metric", metric, _KNOWN_METRICS, Metric)
+    return scenario.with_values(changes) if changes else scenario
+
+
+def judged(scenario: Scenario, loss: Any = None, metric: Any = None) -> Judged:
+    """Of a scenario that `named` has made; functions that have no name in the lists must be given again."""
+    train = scenario.train
+    chosen = _chosen("loss", train.loss, loss, LOSSES, lambda: Loss(name=train.loss, summary="", mean=loss))
+    name = chosen.metric if train.metric == AUTO else train.metric
+    if not name:
+        return Judged(chosen, None)
+    short = name.removeprefix(OWN)
+    return Judged(chosen, _chosen("metric", name, metric, METRICS, lambda: Metric(name=short, summary="", mean=metric)))
+
+
+def _chosen(kind: str, name: str, given: Any, known: Any, made: Callable[[], Any]) -> Any:
+    if not name.startswith(OWN):
+        return known[name]
+    if given is None:
+        rule = "names a function of the script that started the run"
+        raise InvalidValue(f"Scenario.train.{kind}", rule, repr(name), f"Give it again: airprune.run(…, {kind}=…).")
+    return given if isinstance(given, (Loss, Metric)) else made()
+
+
+def _name(field: str, given: Any, known: Mapping[str, str], cls: type[Loss] | type[Metric]) -> str:
+    if isinstance(given, str):
+        return given
+    if isinstance(given, cls):
+        registry: Any = LOSSES if cls is Loss else METRICS
+        is_listed = given.name in registry and registry[given.name] is given
+        return given.name if is_listed else OWN + given.name
+    if not callable(given) or isinstance(given, type):
+        got = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+        raise InvalidValue(field, "must be a function of (outputs, targets)", got, "Example: torch.nn.MSELoss()")
+    functions: Any = sys.modules.get("torch.nn.functional")
+    for name, ours in known.items():
+        if functions is not None and given is getattr(functions, name):
+            return ours
+    text = getattr(given, "__name__", type(given).__name__)
+    return OWN + (re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").lower() or "function")

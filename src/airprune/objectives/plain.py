@@ -1,7 +1,0 @@
-"""The paper's objective: the mean loss over the device's own samples, Eq. (7)."""
-
-from __future__ import annotations
-
-from airprune.objectives.base import Objective
-
-OBJECTIVE = Objective(name="plain", summary="the loss alone, Eq. (7)", source="the paper")

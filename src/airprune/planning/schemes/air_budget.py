@@ -1,0 +1,117 @@
+"""The air budget: shares and bits per weight chosen together, so that the least of the updates is lost.
+
+Pruning is the last resort: where not even the cheapest code of all devices fits, everybody on the edge has that code
+and `optimal` decides what else must go; within an energy budget `energy` does, which may also clock down.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from airprune.planning.feasibility import min_deadline_s
+from airprune.planning.ladder import Ladder, climb
+from airprune.planning.plan import Status
+from airprune.planning.problem import PlanProblem
+from airprune.planning.schemes import energy, optimal
+from airprune.planning.schemes.base import Allocation, Scheme
+from airprune.planning.tradeoff import ROUNDING_MARGIN
+from airprune.settings.section import Section
+
+Array = np.ndarray
+
+
+class AirBudgetOptions(Section):
+    """Options of `air-budget`."""
+
+    owner: ClassVar[str] = "Scenario.plan.air-budget"
+
+    fair: bool = Field(
+        default=False, description="the most bits for whoever has the fewest, instead of the least error in all"
+    )
+
+
+def allocate(problem: PlanProblem, options: AirBudgetOptions) -> Allocation:
+    """Everybody's rung by `planning.ladder.climb`; what is left of the band goes to all in proportion."""
+    ladder = problem.ladder or Ladder(float(np.max(problem.bits_per_weight)), 0.0)
+    cheapest = float(ladder.bits_per_weight[0])
+    if np.any(problem.bits_per_weight != cheapest):  # it is what everybody has where pruning must help
+        problem = dataclasses.replace(problem, bits_per_weight=cheapest)
+    weights = problem.largest_model_weights
+    upload_s = _upload_s(problem, weights)
+    found = climb(problem, ladder, weights, upload_s, fair=options.fair)
+    groups = problem.groups
+    total = groups.spread(groups.sum(found.share))
+    with np.errstate(divide="ignore", invalid="ignore"):  # nobody needs any band
+        share = np.minimum(found.share * ((1.0 - ROUNDING_MARGIN) / total), 1.0)
+    share = np.where((total > 0.0) & (total <= 1.0 - ROUNDING_MARGIN), share, found.share)
+    plain = Allocation(
+        share=share,
+        ratio=problem.min_pruning_ratio.copy(),
+        status=np.where(np.isnan(found.price), "", Status.OK.value).astype("<U24"),
+        shadow_price=found.price,
+        min_deadline_s=min_deadline_s(problem) if problem.limits is None else _fallback(problem).min_deadline_s,
+        bits_per_weight=ladder.bits_per_weight[found.rung],
+        code=found.rung,
+    )
+    if np.isnan(found.price).any():
+        plain = _with_pruning(problem, ladder, plain)
+    return plain if problem.ladder is not None else dataclasses.replace(plain, code=None)
+
+
+def _upload_s(problem: PlanProblem, weights: Array) -> Array:
+    """τ: what deadline and energy budget leave for the upload.  [num_devices]"""
+    compute_s = problem.seconds_per_weight * weights + problem.extra_seconds
+    left_s = problem.deadline_s - compute_s
+    limits = problem.limits
+    if limits is None:
+        return left_s
+    compute_j = limits.effective_capacitance * limits.cpu_hz_max**3 * compute_s
+    return np.minimum(left_s, (limits.energy_j - compute_j) / limits.power_w_max)
+
+
+def _with_pruning(problem: PlanProblem, ladder: Ladder, plain: Allocation) -> Allocation:
+    """The same with `optimal`, or `energy` within an energy budget, at the cheapest code on edges that have no plan."""
+    limits = problem.limits
+    lacking = plain.status == ""
+    short = problem.groups.spread(lacking)
+    pruned = _fallback(problem.subset(short))
+    assert plain.code is not None
+    code = np.where(short, 0, plain.code)
+    return dataclasses.replace(
+        plain,
+        share=_put(plain.share, short, pruned.share),
+        ratio=_put(plain.ratio, short, pruned.ratio),
+        status=_put(plain.status, lacking, pruned.status),
+        shadow_price=_put(plain.shadow_price, lacking, pruned.shadow_price),
+        bits_per_weight=ladder.bits_per_weight[code],
+        code=code,
+        cpu_hz=None if limits is None else _put(limits.cpu_hz_max, short, pruned.cpu_hz),
+        power_w=None if limits is None else _put(limits.power_w_max, short, pruned.power_w),
+        blocking=None if limits is None else _put(np.zeros(len(short), dtype=bool), short, pruned.blocking),
+    )
+
+
+def _fallback(problem: PlanProblem) -> Allocation:
+    """Who decides where pruning is needed; with which deadlines there is a plan at all, is up to it too."""
+    return (optimal if problem.limits is None else energy).allocate(problem)
+
+
+def _put(values: Any, where: Array, others: Any) -> Array:
+    """A copy with other values in some places."""
+    changed = np.array(values)
+    changed[where] = others
+    return changed
+
+
+SCHEME = Scheme(
+    name="air-budget",
+    summary="shares and bits per weight chosen together so that the least of the updates is lost",
+    Options=AirBudgetOptions,
+    allocate=allocate,
+    chooses_codes=True,
+    source="own",
+)

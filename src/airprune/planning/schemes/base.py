@@ -1,0 +1,160 @@
+"""What a scheme is, and the parts that schemes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from airprune.components.component import Listed, NoOptions
+from airprune.errors import InvalidValue
+from airprune.planning.limits import limits_of
+from airprune.planning.plan import DEADLINE_TOLERANCE, Plan, Status
+from airprune.planning.problem import PlanProblem
+from airprune.planning.tradeoff import latency_s, share_for_weights
+from airprune.text import shown
+from airprune.wireless.channel import uplink_rate_bps
+from airprune.wireless.latency import device_latency_s
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme(Listed):
+    """One way to choose (b, ρ).
+
+    Attributes:
+      allocate: the choice itself: allocate(problem), or allocate(problem, options) if the scheme declares `Options`.
+      adapts: whether it promises the deadline; a baseline that does not may be `late`.
+      needs_limits: whether it chooses clock and power, and so needs `PlanProblem.limits`.
+      chooses_codes: whether it chooses bits per weight from `PlanProblem.ladder`, if there is one.
+      fits_codes: whether it takes the largest of `PlanProblem.codes` that fits, if there are any.
+      blocks: for a scheme that assigns blocks of the band, of (options, devices of an edge) → how many an edge has.
+    """
+
+    allocate: Callable[..., Allocation]
+    adapts: bool = True
+    needs_limits: bool = False
+    chooses_codes: bool = False
+    fits_codes: bool = False
+    blocks: Callable[[Any, int], int] | None = None
+
+    @property
+    def plans_fleets(self) -> bool:
+        """Whether rates and compute times are all it needs: neither limits nor codes."""
+        return not (self.needs_limits or self.chooses_codes or self.fits_codes)
+
+    def plan(self, problem: PlanProblem, options: Any = None) -> Plan:
+        """The scheme's plan; on edges that failed, shares and ratios are NaN."""
+        allocation = self._allocated(problem, options)
+        failed = ~np.isin(allocation.status, [Status.OK, Status.LATE, Status.OUTSIDE_BOX])
+        no_plan = problem.groups.spread(failed)
+        return Plan(
+            problem=problem if allocation.block is None else problem.on_blocks(allocation.block),
+            scheme=self.name,
+            bandwidth_share=np.where(no_plan, np.nan, allocation.share),
+            pruning_ratio=np.where(no_plan, np.nan, allocation.ratio),
+            status=allocation.status,
+            shadow_price=np.where(failed, np.nan, allocation.shadow_price),
+            min_deadline_s=allocation.min_deadline_s,
+            cpu_hz=_unless(no_plan, allocation.cpu_hz),
+            power_w=_unless(no_plan, allocation.power_w),
+            bits_per_weight=_unless(no_plan, allocation.bits_per_weight),
+            code=allocation.code,
+            block=allocation.block,
+            blocking=allocation.blocking,
+            options=options,
+        )
+
+    def _allocated(self, problem: PlanProblem, options: Any) -> Allocation:
+        if self.needs_limits:
+            limits_of(problem)
+        if self.Options is NoOptions:
+            if options is not None and not isinstance(options, NoOptions) and not (_is_table(options) and not options):
+                raise InvalidValue(
+                    f"scheme {self.name!r}", "takes no options", options if _is_table(options) else shown(options)
+                )
+            return self.allocate(problem)
+        if options is not None and not isinstance(options, self.Options) and not _is_table(options):
+            raise InvalidValue(f"Options of scheme {self.name!r}", "must be a mapping", shown(options))
+        chosen = options if isinstance(options, self.Options) else self.Options(**(options or {}))
+        return self.allocate(problem, chosen)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Allocation:
+    """What `Scheme.allocate` returns: the fields of a `Plan` that differ between schemes.
+
+    `cpu_hz`, `power_w`, `bits_per_weight`, `code` and `block` are None if they are as given, `blocking` if the band
+    alone decides it.
+    """
+
+    share: Array
+    ratio: Array
+    status: Array
+    shadow_price: Array | float
+    min_deadline_s: Array
+    cpu_hz: Array | None = None
+    power_w: Array | None = None
+    bits_per_weight: Array | None = None
+    code: Array | None = None
+    block: Array | None = None
+    blocking: Array | None = None
+
+
+def _is_table(options: Any) -> bool:
+    return isinstance(options, Mapping) and all(isinstance(key, str) for key in options)
+
+
+def equal_shares(problem: PlanProblem) -> Array:
+    """b_n = 1 / N_k: every device of an edge gets the same share."""
+    return problem.groups.spread(1.0 / problem.groups.counts)
+
+
+def status_of_box(problem: PlanProblem, lower_share: Array) -> Array:
+    """ok where Σ b_min ≤ 1, else whether compute or bandwidth is short.  [num_edges]"""
+    never = problem.groups.any(np.isinf(lower_share))
+    fits = problem.groups.sum(lower_share) <= 1.0
+    return _words(np.where(fits, Status.OK, np.where(never, Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_BANDWIDTH)))
+
+
+def status_of_latency(problem: PlanProblem, share: Array, ratio: Array, *, cpu_hz: Array | None = None) -> Array:
+    """ok where every device meets the deadline, else late.  [num_edges]"""
+    late = latency_s(problem, share, ratio, cpu_hz=cpu_hz) > problem.deadline_s * (1.0 + DEADLINE_TOLERANCE)
+    return _words(np.where(problem.groups.any(late), Status.LATE, Status.OK))
+
+
+def status_of_fixed_shares(problem: PlanProblem, share: Array) -> Array:
+    """ok where ρ_max meets the deadline with the given shares, else what is short.  [num_edges]"""
+    need = share_for_weights(problem, problem.smallest_model_weights)
+    groups = problem.groups
+    # Rounding is a share of the deadline; of what extra seconds leave of it, it is a larger one.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tolerance = DEADLINE_TOLERANCE * (problem.deadline_s / problem.time_for_weights_s)
+    never = np.isinf(need)
+    short = groups.any((need > share * (1.0 + tolerance)) | never)
+    never = groups.any(never)
+    return _words(np.where(~short, Status.OK, np.where(never, Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_BANDWIDTH)))
+
+
+def equal_share_latency_s(problem: PlanProblem, weights: Array) -> Array:
+    """The slowest device of each edge when all upload `weights` over equal shares.  [num_edges]"""
+    latency = device_latency_s(
+        weights,
+        seconds_per_weight=problem.seconds_per_weight,
+        rate_bps=uplink_rate_bps(equal_shares(problem), problem.full_band_rate_bps),
+        bits_per_weight=problem.bits_per_weight,
+        fixed_bits=problem.fixed_bits,
+        extra_seconds=problem.extra_seconds,
+    )
+    return problem.groups.max(latency)
+
+
+def _unless(no_plan: Array, chosen: Array | None) -> Array | None:
+    return None if chosen is None else np.where(no_plan, np.nan, chosen)
+
+
+def _words(status: Array) -> Array:
+    return np.array([str(word) for word in status.tolist()])

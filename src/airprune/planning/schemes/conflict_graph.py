@@ -1,0 +1,73 @@
+"""One block for each device at the least energy that meets the deadline: an independent set of a conflict graph.
+
+After Al-Abiad, Hassan and Hossain (arXiv:2107.03520). Vertices are pairs of a device and a block; those of one device,
+and those of one block, are in conflict: the lightest independent set that covers all devices is an assignment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from airprune.planning.matching import assigned, greedily_assigned
+from airprune.planning.problem import PlanProblem
+from airprune.planning.schemes.base import Allocation, Scheme
+from airprune.planning.schemes.blocks import Assign, allocate_blocks
+from airprune.planning.schemes.energy import Fit
+from airprune.settings.section import Section
+
+Array = np.ndarray
+
+
+class ConflictOptions(Section):
+    """How vertices are chosen."""
+
+    search: Literal["exact", "greedy"] = Field(
+        default="exact", description="the least sum, or again and again the cheapest vertex that is left"
+    )
+    whole_models: bool = Field(
+        default=False, description="whoever cannot send a whole model in time is not asked; else models are pruned"
+    )
+    spare_blocks: int = Field(default=0, ge=0, le=10_000, description="of every edge's band, more than it has devices")
+
+    @property
+    def assign(self) -> Assign:
+        return assigned if self.search == "exact" else greedily_assigned
+
+    def narrowed(self, problem: PlanProblem) -> PlanProblem:
+        """Where models are sent whole, as whole as ρ_min leaves them."""
+        return replace(problem, max_pruning_ratio=problem.min_pruning_ratio) if self.whole_models else problem
+
+
+def num_blocks(options: ConflictOptions, num_devices: int) -> int:
+    return num_devices + options.spare_blocks
+
+
+def allocate(problem: PlanProblem, options: ConflictOptions) -> Allocation:
+    return allocate_blocks(
+        options.narrowed(problem), spare=options.spare_blocks, offer=least_energy, assign=options.assign
+    )
+
+
+def least_energy(fit: Fit) -> tuple[Array, Array]:
+    """(energy at the slowest clock and the least power that meet the deadline, their level).
+
+    Per weight that is trained, times those of the largest model: the energy itself if nothing is pruned. By the energy
+    itself, the worst block would win where models must be pruned to fit.
+    """
+    whole = fit.levels.problem.largest_model_weights
+    return fit.levels.energy_j(fit.level, fit.weights) * (whole / fit.weights), fit.level
+
+
+SCHEME = Scheme(
+    name="conflict-graph",
+    summary="one block of the band for each device, with the clock and power of least energy that meet the deadline",
+    allocate=allocate,
+    needs_limits=True,
+    blocks=num_blocks,
+    Options=ConflictOptions,
+    source="after Al-Abiad et al., arXiv:2107.03520",
+)

@@ -1,0 +1,45 @@
+"""Equal shares and whole models; every device sends with the largest code that meets the deadline.
+
+How compressions without a rule for the band keep a deadline: with b = 1/N_k a device has b r (T_th − x − a W) bits for
+its message, which are so many entries of top-k or random-k, so many levels of a quantiser. Nobody prunes. A device for
+which not even the smallest code fits blocks its edge. Without codes to choose from, `equal-resolved` decides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from airprune.planning.plan import Status
+from airprune.planning.problem import PlanProblem
+from airprune.planning.schemes import equal_resolved
+from airprune.planning.schemes.base import Allocation, Scheme, equal_share_latency_s, equal_shares
+
+
+def allocate(problem: PlanProblem) -> Allocation:
+    if problem.codes is None:
+        return equal_resolved.allocate(problem)
+    codes, share = problem.codes, equal_shares(problem)
+    weights = np.floor(problem.largest_model_weights + 1e-9).astype(np.int64)  # as `Plan.kept_fc_weights` counts
+    upload_s = problem.time_for_weights_s - problem.seconds_per_weight * problem.largest_model_weights
+    spare_bits = share * problem.full_band_rate_bps * upload_s - problem.fixed_bits
+    code = codes.largest(weights, spare_bits)
+    groups, blocking = problem.groups, code < 0
+    why = np.where(groups.any(upload_s <= 0.0), Status.INFEASIBLE_COMPUTE.value, Status.INFEASIBLE_BANDWIDTH.value)
+    return Allocation(
+        share=share,
+        ratio=problem.min_pruning_ratio.copy(),
+        status=np.where(groups.any(blocking), why, Status.OK.value),
+        shadow_price=np.nan,
+        min_deadline_s=equal_share_latency_s(problem, problem.largest_model_weights),
+        bits_per_weight=codes.bits_per_weight(code, weights),
+        code=code,
+        blocking=blocking,
+    )
+
+
+SCHEME = Scheme(
+    name="equal-codes",
+    summary="equal shares and whole models, each device with the largest code that meets the deadline",
+    allocate=allocate,
+    fits_codes=True,
+)

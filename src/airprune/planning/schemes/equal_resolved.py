@@ -1,0 +1,54 @@
+"""Equal shares, ratios re-optimised for them: a fair baseline that does meet the deadline."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from airprune.planning.plan import Status
+from airprune.planning.problem import PlanProblem
+from airprune.planning.schemes.base import (
+    Allocation,
+    Scheme,
+    equal_share_latency_s,
+    equal_shares,
+    status_of_fixed_shares,
+)
+from airprune.planning.tradeoff import ratio_for_share, share_for_weights
+
+Array = np.ndarray
+
+
+def allocate(problem: PlanProblem) -> Allocation:
+    """b = 1/N_k, then the smallest ρ that meets the deadline, Eq. (31)."""
+    share = equal_shares(problem)
+    status = status_of_fixed_shares(problem, share)
+    return Allocation(
+        share=share,
+        ratio=np.minimum(ratio_for_share(problem, share), problem.max_pruning_ratio),
+        status=status,
+        shadow_price=np.nan,
+        min_deadline_s=equal_share_latency_s(problem, problem.smallest_model_weights),
+        blocking=_blocking(problem) & problem.groups.spread(status != Status.OK),
+    )
+
+
+def _blocking(problem: PlanProblem) -> Array:
+    """The fewest devices without whom the others meet the deadline with equal shares, those first who need most.
+
+    Whoever stays of m devices has the share 1/m: the largest m whose m smallest needs are all at most that.
+    """
+    groups = problem.groups
+    need = groups.arrange(share_for_weights(problem, problem.smallest_model_weights))
+    place = groups.repeat(np.arange(groups.num_edges))
+    order = np.lexsort((need, place))
+    rank = np.empty(len(need))
+    rank[order] = np.arange(len(need)) - groups.repeat(groups.starts) + 1.0
+    staying = np.maximum.reduceat(np.where(need * rank <= 1.0, rank, 0.0), groups.starts)
+    return groups.restore(rank > groups.repeat(staying))
+
+
+SCHEME = Scheme(
+    name="equal-resolved",
+    summary="equal shares, each ratio the smallest that meets the deadline with its share",
+    allocate=allocate,
+)

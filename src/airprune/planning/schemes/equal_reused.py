@@ -1,0 +1,36 @@
+"""The paper's "Equal Resource Pruning": ratios of the joint optimum, but equal shares.
+
+This reading reproduces Table II; with the ratios re-optimised the latency would be the deadline by construction
+(that is `equal-resolved`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from airprune.planning.plan import Status
+from airprune.planning.problem import PlanProblem
+from airprune.planning.schemes import optimal
+from airprune.planning.schemes.base import Allocation, Scheme, equal_shares, status_of_latency
+
+
+def allocate(problem: PlanProblem) -> Allocation:
+    """ρ of `optimal` with b = 1/N_k; late wherever the optimum gave a device more than its equal share."""
+    joint = optimal.allocate(problem)
+    share = equal_shares(problem)
+    status = np.where(joint.status == Status.OK, status_of_latency(problem, share, joint.ratio), joint.status)
+    return Allocation(
+        share=share,
+        ratio=joint.ratio,
+        status=status,
+        shadow_price=np.nan,
+        min_deadline_s=joint.min_deadline_s,
+    )
+
+
+SCHEME = Scheme(
+    name="equal-reused",
+    summary="ratios of the joint optimum, but equal shares (the paper's Table II baseline)",
+    allocate=allocate,
+    adapts=False,
+)

@@ -1,0 +1,92 @@
+"""The fairest plan: the largest pruning ratio of an edge is as small as possible."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from airprune.planning.feasibility import min_deadline_s
+from airprune.planning.problem import PlanProblem
+from airprune.planning.schemes.base import Allocation, Scheme, status_of_box
+from airprune.planning.tradeoff import share_for_weights
+from airprune.wireless.latency import kept_weights
+
+Array = np.ndarray
+
+
+def allocate(problem: PlanProblem) -> Allocation:
+    """All devices of an edge take one common ratio t, each held inside its own box: ρ = clip(t, ρ_min, ρ_max).
+
+    The shares that ρ needs shrink as t grows, so the smallest t with Σ b ≤ 1 is found down to the last bit. The shadow
+    price is −dt/dB: how much the largest ratio would fall per unit of band.
+    """
+    groups = problem.groups
+    common = _smallest_common(problem)
+    ratio = _ratio(problem, common)
+    return Allocation(
+        share=share_for_weights(problem, _weights(problem, ratio)),
+        ratio=ratio,
+        status=status_of_box(problem, share_for_weights(problem, problem.smallest_model_weights)),
+        shadow_price=_price(problem, ratio, groups.spread(common)),
+        min_deadline_s=min_deadline_s(problem),
+    )
+
+
+def _ratio(problem: PlanProblem, common: Array) -> Array:
+    return np.clip(problem.groups.spread(common), problem.min_pruning_ratio, problem.max_pruning_ratio)
+
+
+def _weights(problem: PlanProblem, ratio: Array) -> Array:
+    return kept_weights(ratio, conv_weights=problem.conv_weights, fc_weights=problem.fc_weights)
+
+
+def _smallest_common(problem: PlanProblem) -> Array:
+    """The smallest t with Σ b ≤ 1, or 1, of every edge: secants and bisection in turn, until no number is between.
+
+    A secant lands within a few units in the last place of t, on either side; steps of so many units to both sides of it
+    close the bracket.  [num_edges]
+    """
+    low = np.zeros(problem.groups.num_edges)
+    at_low = _excess(problem, low)
+    high = np.where(at_low <= 0.0, 0.0, 1.0)
+    at_high = _excess(problem, high)
+    low = np.where(at_high > 0.0, high, low)  # nothing fits
+    for step in itertools.count():
+        middle = 0.5 * (low + high)
+        if np.all((middle <= low) | (middle >= high)):
+            return high
+        if step % 3 < 2:
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                secant = low + (high - low) * (at_low / (at_low - at_high))
+                secant += (4.0 if step % 3 else -4.0) * np.spacing(secant)
+            middle = np.where((low < secant) & (secant < high), secant, middle)
+        excess = _excess(problem, middle)
+        fits = excess <= 0.0
+        low, at_low = np.where(fits, low, middle), np.where(fits, at_low, excess)
+        high, at_high = np.where(fits, middle, high), np.where(fits, excess, at_high)
+    raise AssertionError("never comes here")
+
+
+def _excess(problem: PlanProblem, common: Array) -> Array:
+    """Σ b − 1 on every edge."""
+    return problem.groups.sum(share_for_weights(problem, _weights(problem, _ratio(problem, common)))) - 1.0
+
+
+def _price(problem: PlanProblem, ratio: Array, common: Array) -> Array:
+    """1 / Σ db/dκ over the devices that follow t; db/dκ = W_fully (q̂ D + a e) / (r (D − a W)²)."""
+    left_s = problem.time_for_weights_s - problem.seconds_per_weight * _weights(problem, ratio)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cost = problem.bits_per_weight * problem.fc_weights * problem.time_for_weights_s
+        cost = cost + problem.fc_weights * problem.seconds_per_weight * problem.fixed_bits
+        cost = cost / (problem.full_band_rate_bps * left_s**2)
+    follows = (ratio == common) & (common > 0.0)
+    total = problem.groups.sum(np.where(follows & np.isfinite(cost), cost, 0.0))
+    return np.where(total > 0.0, 1.0 / np.where(total > 0.0, total, 1.0), 0.0)
+
+
+SCHEME = Scheme(
+    name="min-max",
+    summary="the fairest: the largest ratio of each edge as small as possible",
+    allocate=allocate,
+)

@@ -1,0 +1,172 @@
+"""Pictures of runs and comparisons, fit for a paper: units on every axis, one colour, marker and line style per scheme
+everywhere (so that grey prints stay readable), vector output where the file name asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from airprune import files
+from airprune.results.figures.styles import styles_for
+from airprune.results.measures import MEASURES, Measure
+
+# Of pictures: for screens, for papers, for the web.
+FORMATS = ("png", "pdf", "svg")
+# Of a line that something is measured against.
+TARGET_COLOUR = "#B03A00"
+MUCH_LONGER = 5.0
+_DPI = 150
+# Text that journals take: TrueType in PDF, outlines in SVG; equal pictures are equal files.
+_FILES_LOOK: Any = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "airprune"}
+_NO_DATES: dict[str, Any] = {
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    ".svg": {"Date": None, "Creator": None},
+}
+
+
+class PaperColumn(StrEnum):
+    """How wide a picture is in a two-column paper of the IEEE."""
+
+    single = "single"
+    double = "double"
+
+    @property
+    def width_in(self) -> float:
+        return 3.5 if self is PaperColumn.single else 7.16
+
+
+def new_figure(
+    columns: int, *, rows: int = 1, width: float = 4.2, height: float = 3.2, paper: PaperColumn | None = None
+) -> tuple[Figure, list[Axes]]:
+    """Axes in the house look, row by row; `paper` makes the whole picture as wide as that, one panel above the other
+    where two would not fit, and its text 7 and 8 points high."""
+    if paper is not None:
+        columns, rows = (1, rows * columns) if paper is PaperColumn.single else (columns, rows)
+        width, height = paper.width_in / columns, height * min(1.0, paper.width_in / columns / width)
+    figure = Figure(figsize=(width * columns, height * rows), dpi=_DPI, layout="constrained")
+    axes = [figure.add_subplot(rows, columns, i + 1) for i in range(rows * columns)]
+    for ax in axes:
+        ax.grid(True, color="#dddddd", linewidth=0.6)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+        if paper is not None:
+            ax.tick_params(labelsize=7)
+            ax.xaxis.label.set_fontsize(8)
+            ax.yaxis.label.set_fontsize(8)
+    return figure, axes
+
+
+def draw_curves(
+    ax: Axes,
+    runs_by_name: Mapping[str, list[list[dict[str, Any]]]],
+    *,
+    measure: str,
+    against: str = "global_round",
+    measures: Mapping[str, Measure] = MEASURES,
+) -> None:
+    """One curve per name: the mean over seeds, with a band from the lowest to the highest seed.
+
+    Where one curve is several times as long as another, as time is without hierarchy, the axis is logarithmic.
+    """
+    styles = styles_for(list(runs_by_name))
+    axis = measures[against]
+    starts, ends = [], []
+    for name, runs in runs_by_name.items():
+        points = min(len(records) for records in runs)
+        if points == 0:
+            continue
+        x = np.mean([[record[against] * axis.axis_scale for record in records[:points]] for records in runs], axis=0)
+        y = np.array([[record[measure] for record in records[:points]] for records in runs])
+        starts.append(x[0])
+        ends.append(x[-1])
+        style = styles[name]
+        every = max(1, points // 10)
+        ax.plot(
+            x, y.mean(0), style.line, color=style.colour, marker=style.marker, markevery=every, markersize=4, label=name
+        )
+        if len(runs) > 1:
+            ax.fill_between(x, y.min(0), y.max(0), color=style.colour, alpha=0.15, linewidth=0)
+    if against != "global_round" and ends and min(starts) > 0 and max(ends) > MUCH_LONGER * min(ends):
+        ax.set_xscale("log")
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(6, integer=against == "global_round"))
+    ax.set_xlabel(axis.axis_label)
+    ax.set_ylabel(measures[measure].axis_label)
+
+
+def comparison_figure(
+    runs_by_name: Mapping[str, list[list[dict[str, Any]]]],
+    *,
+    title: str = "",
+    target: float | None = None,
+    paper: PaperColumn | None = None,
+) -> Figure:
+    """Accuracy against rounds, simulated time and uploaded bits, and the loss against rounds; a line at the target.
+
+    The legend follows the order of the names. A picture for a paper has no title: its caption says it.
+    """
+    figure, axes = new_figure(2, rows=2, paper=paper)
+    draw_curves(axes[0], runs_by_name, measure="test_loss")
+    draw_curves(axes[1], runs_by_name, measure="test_accuracy")
+    draw_curves(axes[2], runs_by_name, measure="test_accuracy", against="time_s")
+    draw_curves(axes[3], runs_by_name, measure="test_accuracy", against="uploaded_bits")
+    if target is not None:
+        for ax in axes[1:]:
+            draw_target(ax, target)
+    outside_legend(figure, axes[0], most_columns=2 if paper is PaperColumn.single else 6)
+    if title and paper is None:
+        figure.suptitle(title)
+    return figure
+
+
+def draw_target(ax: Axes, target: float) -> None:
+    """The accuracy that is asked for."""
+    ax.axhline(target, color=TARGET_COLOUR, linewidth=1.0, linestyle="--")
+
+
+def save_figure(figure: Figure, *paths: Path) -> None:
+    """PNG, PDF or SVG by the file names; without dates inside, so that equal pictures are equal files.
+
+    Laid out once, and then for good: with a layout left to do, every `savefig` would draw the picture twice.
+    """
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
+        figure.set_layout_engine(None)
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.replacing(path) as file, matplotlib.rc_context(_FILES_LOOK):
+            figure.savefig(file, format=path.suffix[1:], dpi=_DPI, metadata=_NO_DATES[path.suffix])
+
+
+def picture_files(stem: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
+    """The files of a picture."""
+    return tuple(stem.with_name(f"{stem.name}.{name}") for name in formats)
+
+
+def curve_axes(ax: Axes, rows: Sequence[Mapping[str, Any]], *, measure: str, against: str = "global_round") -> None:
+    """Curves from a tidy table with columns series, seed, global_round and the measures."""
+    runs: dict[str, dict[Any, list[dict[str, Any]]]] = {}
+    for row in rows:
+        runs.setdefault(row["series"], {}).setdefault((row.get("preset"), row["seed"]), []).append(dict(row))
+    draw_curves(ax, {name: list(by_seed.values()) for name, by_seed in runs.items()}, measure=measure, against=against)
+
+
+def outside_legend(figure: Figure, ax: Axes, *, most_columns: int = 6) -> None:
+    """The legend of one axes below the whole picture."""
+    handles, labels = ax.get_legend_handles_labels()
+    columns = max(1, min(len(labels), most_columns))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+
+
+def note(figure: Figure, text: str) -> None:
+    """A caption above the picture that says what was run."""
+    figure.suptitle(text, fontsize=8, color="#555555")

@@ -1,0 +1,126 @@
+"""The page around the sections: title, contents, looks, and the place where pictures are kept."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+import airprune
+from airprune import files
+from airprune.results.figures.curves import PaperColumn, picture_files
+from airprune.results.report.drawing import save_pictures
+from airprune.results.report.markup import Markup, element, escaped, image, join, link
+from airprune.results.report.style import CSS
+from airprune.results.tidy import Rows, write_rows
+from airprune.tables import write_text_atomic
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it; without content it is left out."""
+
+    title: str
+    content: Sequence[Markup]
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    kind: str
+    name: str
+    lead: Markup
+    sections: Sequence[Section]
+    times: str = "All times are simulated."
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a page and its pictures are written.
+
+    Attributes:
+      folder: what the page is about.
+      formats: of pictures beside PNG, which the page needs.
+    """
+
+    out: Path
+    folder: Path
+    paper: PaperColumn | None = None
+    formats: Sequence[str] = ()
+
+    @property
+    def figures(self) -> Path:
+        return self.out.parent / ("figures" if self.out.stem == "report" else f"{self.out.stem}-figures")
+
+    def link_to(self, path: Path) -> Markup:
+        """A link that works as long as page and file stay where they are."""
+        return link(path.name, os.path.relpath(path.resolve(), self.out.parent.resolve()))
+
+    def add_figure(self, figure: Figure, name: str, *, alt: str, caption: str, table: str = "") -> Markup:
+        """Saves a picture and puts it into the page; `table` is the CSV it shows.
+
+        What an earlier page kept of it in other formats is drawn again, so that all files show the same.
+        """
+        files.make_folder(self.figures)
+        png, *others = picture_files(self.figures / name)
+        others = [path for path in others if path.suffix[1:] in self.formats or os.path.lexists(path)]
+        save_pictures(figure, png, *others)
+        shown = [png, *others, *([self.figures / table] if table else [])]
+        return image(png, alt=alt, caption=captioned(caption, [self.link_to(path) for path in shown]))
+
+    def add_table(self, rows: Rows, name: str) -> None:
+        if rows:
+            files.make_folder(self.figures)
+            write_rows(self.figures / name, rows)
+
+    def add_text(self, text: str, name: str) -> Markup:
+        """Keeps a text beside the pictures; a link to it."""
+        files.make_folder(self.figures)
+        write_text_atomic(self.figures / name, text, follow_link=False)
+        return self.link_to(self.figures / name)
+
+
+def captioned(caption: str, links: Sequence[Markup]) -> Markup:
+    """A caption, then the files it is also found in."""
+    text = Markup(" · ".join(links))
+    return Markup(f"{escaped(caption)} {element('span', text, class_='files')}" if links else escaped(caption))
+
+
+def page_text(page: Page) -> str:
+    sections = [section for section in page.sections if section.content]
+    entries = (element("li", element("a", section.title, href=f"#{section.anchor}")) for section in sections)
+    body = join(
+        element("section", element("h2", section.title), Markup("\n"), join(section.content), id=section.anchor)
+        for section in sections
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>{escaped(f"{page.kind}: {page.name}")}</title>
+<style>
+{CSS}</style>
+</head>
+<body>
+<header>
+<p class="kind">{escaped(page.kind)}</p>
+<h1>{escaped(page.name)}</h1>
+<div class="lead">{page.lead}</div>
+<nav aria-label="Contents">{element("ul", *entries)}</nav>
+</header>
+<main>
+{body}
+</main>
+<footer><p>Made by airprune {escaped(airprune.__version__)}. {escaped(page.times)}</p></footer>
+</body>
+</html>
+"""

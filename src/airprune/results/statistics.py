@@ -1,0 +1,65 @@
+"""Means over seeds and how far to trust them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from airprune.results.measures import MEASURES, SUMMARY
+from airprune.text import MISSING, number
+
+# Seeds that differ by less only differ in how sums were rounded.
+_ROUNDING = 1e-9
+# Two-sided 95 % quantiles of Student's t by degrees of freedom.
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and the half-width of its 95 % interval; NaN for a single seed."""
+
+    mean: float
+    half_width: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Estimate:
+        count = len(values)
+        mean = float(np.mean(values))
+        if count < 2:
+            return cls(mean, math.nan)
+        return cls(mean, float(_t95(count - 1) * np.std(values, ddof=1) / math.sqrt(count)))
+
+    def text(self, form: str, *, scale: float = 1.0) -> str:
+        """mean ± half-width, as `wording.number` formats them; two digits of the latter where digits are counted."""
+        mean = number(self.mean, form, scale=scale)
+        if math.isnan(self.half_width):
+            return mean
+        if not form.endswith("g"):
+            return f"{mean} ± {number(self.half_width, form, scale=scale)}"
+        is_rounding = self.half_width <= _ROUNDING * abs(self.mean)
+        return f"{mean} ± {'0' if is_rounding else number(self.half_width, '.2g', scale=scale)}"
+
+
+def estimate_text(estimate: Estimate | None, measure: str) -> str:
+    """An estimate of a measure as it stands under the measure's heading."""
+    about = MEASURES[measure]
+    return MISSING if estimate is None else estimate.text(about.form, scale=about.scale)
+
+
+def summary(curves_by_variant: Mapping[str, list[list[dict[str, Any]]]]) -> dict[str, dict[str, Estimate]]:
+    """Of each variant's last global round: mean and 95 % interval over the seeds of what all of them measured."""
+    table: dict[str, dict[str, Estimate]] = {}
+    for name, runs in curves_by_variant.items():
+        last = [records[-1] for records in runs]
+        present = [measure for measure in SUMMARY if all(record.get(measure) is not None for record in last)]
+        table[name] = {measure: Estimate.of([record[measure] for record in last]) for measure in present}
+    return table
+
+
+def _t95(freedom: int) -> float:
+    """Beyond the table by the first terms of its expansion, right to a thousandth."""
+    return _T95[freedom - 1] if freedom <= len(_T95) else 1.960 + 2.372 / freedom + 2.82 / freedom**2

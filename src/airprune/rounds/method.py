@@ -1,0 +1,137 @@
+"""The components that a scenario chooses, each bound to its options, and the memory they declare together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airprune.components.component import ModelShape, Owner, Slot
+from airprune.errors import InvalidValue
+from airprune.methods.objectives import Objective
+from airprune.rounds import personal
+from airprune.scenario import Scenario
+
+# The parts of a method, and the scenario keys that choose them.
+CHOICES = {
+    "association": "association.name",
+    "selection": "selection.name",
+    "scheme": "plan.scheme",
+    "masking": "masking.name",
+    "objective": "objective.name",
+    "compression": "compression.name",
+    "backhaul": "backhaul.name",
+    "edge": "aggregation.edge",
+    "cloud": "aggregation.cloud",
+    "edge_step": "aggregation.edge_step",
+    "cloud_step": "aggregation.cloud_step",
+    "topology": "topology.name",
+}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A component and its options. Its functions are called as `chosen("encode", …)`, options first."""
+
+    component: Any
+    options: Any
+
+    @property
+    def name(self) -> str:
+        return str(self.component.name)
+
+    def __call__(self, function: str, *arguments: Any) -> Any:
+        return getattr(self.component, function)(self.options, *arguments)
+
+    def has(self, function: str) -> bool:
+        return getattr(self.component, function) is not None
+
+    def at_rate(self, learning_rate: float) -> Chosen:
+        """An aggregation with the options of a round of this learning rate."""
+        return replace(self, options=self("at_rate", learning_rate)) if self.has("at_rate") else self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """All choices of a scenario; `selection`, `masking`, … answer one question each (see their packages).
+
+    Attributes:
+      personal: whether some layers stay on the devices.
+    """
+
+    association: Chosen
+    selection: Chosen
+    scheme: Chosen
+    masking: Chosen
+    objective: Objective
+    compression: Chosen
+    backhaul: Chosen
+    edge: Chosen
+    cloud: Chosen
+    edge_step: Chosen
+    cloud_step: Chosen
+    topology: Chosen
+    personal: bool = False
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Method:
+        chosen = {part: _chosen(scenario, key) for part, key in CHOICES.items()}
+        return cls(**chosen, personal=bool(scenario.model.personal))
+
+    @property
+    def components(self) -> dict[str, str]:
+        """Names by scenario key."""
+        return {key: getattr(self, part).name for part, key in CHOICES.items()}
+
+    @property
+    def local(self) -> LocalMethod:
+        """The part that devices need."""
+        return LocalMethod(
+            masking=self.masking, objective=self.objective, compression=self.compression, aggregation=self.edge
+        )
+
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """The memory of all components and of personal layers. The steps of edges and cloud have names of their own."""
+        found = list(self._declared(shape))
+        names = [slot.name for slot in found]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidValue("Slots", "must have names of their own", f"{twice!r} twice")
+        return tuple(found)
+
+    def _declared(self, shape: ModelShape) -> Iterator[Slot]:
+        for part in CHOICES:
+            chosen = getattr(self, part)
+            if part == "backhaul":  # remembers nothing
+                continue
+            for slot in chosen("slots", shape) if isinstance(chosen, Chosen) else chosen.slots(shape):
+                if part in ("edge_step", "cloud_step"):
+                    owner = Owner.EDGE if part == "edge_step" else Owner.CLOUD
+                    yield replace(slot, name=tier_name(part, slot.name), owner=owner)
+                else:
+                    yield slot
+        if self.personal:
+            yield from personal.slots(shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalMethod:
+    """What a device must know of the method, and what adds up its uploads."""
+
+    masking: Chosen
+    objective: Objective
+    compression: Chosen
+    aggregation: Chosen
+
+
+def tier_name(tier: str, slot: str) -> str:
+    """The name of a step's slot at one tier: both tiers may use the same step."""
+    return f"{tier}/{slot}"
+
+
+def _chosen(scenario: Scenario, key: str) -> Any:
+    section, _, field = key.partition(".")
+    part = getattr(scenario, section)
+    component = part.choices[field][getattr(part, field)]
+    options = part.options_of(field)
+    return options if isinstance(component, type) else Chosen(component, options)

@@ -1,0 +1,95 @@
+"""What a device does with its update before it sends it: privacy, then the code of its compression."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from airprune.methods.compression.base import Message, transmit
+from airprune.methods.masking.base import SubModel
+from airprune.rounds import private
+from airprune.rounds.messages import Orders
+
+if TYPE_CHECKING:
+    from airprune.rounds.device import Device, Streams
+
+Array = np.ndarray
+
+
+def make_private(
+    device: Device, received: Array, sub_model: SubModel, clip_norm: float, orders: Orders, streams: Streams
+) -> None:
+    """Clips the update of all that will be sent, biases included, and adds the device's noise; in place."""
+    is_sent = np.ones(device.shape.num_state, dtype=bool)
+    is_sent[device.shape.personal] = False
+    if sub_model.sent is not None:
+        is_sent[device.shape.prunable] &= np.asarray(sub_model.sent, dtype=bool)
+    state, noise_multiplier = device.model.state_array, device.settings.noise_multiplier
+    base = received[is_sent].astype(np.float64)
+    update = state[is_sent].astype(np.float64) - base
+    clipped = private.clipped(update, clip_norm)
+    if noise_multiplier:
+        clipped = clipped + noise_multiplier * clip_norm * streams.noise(orders.device, len(update))
+    if clipped is not update:
+        state[is_sent] = (base + clipped).astype(state.dtype)
+
+
+class Encoded(NamedTuple):
+    """As in an `Upload`."""
+
+    sent_bits: float
+    message: Message | None
+    code_error: float
+    num_kept: int | None = None
+
+
+def encode(
+    device: Device,
+    received: Array,
+    sub_model: SubModel,
+    memory: dict[str, Array],
+    orders: Orders,
+    streams: Streams,
+) -> Encoded:
+    """Leaves in the model what the edge will decode, zero where nothing is sent.
+
+    Compressors work on the update, taken in float64, of the counted weights that are sent.
+    """
+    model, shape, compression = device.model, device.shape, device.method.compression
+    wire = device.wire if orders.code is None else replace(device.wire, code=orders.code)
+    state, sent = model.state_array, sub_model.sent
+    if sent is not None and not (sub_model.held is sent and sub_model.moves is sent):  # else the rest is zero already
+        state[model.prunable] *= sent
+    slot = device.memory_slots[0].name if device.memory_slots else None
+    # What is exact leaves nothing to remember; but it may have to bring what earlier, smaller codes have left.
+    if compression("exact", wire) and (orders.code is None or slot is None or not memory[slot].any()):
+        num_kept = shape.prunable_weights if sent is None else int(np.count_nonzero(sent))
+        return Encoded(float(compression("bits", wire, shape.fixed_weights + num_kept)), None, 0.0, num_kept)
+    index, places = device.weight_index, None
+    if sent is not None:
+        is_sent = np.ones(shape.num_state, dtype=bool)
+        is_sent[shape.prunable] = sent
+        places = np.flatnonzero(is_sent[index])
+        index = index[places]
+    starts = np.concatenate([[0], np.searchsorted(index, device.tensor_stops)])
+    base = received[index].astype(np.float64)
+    kept = None if slot is None else memory[slot] if places is None else memory[slot][places]
+    update = state[index].astype(np.float64) - base
+    rng = streams.compression[orders.device]
+    decoded, message, new = transmit(compression.component, compression.options, wire, update, starts, kept, rng)
+    state[index] = (base + decoded).astype(state.dtype)
+    if slot is not None and new is not None:
+        if places is not None:
+            new, part = memory[slot].copy(), new
+            new[places] = part
+        memory[slot] = new
+    return Encoded(float(message.bits), message, _error(update if kept is None else update + kept, decoded))
+
+
+def _error(wanted: Array, sent: Array) -> float:
+    """‖wanted − sent‖² / ‖wanted‖²; 0 if nothing was wanted."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        energy = float(np.square(wanted).sum())
+        return float(np.square(wanted - sent).sum()) / energy if energy > 0.0 else 0.0

@@ -1,0 +1,38 @@
+"""How a child enters its parent's sum, at edges and above them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from airprune.rounds.method import Chosen
+
+Array = np.ndarray
+
+
+def add_child(
+    aggregation: Chosen,
+    total: Any,
+    state: Array,
+    mask: Array | None,
+    weight: float,
+    previous: Array,
+    member: tuple[int, int] | None = None,
+) -> None:
+    """Adds one child to a sum, as the aggregation reads it.
+
+    Args:
+      state: its model, zero where `mask` is false.  [num_state]
+      previous: the parent's model that it started from.  [num_state]
+      member: of a device: its number, and that of the device that uploads for it.
+    """
+    if aggregation.has("read"):
+        state = aggregation("read", state, previous)
+        if mask is not None:
+            state[total.prunable] = np.where(mask, state[total.prunable], 0.0)
+    if aggregation.component.by_group and member is not None:
+        device, master = member
+        total.add_member(state, mask, weight, is_master=device == master, master=master)
+    else:
+        total.add(state, mask, weight)

@@ -1,0 +1,226 @@
+"""What a round is planned with: the scenario's choices, and the problem that they make of the devices asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from airprune.components.component import ModelShape
+from airprune.methods.compression.base import Wire
+from airprune.methods.masking.base import Charges
+from airprune.methods.selection.base import Candidates
+from airprune.planning import Codes, Ladder, Plan, PlanProblem
+from airprune.planning.limits import DeviceLimits
+from airprune.planning.schemes import plan as plan_by
+from airprune.rounds.compute_times import ComputeTimes
+from airprune.rounds.method import Method
+from airprune.rounds.wire import Codec, told_mask
+from airprune.wireless.channel import Radio
+
+if TYPE_CHECKING:
+    from airprune.scenario import PlanSection
+
+Array = np.ndarray
+Values = dict[str, Array]
+
+# At the most, to fill the last byte of an update.
+PADDING_BITS = 7.0
+# Stands in a problem until its deadline is found.
+_ANY_DEADLINE_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Terms:
+    """What opening and closing a round needs of the scenario; never changes during a run.
+
+    With `plan.framing`, uploads are charged byte for byte as they travel: `8 * upload_size` beside what is reported.
+    """
+
+    plan: PlanSection
+    radio: Radio
+    method: Method
+    shape: ModelShape
+    wire: Wire
+    compute: ComputeTimes
+    max_pruning_ratio: float
+    min_pruning_ratio: float
+    float64: bool = False
+
+    @cached_property
+    def codec(self) -> Codec:
+        """What devices and their edges agree on."""
+        return Codec(compression=self.method.compression, wire=self.wire, shape=self.shape, float64=self.float64)
+
+    @property
+    def unframed(self) -> Terms:
+        """With uploads charged by what their encoder counts."""
+        return replace(self, plan=self.plan.model_copy(update={"framing": False}))
+
+    def bounded(self, values: Values) -> Terms:
+        """With pruning ratios between those of the smallest and of the largest sub-model that the masking has now."""
+        if not self.method.masking.has("bounds"):
+            return self
+        fewest, most = self.method.masking("bounds", self.shape, values)
+        lowest = max(self.min_pruning_ratio, 1.0 - most / self.shape.prunable_weights)
+        highest = min(self.max_pruning_ratio, 1.0 - fewest / self.shape.prunable_weights)
+        return replace(self, min_pruning_ratio=lowest, max_pruning_ratio=max(lowest, highest))
+
+    def charges(self, round_index: int) -> Charges:
+        """What a device pays beside its weights: for its mask, the objective, and what the selection wants to know.
+
+        With framing, for all that frames an update too; and a mask, until it is known that everybody was told one.
+        """
+        charged: Charges = self.method.masking("charges", round_index, self.shape, self.wire.value_bits)
+        beside = self.objective_bits + self.method.selection.component.report_bits
+        if self.plan.framing:
+            beside += 8.0 * self.codec.frame_bytes
+            charged = replace(charged, uplink_bits=8.0 * self.codec.mask_bytes)
+        return replace(charged, always_bits=charged.always_bits + beside) if beside else charged
+
+    def once_told(self, charges: Charges, told: Array | None, round_index: int) -> Charges:
+        """The charges of a round in which everybody is told this; with framing, nobody pays to repeat a mask."""
+        if not self.plan.framing or told_mask(self.method.masking, told, round_index, self.codec) is None:
+            return charges
+        return replace(charges, uplink_bits=0.0)
+
+    @cached_property
+    def objective_bits(self) -> float:
+        """What the objective sends beside every update."""
+        return float(self.method.objective.upload_bits(self.shape, self.wire.value_bits))
+
+    def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
+        """What devices send that keep so many prunable weights: exactly what the encoder will count, or will send."""
+        if code is not None:
+            bits = np.zeros(len(keep))
+            for rung in np.unique(code).tolist():
+                of_rung = replace(self, wire=replace(self.wire, code=rung))
+                bits[code == rung] = of_rung.upload_bits(keep[code == rung], charges)
+            return bits
+        counts, place = np.unique(keep, return_inverse=True)
+        sent = self.shape.fixed_weights + counts
+        bits = np.array([self.update_bits(self.wire.code, n) for n in sent.tolist()], dtype=np.float64)
+        bits = bits + charges.beside_bits + np.where(counts < self.shape.prunable_weights, charges.uplink_bits, 0.0)
+        return bits[place]
+
+    def training_s(self, keep: Array, device: Array, cpu_hz: Array, charges: Charges) -> Array:
+        """How long devices compute that keep so many prunable weights, without a probe."""
+        fixed, dense = self.shape.fixed_weights, charges.dense_gradients
+        once_s = self.compute.training_s(fixed + keep, device, cpu_hz, dense_gradients=dense)
+        if charges.second_pass is None:
+            return once_s
+        return once_s + self.compute.training_s(
+            fixed + charges.second_pass.weights(keep), device, cpu_hz, dense_gradients=dense
+        )
+
+    def update_bits(self, code: int | None, num_sent: int) -> float:
+        """Of the update alone."""
+        if self.plan.framing:
+            return 8.0 * self.codec.update_bytes(num_sent, code)
+        return float(self.method.compression("bits", self.codec.coded(code), num_sent))
+
+    @cached_property
+    def line(self) -> tuple[float, float]:
+        """(bits per sent weight, fixed bits) of the update alone, never below `update_bits`."""
+        if not self.plan.framing:
+            per_weight_bits, fixed_bits = self.method.compression("line", self.wire)
+            return per_weight_bits, fixed_bits
+        per_weight_bits, fixed_bits = self.method.compression("line", self.codec.stored)
+        return per_weight_bits, fixed_bits + PADDING_BITS
+
+    @cached_property
+    def ladder(self) -> Ladder | None:
+        """The codes among which the scheme may choose."""
+        compression = self.method.compression
+        if not compression.has("ladder"):
+            return None
+        codes = compression("ladder", self.codec.stored if self.plan.framing else self.wire)
+        return Ladder([code.bits_per_weight for code in codes], [code.error for code in codes])
+
+    @cached_property
+    def codes(self) -> Codes | None:
+        """The codes of which the scheme may take the largest that fits."""
+        compression = self.method.compression
+        if not compression.has("codes"):
+            return None
+        return Codes(
+            numbers=compression("codes", self.wire),
+            bits=self.update_bits,
+        )
+
+
+def asked_only(candidates: Candidates, asked: Array) -> Candidates:
+    if asked.all():
+        return candidates
+    arrays = ("device", "edge", "num_samples")
+    return replace(candidates, **{name: getattr(candidates, name)[asked] for name in arrays})
+
+
+def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
+    """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
+    plan, shape = terms.plan, terms.shape
+    per_weight_bits, fixed_bits = terms.line
+    scheme = terms.method.scheme.component
+    ladder = terms.ladder if scheme.chooses_codes else None
+    codes = terms.codes if scheme.fits_codes else None
+    if ladder is not None:
+        per_weight_bits = float(ladder.bits_per_weight[0])
+    if codes is not None:
+        per_weight_bits, fixed_bits = codes.bits(codes.numbers[0], shape.num_weights) / shape.num_weights, 0.0
+    per_weight_s, extra_s = terms.compute.line(
+        candidates.device,
+        cpu_hz,
+        probe=charges.probe,
+        dense_gradients=charges.dense_gradients,
+        second_pass=charges.second_pass,
+        fixed_weights=shape.fixed_weights,
+    )
+    return PlanProblem(
+        full_band_rate_bps=candidates.full_band_rate_bps,
+        seconds_per_weight=per_weight_s,
+        edge=candidates.edge,
+        bits_per_weight=per_weight_bits,
+        fixed_bits=fixed_bits + charges.uplink_bits + charges.always_bits,
+        extra_seconds=extra_s,
+        conv_weights=shape.fixed_weights,
+        fc_weights=shape.prunable_weights,
+        deadline_s=_ANY_DEADLINE_S if plan.deadline_s == "auto" else plan.deadline_s,
+        max_pruning_ratio=terms.max_pruning_ratio,
+        min_pruning_ratio=terms.min_pruning_ratio,
+        limits=device_limits(terms, cpu_hz) if has_limits(terms) else None,
+        ladder=ladder,
+        codes=codes,
+        block_rate_bps=_block_rates_bps(terms, candidates),
+    )
+
+
+def _block_rates_bps(terms: Terms, candidates: Candidates) -> Array | None:
+    """For a scheme that assigns blocks: as many as the edge with the most devices has."""
+    scheme = terms.method.scheme
+    if not scheme.has("blocks") or candidates.block_rates_bps is None:
+        return None
+    _, counts = np.unique(candidates.edge, return_counts=True)
+    return candidates.block_rates_bps(candidates.device, scheme("blocks", int(counts.max())))
+
+
+def has_limits(terms: Terms) -> bool:
+    return terms.method.scheme.component.needs_limits or terms.plan.max_energy_j is not None
+
+
+def device_limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
+    """Clock and power up to the device's own, and the scenario's energy budget."""
+    budget = terms.plan.max_energy_j
+    return DeviceLimits(
+        cpu_hz_max=cpu_hz,
+        power_w_max=terms.radio.transmit_power_w,
+        bandwidth_hz=terms.radio.bandwidth_hz,
+        energy_j=np.inf if budget is None else budget,
+    )
+
+
+def plan_as_set(terms: Terms, problem: PlanProblem) -> Plan:
+    """By the scheme of the scenario, with its options."""
+    scheme = terms.method.scheme
+    return plan_by(problem, scheme.name, scheme.options)

@@ -1,0 +1,154 @@
+"""A chunk of devices that do only what the paper's do, in one call of the native library or on a stack of models.
+
+Between two gradients, which fill the processor's caches, a device's round in Python costs several times what it costs
+by itself. `device_round` says what is done; this does the same with the same functions in C, to the bit, for devices
+without momentum, decay, diagnostics, memory, reports, codes or clipping. All others go the usual way, and so does a
+chunk in which anything fails: there it is told which device it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from airprune.data import Holdings
+from airprune.methods.aggregation.masked_sum import MaskedSum
+from airprune.methods.masking import probe
+from airprune.models.kernels.base import Stacked
+from airprune.models.kernels.native import NativeGradient
+from airprune.models.kernels.stacked_chunks import train_chunk
+from airprune.rounds.device import Device, Streams, minibatches
+from airprune.rounds.training.chunks import ChunkSum, DeviceStatistics, TrainTask
+
+Array = np.ndarray
+
+
+def train_at_once(
+    device: Device,
+    received: Array,
+    task: TrainTask,
+    *,
+    samples: Holdings,
+    streams: Streams,
+    stack: Stacked | None,
+) -> ChunkSum | None:
+    """The chunk's sum; None if its devices have to go the usual way.
+
+    Args:
+      received: the model that they start from.  [num_state]
+      samples: of all devices of the network.
+      stack: models like the device's, if these can be trained together.
+    """
+    train, shape = _trainer(device, stack), device.shape
+    if train is None or not _only_trains(device) or not _is_for_all_alike(task, device):
+        return None
+    steps = (None,) * len(task.devices) if task.local_steps is None else task.local_steps
+    batches = [
+        minibatches(device.settings, num_steps, samples.of(number), streams.batches.at(number))
+        for number, num_steps in zip(task.devices, steps, strict=True)
+    ]
+    if not all(batches):
+        return None
+    total = MaskedSum.zeros(shape.num_state, shape.prunable)
+    try:
+        trained = train(
+            received,
+            batches,
+            keep=task.keep,
+            weights=task.weights,
+            learning_rate=task.learning_rate,
+            total=total.total,
+            counts=total.masked_count,
+        )
+    except ValueError:  # somebody's samples: each alone tells whose
+        return None
+    if trained is None:
+        return None
+    for keep, weight in zip(task.keep, task.weights, strict=True):
+        total.count(weight, is_dense=keep >= shape.prunable_weights)
+    return ChunkSum(total=total, statistics=_statistics(device, task, batches, *trained))
+
+
+def _trainer(device: Device, stack: Stacked | None) -> Callable[..., tuple[list[float], Array] | None] | None:
+    if type(device.gradient) is NativeGradient:
+        return device.gradient.train_chunk
+    return None if stack is None else partial(train_chunk, stack)
+
+
+def _only_trains(device: Device) -> bool:
+    """Whether a device's round is: the largest moves of a probe, plain SGD, and what it holds to the sum as it is."""
+    settings, method = device.settings, device.method
+    does_more = (
+        device.adjusts
+        or device.reports
+        or device.observes
+        or device.collects
+        or device.finishes
+        or device.memory_slots
+        or device.shape.num_personal
+        or settings.momentum
+        or settings.weight_decay
+        or settings.diagnostics
+        or settings.clip_norm is not None
+    )
+    added_up = method.aggregation.component
+    return (
+        not does_more
+        and settings.optimizer == "sgd"
+        and method.masking.component.choose is probe.choose
+        and probe.by_moves(method.masking.options)
+        and method.compression("exact", device.wire)
+        and added_up.Sum is MaskedSum
+        and added_up.read is None
+        and not added_up.by_group
+    )
+
+
+def _is_for_all_alike(task: TrainTask, device: Device) -> bool:
+    """Whether nothing of the task is for one device alone but how much it keeps; who prunes counts as one."""
+    if task.code is not None or task.group is not None or task.memory:
+        return False
+    pruned = [n for n, keep in enumerate(task.keep) if keep < device.shape.prunable_weights]
+    can_choose = all(task.keep[n] >= device.shape.layers.num_rows and task.weights[n] == 1.0 for n in pruned)
+    return can_choose and bool(np.float32(task.learning_rate) > 0.0)
+
+
+def _statistics(
+    device: Device, task: TrainTask, batches: Sequence[Sequence[Array]], losses: Sequence[float], lost: Array
+) -> DeviceStatistics:
+    """As `device_round` counts them.
+
+    Args:
+      losses: of all minibatches.
+      lost: ‖w − w ⊙ m‖² of every device.
+    """
+    shape, counts, means = device.shape, *_mean_losses(batches, losses)
+    sent = [shape.fixed_weights + min(keep, shape.prunable_weights) for keep in task.keep]
+    bits_of = {number: float(device.method.compression("bits", device.wire, number)) for number in set(sent)}
+    unmeasured = np.full(len(sent), np.nan)
+    return DeviceStatistics(
+        device=np.array(task.devices, np.int64),
+        uploaded_weights=np.array(sent, np.int64),
+        sent_bits=np.array([bits_of[number] for number in sent]),
+        code_error=np.zeros(len(sent)),
+        loss=means,
+        num_samples=counts,
+        gradient_sq_max=unmeasured,
+        gradient_noise_sq=unmeasured,
+        smoothness=unmeasured,
+        pruning_error_sq=lost,
+    )
+
+
+def _mean_losses(batches: Sequence[Sequence[Array]], losses: Sequence[float]) -> tuple[Array, Array]:
+    """How many samples each device has trained on, and its mean loss over them, added minibatch by minibatch."""
+    sizes = np.array([len(batch) for own in batches for batch in own])
+    weighted, stops = losses * sizes, np.cumsum([len(own) for own in batches])
+    if len(batches) == len(losses):  # one minibatch each
+        return sizes, weighted / sizes
+    parts = zip(np.split(sizes, stops[:-1]), np.split(weighted, stops[:-1]), strict=True)
+    sums = [(int(own.sum()), sum(terms.tolist())) for own, terms in parts]
+    counts = np.array([count for count, _ in sums], np.int64)
+    return counts, np.array([total for _, total in sums]) / counts

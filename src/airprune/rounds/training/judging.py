@@ -1,0 +1,80 @@
+"""Loss and metric of a model, or of several that predict together, on held-out samples."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+
+from airprune.models.kernels import native
+from airprune.models.layout import LocalModel
+from airprune.models.losses import CROSS_ENTROPY
+from airprune.models.losses.own import Judged
+
+Array = np.ndarray
+Samples = slice | Array
+
+
+class Judge(Protocol):
+    """A model, and samples that it is judged on."""
+
+    def total(self, states: Array, samples: Samples) -> tuple[float, float]:
+        """(Σ of the loss, Σ of the metric) over some samples; of accuracy the number of correct predictions.
+
+        Args:
+          states: of the models that predict together.  [num_models, num_state]
+        """
+
+    def gradient(self, state: Array, samples: Samples) -> Array:
+        """Σ of the loss gradients at a state over some samples.  [num_parameters]"""
+
+
+def judge_for(model: LocalModel, x: Array, y: Array, judged: Judged, *, kernel: str, device: str) -> Judge:
+    """By the kernel that trains.
+
+    Args:
+      device: what it computes on.
+    """
+    by_kernel = judged.loss.name == CROSS_ENTROPY and judged.is_accuracy
+    if by_kernel and kernel == "native" and not native.unsupported(model, x, y):
+        return NativeJudge(model, x, y)
+    from airprune.rounds.training.judging_by_torch import TorchJudge
+
+    return TorchJudge(model, x, y, judged, device=device)
+
+
+class NativeJudge:
+    """Cross-entropy and accuracy: scores from the native kernel in float32, the rest in float64."""
+
+    def __init__(self, model: LocalModel, x: Array, y: Array) -> None:
+        self._model, self._x, self._labels = model, x, y
+        self._scores = native.NativeScores(model, x, y)
+
+    @np.errstate(over="ignore", invalid="ignore")  # of a model that has diverged the loss is NaN
+    def total(self, states: Array, samples: Samples) -> tuple[float, float]:
+        members, labels = [], self._labels[samples]
+        for state in states:
+            self._model.load(state)
+            members.append(self._scores(samples).astype(np.float64))
+        outputs = members[0]
+        if len(members) > 1:
+            logs = np.stack([member - _log_sum_exp(member)[:, np.newaxis] for member in members], axis=-1)
+            outputs = _log_sum_exp(logs) - math.log(len(members))
+        losses = _log_sum_exp(outputs) - outputs[np.arange(len(labels)), labels]
+        return float(losses.sum()), int(np.count_nonzero(outputs.argmax(1) == labels))
+
+    def gradient(self, state: Array, samples: Samples) -> Array:
+        """By torch, since it is torch's sum that records have."""
+        from airprune.models.losses import LOSSES, METRICS
+        from airprune.rounds.training.judging_by_torch import TorchJudge
+
+        judged = Judged(LOSSES[CROSS_ENTROPY], METRICS["accuracy"])
+        return TorchJudge(self._model, self._x, self._labels, judged).gradient(state, samples)
+
+
+def _log_sum_exp(values: Array) -> Array:
+    """ln Σ exp over the last axis."""
+    largest = values.max(-1)
+    found: Array = largest + np.log(np.exp(values - largest[..., np.newaxis]).sum(-1))
+    return found

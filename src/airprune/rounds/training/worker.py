@@ -1,0 +1,211 @@
+"""What trains a chunk of devices and judges parts of the test set, in whatever process it lives."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from airprune.data import Dataset, Holdings
+from airprune.data.shared import SharedDataset
+from airprune.engines.base import MAX_TRIES, Workshop
+from airprune.errors import AirpruneError
+from airprune.methods.compression.base import Wire
+from airprune.randomness import WholeNumbers
+from airprune.rounds.device import Device, LocalSettings, Streams, device_round, held_model, round_in_steps
+from airprune.rounds.messages import NOTHING, Broadcast, Orders, Upload
+from airprune.rounds.method import LocalMethod
+from airprune.rounds.model_source import ModelSource
+from airprune.rounds.personal import put_in
+from airprune.rounds.training.at_once import train_at_once
+from airprune.rounds.training.chunks import MAX_CHUNK_DEVICES, ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
+from airprune.rounds.training.judging import Judge, judge_for
+from airprune.rounds.training.together import Steps, together
+
+Array = np.ndarray
+
+TEST_PART = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Workshop):
+    """Everything a worker must know before the first round; small, since the data set is only pointed to.
+
+    Attributes:
+      model: where it comes from.
+      judged: the loss and the metric, pickled by value so that functions of a user's script reach the workers.
+      dataset: anything whose `open()` gives the `Dataset`: in a worker process, a map of shared files.
+      samples: the training samples of each device.
+      drop_failing: whether a device whose training fails `MAX_TRIES` times is left out; else it ends the run.
+    """
+
+    model: ModelSource
+    dataset: Any
+    samples: Holdings
+    settings: LocalSettings
+    method: LocalMethod
+    wire: Wire
+    seed: int
+    judged: bytes
+    drop_failing: bool = False
+    folder: Path | None = None
+    luggage: bytes | None = None
+
+    def open(self, folder: Path | None) -> Worker:
+        dataset = self.dataset
+        if isinstance(dataset, SharedDataset) and folder is not None:
+            dataset = replace(dataset, folder=folder)
+        return Worker(self, dataset.open())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OwnTest:
+    """A device whose own model is to be judged: its own layers, and its samples of the test set."""
+
+    memory: Mapping[str, Array]
+    samples: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeldTest:
+    """A device whose sub-model of a state is to be judged on the test samples from `start`.
+
+    Attributes:
+      told: what the masking told everybody.
+      place: of the randomness with which it chooses: global round, edge round.
+    """
+
+    orders: Orders
+    told: Array | None
+    place: tuple[int, int]
+    start: int
+
+
+class Worker:
+    """Does the work of one process."""
+
+    def __init__(self, job: Job, dataset: Dataset) -> None:
+        self.job = job
+        model, settings, judged = job.model.open(), job.settings, cloudpickle.loads(job.judged)
+        x, y = dataset.train_x, dataset.train_y
+        self.device = Device(model, x, y, settings, job.method, job.wire, loss=judged.loss)
+        self.together = together(self.device, MAX_CHUNK_DEVICES)
+        self._streams_of: tuple[int, ...] | None = None
+        self._streams: tuple[Streams, WholeNumbers]
+        self.judge: Judge = judge_for(
+            model, dataset.test_x, dataset.test_y, judged, kernel=settings.kernel, device=settings.device
+        )
+
+    def train(self, received: Broadcast, task: TrainTask) -> ChunkSum:
+        """Steps 5–9 of Algorithm 1 for the chunk's devices, and their part of the sums of Eq. (12)."""
+        streams, _ = self._randomness(task.global_round, task.edge_round)
+        stack = None if self.together is None else self.together.stack
+        done = train_at_once(self.device, received.model, task, samples=self.job.samples, streams=streams, stack=stack)
+        if done is not None:
+            return done
+        uploads = self._uploads(received, task)
+        return chunk_sum(self.job.method.aggregation, self.device.shape, received.model, task, uploads)
+
+    def _uploads(self, received: Broadcast, task: TrainTask) -> Iterator[Upload | Failure]:
+        """Each device as if it were the first of its process: its own random streams, no trace of those before it.
+
+        Layers that draw, such as Dropout, have a stream of their own, too.
+        """
+        streams, layer_seeds = self._randomness(task.global_round, task.edge_round)
+        orders = [_orders(task, number) for number in range(len(task.devices))]
+        if self.together is not None and len(orders) > 1:
+            seats = self.together.num_seats
+            for start in range(0, len(orders), seats):
+                yield from self._in_step(received, orders[start : start + seats], streams)
+            return
+        with self.device.model.own_randomness():
+            for own in orders:
+                yield self._alone(received, own, streams, layer_seeds)
+
+    def _randomness(self, *place: int) -> tuple[Streams, WholeNumbers]:
+        """Of the devices, and of layers that draw, in one edge round; made once for all of its chunks.
+
+        Making them costs as much as twenty devices, and whoever asks for a device's stream gets it from its start.
+        """
+        if self._streams_of != place:
+            self._streams_of = place
+            self._streams = Streams(self.job.seed, *place), WholeNumbers(self.job.seed, "layers", *place)
+        return self._streams
+
+    def _in_step(self, received: Broadcast, orders: Sequence[Orders], streams: Streams) -> Iterator[Upload | Failure]:
+        """Of devices that are trained together; nothing in their model draws or counts."""
+        assert self.together is not None
+        samples = [self.job.samples[own.device] for own in orders]
+
+        def begin(number: int, seat: Device) -> Steps:
+            return round_in_steps(seat, received, orders[number], samples=samples[number], streams=streams)
+
+        return self.together.uploads(
+            begin,
+            [len(own) for own in samples],
+            lambda number, error: self._failure(orders[number].device, error),
+        )
+
+    def _alone(
+        self, received: Broadcast, orders: Orders, streams: Streams, layer_seeds: WholeNumbers
+    ) -> Upload | Failure:
+        samples = self.job.samples[orders.device]
+        for tries_left in reversed(range(MAX_TRIES)):
+            self.device.model.start_afresh(lambda: layer_seeds[orders.device], self.job.settings.device)
+            try:
+                return device_round(self.device, received, orders, samples=samples, streams=streams)
+            except AirpruneError:
+                raise
+            except Exception as error:
+                if not tries_left:
+                    return self._failure(orders.device, error)
+        raise AssertionError  # a try ends in an upload, a failure or an error
+
+    def _failure(self, device: int, error: Exception) -> Failure:
+        """What stands for a device that has failed for good; raises if the run is to end then."""
+        failure = Failure(device, "".join(traceback.format_exception(error)).rstrip())
+        if not self.job.drop_failing:
+            raise DeviceFailed(failure) from error
+        return failure
+
+    def evaluate(self, states: Array, start: int) -> tuple[float, float]:
+        """(Σ loss, Σ metric) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
+        return self.judge.total(states, slice(start, start + TEST_PART))
+
+    def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, float]:
+        """(Σ loss, Σ metric) of a device's model, made of a common state and its own layers, on its test samples."""
+        own = put_in(state, task.memory, self.device.shape)
+        return self.judge.total(own[np.newaxis], task.samples)
+
+    def evaluate_held(self, state: Array, task: HeldTest) -> tuple[float, float]:
+        """(Σ loss, Σ metric) of what a device holds of a state, on a part of the test samples."""
+        held = held_model(
+            self.device,
+            Broadcast(model=state, mask=task.told),
+            task.orders,
+            samples=self.job.samples[task.orders.device],
+            streams=Streams(self.job.seed, *task.place),
+        )
+        return self.judge.total(held[np.newaxis], slice(task.start, task.start + TEST_PART))
+
+    def test_gradient(self, state: Array, start: int) -> Array:
+        """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""
+        return self.judge.gradient(state, slice(start, start + TEST_PART))
+
+
+def _orders(task: TrainTask, number: int) -> Orders:
+    """Of a device of a chunk."""
+    return Orders(
+        device=task.devices[number],
+        keep=task.keep[number],
+        learning_rate=task.learning_rate,
+        round_index=task.round_index,
+        code=None if task.code is None else task.code[number],
+        local_steps=None if task.local_steps is None else task.local_steps[number],
+        memory={name: rows[number] for name, rows in task.memory.items()} if task.memory else NOTHING,
+    )

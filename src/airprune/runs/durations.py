@@ -1,0 +1,71 @@
+"""How long runs will take on this machine: what they will compute, and how such amounts of time are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airprune.data import DATASETS
+from airprune.methods.selection import SELECTIONS
+from airprune.scenario import Scenario
+
+# A sample that is tested, in samples that are trained on: forward only.
+_TEST_COST = 0.3
+# Measured on the presets: what a device's round takes beside its samples, and what a run takes to start and to end.
+_DEVICE_ROUND_S = 0.7e-3
+_RUN_S = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What a run computes.
+
+    Attributes:
+      samples: forward and backward passes of one sample each, tests by what they cost.
+      device_rounds: edge rounds of all devices.
+    """
+
+    samples: float
+    device_rounds: float
+
+    def cpu_seconds(self, seconds_per_sample: float) -> float:
+        """Of all workers together."""
+        return self.samples * seconds_per_sample + self.device_rounds * _DEVICE_ROUND_S
+
+    def seconds(self, seconds_per_sample: float, *, workers: int) -> float:
+        """From start to end."""
+        return _RUN_S + self.cpu_seconds(seconds_per_sample) / workers
+
+
+def workload_of(scenario: Scenario) -> Workload:
+    """At most: devices that do not finish train less."""
+    scenario.check_names()
+    entry, data, train = DATASETS[scenario.data.name], scenario.data, scenario.train
+    num_train = data.train_samples or entry.num_train
+    num_test = data.test_samples or entry.num_test
+    asked, rounds = most_asked(scenario), scenario.edge_rounds_of
+    global_rounds = scenario.rounds.global_rounds
+    device_rounds = global_rounds * asked * sum(rounds) / len(rounds)
+    per_round = train.local_epochs * (data.samples_per_device or num_train / scenario.num_devices)
+    if train.local_steps is not None:
+        per_round = min(per_round, train.local_steps * train.batch_size)
+    tests = {"never": 0, "global": global_rounds, "edge": global_rounds * max(rounds)}[scenario.rounds.evaluate_every]
+    return Workload(samples=device_rounds * per_round + _TEST_COST * tests * num_test, device_rounds=device_rounds)
+
+
+def most_asked(scenario: Scenario) -> int:
+    """Devices of an edge round, of all edges together, at the most."""
+    selection = SELECTIONS[scenario.selection.name]
+    if selection.most is None or scenario.network.table is not None:
+        return scenario.num_devices
+    counts = [scenario.num_devices] if scenario.is_flat else scenario.network.device_counts
+    options = scenario.selection.options_of("name")
+    return sum(selection.most(options, count) for count in counts)
+
+
+def about(seconds: float) -> str:
+    """About 40 seconds, about 7 minutes, about 3 hours: as exact as such a guess can be."""
+    for size, unit in ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 1.5 * size:
+            count = seconds / size
+            return f"about {count:.0f} {unit}" if count >= 3 else f"about {count:.1f} {unit}".replace(".0 ", " ")
+    return f"about {max(10, round(seconds, -1)):.0f} seconds"

@@ -1,0 +1,25 @@
+"""The shape of the model that a scenario trains, without its data or a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airprune.components.component import ModelShape
+from airprune.data import dataset_named
+
+if TYPE_CHECKING:
+    from airprune.scenario import Scenario
+
+
+def shape_of(scenario: Scenario) -> ModelShape:
+    """Built for the dataset's samples, as a run would; biases do not count as weights."""
+    from airprune.models.catalogue import (  # needs torch, which readers of finished runs do without
+        FlatModel,
+        build_model,
+    )
+
+    data, settings = dataset_named(scenario.data.name), scenario.model
+    module = build_model(
+        settings.name, input_shape=data.feature_shape, num_classes=data.num_classes, seed=scenario.seed
+    )
+    return FlatModel(module, prunable=settings.prunable, personal=settings.personal).shape

@@ -1,0 +1,13 @@
+"""Many runs with one question: comparisons, sweeps, the paper's evaluation, the league, advice, conformance.
+
+calls         comparisons and sweeps from Python
+comparison    several variants over several seeds
+campaign/     every combination of the values given, on several workers
+claims        what a claim is and how measured numbers decide it
+verdicts      how verdicts are shown
+paper/        the paper's tables, figures and claims
+league/       all methods under the same rules
+advice/       which method, which deadline, how long until an accuracy
+conformance   the rules that every component keeps, tried by small runs
+write_report  the report of any folder
+"""

@@ -1,0 +1,29 @@
+"""Which method, how many bits, which deadline, how long until X %, how sure: pilots, the planner, and a forecast.
+
+candidates  the methods to choose from, and the lossless one that they are measured by
+pilots      small runs of all of them, and a longer one of the lossless method, within a time budget
+curves      the learning curve that a pilot's accuracies tell, and how surely
+slowdown    how many rounds a method needs for one of the lossless method
+rehearsal   a run's clock without its learning: time, bits and joules of an edge round
+forecast    rounds, time, bits and joules until an accuracy, with intervals; the method to take
+checking    the forecast against the real run
+figure      accuracy against simulated time, as forecast
+"""
+
+from airprune.studies.advice.candidates import LOSSLESS, Candidate, candidates
+from airprune.studies.advice.checking import Outcome, outcome_of
+from airprune.studies.advice.forecast import Advice, Forecast, advise
+from airprune.studies.advice.pilots import Pilots, run_pilots
+
+__all__ = [
+    "LOSSLESS",
+    "Advice",
+    "Candidate",
+    "Forecast",
+    "Outcome",
+    "Pilots",
+    "advise",
+    "candidates",
+    "outcome_of",
+    "run_pilots",
+]

@@ -1,0 +1,239 @@
+"""Pilots: small runs of every method, and a longer one of the lossless method at the scenario's own size.
+
+A small pilot has the scenario's network, radio, planner and model, few samples, and as many steps per round as the real
+run has, so that what a method loses in a round, and makes good again, is alike. Only its slowdown against the lossless
+pilot of the same seed is read from it. The reference has the scenario's own samples and batches, and asks a random
+share of each edge's devices in every round, which costs little accuracy and leaves the time for many rounds; the
+learning curve is read from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from airprune.engines import engine_named
+from airprune.engines.base import Died, Task, Workshop
+from airprune.engines.machine import cancelled
+from airprune.errors import UsageError, WorkFailed
+from airprune.methods.registration import luggage
+from airprune.runs import run
+from airprune.scenario import Scenario
+from airprune.simulation.experiment import Experiment
+from airprune.studies.advice.candidates import Candidate
+
+Array = np.ndarray
+
+# Training samples of a small pilot, in all and at least per device; its batches are no smaller than this.
+SMALL_SAMPLES, SMALL_PER_DEVICE, SMALL_BATCH = 2_000, 40, 8
+SMALL_TEST, REFERENCE_TEST = 1_000, 5_000
+# Samples that the reference trains on in an edge round, each once per epoch.
+REFERENCE_SAMPLES = 20_000
+SEEDS = 2
+# Of the time for small pilots, what the first seed's have.
+FIRST_SEED = 0.65
+
+_WITHIN = {"engine.name": "serial", "engine.workers": None, "engine.scheduler": None, "engine.tls": None}
+_MEASURED = {"rounds.evaluate_every": "edge", "diagnostics.gradients": False}
+
+_CODES = ("bits_per_weight", "code_error")
+
+Report = Callable[[int, int, float], None]
+"""Told (pilots done, pilots in all, seconds until the budget is used up)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PilotTask(Task):
+    """A run from its start until it has had its rounds, or its time is over; a round it has in any case.
+
+    Attributes:
+      toml: its scenario; as text, since a user's components are not known everywhere.
+      ends: when its time is over, by this machine's clock; ∞ for as long as it takes.
+    """
+
+    toml: str
+    rounds: int
+    ends: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pilot:
+    """What a pilot showed.
+
+    Attributes:
+      accuracy: after every edge round.
+      code_error: the mean share of an update that codes lost, by their bits per weight; empty if none was chosen.
+    """
+
+    accuracy: tuple[float, ...]
+    code_error: Mapping[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pilots:
+    """All of them.
+
+    Attributes:
+      reference: the lossless method at the scenario's own size, and the share of devices it asked.
+      small: by method, one per seed.
+      small_samples: what each of these trained on.
+      seconds: what all took.
+    """
+
+    reference: Pilot
+    share: float
+    small: Mapping[str, Sequence[Pilot]]
+    small_samples: int
+    seeds: tuple[int, ...]
+    seconds: float
+
+    def curves(self, method: str) -> list[Array]:
+        return [np.array(pilot.accuracy) for pilot in self.small[method]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PilotRuns(Workshop):
+    """Workers that run pilots."""
+
+    luggage: bytes | None = field(default_factory=luggage)
+    way_out: str = "give the same command again"
+
+    def open(self, folder: object) -> PilotRuns:
+        return self
+
+    def pilot(self, shared: None, task: PilotTask) -> Pilot:
+        before = time.time()
+        accuracy: list[float] = []
+        errors: dict[float, list[float]] = defaultdict(list)
+        with contextlib.closing(run(Scenario.from_text(task.toml))) as records:
+            for record in records:
+                if record["kind"] != "edge":
+                    continue
+                accuracy.append(record.get("test_accuracy") or 0.0)  # none: it diverged
+                for bits, error in zip(*(record.get(key, ()) for key in _CODES), strict=True):
+                    if bits is not None and error is not None:
+                        errors[bits].append(error)
+                now = time.time()
+                # A round that would end farther beyond the time than this one before it is not begun.
+                if len(accuracy) >= task.rounds or now + (now - before) / 2 >= task.ends or cancelled():
+                    break
+                before = now
+        return Pilot(
+            accuracy=tuple(accuracy), code_error={bits: float(np.mean(lost)) for bits, lost in sorted(errors.items())}
+        )
+
+
+def run_pilots(
+    methods: Sequence[Candidate],
+    experiment: Experiment,
+    *,
+    budget_s: float,
+    rounds: int | None = None,
+    report: Report = lambda done, total, left: None,
+) -> Pilots:
+    """Runs them on this machine's cores.
+
+    Args:
+      methods: the lossless one first.
+      experiment: of the lossless one, for its sizes.
+      budget_s: wall-clock time for all of them; not read if `rounds` are given.
+      rounds: edge rounds of each: then the outcome does not depend on the machine's speed.
+    """
+    started = time.time()
+    lossless = methods[0].scenario
+    settings = lossless.engine
+    if settings.name == "dask":
+        raise UsageError("advise runs its pilots on this machine: engine.name must be processes or serial, got dask.")
+    seeds = tuple(range(lossless.seed, lossless.seed + SEEDS))
+    reference, share = reference_scenario(lossless, experiment)
+    small = [(method.name, small_scenario(method.scenario, experiment, seed)) for seed in seeds for method in methods]
+    engine = engine_named(settings.name)(PilotRuns(), workers=settings.workers)
+    with engine:
+        ends = [started + share for share in ends_s(math.inf if rounds else budget_s, engine.num_workers, len(methods))]
+        most = rounds or math.prod((lossless.rounds.global_rounds, max(lossless.edge_rounds_on(experiment.network))))
+        scenarios = [reference, *(scenario for _, scenario in small)]
+        tasks = [
+            PilotTask(toml=scenario.to_toml(), rounds=most, ends=end)
+            for scenario, end in zip(scenarios, ends, strict=True)
+        ]
+        found: dict[int, Pilot] = {}
+        report(0, len(tasks), budget_s)
+        for index, pilot in engine.as_completed("pilot", [(None, task) for task in tasks]):
+            if isinstance(pilot, Died):
+                raise WorkFailed(pilot.on("the same pilot"))
+            found[index] = pilot
+            report(len(found), len(tasks), max(0.0, started + budget_s - time.time()))
+    by_method: dict[str, list[Pilot]] = defaultdict(list)
+    for place, (name, _) in enumerate(small):
+        by_method[name].append(found[1 + place])
+    return Pilots(
+        reference=found[0],
+        share=share,
+        small=dict(by_method),
+        small_samples=small[0][1].data.train_samples or experiment.dataset.num_train,
+        seeds=seeds,
+        seconds=time.time() - started,
+    )
+
+
+def ends_s(budget_s: float, workers: int, num_methods: int) -> list[float]:
+    """When each pilot's time is over, from the start: the reference's, then all methods' seed by seed.
+
+    One worker has the reference, the others the small pilots one after the other; a single worker has both. The first
+    seed has the most time, since late rounds tell more than a second seed.
+    """
+    num_small = SEEDS * num_methods
+    if budget_s == math.inf or workers > num_small:
+        return [budget_s] * (1 + num_small)
+    begin_s, lanes = (budget_s / 2, 1) if workers == 1 else (0.0, workers - 1)
+    waves = math.ceil(num_methods / lanes)
+    first = [FIRST_SEED * (place // lanes + 1) / waves for place in range(num_methods)]
+    second = [FIRST_SEED + (1.0 - FIRST_SEED) * share / FIRST_SEED for share in first]
+    small_s = [begin_s + share * (budget_s - begin_s) for share in first + second]
+    return [begin_s or budget_s, *small_s]
+
+
+def small_scenario(scenario: Scenario, experiment: Experiment, seed: int) -> Scenario:
+    """Fewer samples in smaller batches; `experiment` has the real sizes."""
+    devices, own = experiment.network.num_devices, int(experiment.data_sizes.sum())
+    samples = min(own, max(SMALL_SAMPLES, SMALL_PER_DEVICE * devices))
+    batch = scenario.train.batch_size
+    return scenario.with_values(
+        {
+            **_WITHIN,
+            **_MEASURED,
+            "seed": seed,
+            "data.train_samples": samples,
+            "data.test_samples": min(SMALL_TEST, experiment.dataset.num_test),
+            "train.batch_size": min(batch, max(SMALL_BATCH, round(batch * samples / own))),
+        }
+    )
+
+
+def reference_scenario(lossless: Scenario, experiment: Experiment) -> tuple[Scenario, float]:
+    """(the scenario itself with fewer devices asked per round, which share of them)."""
+    trained = float(np.sum(lossless.train.samples_seen(experiment.data_sizes)))
+    share = min(1.0, REFERENCE_SAMPLES / trained) if lossless.selection.name == "everyone" else 1.0
+    changes = {**_WITHIN, **_MEASURED, "data.test_samples": min(REFERENCE_TEST, experiment.dataset.num_test)}
+    if share < 1.0:
+        changes |= {"selection.name": "random-share", "selection.random-share.share": share}
+    return lossless.with_values(changes), share
+
+
+def described(pilots: Pilots) -> str:
+    """What was run."""
+    few = min(len(pilot.accuracy) for found in pilots.small.values() for pilot in found)
+    many = max(len(pilot.accuracy) for found in pilots.small.values() for pilot in found)
+    small = f"{few}" if few == many else f"{few} … {many}"
+    return (
+        f"Pilots: {len(pilots.small)} methods × {len(pilots.seeds)} seeds with {pilots.small_samples:,} samples for "
+        f"{small} edge rounds; the lossless one with its own samples for {len(pilots.reference.accuracy)}"
+        + (f", asking {pilots.share:.0%} of the devices" if pilots.share < 1.0 else "")
+        + f"; {pilots.seconds:.0f} s."
+    )

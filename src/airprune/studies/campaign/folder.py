@@ -1,0 +1,231 @@
+"""A sweep's folder: one run folder per run beside these files.
+
+sweep.json    what the runs have in common, so that another scenario's sweep is not mixed in
+sweep.csv     one row per run: what was varied, and the last global round
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import airprune
+from airprune import files
+from airprune.engines import check_engine, engine_named
+from airprune.engines.base import Died
+from airprune.engines.machine import num_cores
+from airprune.errors import UsageError
+from airprune.methods.registration import luggage
+from airprune.results.crossover import Crossover, Swept, crossover_of
+from airprune.results.evaluations import evaluations_in
+from airprune.results.measures import TO_TARGET
+from airprune.results.statistics import Estimate, summary
+from airprune.results.time_to_target import TIME, Evaluation, ToTarget, tidy_row, to_target
+from airprune.runs.layout import MAX_RECORD_BYTES, RunFolder
+from airprune.runs.lock import locked
+from airprune.runs.naming import value_text
+from airprune.studies.campaign.files import Marker, install
+from airprune.studies.campaign.runs import Sweep, SweptRun
+from airprune.studies.campaign.whole_run import WholeRun, WholeRuns, given_up, own_kernel
+from airprune.tables import write_csv_atomic, write_text_atomic
+from airprune.text import shown
+
+_NOTE = "sweep.json"
+_MAX_NOTE_BYTES = 2**24
+_TABLE = "sweep.csv"
+_LEADING = ("seed", "folder", "state")
+_TARGET_COLUMNS = ("target_accuracy", "reached", *TO_TARGET)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that has come to its end, or the one line that says why it has not."""
+
+    run: SweptRun
+    trouble: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One combination of values.
+
+    Attributes:
+      scheme: of its scenario.
+      seeds: of the runs that are finished.
+      num_runs: finished or not.
+      estimates: of the last global round, over those seeds.
+      to_target: what it took to reach the target accuracy, if one is asked for.
+    """
+
+    values: Mapping[str, Any]
+    scheme: str
+    seeds: tuple[int, ...]
+    num_runs: int
+    estimates: Mapping[str, Estimate]
+    to_target: ToTarget | None = None
+
+
+def crossover_in(rows: Sequence[Row]) -> Crossover | None:
+    """Time to the target over the one swept key that is a number; None without such a key, or a target."""
+    return crossover_of(
+        Swept(values=row.values, scheme=row.scheme, costs=row.to_target.costs[TIME])
+        for row in rows
+        if row.to_target is not None
+    )
+
+
+class SweepFolder:
+    """Runs a sweep in a folder and reads what is there."""
+
+    def __init__(self, sweep: Sweep, path: Path) -> None:
+        self.sweep = sweep
+        self.path = path.absolute()
+
+    def run_folder(self, run: SweptRun) -> RunFolder:
+        return RunFolder.below(self.path, run.folder_name)
+
+    def is_finished(self, run: SweptRun) -> bool:
+        return self.run_folder(run).has_finished(run.scenario)
+
+    def last_round(self, run: SweptRun) -> dict[str, Any] | None:
+        """The last global round of a finished run."""
+        folder = self.run_folder(run)
+        if not self.is_finished(run) or not os.path.lexists(folder.records_file):
+            return None
+        return folder.last_record("global", within_bytes=MAX_RECORD_BYTES)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Claims the folder for this sweep; refuses one that holds another scenario's, or that somebody is writing."""
+        settings = self.sweep.engine
+        check_engine(
+            settings.name, workers=settings.workers, scheduler=settings.scheduler
+        )  # before anything is written
+        fixed = self.sweep.fixed()
+        self._refuse_others(fixed)
+        with locked(self.path):
+            variants = dict.fromkeys(run.folder_name.rpartition("-seed")[0] for run in self.sweep.runs)
+            note = {
+                "airprune": airprune.__version__,
+                "swept": self.sweep.keys,
+                "variants": list(variants),
+                "fixed": fixed,
+            }
+            write_text_atomic(self.path / _NOTE, json.dumps(note, indent=1) + "\n", follow_link=False)
+            yield
+
+    def outcomes(self, runs: Sequence[SweptRun]) -> Generator[Outcome]:
+        """Does these runs where the engine says, as they end. Closing it stops what is under way, resumable."""
+        settings = self.sweep.engine
+        engine_class = engine_named(settings.name)
+        marker = Marker.of(self.path) if engine_class.remote else None
+        at_most = settings.workers or (num_cores() if settings.scheduler is None else len(runs))
+        engine = engine_class(
+            WholeRuns(marker=marker, kernel=own_kernel(), luggage=luggage()),
+            workers=min(at_most, len(runs)),
+            scheduler=settings.scheduler,
+            tls=None if settings.tls is None else Path(settings.tls),
+            silence_s=settings.worker_timeout_s,
+        )
+        carries = settings.scheduler is not None
+        tasks = [
+            WholeRun(folder=self.run_folder(run).path, toml=run.scenario.to_toml(), carries=carries) for run in runs
+        ]
+        with engine, contextlib.nullcontext() if marker is None else marker.placed():
+            ended = engine.as_completed("finish", [(None, task) for task in tasks])
+            with contextlib.closing(ended):
+                for index, done in ended:
+                    if isinstance(done, Died):
+                        yield Outcome(runs[index], given_up(done))
+                        continue
+                    if done.files:
+                        install(done.files, tasks[index].folder)
+                    yield Outcome(runs[index], done.trouble)
+
+    def rows(self, target: float | None = None) -> list[Row]:
+        """One per combination of values, in order; with a target, what it took to reach it."""
+        lasts: dict[str, list[tuple[SweptRun, dict[str, Any] | None]]] = {}
+        for run in self.sweep.runs:
+            name = json.dumps([value_text(value) for value in run.values.values()])
+            lasts.setdefault(name, []).append((run, self.last_round(run)))
+        finished = {name: [run for run, last in pairs if last is not None] for name, pairs in lasts.items()}
+        there = {name: [[last] for _, last in pairs if last is not None] for name, pairs in lasts.items()}
+        estimates = summary({name: rounds for name, rounds in there.items() if rounds})
+        reached = {} if target is None else self._to_target(finished, target)
+        return [
+            Row(
+                values=pairs[0][0].values,
+                scheme=pairs[0][0].scenario.plan.scheme,
+                seeds=tuple(run.scenario.seed for run in finished[name]),
+                num_runs=len(pairs),
+                estimates=estimates.get(name, {}),
+                to_target=reached.get(name),
+            )
+            for name, pairs in lasts.items()
+        ]
+
+    def evaluations(self) -> dict[str, dict[int, list[Evaluation]]]:
+        """Every test of the models of the finished runs, by combination and seed."""
+        found: dict[str, dict[int, list[Evaluation]]] = {}
+        for run in filter(self.is_finished, self.sweep.runs):
+            variant = run.folder_name.rpartition("-seed")[0]
+            found.setdefault(variant, {})[run.scenario.seed] = evaluations_in(self.run_folder(run))
+        return found
+
+    def _to_target(self, runs: Mapping[str, Sequence[SweptRun]], target: float) -> dict[str, ToTarget]:
+        found = {
+            name: {run.scenario.seed: evaluations_in(self.run_folder(run)) for run in mine}
+            for name, mine in runs.items()
+        }
+        return to_target(found, target)
+
+    def write_table(self, failed: Sequence[SweptRun], target: float | None = None) -> Path:
+        """`sweep.csv`; what a run has not measured, or has not come to, is left empty.
+
+        With a target also whether a run reached it, and what it took.
+        """
+        runs, lasts = self.sweep.runs, [self.last_round(run) or {} for run in self.sweep.runs]
+        measured = {name: None for last in lasts for name, value in last.items() if not isinstance(value, list | dict)}
+        measures = [name for name in measured if name != "kind"]
+        names, failed_names = [run.folder_name for run in runs], {run.folder_name for run in failed}
+        states = [
+            "finished" if last else "failed" if name in failed_names else "unfinished"
+            for name, last in zip(names, lasts, strict=True)
+        ]
+        columns: list[list[Any]] = [[value_text(run.values[key]) for run in runs] for key in self.sweep.keys]
+        columns += [[run.scenario.seed for run in runs], names, states]
+        columns += [[last.get(name) for last in lasts] for name in measures]
+        header = [*self.sweep.keys, *_LEADING, *measures]
+        if target is not None:
+            header += _TARGET_COLUMNS
+            columns += self._target_columns([bool(last) for last in lasts], target)
+        path = self.path / _TABLE
+        write_csv_atomic(path, header, columns, follow_link=False)
+        return path
+
+    def _target_columns(self, finished: Sequence[bool], target: float) -> list[list[Any]]:
+        """The target, whether it was reached (empty: not known), and the costs (empty: none, or not known)."""
+        rows = []
+        for run, is_finished in zip(self.sweep.runs, finished, strict=True):
+            tests = evaluations_in(self.run_folder(run)) if is_finished else []
+            rows.append(tidy_row(run.label, run.scenario.seed, tests, target))
+        return [[row[name] for row in rows] for name in _TARGET_COLUMNS]
+
+    def _refuse_others(self, fixed: Mapping[str, Any]) -> None:
+        if RunFolder(self.path).has_run:
+            raise UsageError(f"{self.path} holds a single run; choose another folder for a sweep.")
+        try:
+            theirs = json.loads(files.read_bytes(self.path / _NOTE, max_bytes=_MAX_NOTE_BYTES))["fixed"]
+            differ = [(key, mine) for key, mine in fixed.items() if key in theirs and theirs[key] != mine]
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return  # none, or spoilt; every run folder refuses another scenario by itself
+        for key, here in differ:
+            raise UsageError(
+                f"{self.path} holds a sweep of another scenario: {key} is {shown(here)} here, and another value there; "
+                "give the same settings or choose another folder with --out."
+            )

@@ -1,0 +1,161 @@
+"""Whole runs as tasks of any engine: each from where it stands to its end, with the serial engine inside.
+
+A worker that sees the sweep's folder writes there, and a run goes on from its checkpoint wherever it is handed out
+next. On a machine without that folder it works in one of its own, and the files travel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from airprune import files
+from airprune.engines.base import MAX_TRIES, Died, Task, Workshop
+from airprune.engines.machine import cancelled, machine_trouble
+from airprune.engines.processes import ProcessesEngine
+from airprune.errors import WorkFailed, trouble_of
+from airprune.methods.registration import luggage
+from airprune.models.kernels import native
+from airprune.runs import run as run_scenario
+from airprune.runs.layout import RunFolder
+from airprune.scenario import Scenario
+from airprune.studies.campaign.files import Files, Marker, files_in, put_files
+from airprune.studies.campaign.runs import WITHIN
+from airprune.tables.source import MAX_TABLE_BYTES
+
+_LOOK_S = 0.5
+# How long a folder may stay somebody else's: a run that has lost its driver leaves it after its current round.
+_PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeRun(Task):
+    """One run.
+
+    Attributes:
+      toml: its scenario; as text, since a Dask scheduler would look for the options of a user's component.
+      carries: whether what there is of it, and the network's table, go with it, since workers may not see them.
+    """
+
+    folder: Path
+    toml: str
+    carries: bool = False
+    files: Files = dataclasses.field(default_factory=dict)
+    table: bytes | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        return Scenario.from_text(self.toml)
+
+    def loaded(self) -> WholeRun:
+        if not self.carries:
+            return self
+        path = self.scenario.network.table
+        with contextlib.suppress(OSError):
+            table = None if path is None else files.read_bytes(Path(path), max_bytes=MAX_TABLE_BYTES)
+            return dataclasses.replace(self, files=files_in(self.folder), table=table)
+        return self  # what cannot be read here is the run's own failure
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a run: what went wrong, in one line, and the files, if they must travel."""
+
+    trouble: str | None
+    files: Files | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeRuns(Workshop):
+    """Workers that do whole runs.
+
+    Attributes:
+      marker: where workers of other machines may be: how they find out whether they see the sweep's folder.
+      kernel: what `train.kernel=auto` means on the driver's machine, and must mean on all.
+    """
+
+    marker: Marker | None
+    kernel: str
+    luggage: bytes | None = None
+    way_out: str = "give the same command: it goes on from what is done"
+
+    def open(self, folder: Path | None) -> WholeRuns:
+        if own_kernel() != self.kernel:
+            raise WorkFailed(f"its kernel is {own_kernel()}, but this sweep's is {self.kernel}")
+        return self
+
+    def finish(self, shared: None, task: WholeRun) -> Done:
+        if self.marker is None:
+            return Done(finish(task))
+        if self.marker.is_here():
+            folder, deadline = RunFolder(task.folder), time.monotonic() + _PATIENCE_S
+            while folder.is_running and not cancelled() and time.monotonic() < deadline:
+                time.sleep(_LOOK_S)
+            return Done(finish(task))
+        return _away(task)
+
+
+def own_kernel() -> str:
+    return "torch" if native.trouble else "native"
+
+
+def _away(task: WholeRun) -> Done:
+    """In a folder of this machine's own."""
+    with tempfile.TemporaryDirectory(prefix="airprune-run-") as place:
+        folder, scenario = Path(place) / task.folder.name, task.scenario
+        put_files(task.files, folder)
+        if task.table is not None:
+            table = (Path(place) / "network-table").with_suffix(Path(str(scenario.network.table)).suffix)
+            table.write_bytes(task.table)
+            scenario = scenario.with_("network.table", str(table))
+        trouble = finish(dataclasses.replace(task, folder=folder, toml=scenario.to_toml()), blame_machine=True)
+        files = files_in(folder)
+        if "scenario.toml" in files:  # with the driver's paths
+            files["scenario.toml"] = task.toml.encode()
+        return Done(trouble, files)
+
+
+def finish(task: WholeRun, *, blame_machine: bool = False) -> str | None:
+    """Does what is left of a run; what went wrong, in one line. Cancelled, it leaves the folder resumable.
+
+    Args:
+      blame_machine: raises for a full or forbidden disk, since the run may go well elsewhere.
+    """
+    try:
+        with contextlib.closing(run_scenario(task.scenario, out=task.folder, resume=True)) as records:
+            for _ in records:
+                if cancelled():
+                    return "It was stopped."
+    except Exception as error:
+        if blame_machine and machine_trouble(error):
+            raise
+        return _in_one_line(trouble_of(error))
+    return None
+
+
+def finish_here(runs: Sequence[tuple[Path, Scenario]], *, workers: int) -> Generator[tuple[int, str | None]]:
+    """(index, what went wrong in one line) of runs in these folders as they end, each on one core of this machine.
+
+    Cheaper than every run on all cores: workers start once, and what devices trained need not travel. Closing it stops
+    what is under way, resumable.
+    """
+    engine = ProcessesEngine(WholeRuns(marker=None, kernel=own_kernel(), luggage=luggage()), workers=workers)
+    tasks = [WholeRun(folder=path, toml=scenario.with_values(WITHIN).to_toml()) for path, scenario in runs]
+    with engine, contextlib.closing(engine.as_completed("finish", [(None, task) for task in tasks])) as ended:
+        for index, done in ended:
+            yield index, given_up(done) if isinstance(done, Died) else done.trouble
+
+
+def _in_one_line(trouble: str) -> str:
+    """The first line and, if there are more, what a traceback ends with."""
+    first, *others = trouble.strip().splitlines() or [""]
+    return f"{first} {others[-1].strip()}" if others else first
+
+
+def given_up(death: Died) -> str:
+    return f"Its worker died {MAX_TRIES} times, last by {death.how}; {death.advice}"

@@ -1,0 +1,94 @@
+"""Several schemes (or any variants of a scenario) over several seeds: the same network, samples and fading for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import airprune
+from airprune.errors import UsageError
+from airprune.results.evaluations import evaluations_in
+from airprune.results.report.reading import asked_order
+from airprune.results.time_to_target import Evaluation
+from airprune.runs.layout import RunFolder
+from airprune.scenario import Scenario
+from airprune.tables import write_text_atomic
+
+if TYPE_CHECKING:
+    from airprune.runs.driver import Records
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A named scenario of a comparison."""
+
+    name: str
+    scenario: Scenario
+
+    def folder(self, out: Path, seed: int) -> RunFolder:
+        return RunFolder.below(out, f"{self.folder_name}-seed{seed}")
+
+    @property
+    def folder_name(self) -> str:
+        return self.name.replace(" ", "-").replace("/", "-")
+
+
+def scheme_variants(scenario: Scenario, schemes: Sequence[str]) -> list[Variant]:
+    return [Variant(name=scheme, scenario=scenario.with_("plan.scheme", scheme)) for scheme in schemes]
+
+
+def method_variants(scenario: Scenario, methods: Sequence[str]) -> list[Variant]:
+    return [Variant(name=method, scenario=scenario.with_("method", method)) for method in methods]
+
+
+def checked(variants: Sequence[Variant]) -> list[Variant]:
+    """The variants, if there are any and each has a name and a folder of its own."""
+    if not variants or len({variant.folder_name for variant in variants}) != len(variants):
+        got = ", ".join(variant.name for variant in variants)
+        raise UsageError(f"schemes, methods and also must name at least one variant, each once, got {got or 'none'}.")
+    return list(variants)
+
+
+def note_variants(variants: Sequence[Variant], out: Path) -> None:
+    """Writes down in which order variants were asked for, before those of earlier comparisons in the folder."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{out} cannot be used as a folder of runs: {error.strerror}.") from None
+    names = dict.fromkeys([*(variant.folder_name for variant in variants), *asked_order(out)])
+    note = {"airprune": airprune.__version__, "variants": list(names)}
+    write_text_atomic(out / "comparison.json", json.dumps(note, indent=1) + "\n", follow_link=False)
+
+
+def compare(
+    variants: Sequence[Variant], seeds: Sequence[int], out: Path, **given: Any
+) -> Iterator[tuple[Variant, int, Records]]:
+    """Runs what is not finished yet; yields (variant, seed, records still to come) for the caller to consume.
+
+    `given` is what `run` takes besides scenario and folder.
+    """
+    from airprune.runs.driver import run  # here, since naming variants does not wait for torch
+
+    for seed in seeds:
+        for variant in variants:
+            folder, scenario = variant.folder(out, seed), variant.scenario.with_("seed", seed)
+            if not folder.has_finished(scenario):
+                yield variant, seed, run(scenario, out=folder.path, resume=True, **given)
+
+
+def curves(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict[str, list[list[dict[str, Any]]]]:
+    """Global-round records by variant, one list per seed."""
+    return {
+        variant.name: [
+            [record for record in variant.folder(out, seed).records() if record["kind"] == "global"] for seed in seeds
+        ]
+        for variant in variants
+    }
+
+
+def evaluations(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict[str, dict[int, list[Evaluation]]]:
+    """Every test of the model, by variant and seed."""
+    return {variant.name: {seed: evaluations_in(variant.folder(out, seed)) for seed in seeds} for variant in variants}

@@ -1,0 +1,367 @@
+"""The rules that every component keeps, tried on one by small real runs: `airprune methods --check NAME`.
+
+A component that keeps them can be combined with all others, killed, resumed and spread over workers without anybody
+noticing in the results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pickle
+import tempfile
+import traceback
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from airprune.components.component import Owner
+from airprune.engines.base import loaded, opened
+from airprune.engines.serial import SerialEngine
+from airprune.errors import AirpruneError, UnknownName, WorkFailed
+from airprune.methods.registration import registries
+from airprune.rounds.method import Method
+from airprune.runs import run
+from airprune.runs.driver import InProcess, opened_store
+from airprune.scenario import Scenario
+from airprune.simulation.clock import Fate, TimedRound
+from airprune.simulation.experiment import Experiment
+from airprune.simulation.rounds import run_rounds
+
+Array = np.ndarray
+
+# The scenario keys by which a component of each kind is chosen.
+KEYS = {
+    "methods": ("method",),
+    "association": ("association.name",),
+    "selection": ("selection.name",),
+    "schemes": ("plan.scheme",),
+    "masking": ("masking.name",),
+    "importance": ("masking.probe.importance",),
+    "objectives": ("objective.name",),
+    "compression": ("compression.name",),
+    "aggregation": ("aggregation.edge", "aggregation.cloud"),
+    "steps": ("aggregation.edge_step", "aggregation.cloud_step"),
+    "topology": ("topology.name",),
+}
+_TIGHT_S, _LOOSE_S = 0.0003, 1.0
+_SMALL: dict[str, Any] = {
+    "seed": 5,
+    "model.name": "mlp",
+    "network.num_edges": 2,
+    "network.devices_per_edge": 3,
+    "train.learning_rate": 0.05,
+    "train.batch_size": 16,
+    "train.local_epochs": 1,
+    "rounds.global_rounds": 2,
+    "rounds.edge_rounds": 2,
+    "engine.name": "serial",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule, whether it was kept, and what was seen."""
+
+    rule: str
+    kept: bool
+    seen: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def check(name: str, *, kind: str | None = None, processes: bool = True) -> list[Finding]:
+    """Tries every rule that applies to the method or component of this name.
+
+    Args:
+      kind: of component, where namesakes must be told apart.
+      processes: whether to start real worker processes too, which takes most of the time.
+    """
+    subject = Subject.named(name, kind)
+    findings: list[Finding] = []
+    for rule, trial in _RULES.items():
+        if rule == PROCESSES and not processes:
+            continue
+        try:
+            seen = trial(subject)
+        except Exception as error:
+            seen = False, _in_short(error)
+        if seen is not None:
+            findings.append(Finding(rule, *seen))
+        if rule == RUNS and not findings[-1].kept:
+            break  # nothing else can be tried
+    return findings
+
+
+def _in_short(error: Exception) -> str:
+    """What a run ended with: a sentence of ours, with the last line of a traceback in it, or what was raised where."""
+    if isinstance(error, AirpruneError):
+        first, *others = str(error).strip().splitlines()
+        return f"{first} {others[-1].strip()}" if others else first
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is tried: a component of some kind, on a small federation of an MLP and four clouds of points."""
+
+    kind: str
+    name: str
+    component: Any
+
+    @classmethod
+    def named(cls, name: str, kind: str | None = None) -> Subject:
+        kinds = KEYS if kind is None else (kind,)
+        found = [
+            cls(registry.kind, name, registry[name])
+            for registry in registries().values()
+            if registry.kind in kinds and name in registry
+        ]
+        if not found:
+            known = [n for registry in registries().values() if registry.kind in KEYS for n in registry]
+            raise UnknownName("method or component", name[:60], known)
+        return found[0]
+
+    @cached_property
+    def choice(self) -> dict[str, Any]:
+        return dict.fromkeys(KEYS[self.kind], self.name)
+
+    def scenario(self, changes: Mapping[str, Any] | None = None, *, deadline_s: float = _TIGHT_S) -> Scenario:
+        values = {**_SMALL, "plan.deadline_s": deadline_s, **self.choice}
+        return Scenario().with_values(values).with_values(changes or {})
+
+    @property
+    def method(self) -> Method:
+        return Method.of(self.scenario())
+
+    @cached_property
+    def whole(self) -> WholeRun:
+        """What a run with a folder leaves there."""
+        with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+            return _finished(self.scenario(), Path(place) / "run")
+
+    @cached_property
+    def watched(self) -> WatchedRun:
+        """The same run without a folder."""
+        return _watched(self.scenario())
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    records: bytes
+    final: bytes
+    files: tuple[str, ...]
+
+    @property
+    def outcome(self) -> tuple[bytes, bytes]:
+        return self.records, self.final
+
+
+@dataclass(frozen=True)
+class WatchedRun:
+    """Every edge round of a run within this process, all models and slots at its end, and the cloud's model."""
+
+    rounds: Sequence[tuple[TimedRound, Any]]
+    final: tuple[bytes, ...]
+    model: Array
+
+
+RUNS = "runs to its end"
+PROCESSES = "same bytes in worker processes"
+
+
+def _runs(subject: Subject) -> tuple[bool, str]:
+    return True, f"{len(subject.whole.records.splitlines())} records"
+
+
+def _order(subject: Subject) -> tuple[bool, str]:
+    """Another order of the tasks, other workers, and every task done twice, as after a worker's death."""
+    same = _watched(subject.scenario(), engine=Restless, workers=3).final == subject.watched.final
+    return same, f"tasks shuffled over 3 workers, each done twice, end in {'the same' if same else 'other'} bytes"
+
+
+def _engines(subject: Subject) -> tuple[bool, str]:
+    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+        scenario = subject.scenario({"engine.name": "processes", "engine.workers": 2})
+        same = _finished(scenario, Path(place) / "run").outcome == subject.whole.outcome
+    return same, f"two worker processes end in {'the same' if same else 'other'} bytes"
+
+
+def _resumes(subject: Subject) -> tuple[bool, str]:
+    scenario = subject.scenario()
+    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+        out, stops = Path(place) / "run", 0
+        while True:
+            with contextlib.closing(run(scenario, out=out, resume=stops > 0, dataset=points())) as records:
+                if next(records, None) is None:
+                    break
+            stops += 1
+        same = _left_in(out).outcome == subject.whole.outcome
+    return same, f"stopped {stops} times: {'the same' if same else 'other'} bytes as in one go"
+
+
+def _deadline(subject: Subject) -> tuple[bool, str] | None:
+    method = subject.method
+    if not (method.scheme.component.adapts and method.topology.component.adapts and method.masking("adapts")):
+        return None
+    totals = [timed.total_s[timed.takes_part] for timed, _ in subject.watched.rounds]
+    latest = max(float(total.max(initial=0.0)) for total in totals)
+    return latest <= _TIGHT_S * (1 + 1e-9), f"latest upload {latest / _TIGHT_S:.6f} of the deadline"
+
+
+def _bits(subject: Subject) -> tuple[bool, str]:
+    gaps: list[float] = []
+    for timed, results in subject.watched.rounds:
+        charged = dict(zip(timed.opened.device.tolist(), timed.opened.bits.tolist(), strict=True))
+        kept = dict(zip(timed.opened.device.tolist(), timed.ratio.tolist(), strict=True))
+        for result in results:
+            rows = zip(result.statistics.device.tolist(), result.statistics.sent_bits.tolist(), strict=True)
+            for device, sent in rows:
+                beside = timed.opened.charges.beside_bits
+                beside += timed.opened.charges.uplink_bits if kept[device] > 0 else 0.0
+                gaps.append(abs(charged[device] - beside - sent))
+    return max(gaps) == 0.0, f"{len(gaps)} uploads, charged and counted bits differ by at most {max(gaps):g}"
+
+
+def _open(subject: Subject) -> tuple[bool, str] | None:
+    """The knob fully open equals plain averaging of whole models."""
+    opened = subject.component.fully_open if subject.kind not in ("methods", "importance") else None
+    if opened is None:
+        if subject.kind not in ("masking", "importance", "schemes"):
+            return None
+        opened = {}
+    owner = {"schemes": "plan", "objectives": "objective", "steps": "aggregation"}.get(subject.kind, subject.kind)
+    changes = {f"{owner}.{subject.name}.{key}": value for key, value in opened.items()}
+    ours, theirs = _watched(subject.scenario(changes, deadline_s=_LOOSE_S)).model, _plain_average()
+    same = np.array_equal(ours, theirs)
+    worst = float(np.max(np.abs(ours - theirs)))
+    return same, "equals hierarchical FedAvg bit for bit" if same else f"differs from it by up to {worst:g}"
+
+
+def _slot_names(subject: Subject) -> tuple[bool, str]:
+    experiment = Experiment.of(subject.scenario(), dataset=points())
+    names = [slot.name for slot in experiment.slots]
+    if not names:
+        left = "memory" in subject.whole.files
+        return not left, "no slots, but a memory folder" if left else "no slots, no bytes"
+    unnamed = [name for name in names if "." not in name]
+    kinds = ", ".join(f"{slot.name} ({slot.owner.value})" for slot in experiment.slots)
+    return not unnamed, kinds if not unnamed else f"{unnamed[0]!r} does not begin with a component's name and a dot"
+
+
+def _lost_devices(subject: Subject) -> tuple[bool, str] | None:
+    """Only devices that arrived move their memory."""
+    experiment = Experiment.of(subject.scenario({"events.dropout_probability": 0.5}), dataset=points())
+    slots = [slot for slot in experiment.slots if slot.owner == Owner.DEVICE]
+    if not slots:
+        return None
+    arrived: set[int] = set()
+
+    def watch(timed: TimedRound, results: Any) -> None:
+        arrived.update(timed.opened.device[timed.fate == Fate.OK].tolist())
+
+    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+        state = experiment.initial_state()
+        state.store = opened_store(experiment, Path(place))
+        with SerialEngine(experiment.job(InProcess(experiment.dataset))) as executor:
+            next(run_rounds(experiment, executor, state, watch=watch))
+        lost = [n for n in range(experiment.network.num_devices) if n not in arrived]
+        memory = state.store.take(lost) if state.store is not None and lost else {}
+        moved = [slot.name for slot in slots if lost and np.any(memory[slot.name] != slot.row(experiment.shape))]
+    return (
+        not moved,
+        f"{len(lost)} devices never arrived; {'their memory moved' if moved else 'their memory is as it was'}",
+    )
+
+
+_RULES: dict[str, Callable[[Subject], tuple[bool, str] | None]] = {
+    RUNS: _runs,
+    "same bytes in any order, on any number of workers": _order,
+    PROCESSES: _engines,
+    "stopped and resumed: same bytes": _resumes,
+    "nobody later than the deadline": _deadline,
+    "charged bits equal the encoder's count": _bits,
+    "knob fully open is plain averaging": _open,
+    "state only in slots": _slot_names,
+    "who did not arrive leaves no trace": _lost_devices,
+}
+
+
+def points(num_train: int = 120, num_test: int = 40) -> Any:
+    """Four clouds of points in twelve dimensions, one per class: ((x, y), (x_test, y_test))."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(4, 12)) * 2
+
+    def draw(count: int) -> tuple[Array, Array]:
+        y = np.arange(count) % 4
+        return (centres[y] + rng.normal(size=(count, 12))).astype(np.float32), y
+
+    return draw(num_train), draw(num_test)
+
+
+def _finished(scenario: Scenario, out: Path) -> WholeRun:
+    for _ in run(scenario, out=out, dataset=points()):
+        pass
+    return _left_in(out)
+
+
+def _left_in(folder: Path) -> WholeRun:
+    return WholeRun(
+        records=(folder / "records.jsonl").read_bytes(),
+        final=(folder / "final.safetensors").read_bytes(),
+        files=tuple(path.name for path in folder.iterdir()),
+    )
+
+
+def _watched(
+    scenario: Scenario, *, engine: type[SerialEngine] = SerialEngine, workers: int | None = None
+) -> WatchedRun:
+    experiment = Experiment.of(scenario, dataset=points())
+    state, rounds = experiment.initial_state(), []
+    with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
+        state.store = opened_store(experiment, Path(place))
+        with engine(experiment.job(InProcess(experiment.dataset)), workers=workers) as executor:
+            for _ in run_rounds(experiment, executor, state, watch=lambda *seen: rounds.append(seen)):
+                pass
+        arrays = [*state.arrays().values()]
+        if state.store is not None:
+            arrays += state.store.take(range(experiment.network.num_devices)).values()
+    return WatchedRun(rounds, tuple(array.tobytes() for array in arrays), state.models[0])
+
+
+@cache
+def _plain_average() -> Array:
+    """The cloud's model after hierarchical FedAvg."""
+    return _watched(Scenario().with_values({**_SMALL, "plan.deadline_s": _LOOSE_S})).model
+
+
+class Restless(SerialEngine):
+    """Several workers in this process; tasks in an order of their own, each done twice."""
+
+    def start(self) -> None:
+        super().start()
+        job = self.workshop
+        self._crew = [opened(pickle.loads(cloudpickle.dumps(job)), job.folder) for _ in range(self.workers or 1)]
+        self._rng = np.random.default_rng(self.workers)
+
+    def as_completed(
+        self, method: str, calls: Sequence[Any], *, until: Callable[[], int] | None = None
+    ) -> Generator[tuple[int, Any]]:
+        for index in self._rng.permutation(len(calls)).tolist():
+            shared, task = calls[index]
+            try:
+                for worker in self._rng.integers(len(self._crew), size=2).tolist():
+                    result = getattr(self._crew[worker], method)(shared, loaded(task))
+            except AirpruneError as error:
+                raise WorkFailed(str(error)) from error
+            yield index, result
+
+
+__all__ = ["Finding", "check"]

@@ -1,0 +1,159 @@
+"""How the arms of a claim are judged: by accuracy, by what the target costs, or by what the whole run takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from airprune.results.measures import MEASURES
+from airprune.results.statistics import Estimate
+from airprune.results.time_to_target import Costs, Ratio, target_text
+from airprune.studies.claims import (
+    NOISE,
+    Judgement,
+    Verdict,
+    combined,
+    is_significant,
+    judge_better,
+    judge_trend,
+    why_undecided,
+)
+from airprune.studies.league.measured import Played
+from airprune.studies.league.standings import TARGET_SHARE
+from airprune.studies.paper.to_target import judge_ratio
+
+Arms = Mapping[str, Mapping[int, Played]]
+"""The runs of each arm by seed, the same seeds in all of them."""
+Judge = Callable[[Arms], Judgement]
+
+_NOISE = NOISE["test_accuracy"]
+_ACCURACY = MEASURES["test_accuracy"].label
+
+
+def _accuracies(runs: Mapping[int, Played]) -> np.ndarray:
+    return np.array([run.accuracy for run in runs.values()])
+
+
+def better(first: str, second: str) -> Judge:
+    """Whether one arm's accuracy exceeds another's."""
+
+    def judge(arms: Arms) -> Judgement:
+        mine, other = _accuracies(arms[first]), _accuracies(arms[second])
+        return judge_better(mine, other, noise=_NOISE, what=_ACCURACY, names=(first, second))
+
+    return judge
+
+
+def no_worse(first: str, second: str) -> Judge:
+    """Whether one arm loses less accuracy to another than the noise of a seed."""
+
+    def judge(arms: Arms) -> Judgement:
+        mine, other = _accuracies(arms[first]), _accuracies(arms[second])
+        difference = Estimate.of(list(mine - other))
+        numbers = {
+            first: Estimate.of(list(mine)).text(".4f"),
+            second: Estimate.of(list(other)).text(".4f"),
+            "difference": difference.text(".4f"),
+        }
+        sentence = f"{_ACCURACY}: {first} {numbers[first]}, {second} {numbers[second]}"
+        if difference.mean - difference.half_width > -_NOISE:
+            return Judgement(verdict=Verdict.HOLDS, reason=f"{sentence}.", numbers=numbers)
+        if difference.mean + difference.half_width < -_NOISE:
+            return Judgement(
+                verdict=Verdict.FAILS, reason=f"{sentence}: more than {_NOISE:g} is lost.", numbers=numbers
+            )
+        why = why_undecided(difference, "the interval does not tell")
+        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: {why}.", numbers=numbers)
+
+    return judge
+
+
+def trend(*levels: str, rising: bool) -> Judge:
+    """Whether accuracy rises, or falls, along the arms."""
+
+    def judge(arms: Arms) -> Judgement:
+        found = [_accuracies(arms[level]) for level in levels]
+        return judge_trend(levels, found, rising=rising, noise=_NOISE, what=_ACCURACY)
+
+    return judge
+
+
+def cheaper(first: str, second: str, measure: str = "time_to_target_s") -> Judge:
+    """Whether one arm needs less of something to 95 % of the accuracy that the other ends with."""
+
+    def judge(arms: Arms) -> Judgement:
+        target = TARGET_SHARE * float(_accuracies(arms[second]).mean())
+        mine, other = (
+            Costs.of({seed: run.tests for seed, run in arms[name].items()}, target, measure) for name in (first, second)
+        )
+        ratio, heading = Ratio.of(mine, other), MEASURES[measure].heading
+        numbers = {first: mine.text(measure), second: other.text(measure), "ratio": ratio.text}
+        told = "; ".join(f"{name} {numbers[name]}" for name in (first, second))
+        sentence = f"{heading}, {target_text(round(target, 3))}: {told}; ratio {ratio.text}"
+        return judge_ratio(ratio, sentence, numbers)
+
+    return judge
+
+
+def spends_less(first: str, second: str, measure: str) -> Judge:
+    """Whether one arm's whole run takes less of something."""
+
+    def judge(arms: Arms) -> Judgement:
+        about = MEASURES[measure]
+        mine, other = (
+            np.array([getattr(run.tests[-1], measure) or math.nan for run in arms[name].values()])
+            for name in (first, second)
+        )
+        saved = Estimate.of(list(1.0 - mine / other))
+        numbers = {name: about.with_unit(float(v.mean())) for name, v in ((first, mine), (second, other))}
+        numbers["saved"] = saved.text(".1f", scale=100.0) + " %"
+        reason = f"{about.label}: {first} {numbers[first]}, {second} {numbers[second]}, saved {numbers['saved']}"
+        if is_significant(saved):
+            verdict = Verdict.HOLDS if saved.mean > 0 else Verdict.FAILS
+            return Judgement(verdict=verdict, reason=f"{reason}.", numbers=numbers)
+        why = why_undecided(saved, "its interval contains 0")
+        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{reason}; {why}.", numbers=numbers)
+
+    return judge
+
+
+def faster_early(first: str, second: str) -> Judge:
+    """Whether one arm is more accurate after a third of the rounds."""
+
+    def judge(arms: Arms) -> Judgement:
+        mine, other = (
+            np.array([run.tests[len(run.tests) // 3].test_accuracy for run in arms[name].values()])
+            for name in (first, second)
+        )
+        return judge_better(
+            mine, other, noise=_NOISE, what="accuracy after a third of the rounds", names=(first, second)
+        )
+
+    return judge
+
+
+def ahead_at_equal_time(first: str, second: str) -> Judge:
+    """Whether one arm is more accurate at the simulated second at which the first of the two has ended."""
+
+    def judge(arms: Arms) -> Judgement:
+        pairs = [(arms[first][seed], arms[second][seed]) for seed in arms[first]]
+        ends_s = [min(run.tests[-1].time_s or math.inf for run in pair) for pair in pairs]
+        mine, other = (
+            np.array([pair[arm].accuracy_by(end_s) for pair, end_s in zip(pairs, ends_s, strict=True)])
+            for arm in (0, 1)
+        )
+        return judge_better(mine, other, noise=_NOISE, what="accuracy at equal time", names=(first, second))
+
+    return judge
+
+
+def every(*judges: Judge) -> Judge:
+    """Several statements in one."""
+    return lambda arms: combined([judge(arms) for judge in judges])
+
+
+def alike(first: str, second: str) -> Judge:
+    """Whether two arms differ in accuracy by no more than the noise of a seed."""
+    return every(no_worse(first, second), no_worse(second, first))

@@ -1,0 +1,131 @@
+"""What is read of a finished run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from airprune.results.time_to_target import FIELDS, Evaluation, evaluations
+from airprune.results.traffic import LinkBits, link_bits_by_round
+from airprune.rounds.records import EdgeRecord, GlobalRecord, Record, record_in
+from airprune.runs.layout import RunFolder
+
+_CONDUCT = frozenset({"pruning_ratio", "fate", "deadline_s", "coverage", "device_accuracy"})
+_LINKS = frozenset({"level", "node", "d2d_bits", "backhaul_bits"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conduct:
+    """How a run behaved; NaN where nothing was recorded.
+
+    Attributes:
+      mean_ratio, max_ratio: ρ of the devices that took part.
+      late_share: of edge rounds that took longer than the deadline.
+      min_count: Γ*, the fewest devices that kept a weight which somebody kept, in any round.
+      uncovered: weights kept by nobody, mean over edge rounds.
+      device_accuracy: of what the median device holds of the last cloud model.
+    """
+
+    mean_ratio: float
+    max_ratio: float
+    late_share: float
+    min_count: float
+    uncovered: float
+    device_accuracy: float = math.nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """One finished run: every test of its cloud models, and how it behaved.
+
+    Attributes:
+      links: what had gone up over which links by each global round; downlinks are not read.
+    """
+
+    tests: tuple[Evaluation, ...]
+    conduct: Conduct
+    links: Mapping[int, LinkBits] = field(default_factory=dict)
+
+    def tests_by(self, link: str) -> list[Evaluation]:
+        """The tests with the bits of one kind of link in the place of uploaded ones; None where they are not known."""
+        return [
+            replace(test, uploaded_bits=getattr(self.links.get(test.global_round), link, None)) for test in self.tests
+        ]
+
+    @property
+    def accuracy(self) -> float:
+        """Of the last cloud model; NaN if none was tested."""
+        return self.tests[-1].test_accuracy if self.tests else math.nan
+
+    def accuracy_by(self, time_s: float) -> float:
+        """Of the last cloud model that was there by then, without interpolation; NaN if there was none."""
+        there = [test for test in self.tests if test.time_s is not None and test.time_s <= time_s * (1.0 + 1e-9)]
+        return there[-1].test_accuracy if there else math.nan
+
+    def has_room_by(self, time_s: float) -> bool:
+        """Whether another global round, as long as the others, would have ended by then."""
+        last = self.tests[-1].time_s if self.tests else None
+        return last is not None and last * (1.0 + 1.0 / len(self.tests)) <= time_s * (1.0 + 1e-9)
+
+
+def played(
+    folder: RunFolder, *, deadline_s: float, model_bits: float | None = None, has_backhaul: bool = True
+) -> Played:
+    """Damaged lines are left out.
+
+    Args:
+      deadline_s: the scenario's; a round that chose its own is judged by that.
+      model_bits: of a whole model between edges and cloud; None: links are not told apart.
+      has_backhaul: whether there is anything between them.
+    """
+    lines = (record_in(line, only=FIELDS | _CONDUCT | _LINKS) for line in folder.record_lines() if line.strip())
+    records = [record for record in lines if record is not None]
+    tests = tuple(test for test in evaluations(records) if test.edge_round is None)
+    links = {} if model_bits is None else link_bits_by_round(records, model_bits=model_bits, has_backhaul=has_backhaul)
+    return Played(tests=tests, conduct=conduct(records, deadline_s=deadline_s), links=links)
+
+
+def conduct(records: Iterable[Record], *, deadline_s: float) -> Conduct:
+    ratios: list[float] = []
+    late: list[bool] = []
+    counts: list[float] = []
+    uncovered: list[float] = []
+    of_devices = math.nan
+    for record in records:
+        if isinstance(record, GlobalRecord) and record.device_accuracy is not None:
+            of_devices = record.device_accuracy
+        if not isinstance(record, EdgeRecord):
+            continue
+        pairs = zip(record.pruning_ratio, record.fate, strict=False)
+        ratios += [ratio for ratio, fate in pairs if fate == "ok" and ratio is not None]
+        limit_s = (record.deadline_s or deadline_s) * (1.0 + 1e-9)
+        late += [latency_s > limit_s for latency_s in record.edge_latency_s if latency_s is not None]
+        counts += [edge.min_count for edge in record.coverage]
+        uncovered += [edge.num_uncovered for edge in record.coverage]
+    return Conduct(
+        mean_ratio=_mean(ratios),
+        max_ratio=max(ratios, default=math.nan),
+        late_share=_mean(late),
+        min_count=float(min(counts, default=math.nan)),
+        uncovered=_mean(uncovered),
+        device_accuracy=of_devices,
+    )
+
+
+def over_seeds(found: Sequence[Conduct]) -> Conduct:
+    """Means; of Γ* the least, of the largest ratio the largest."""
+    return Conduct(
+        mean_ratio=_mean([one.mean_ratio for one in found]),
+        max_ratio=max((one.max_ratio for one in found), default=math.nan),
+        late_share=_mean([one.late_share for one in found]),
+        min_count=min((one.min_count for one in found), default=math.nan),
+        uncovered=_mean([one.uncovered for one in found]),
+        device_accuracy=_mean([one.device_accuracy for one in found]),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else math.nan

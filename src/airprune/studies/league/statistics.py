@@ -1,0 +1,102 @@
+"""Intervals, tests, ranks and fronts: pure functions of numbers. Seeds pair runs: all else about them is the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from airprune.results.statistics import Estimate
+
+BySeed = Mapping[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """One method's mean minus another's, over the seeds that both have.
+
+    Attributes:
+      difference: mean and 95 % interval of the paired differences.
+      p: two-sided, of the paired t-test; NaN for a single seed.
+      p_holm: the same corrected for the number of methods that were tested.
+    """
+
+    difference: Estimate
+    p: float
+    p_holm: float = math.nan
+
+
+def gap(mine: BySeed, other: BySeed) -> Gap | None:
+    """None without a seed in common."""
+    shared = [seed for seed in mine if seed in other]
+    if not shared:
+        return None
+    differences = [mine[seed] - other[seed] for seed in shared]
+    return Gap(difference=Estimate.of(differences), p=paired_p(differences))
+
+
+def paired_p(differences: Sequence[float]) -> float:
+    """Two-sided p of the hypothesis that the mean difference is 0."""
+    count = len(differences)
+    if count < 2:
+        return math.nan
+    mean, deviation = float(np.mean(differences)), float(np.std(differences, ddof=1))
+    if deviation == 0.0:
+        return 1.0 if mean == 0.0 else 0.0
+    return student_p(mean / deviation * math.sqrt(count), count - 1)
+
+
+def student_p(t: float, freedom: int) -> float:
+    """P(|T| > |t|) for whole degrees of freedom: the finite series in θ = arctan(t / √ν) (Abramowitz, Stegun 26.7)."""
+    theta = math.atan2(abs(t), math.sqrt(freedom))
+    cos_sq, is_odd = math.cos(theta) ** 2, freedom % 2 == 1
+    term = math.cos(theta) if is_odd else 1.0
+    total = 0.0 if freedom == 1 else term
+    for k in range(3 if is_odd else 2, freedom - 1, 2):
+        term *= cos_sq * (k - 1) / k
+        total += term
+    inside = (theta + math.sin(theta) * total) * 2.0 / math.pi if is_odd else math.sin(theta) * total
+    return max(0.0, 1.0 - inside)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: the i-th smallest of m times (m − i + 1), never below the one before it."""
+    tested = [i for i, p in enumerate(p_values) if not math.isnan(p)]
+    corrected = [math.nan] * len(p_values)
+    largest = 0.0
+    for place, i in enumerate(sorted(tested, key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (len(tested) - place) * p_values[i]))
+        corrected[i] = largest
+    return corrected
+
+
+def ranks(values: Mapping[str, BySeed]) -> dict[str, int | None]:
+    """1 + how many are better beyond the 95 % interval of the paired difference; who cannot be told apart share one.
+
+    None for all if there are no intervals, i.e. fewer than two seeds. Who has no value is behind everybody who has.
+    """
+    playing = {name: by_seed for name, by_seed in values.items() if by_seed}
+    if not playing or max(map(len, playing.values())) < 2:
+        return dict.fromkeys(values)
+    found: dict[str, int | None] = dict.fromkeys(values, 1 + len(playing))
+    for name, mine in playing.items():
+        found[name] = 1 + sum(_is_behind(mine, other) for other in playing.values() if other is not mine)
+    return found
+
+
+def _is_behind(mine: BySeed, other: BySeed) -> bool:
+    between = gap(mine, other)
+    return between is not None and between.difference.mean < -between.difference.half_width
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Which of the points (cost, value) nobody beats in one without losing in the other, by rising cost."""
+    front: list[int] = []
+    highest = -math.inf
+    for i in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1])):
+        if points[i][1] > highest:
+            front.append(i)
+            highest = points[i][1]
+    return front

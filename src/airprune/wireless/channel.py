@@ -1,0 +1,243 @@
+"""From places to rates: path loss, shadowing, fading, SNR and the uplink rate of Eq. (10).
+
+    link distance ─► path loss + shadowing ─► large-scale gain (fixed for a run)
+                     fading over M antennas ─► small-scale gain (new each edge round)
+    gain p / sigma^2 = SNR ─► r_n = B log2(1 + SNR) ─► R_n = b_n r_n
+
+The paper gives p, sigma^2 and B but no path loss; "log-distance" without shadowing or fading is the
+reading that reproduces its Table II. Path loss is handled in dB, as every published model is written,
+and leaves this module as a linear gain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from airprune.checks import FloatArray, quantity, whole_number
+from airprune.errors import InvalidValue, UnknownName
+from airprune.randomness import rng_for
+from airprune.units import db_to_ratio, dbm_to_watt
+from airprune.wireless.network import Network
+from airprune.wireless.path_loss import ENVIRONMENT_HEIGHT_M, PATH_LOSS
+
+PAPER_BANDWIDTH_HZ = 20e6
+PAPER_TRANSMIT_POWER_W = dbm_to_watt(28.0)
+PAPER_NOISE_POWER_W = dbm_to_watt(-110.0)
+
+# Of a measured rate: more is no radio, and its SNR no float64 would hold.
+MAX_BITS_PER_HZ = 100.0
+
+_FADINGS = ("none", "rayleigh", "rician")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Radio:
+    """One uplink band: its width, power, noise and propagation.
+
+    Attributes:
+      bandwidth_hz: B, of each edge's band.
+      transmit_power_w: p_n.
+      noise_power_w: sigma^2 over the whole band; the paper's -110 dBm if no noise is given.
+      noise_density_w_per_hz: instead of noise_power_w: sigma^2 = density · B · noise_figure. The full B
+        even for a device with a small share, so that the rate stays linear in the share as in Eq. (10);
+        physically, a narrower slice at the same power would see less noise.
+      noise_figure: of the receiver, a plain ratio >= 1.
+      path_loss: a name in PATH_LOSS.
+      carrier_hz, base_height_m, device_height_m: read by the TR 38.901 models; base_height_m None takes
+        the model's own.
+      shadowing_std_db: None takes the model's own (0 for log-distance).
+      fading: "none", "rayleigh" or "rician".
+      rician_k: power of the direct path over that of all others, a plain ratio; TR 38.901's mean is 9 dB.
+      num_antennas: M at the station, combined by maximum ratio.
+    """
+
+    bandwidth_hz: float = PAPER_BANDWIDTH_HZ
+    transmit_power_w: float = PAPER_TRANSMIT_POWER_W
+    noise_power_w: float | None = None
+    noise_density_w_per_hz: float | None = None
+    noise_figure: float = 1.0
+    path_loss: str = "log-distance"
+    carrier_hz: float = 3.5e9
+    base_height_m: float | None = None
+    device_height_m: float = 1.5
+    shadowing_std_db: float | None = None
+    fading: Literal["none", "rayleigh", "rician"] = "none"
+    rician_k: float = db_to_ratio(9.0)
+    num_antennas: int = 1
+
+    def __post_init__(self) -> None:
+        quantity("Radio.bandwidth_hz", self.bandwidth_hz, above=0.0, way_out="Example: bandwidth_hz = 20e6")
+        quantity("Radio.transmit_power_w", self.transmit_power_w, above=0.0)
+        quantity("Radio.noise_figure", self.noise_figure, at_least=1.0, way_out="A plain ratio, not dB")
+        if self.noise_density_w_per_hz is not None:
+            quantity("Radio.noise_density_w_per_hz", self.noise_density_w_per_hz, above=0.0)
+            if self.noise_power_w is not None:
+                raise InvalidValue("Radio.noise_power_w", "must be None with a noise density", self.noise_power_w)
+        elif self.noise_figure != 1.0:
+            raise InvalidValue(
+                "Radio.noise_figure",
+                "must be 1 with a noise power, which includes it",
+                self.noise_figure,
+                "Give noise_density_w_per_hz instead",
+            )
+        if self.noise_power_w is not None:
+            quantity("Radio.noise_power_w", self.noise_power_w, above=0.0)
+        if self.path_loss not in PATH_LOSS:
+            raise UnknownName("Radio.path_loss", self.path_loss, PATH_LOSS)
+        quantity("Radio.carrier_hz", self.carrier_hz, at_least=0.5e9, at_most=100e9, way_out="Example: 3.5e9")
+        quantity("Radio.device_height_m", self.device_height_m, at_least=1.5, at_most=13.0)
+        if self.base_height_m is not None:
+            quantity("Radio.base_height_m", self.base_height_m, above=ENVIRONMENT_HEIGHT_M, at_most=150.0)
+        if self.shadowing_std_db is not None:
+            quantity("Radio.shadowing_std_db", self.shadowing_std_db, at_least=0.0, at_most=100.0)
+        if self.fading not in _FADINGS:
+            raise UnknownName("Radio.fading", self.fading, _FADINGS)
+        quantity("Radio.rician_k", self.rician_k, at_least=0.0, way_out="A plain ratio, not dB")
+        whole_number("Radio.num_antennas", self.num_antennas, at_least=1)
+
+    @property
+    def band_noise_w(self) -> float:
+        """sigma^2 of Eq. (10), over the whole band."""
+        if self.noise_density_w_per_hz is not None:
+            return self.noise_density_w_per_hz * self.bandwidth_hz * self.noise_figure
+        return PAPER_NOISE_POWER_W if self.noise_power_w is None else self.noise_power_w
+
+
+def path_loss_db(distance_m: ArrayLike, radio: Radio, *, line_of_sight: ArrayLike | None = None) -> FloatArray:
+    """Median loss at a ground distance; without `line_of_sight`, for the likelier of the two states."""
+    model = PATH_LOSS[radio.path_loss]
+    distance = quantity("path_loss_db.distance_m", distance_m, at_least=0.0)
+    distance = np.maximum(distance, model.min_distance_m)
+    visible = model.los_probability(distance) >= 0.5 if line_of_sight is None else line_of_sight
+    height = model.base_height_m if radio.base_height_m is None else radio.base_height_m
+    losses = model.los_db(distance, height, radio), model.nlos_db(distance, height, radio)
+    return np.where(visible, *losses)[()]
+
+
+def has_line_of_sight(
+    distance_m: ArrayLike, radio: Radio, *, seed: int, key: tuple[int, ...] = ()
+) -> NDArray[np.bool_]:
+    """Draws which links see their station; fixed for a run.  [num_devices]
+
+    `key` names another set of links with luck of its own.
+    """
+    model = PATH_LOSS[radio.path_loss]
+    distance = quantity("has_line_of_sight.distance_m", distance_m, at_least=0.0)
+    chance = model.los_probability(np.maximum(distance, model.min_distance_m))
+    return rng_for(seed, "line-of-sight", *key).random(distance.shape) < chance
+
+
+def large_scale_gain(network: Network, radio: Radio, *, seed: int) -> FloatArray:
+    """10^(-(PL + X)/10), X ~ Normal(0, shadowing_std^2) dB: fixed for a run.  [num_devices]
+
+    Shadowing is drawn per device, independent of the distance: a network and its flat() see the same
+    luck. Its linear mean is above 1, exp((std ln10/10)^2 / 2), as usual for log-normal shadowing. Where the network has
+    measured SNRs, the gain is what makes them, SNR sigma^2 / p: a measurement has its path loss and shadowing in it.
+    Likewise of measured rates, SNR = (2^(r/B) - 1) / M: without fading, `full_band_rates` gives them back.
+    """
+    if network.full_band_rate_bps is not None:
+        bits_per_hz = quantity(
+            "Network.full_band_rate_bps / Radio.bandwidth_hz",
+            network.full_band_rate_bps / radio.bandwidth_hz,
+            at_most=MAX_BITS_PER_HZ,
+            way_out="Set radio.bandwidth_hz to the band that the rates were measured on, or to any wider one",
+        )
+        ratio = np.expm1(bits_per_hz * np.log(2.0)) / radio.num_antennas
+        return ratio * (radio.band_noise_w / radio.transmit_power_w)
+    if network.link_snr is not None:
+        return network.link_snr * (radio.band_noise_w / radio.transmit_power_w)
+    return _link_gain(network.link_distance_m, radio, seed=seed)
+
+
+def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArray:
+    """The large-scale gain of every device to every station.  [num_devices, num_edges]
+
+    The column of the station that serves a device in `network` is `large_scale_gain` to the bit. Each other link has
+    line of sight and shadowing from its station's own streams, so that who serves whom changes nobody else's luck.
+    Devices that change their station take their gains from the table of the network as it was placed: asking
+    `large_scale_gain` after the move would draw the new link again. A flat network has the cloud's one column.
+    """
+    served = large_scale_gain(network, radio, seed=seed)
+    if network.has_measured_links:
+        raise InvalidValue(
+            "Network.link_snr",
+            "tells of each device's own edge alone, so nobody can change it",
+            "a table with snr_db or full_band_rate_bps",
+            'Give distance_m or places, or association.name = "fixed"',
+        )
+    if network.topology == "flat":
+        return served[:, np.newaxis]
+    gains = np.empty((network.num_devices, network.num_edges))
+    for k, station in enumerate(network.edge_position_m):
+        distance = np.hypot(*(network.device_position_m - station).T)
+        gains[:, k] = _link_gain(distance, radio, seed=seed, key=(k + 1,))
+    gains[np.arange(network.num_devices), network.edge] = served
+    return gains
+
+
+def _link_gain(distance: FloatArray, radio: Radio, *, seed: int, key: tuple[int, ...] = ()) -> FloatArray:
+    visible = has_line_of_sight(distance, radio, seed=seed, key=key)
+    std_db = np.where(visible, *PATH_LOSS[radio.path_loss].shadowing_std_db)
+    if radio.shadowing_std_db is not None:
+        std_db = np.full(distance.shape, float(radio.shadowing_std_db))
+    shadowing_db = std_db * rng_for(seed, "shadowing", *key).standard_normal(distance.shape)
+    return db_to_ratio(-path_loss_db(distance, radio, line_of_sight=visible) - shadowing_db)
+
+
+def small_scale_gain(
+    num_devices: int, radio: Radio, *, seed: int, round_index: int, key: tuple[int, ...] = ()
+) -> FloatArray:
+    """sum_m |h_m|^2 over M antennas after maximum-ratio combining, mean M.  [num_devices]
+
+    h = sqrt(K/(K+1)) + sqrt(1/(K+1)) CN(0, 1), independent per antenna, constant within an edge round
+    (block fading). Rayleigh is K = 0, which makes the sum Gamma(M, 1); "none" is K = inf, exactly M.
+    The direct path's phase is left out since |h|^2 does not see it. `key` names another channel of the same devices.
+    """
+    num_devices = whole_number("small_scale_gain.num_devices", num_devices)
+    round_index = whole_number("small_scale_gain.round_index", round_index)
+    if radio.fading == "none":
+        return np.full(num_devices, float(radio.num_antennas))
+    k = radio.rician_k if radio.fading == "rician" else 0.0
+    # Device by device, so that a device's numbers do not depend on how many follow.
+    parts = rng_for(seed, "fading", round_index, *key).standard_normal((num_devices, radio.num_antennas, 2))
+    parts *= np.sqrt(0.5 / (k + 1.0))
+    parts[:, :, 0] += np.sqrt(k / (k + 1.0))
+    return np.sum(parts**2, axis=(1, 2))
+
+
+def block_gains(num_devices: int, num_blocks: int, radio: Radio, *, seed: int, round_index: int) -> FloatArray:
+    """The small-scale gain of every device in every block of the band: independent, and all alike without fading.
+
+    [num_devices, num_blocks]; the first blocks do not depend on how many follow.
+    """
+    blocks = range(1, num_blocks + 1)
+    drawn = [small_scale_gain(num_devices, radio, seed=seed, round_index=round_index, key=(s,)) for s in blocks]
+    return np.stack(drawn, axis=1)
+
+
+def snr(gain: ArrayLike, radio: Radio) -> FloatArray:
+    """g_n p_n / sigma^2 of Eq. (10), a plain ratio; `gain` is large-scale times small-scale."""
+    return quantity("snr.gain", gain, at_least=0.0) * (radio.transmit_power_w / radio.band_noise_w)
+
+
+def full_band_rate_bps(snr_ratio: ArrayLike, bandwidth_hz: ArrayLike) -> FloatArray:
+    """r_n = B log2(1 + SNR), Eq. (10) at b = 1; log1p keeps it exact at very low SNR."""
+    ratio = quantity("full_band_rate_bps.snr_ratio", snr_ratio, at_least=0.0, way_out="A plain ratio, not dB")
+    band = quantity("full_band_rate_bps.bandwidth_hz", bandwidth_hz, above=0.0)
+    return band * (np.log1p(ratio) / np.log(2.0))
+
+
+def uplink_rate_bps(share: ArrayLike, full_band_rate_bps: ArrayLike) -> FloatArray:
+    """R_n = b_n r_n, Eq. (10): linear in the share. Takes any share, as the formulas of `latency` do."""
+    return np.asarray(share, dtype=np.float64) * np.asarray(full_band_rate_bps, dtype=np.float64)
+
+
+def full_band_rates(network: Network, radio: Radio, *, seed: int, round_index: int = 0) -> FloatArray:
+    """r_n of every device in one edge round: all of this module in one call.  [num_devices]"""
+    gain = large_scale_gain(network, radio, seed=seed)
+    gain = gain * small_scale_gain(network.num_devices, radio, seed=seed, round_index=round_index)
+    return full_band_rate_bps(snr(gain, radio), radio.bandwidth_hz)

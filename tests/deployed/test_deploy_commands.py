@@ -1,0 +1,133 @@
+"""The commands of docs/deploy.md as it gives them: one empty folder per machine, real processes, real TLS."""
+
+import contextlib
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from airprune.deployment.cloud import read_about
+from airprune.runs.layout import RunFolder
+from airprune.runs.measured import read_measured
+from support.docs_blocks import blocks
+from support.lab import free_ports
+from support.processes import AIRPRUNE
+
+PAGE = Path(__file__).parents[1] / "docs/deploy.md"
+NUM_SAMPLES = 40
+# What makes the page's run a short one, in which no upload is late on a busy machine.
+SMALL = ["rounds.global_rounds=1", "rounds.edge_rounds=1", "data.train_samples=80", "data.test_samples=40"]
+SMALL += ["--grace", "60"]
+WITHIN_S = 150
+
+
+class Machines:
+    """The block "Three machines by hand": its commands, and what each machine's command did.
+
+    A machine is a folder; the page names it in `scp … MACHINE:kit` and behind its command.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        (block,) = (block.content for block in blocks(PAGE.read_text()) if "airprune deploy cloud" in block.content)
+        self._folder = folder
+        (init,) = re.findall(r"^airprune (deploy init .+)$", block, re.MULTILINE)
+        # Addresses of the page's own network do not exist here.
+        init = re.sub(r"(--host \w+)=[\d.]+", r"\1=127.0.0.1", init)
+        desk = self.machine("desk")
+        port = str(free_ports(9380, 2))
+        done = subprocess.run([AIRPRUNE, *shlex.split(init), "--port", port], cwd=desk, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        for kit, machine in re.findall(r"scp -rp (\S+) (\w+):kit", block):
+            shutil.copytree(desk / kit, self.machine(machine) / "kit")
+        found = re.findall(r"^airprune (deploy (?:cloud|edge|device) .+?) +# (\w+)$", block, re.MULTILINE)
+        self.commands = {machine: shlex.split(command) for command, machine in found}
+        self.commands["server"] += SMALL
+
+    def machine(self, name: str) -> Path:
+        (self._folder / name).mkdir(exist_ok=True)
+        return self._folder / name
+
+    def run(self) -> dict[str, tuple[int, str]]:
+        """All at once; (exit status, stderr) by machine."""
+        with contextlib.ExitStack() as stack:
+            running = {}
+            for name, command in self.commands.items():
+                with (self._folder / f"{name}.log").open("w") as log:
+                    process = subprocess.Popen(
+                        [AIRPRUNE, *command], cwd=self.machine(name), stdout=subprocess.DEVNULL, stderr=log
+                    )
+                running[name] = stack.enter_context(process)
+                stack.callback(process.kill)
+            end_s = time.monotonic() + WITHIN_S
+            for process in running.values():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, end_s - time.monotonic()))
+                if process.returncode:  # the others would wait for it
+                    break
+            return {name: (process.poll(), self.said(name)) for name, process in running.items()}
+
+    def said(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text()
+
+    def again(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The cloud's command once more, without edges and devices."""
+        command = [AIRPRUNE, *self.commands["server"], *words]
+        return subprocess.run(command, cwd=self.machine("server"), capture_output=True, text=True, timeout=WITHIN_S)
+
+    @property
+    def lab(self) -> RunFolder:
+        return RunFolder(self.machine("server") / "runs/lab")
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory):
+    made = Machines(tmp_path_factory.mktemp("machines"))
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(NUM_SAMPLES, 1, 28, 28)).astype(np.float32)
+    np.savez(made.machine("pi") / "samples.npz", x=x, y=rng.integers(0, 10, NUM_SAMPLES))
+    made.ended = made.run()
+    return made
+
+
+def test_the_three_commands_of_the_page_run_to_their_end_in_empty_folders(machines):
+    assert list(machines.commands) == ["server", "gateway", "pi"]
+    for name, (status, said) in machines.ended.items():
+        assert status == 0, (name, said)
+        assert "Traceback" not in said
+    assert machines.lab.is_finished
+    assert [row.fate for row in read_measured(machines.lab)] == ["ok"]
+    assert read_about(machines.lab)["num_samples"] == [NUM_SAMPLES]
+
+
+def test_a_deployment_that_has_ended_gets_its_missing_model_back_without_any_device(machines):
+    final = machines.lab.final_file
+    trained = final.read_bytes()
+    final.unlink()
+    final.mkdir()
+    refused = machines.again("--resume")
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1] == (
+        "error: runs/lab/final.safetensors is a folder, where the run writes a file; delete it, then resume."
+    )
+    final.rmdir()
+    assert machines.again("--resume").returncode == 0
+    assert final.read_bytes() == trained
+
+
+def test_a_run_folder_that_cannot_be_made_is_refused_before_any_device_is_waited_for(machines):
+    (machines.machine("server") / "taken").write_text("")
+    begun_s = time.monotonic()
+    refused = machines.again("--out", "taken/lab")
+    assert refused.returncode == 2 and time.monotonic() - begun_s < 60  # it would wait for ten minutes
+    assert refused.stderr.splitlines()[-1].startswith("error: taken/lab cannot be used as a run folder: ")
+    assert "Traceback" not in refused.stderr
+
+
+def test_the_progress_of_a_deployment_calls_its_times_planned(machines):
+    said = machines.said("server")
+    assert re.search(r"· planned \d+\.\d\d s ·", said) and "simulated" not in said

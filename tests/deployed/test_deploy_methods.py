@@ -1,0 +1,73 @@
+"""Every method, deployed: the records and the model of its simulation, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+import airprune as ap
+from airprune.deployment.groundwork import check_deployable
+from airprune.deployment.remote import CloudSettings
+from airprune.errors import UsageError
+from airprune.rounds.method import Method
+from airprune.scenario import Scenario
+from support.federation import Tasks
+from support.tiny import final_bytes
+
+SETTINGS = CloudSettings(measures=False, grace_s=60.0, wait_s=60.0)
+# One of each kind: values told to all, slots of edges, cloud and devices, codes, associations that move devices.
+QUICK = ("adaptive-pruning", "adaptive", "prunefl", "scaffold", "fedavgm", "hfel")
+
+
+def scenario_of(method: str) -> Scenario:
+    return Scenario.preset("deployed").with_values(
+        {
+            "method": method,
+            "data.train_samples": 120,
+            "data.test_samples": 50,
+            "plan.deadline_s": 0.5,
+            "radio.bandwidth_hz": 2.0e7,
+            "plan.framing": False,
+            "engine.name": "serial",
+        }
+    )
+
+
+def is_deployable(method: str) -> bool:
+    scenario = scenario_of(method)
+    method = Method.of(scenario)
+    alone = not (method.topology.has("relay") or method.topology.has("due"))
+    return alone and not method.selection.has("barrier") and scenario.train.steps_decay == "none"
+
+
+DEPLOYABLE = [name for name in ap.METHODS if is_deployable(name)]
+
+
+@pytest.mark.parametrize("method", sorted(set(ap.METHODS) - set(DEPLOYABLE)))
+def test_what_has_no_real_counterpart_is_refused_in_a_sentence(method):
+    scenario = scenario_of(method)
+    with pytest.raises(UsageError, match="cannot be deployed"):
+        check_deployable(Method.of(scenario), steps_decay=scenario.train.steps_decay)
+
+
+@pytest.mark.parametrize(
+    "method", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in DEPLOYABLE]
+)
+def test_a_deployed_method_ends_in_its_simulations_records_and_model(method, tmp_path: Path):
+    scenario = scenario_of(method)
+    simulated = tmp_path / "simulated"
+    list(ap.run(scenario, out=simulated))
+    network = scenario.build_network()
+    per_edge = [int((network.edge == edge).sum()) for edge in range(network.num_edges)]
+    with Tasks(tmp_path / "federation", num_edges=network.num_edges, devices_per_edge=per_edge) as federation:
+        federation.start_all()
+        list(federation.run_cloud(scenario, tmp_path / "run", SETTINGS))
+    if scenario.model.personal:  # the cloud has none of the devices' own layers, so it records other test measures
+        ends = [load_file(folder / "final.safetensors") for folder in (tmp_path / "run", simulated)]
+        assert {key: value.tobytes() for key, value in ends[0].items()} == {
+            key: value.tobytes() for key, value in ends[1].items()
+        }
+    else:
+        assert final_bytes(tmp_path / "run") == final_bytes(simulated)

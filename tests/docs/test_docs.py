@@ -1,0 +1,261 @@
+"""The documentation says what is true: its snippets run, its links and tests exist."""
+
+import contextlib
+import importlib
+import io
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tools import related_table
+from tools.readme import Shell, borrow_environment, commands, copy_checkout
+from tools.scenario_table import up_to_date
+
+import airprune as ap
+from airprune.cli import main
+from airprune.engines import ENGINES
+from airprune.methods import Recipe
+from airprune.methods.objectives import Objective
+from airprune.methods.registration import registries
+from airprune.runs.layout import RunFolder
+from airprune.scenario import presets
+from airprune.scenario.scenario import flat
+from airprune.settings.toml_text import word
+from airprune.studies.conformance import check
+from support import docs_blocks
+from support.tiny import blobs, tiny_scenario
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+SNIPPET = re.compile(r"<!-- tested -->\n *```python\n(.*?)\n *```(?:\n```text\n(.*?)\n```)?", re.DOTALL)
+
+
+def snippets(page: str) -> list[tuple[str, str | None]]:
+    return [(textwrap.dedent(code), output) for code, output in SNIPPET.findall((ROOT / page).read_text())]
+
+
+def test_the_readme_example_prints_what_it_says():
+    ((code, expected),) = snippets("README.md")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    assert printed.getvalue().strip() == expected.strip()
+
+
+def is_made_here(value):
+    """A recipe, or a component's class that is not one of its own kinds."""
+    return isinstance(value, Recipe) or (
+        isinstance(value, type) and issubclass(value, Objective) and value is not Objective
+    )
+
+
+def test_the_method_of_the_contributing_guide_keeps_every_rule(monkeypatch, unregistered):
+    """Its component and its recipe, as if their lines stood in the lists."""
+    for code, _ in snippets("CONTRIBUTING.md"):
+        module = types.ModuleType("contributed")
+        monkeypatch.setitem(sys.modules, "contributed", module)
+        exec(compile(code, "CONTRIBUTING.md", "exec"), module.__dict__)
+        ap.register(next(value for value in vars(module).values() if is_made_here(value)))
+    findings = [*check("dyn", kind="objectives", processes=False), *check("dyn", kind="methods", processes=False)]
+    alpha = {"objective__name": "dyn", "objective__dyn__alpha": 0.1}
+    assert last_loss(**alpha) != last_loss(**alpha | {"objective__dyn__alpha": 0.0})
+    assert {finding.rule for finding in findings if not finding.kept} == set()
+    assert {"knob fully open is plain averaging", "who did not arrive leaves no trace"} <= {f.rule for f in findings}
+
+
+def last_loss(**changes: Any) -> float:
+    *_, last = ap.run(tiny_scenario(**changes), dataset=blobs())
+    return float(last["train_loss"])
+
+
+def test_the_files_that_an_addition_cost_exist_and_are_counted():
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("| what | files in src |")[1].split("\n\n")[0]
+    counted = re.findall(r"^\| [^|]+ \| (\d+) \| (.+) \|$", table, re.MULTILINE)
+    assert len(counted) >= 10
+    for number, how in counted:
+        paths = re.findall(r"`(\S+\.py)`", how)
+        assert len(paths) == int(number), how
+        assert all((ROOT / "src/airprune" / path).is_file() for path in paths), how
+
+
+@pytest.mark.parametrize("page", [page.name for page in ROOT.glob("docs/*.md") if SNIPPET.search(page.read_text())])
+def test_the_snippets_of_a_docs_page_run_in_order_and_print_what_they_say(page, tmp_path):
+    """As a user would run them: in a script of its own, from an empty folder."""
+    found = snippets(f"docs/{page}")
+    script = tmp_path / "snippets.py"
+    script.write_text("\n".join(code for code, _ in found))
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == "".join(output + "\n" for _, output in found if output).splitlines()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name)
+def test_every_code_block_is_run_or_read_or_has_a_reason_not_to(page):
+    before = None
+    for block in docs_blocks.blocks(page.read_text()):
+        docs_blocks.check(block, before)
+        before = block
+
+
+def test_no_block_escapes_the_reader_of_blocks():
+    for page in PAGES:
+        text = page.read_text()
+        assert len(docs_blocks.blocks(text)) == len(re.findall(r"^ *```\w+$", text, re.MULTILINE)), page.name
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ("airprune fly", "no command"),
+        ("airprune run smoke --fast", "--fast"),
+        ("airprune run smoke plan.dead_line=1", "no key plan.dead_line"),
+        ("rm -rf /", "no reason for"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_seen(command, complaint):
+    with pytest.raises(AssertionError, match=complaint):
+        docs_blocks.check_command(command)
+
+
+CHEAP_PAGES = [page.name for page in ROOT.glob("docs/*.md") if docs_blocks.cheap_commands(page.read_text())]
+
+
+@pytest.mark.parametrize("page", CHEAP_PAGES)
+def test_the_cheap_commands_of_a_page_work_one_after_the_other(page, tmp_path, monkeypatch, capsys, blank_pictures):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (fleet,) = (text for text in commands((ROOT / "README.md").read_text()) if text.startswith("cat > fleet.csv"))
+    Path("fleet.csv").write_text("\n".join(fleet.splitlines()[1:-1]) + "\n")
+    for words in docs_blocks.cheap_commands((ROOT / "docs" / page).read_text()):
+        words = [str(tmp_path / word[2:]) if word.startswith("~/") else word for word in words]
+        if words[:2] == ["deploy", "init"]:  # the page makes several of one name, each on its own
+            shutil.rmtree(words[2], ignore_errors=True)
+        assert main(words) == 0, (words, capsys.readouterr())
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_tutorial_work_one_after_the_other(tmp_path):
+    checkout = copy_checkout(tmp_path / "airprune", built=True)
+    borrow_environment(checkout)
+    shell = Shell(checkout, tmp_path, PYTHONPATH=str(checkout / "src"))
+    shell.run("source .venv/bin/activate", timeout_s=60)
+    for command in commands((ROOT / "docs/tutorial.md").read_text()):
+        (shell.ask if command.startswith("airprune web") else shell.run)(command, timeout_s=300)
+
+
+def test_the_table_of_kinds_names_what_can_be_registered_and_where_it_is_chosen():
+    table = (ROOT / "docs/your-own.md").read_text().split("| kind | registers |")[1].split("\n\n")[0]
+    rows = re.findall(r"\| `(airprune[.\w]+)` \| (?:`\[\w+\.NAME\]`|none) \| (.+) \|", table)
+    kinds = {getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name, _ in rows}
+    assert kinds == set(registries())
+    keys = set(flat(ap.Scenario().to_dict()))
+    assert {key for _, chosen in rows for key in re.findall(r"`([\w.]+)`", chosen)} <= keys
+
+
+def test_a_file_of_ones_own_serves_the_command_line(tmp_path, capsys, unregistered, blank_pictures):
+    """The snippets' definitions, named with --import."""
+    found = [code for code, _ in snippets("docs/your-own.md") if "SmoothedOptions" in code or "Recipe(" in code]
+    kept = "\n".join(
+        line for code in found for line in code.splitlines() if not line.startswith(("*_, last", "print("))
+    )
+    file = tmp_path / "my_methods.py"
+    file.write_text(f"import airprune as ap\n{kept}\n")
+    words = ["method=smooth-freezing", "aggregation.smoothed.keep=0.2", "rounds.global_rounds=1", "--engine", "serial"]
+    assert main(["run", "smoke", *words, "--out", str(tmp_path / "run"), "--import", str(file)]) == 0
+    assert "keep = 0.2" in (tmp_path / "run/scenario.toml").read_text()
+    capsys.readouterr()
+
+
+def test_a_model_and_data_of_ones_own_take_less_than_ten_lines():
+    code, _ = snippets("docs/your-own.md")[0]
+    assert len([line for line in code.splitlines() if line]) < 10
+
+
+def test_every_key_of_a_scenario_is_explained_with_its_default():
+    page = (ROOT / "docs/scenarios.md").read_text()
+    assert page == up_to_date(page), "run: .venv/bin/python tools/scenario_table.py"
+    shown = dict(re.findall(r"^\| `([a-z_0-9.-]+)` \| `([^`]+)` \|", page, re.MULTILINE))
+    for key, default in flat(ap.Scenario().to_dict()).items():
+        assert word(shown[key]) == ("none" if default is None else default), key
+
+
+def test_every_method_is_on_the_page_of_related_systems_with_its_honest_name():
+    page = related_table.PAGE.read_text()
+    assert page == related_table.up_to_date(page), "run: .venv/bin/python tools/related_table.py"
+    assert all(f"| `{name}` | *{recipe.label}*:" in page for name, recipe in ap.METHODS.items())
+
+
+def test_every_preset_and_every_engine_is_on_the_scenarios_page():
+    page = (ROOT / "docs/scenarios.md").read_text()
+    for name in presets():
+        assert f"| `{name}` |" in page, name
+    for name in ENGINES:
+        assert f"| `{name}` |" in page, name
+
+
+def test_every_field_of_a_record_is_explained_and_no_other():
+    everything = {
+        "diagnostics__gradients": True,
+        "diagnostics__sub_models": True,
+        "rounds__evaluate_every": "edge",
+        "rounds__global_rounds": 1,
+        "topology__name": "tree",
+        "topology__tree__nodes": [1],
+        "topology__tree__rounds": [1],
+        "selection__name": "random-share",
+        "selection__random-share__share": 0.5,
+        "records__devices": 1,
+    }
+    tuned = {"plan__scheme": "air-budget", "compression__name": "ladder", "plan__deadline_s": "auto"}
+    topologies = [{"topology__name": name, "rounds__global_rounds": 1} for name in ("lan", "fog", "tiers")]
+    written: dict[str, set[str]] = {}
+    for changes in ({**everything, **tuned}, *topologies):
+        for record in ap.run(tiny_scenario(**changes), dataset=blobs()):
+            written.setdefault(record["kind"], set()).update(record)
+    page = (ROOT / "docs/scenarios.md").read_text()
+    never = {
+        "edge": {"downlink_bits"},
+        "node": {"uploaded_bits", "downlink_bits"},
+        "global": {"downlink_bits", "asked"},
+    }
+    for kind, unwritten in never.items():  # fields that can be read, though no run writes them yet
+        table = page.split(f"<!-- fields: {kind}_record -->")[1].split("<!-- end -->")[0]
+        explained = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+        assert explained - unwritten == written[kind], kind
+
+
+def test_every_file_of_a_run_folder_is_explained(tmp_path):
+    for _ in ap.run(tiny_scenario(rounds__global_rounds=1), out=tmp_path, dataset=blobs()):
+        pass
+    page = (ROOT / "docs/scenarios.md").read_text()
+    assert RunFolder(tmp_path).is_finished
+    for file in (file for file in tmp_path.rglob("*") if file.is_file() and not file.name.startswith(".")):
+        assert f"| `{file.relative_to(tmp_path)}` |" in page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_that_a_page_names_exists(page):
+    text = page.read_text()
+    for file, test in re.findall(r"`(test_\w+)\.py(?:::(\w+))?`", text):
+        (home,) = (ROOT / "tests").rglob(f"{file}.py")
+        assert f"def {test}" in home.read_text(), (file, test)
+    everything = "".join(file.read_text() for file in ROOT.glob("tests/test_*.py"))
+    for test in re.findall(r"[`:](test_\w+_\w+_\w+)`", text):  # a field such as test_loss is shorter
+        assert f"def {test}(" in everything, test
+
+
+def test_the_readme_stays_short():
+    assert len((ROOT / "README.md").read_text().split()) < 700

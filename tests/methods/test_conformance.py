@@ -1,0 +1,84 @@
+"""Every registered component and method keeps the rules, by the same program that checks a user's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from airprune.components.component import Owner, Slot, all_weights
+from airprune.methods.masking.base import Masking, SubModel
+from airprune.methods.registration import register, registries
+from airprune.studies.conformance import KEYS, RUNS, check
+
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
+MEMBERS = [(registry.kind, name) for registry in registries().values() if registry.kind in KEYS for name in registry]
+# Slow, or not what its name promises: the printed Theorem 3 leaves its box in our networks and says so.
+LEFT_OUT = {("importance", "exact"), ("schemes", "closed-form")}
+
+
+@pytest.mark.parametrize(("kind", "name"), sorted(set(MEMBERS) - LEFT_OUT), ids=lambda value: value)
+def test_every_member_keeps_every_rule_that_applies_to_it(kind, name):
+    findings = check(name, kind=kind, processes=False)
+    assert [finding for finding in findings if not finding.kept] == []
+    rules = [finding.rule for finding in findings]
+    assert rules[0] == RUNS and "stopped and resumed: same bytes" in rules
+
+
+@pytest.mark.parametrize("name", ["mem-sgd", "shared-pruning", "mobility"])
+def test_worker_processes_end_in_the_same_bytes(name):
+    assert all(finding.kept for finding in check(name))
+
+
+def broken(name, **changes):
+    return Masking(**{"name": name, "summary": "", "choose": lambda options, view: SubModel(), **changes})
+
+
+@pytest.fixture
+def registered():
+    added = []
+
+    def add(component):
+        added.append(component)
+        return register(component)
+
+    yield add
+    for component in added:
+        registries()[Masking].remove(component.name)
+
+
+def findings_of(component):
+    return {finding.rule: finding for finding in check(component.name, processes=False)}
+
+
+def test_a_component_that_remembers_in_its_process_is_found_out(registered):
+    calls = []
+
+    def choose(options, view):
+        """Every other device of a process keeps the first weights, the others the last ones."""
+        calls.append(1)
+        mask = np.zeros(view.shape.prunable_weights, dtype=bool)
+        place = slice(0, view.keep) if len(calls) % 2 else slice(mask.size - view.keep, None)
+        mask[place] = True
+        return SubModel(sent=mask, held=mask, moves=mask)
+
+    registered(broken("forgetful", choose=choose))
+    assert not findings_of(broken("forgetful"))["same bytes in any order, on any number of workers"].kept
+
+
+def test_a_component_that_sends_more_than_it_says_is_found_out(registered):
+    registered(broken("greedy"))  # keeps all weights whatever the budget
+    finding = findings_of(broken("greedy"))[RUNS]
+    assert not finding.kept and "was charged" in finding.seen
+
+
+def test_a_component_whose_memory_moves_as_declared_is_accepted(registered):
+    def choose(options, view):
+        scores = np.abs(view.weights) + view.memory["steady.seen"][: view.shape.prunable_weights]
+        mask = np.zeros(scores.size, dtype=bool)
+        mask[np.argsort(-scores, kind="stable")[: view.keep]] = True
+        return SubModel(sent=mask, held=mask, moves=mask)
+
+    slot = Slot(name="steady.seen", owner=Owner.DEVICE, shape=all_weights)
+    registered(broken("steady", choose=choose, slots=lambda options, shape: (slot,)))
+    assert all(finding.kept for finding in findings_of(broken("steady")).values())
