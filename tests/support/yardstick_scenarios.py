@@ -9,6 +9,7 @@ Trees of different ages are compared with one another, so this relies on nothing
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,8 @@ EVENTS = {
 }
 # Time for codes of a few bits per weight.
 SHORT = {"plan.deadline_s": 0.003}
+# Time for a round in which everybody reports scores.
+SHARED = {"masking.shared.every": 2, "plan.deadline_s": 0.04}
 # Devices near enough to one another for groups.
 NEAR = {"topology.d2d.max_distance_m": 400.0}
 ROUGH = {**EVENTS, "radio.fading": "rayleigh", "data.partition": "dirichlet", "data.size_spread": 0.5}
@@ -168,6 +171,25 @@ def own_numbers() -> dict[str, Any]:
     return {"model": model, "dataset": (x, np.stack([x[:, 0] * x[:, 1], np.sin(x[:, 2])], axis=1))}
 
 
+def model_that_fails_on_a_sample() -> dict[str, Any]:
+    """Whoever holds that sample cannot train."""
+    import torch
+    from torch import nn
+
+    class Fragile(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            if self.training and bool((x > 99.0).any()):
+                raise ValueError("that sample")
+            return super().forward(x)
+
+    torch.manual_seed(15)
+    x = np.random.default_rng(16).normal(size=(240, 8)).astype(np.float32)
+    y = x[:, :3].argmax(axis=1)
+    x[100] = 100.0
+    model = nn.Sequential(Fragile(8, 24), nn.ReLU(), nn.Linear(24, 3))
+    return {"model": model, "dataset": ((x[:200], y[:200]), (x[200:], y[200:]))}
+
+
 # The first scenarios: the paper's method and what a scenario can change of it.
 _PAPER: dict[str, Case] = {
     "weights": Case(),
@@ -227,7 +249,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "adaptive-pruning": {},
     "frozen-pruning": {},
     "adaptive": SHORT,
-    "shared-pruning": {"masking.shared.every": 2, "plan.deadline_s": 0.045},
+    "shared-pruning": SHARED,
     "japp": {},
     "feddrop": {},
     "feddrop-uniform": {},
@@ -302,10 +324,12 @@ _SETTINGS: dict[str, Case] = {
     # deadlines, codes, framing
     "deadline-auto": Case({"method": "adaptive", "plan.deadline_s": "auto", "rounds.global_rounds": 3}),
     "deadline-auto-dear-errors": Case({**ROUGH, "method": "adaptive", "plan.deadline_s": "auto", "plan.error_cost": 4}),
+    "air-budget-energy": Case({**SHORT, "method": "adaptive", "plan.max_energy_j": 0.001}),
     "air-budget-fair": Case({**SHORT, "method": "adaptive", "plan.air-budget.fair": True}),
     "ladder-without-scheme": Case({"compression.name": "ladder", "compression.ladder.bits": 3.0}),
     "ladder-without-memory": Case({"method": "adaptive", **SHORT, "compression.ladder.memory": False}),
     "framing": Case({"plan.framing": True, "plan.deadline_s": 0.02}),
+    "framing-told": Case({"method": "shared-pruning", **SHARED, "plan.framing": True}),
     "framing-codes": Case({"method": "mem-sgd", **SHORT, "plan.framing": True}),
     "closed-form": Case({"plan.scheme": "closed-form"}),
     "min-max-time": Case({"plan.scheme": "min-max-time"}),
@@ -321,6 +345,11 @@ _SETTINGS: dict[str, Case] = {
         own_numbers,
     ),
     "own-loss-and-metric": Case({}, own_loss_and_metric),
+    "adam-weight-decay": Case({"train.optimizer": "adam", "train.weight_decay": 0.1, "train.momentum": 0.5}),
+    "failing-device": Case(
+        {"engine.on_device_failure": "drop-device", "method": "scaffold", "compression.name": "top-k"},
+        model_that_fails_on_a_sample,
+    ),
     "mse": Case({"train.loss": "mse", "plan.deadline_s": 0.0001}, own_numbers),
     "huber-ensemble": Case(
         {"train.loss": "huber", "topology.name": "ensemble", "plan.deadline_s": 0.0001}, own_numbers
@@ -346,8 +375,32 @@ _SETTINGS: dict[str, Case] = {
         for name in ("feddrop", "heterofl", "fjord", "fjord-kd", "afd", "taylor-units", "small-model", "prunefl", "dpf")
     },
     "cifar-cnn-heterofl": Case({**FOUR_DEVICES, "model.name": "cifar-cnn", "method": "heterofl"}),
+    "own-model-steps": Case({**STEPS, "plan.deadline_s": 0.0008}, own_model_and_arrays),
+    "paper-cnn-ensemble": Case({**FOUR_DEVICES, "model.name": "paper-cnn", "method": "small-ensemble"}),
+    # masks where everything fits, and options of masks
+    **{
+        f"loose-{name}": Case({"method": name, "plan.deadline_s": 0.2})
+        for name in (
+            "frozen-pruning",
+            "shared-pruning",
+            "feddrop",
+            "fjord-kd",
+            "fedplt",
+            "iterative",
+            "early",
+            "prunefl",
+            "feddst",
+            "dpf",
+            "dpf-global",
+        )
+    },
+    "shared-neurons": Case({"masking.name": "shared", **SHARED, "masking.shared.structure": "neurons"}),
+    "iterative-at-once": Case({"method": "iterative", "masking.iterative.late": False}),
+    "feddrop-unscaled": Case({"method": "feddrop", "masking.feddrop.scale": False}),
     # topologies and links
     "fog-limits": Case({"method": "fogfl", "topology.fog.cloud_bps": 1e7, "topology.fog.alpha": 0.9, **EVENTS}),
+    "fog-nobody-may": Case({"method": "fogfl", "topology.fog.max_latency_s": 1e-9, "topology.fog.cloud_bps": 1e7}),
+    "fog-workload": Case({"method": "fogfl", "topology.fog.max_workload_bytes": 5e6}),
     "fog-pruned": Case({"topology.name": "fog", "backhaul.name": "quantised"}),
     "lan-slow": Case({"method": "lanfl", "topology.lan.rate_bps": 1e6, "topology.lan.wan_bps": 1e7}),
     "tree-of-four-levels": Case({**TREE, **TESTED}),
@@ -355,9 +408,13 @@ _SETTINGS: dict[str, Case] = {
     "tree-uneven": Case({**TREE, "rounds.edge_rounds": [1, 2, 3, 1], "method": "scaffold"}),
     "flat-selection": Case({"method": "oort", "topology.name": "flat", "plan.deadline_s": 0.05}),
     "d2d-alike": Case({**NEAR, "method": "d2d-sign", "aggregation.group-vote.masters": "alike"}),
+    "d2d-unlike-masks": Case({**NEAR, "topology.name": "d2d", **EVENTS}),
     "d2d-pruned": Case({**NEAR, "topology.name": "d2d", "masking.name": "shared", **EVENTS}),
     "tiers-with-memory": Case(
         {**EVENTS, **SHORT, "method": "tt-prune", "compression.name": "top-k", "rounds.edge_rounds": 4}
+    ),
+    "ensemble-members": Case(
+        {"topology.name": "ensemble", "topology.ensemble.members": 2, "network.num_edges": 4, **STEPS}
     ),
     "ensemble-of-pruned": Case({"topology.name": "ensemble", "data.partition": "edge-non-iid"}),
     # who is served, who is asked
@@ -367,7 +424,10 @@ _SETTINGS: dict[str, Case] = {
     "nearest": Case({"association.name": "nearest", **SPREAD}),
     "best-rate": Case({"association.name": "best-rate", **SPREAD, "radio.shadowing_std_db": 8.0}),
     "hfel-spread": Case({"method": "hfel", **SPREAD}),
+    "hfel-pruning-spread": Case({**SPREAD, "method": "hfel-pruning", "association.hfel.objective": "max"}),
     "ina-spread": Case({"method": "ina", **SPREAD}),
+    "ina-descent": Case({"method": "ina", **SPREAD, "association.ina.exact_up_to": 1}),
+    "replicator-in-order": Case({"method": "replicator", **SPREAD, "association.replicator.places": "in-order"}),
     "conflict-graph-spread": Case({"method": "conflict-graph", **SPREAD}),
     "replicator-contest": Case({"method": "replicator", **SPREAD, "association.replicator.contest": "tullock"}),
     "ratio-cap-exact": Case({"method": "liu2022-hier", "selection.ratio-cap.search": "exact"}),
@@ -384,6 +444,8 @@ _SETTINGS: dict[str, Case] = {
             "ternary": 0.0006,
         }.items()
     },
+    "quantised-to-the-nearest": Case({**SHORT, "method": "qsgd", "compression.quantised.stochastic": False}),
+    "top-k-count": Case({"compression.name": "top-k", "compression.top-k.count": 500}),
     "random-k-remembered": Case({"compression.name": "random-k", "compression.random-k.memory": True}),
     "cast-remembered": Case({"compression.name": "cast", "compression.cast.format": "bfloat16", **REMEMBERED}),
     "sign-step": Case({"compression.name": "sign", "compression.sign.scale": 0.01, "plan.scheme": "no-pruning"}),
@@ -444,7 +506,7 @@ _PRESETS = {
 }
 _PRESETS["preset-smoke"] = Case({"engine.name": "serial"}, preset="smoke")
 
-# Scenarios with memory of every kind, which neither another engine nor a restart may change.
+# Memory and sums of every kind, which neither another engine nor a restart may change.
 _WITH_MEMORY = (
     "rough-scaffold",
     "rough-mem-sgd",
@@ -454,14 +516,16 @@ _WITH_MEMORY = (
     "rough-dpf",
     "rough-fedadam",
     "rough-tt-prune",
-    "rough-mobility",
-    "rough-oort",
+    "rough-frozen-pruning",
+    "rough-d2d-sign",
     "rough-japp",
     "sub-models-remembered",
 )
-# These differ from the others above the devices alone: an engine sees nothing of it.
+# … and what is remembered above the devices alone, where no engine comes.
 _RESUMED = (
     *_WITH_MEMORY,
+    "rough-mobility",
+    "rough-oort",
     "rough-hybridfl",
     "rough-fogfl",
     "rough-feddst",
@@ -469,7 +533,6 @@ _RESUMED = (
     "rough-iterative",
     "rough-replicator",
     "rough-proportional-fair",
-    "rough-d2d-sign",
     "rough-small-ensemble",
     "deadline-auto",
     "steps-decay",
@@ -528,6 +591,7 @@ def run(case: Case, out: Path) -> None:
 
 
 def main(folder: Path, names: list[str]) -> None:
+    logging.disable()  # what a device that is to fail has failed of
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         out = folder / name
