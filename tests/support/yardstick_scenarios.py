@@ -61,8 +61,8 @@ EVENTS = {
 SHORT = {"plan.deadline_s": 0.003}
 # Time for a round in which everybody reports scores.
 SHARED = {"masking.shared.every": 2, "plan.deadline_s": 0.04}
-# Devices near enough to one another for groups.
-NEAR = {"topology.d2d.max_distance_m": 400.0}
+# Devices reach one another so well that nobody would rather upload alone.
+NEAR = {"topology.d2d.max_distance_m": 1000.0, "topology.d2d.power_dbm": 100.0}
 ROUGH = {**EVENTS, "radio.fading": "rayleigh", "data.partition": "dirichlet", "data.size_spread": 0.5}
 FLOPS = {"clock.compute": "flops", "clock.flops_per_cycle": 2.0, "network.cpu_hz": 1e8, "network.cpu_hz_max": 4e8}
 DECAY = {
