@@ -325,7 +325,7 @@ _SETTINGS: dict[str, Case] = {
     "deadline-auto": Case({"method": "adaptive", "plan.deadline_s": "auto", "rounds.global_rounds": 3}),
     "deadline-auto-dear-errors": Case({**ROUGH, "method": "adaptive", "plan.deadline_s": "auto", "plan.error_cost": 4}),
     "air-budget-energy": Case({**SHORT, "method": "adaptive", "plan.max_energy_j": 0.001}),
-    "air-budget-fair": Case({**SHORT, "method": "adaptive", "plan.air-budget.fair": True}),
+    "air-budget-fair": Case({**SHORT, **SPREAD, "method": "adaptive", "plan.air-budget.fair": True}),
     "ladder-without-scheme": Case({"compression.name": "ladder", "compression.ladder.bits": 3.0}),
     "ladder-without-memory": Case({"method": "adaptive", **SHORT, "compression.ladder.memory": False}),
     "framing": Case({"plan.framing": True, "plan.deadline_s": 0.02}),
