@@ -1,12 +1,14 @@
-"""Two trees of this repository compared by what they compute: `scripts/yardstick [BASE]`.
+"""Two trees of this repository compared by what they compute: `scripts/yardstick [BASE] [--only PATTERN]`.
 
 Every scenario of yardstick_scenarios.py runs on the commit BASE and on the present tree, and records and final weights
-are compared byte by byte. What BASE gave is kept in .yardstick, so that only the present tree runs the next time.
+are compared byte by byte; so are, in the present tree, runs that only differ in their engine or were interrupted. What
+BASE gave is kept in .yardstick, so that only the present tree runs the next time.
 """
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import hashlib
 import importlib.metadata
 import json
@@ -25,18 +27,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from yardstick_scenarios import CASES
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists())
 RUNNER = Path(__file__).with_name("yardstick_scenarios.py")
 CACHE = ROOT / ".yardstick"
 KERNEL, SOURCES = "_paper_cnn*.so", "*.[ch]"
+# Scenarios that run at the same time.
+PROGRAMS = 2
 
 
 def difference(base: Path, present: Path) -> str | None:
     """Where two run folders differ first, in records or final weights; None if they are equal to the byte."""
-    failures = [_text(folder / "failed.txt") for folder in (base, present)]
+    failures = [_text(folder / "failed.txt").strip() for folder in (base, present)]
     if any(failures):
-        words = [failure.strip() or "succeeded" for failure in failures]
-        return f"base: {words[0]}; present: {words[1]}"
+        words = [failure or "succeeded" for failure in failures]
+        return f"both fail: {words[0]}" if words[0] == words[1] else f"base: {words[0]}; present: {words[1]}"
     return _records(base / "records.jsonl", present / "records.jsonl") or _tensors(
         base / "final.safetensors", present / "final.safetensors"
     )
@@ -118,10 +122,17 @@ def _sources(tree: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (tree / "src").rglob(SOURCES)}
 
 
-def start(tree: Path, out: Path) -> subprocess.Popen[bytes]:
-    """All scenarios on one tree, in a process that imports airprune from there."""
+def start(tree: Path, out: Path, names: list[str]) -> subprocess.Popen[bytes]:
+    """These scenarios on one tree, in a process that imports airprune from there; those with one `out` share them."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.Popen([sys.executable, "-P", str(RUNNER), str(out)], cwd=out.parent, env=environment)
+    return subprocess.Popen([sys.executable, "-P", str(RUNNER), str(out), *names], cwd=out.parent, env=environment)
+
+
+def chosen(pattern: str) -> list[str]:
+    """The scenarios whose names contain a shell pattern, and those whose results these must have."""
+    found = {name for name in CASES if fnmatch.fnmatchcase(name, f"*{pattern}*")}
+    found |= {CASES[name].same_as for name in found}
+    return [name for name in CASES if name in found]
 
 
 def cached(commit: str) -> Path:
@@ -137,54 +148,79 @@ def cached(commit: str) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/yardstick", description=__doc__.splitlines()[0])
     parser.add_argument("base", nargs="?", default="HEAD", help="commit to compare the present tree with")
-    commit = _git("rev-parse", "--verify", "--quiet", f"{parser.parse_args().base}^{{commit}}")
+    parser.add_argument("--only", metavar="PATTERN", default="*", help="scenarios whose names contain it: 'rough-*sgd'")
+    given = parser.parse_args()
+    names = chosen(given.only)
+    if not names:
+        parser.error(f"--only must match a scenario, got {given.only}; {RUNNER.relative_to(ROOT)} has them")
+    commit = _git("rev-parse", "--verify", "--quiet", f"{given.base}^{{commit}}")
     if not commit:
-        parser.error(f"BASE must name a commit, got {parser.parse_args().base}; `git log --oneline` lists them")
+        parser.error(f"BASE must name a commit, got {given.base}; `git log --oneline` lists them")
     kept = cached(commit)
-    with tempfile.TemporaryDirectory(prefix="yardstick-") as name:
-        scratch = Path(name)
-        trees = {"present": ROOT}
-        if not kept.exists():
-            trees["base"] = scratch / "tree"
-            checkout(commit, trees["base"])
-            give_kernel(trees["base"])
-        running = {which: start(tree, scratch / which) for which, tree in trees.items()}
-        codes = {which: process.wait() for which, process in running.items()}
-        for which, code in codes.items():
+    new = [name for name in names if not (kept / name).exists()]
+    with tempfile.TemporaryDirectory(prefix="yardstick-") as folder:
+        scratch = Path(folder)
+        work = {"present": (ROOT, names)}
+        if new:
+            work["base"] = (scratch / "tree", new)
+            checkout(commit, scratch / "tree")
+            give_kernel(scratch / "tree")
+        running = [
+            (which, start(tree, scratch / which, wanted))
+            for which, (tree, wanted) in work.items()
+            for _ in range(PROGRAMS // len(work))
+        ]
+        codes = [(which, process.wait()) for which, process in running]
+        for which, code in codes:
             if code:
                 sys.exit(f"The scenarios could not be run on the {which} tree (exit {code}); see above.")
-        if not kept.exists():
-            keep(scratch / "base", kept)
-        differing = report(kept, scratch / "present")
+        for name in new:
+            keep(scratch / "base" / name, kept / name)
+        differing = report(kept, scratch / "present", names)
     sys.exit(1 if differing else 0)
 
 
 def keep(results: Path, folder: Path) -> None:
     """Whole or not at all: an interrupted copy must not be compared with."""
-    part = folder.with_suffix(f".{os.getpid()}")
-    shutil.copytree(results, part, ignore=shutil.ignore_patterns("checkpoint", "scenario.toml", "environment.json"))
-    part.rename(folder)
+    part = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.copytree(results, part, ignore=shutil.ignore_patterns("checkpoint", "memory", "*.toml", "environment.json"))
+    if folder.exists():  # kept by another comparison meanwhile
+        shutil.rmtree(part)
+    else:
+        part.rename(folder)
 
 
-def report(base: Path, present: Path) -> int:
+def report(base: Path, present: Path, names: list[str]) -> int:
     """One line per scenario; how many differ although nobody has announced it. A run that fails is never announced."""
-    names = sorted(folder.name for folder in present.iterdir())
-    found = {name: difference(base / name, present / name) for name in names}
+    found = {name: difference(base / name, present / name) for name in sorted(names)}
     failed = {name for name in names if (present / name / "failed.txt").exists()}
     announced = {
         name: "" if name in failed else CASES[name].announced for name, change in found.items() if change is not None
     }
+    unlike = unlike_their_model(present, [name for name in found if name not in failed])
+    width = max(len(name) for name in names) + 2
     for name, change in found.items():
         word = "equal" if change is None else f"differs: {change}"
         if announced.get(name):
             word = f"differs as announced: {announced[name]}"
-        sys.stdout.write(f"{name:26}{word}\n")
+        sys.stdout.write(f"{name:{width}}{word}\n")
+        if name in unlike:
+            sys.stdout.write(f"{'':{width}}is not as {CASES[name].same_as} in the present tree: {unlike[name]}\n")
     unannounced = sum(not reason for reason in announced.values())
     sys.stdout.write(
         f"{len(found) - len(announced)} of {len(found)} scenarios are equal to {base.name[:12]}, "
         f"{len(announced) - unannounced} differ as announced, {unannounced} otherwise.\n"
     )
-    return unannounced
+    if unlike:
+        sys.stdout.write(f"{len(unlike)} depend on their engine or on an interruption.\n")
+    return unannounced + len(unlike)
+
+
+def unlike_their_model(tree: Path, names: list[str]) -> dict[str, str]:
+    """Where results of one tree differ that must be the same, as `Case.same_as` says."""
+    pairs = {name: CASES[name].same_as for name in names if CASES[name].same_as}
+    found = {name: difference(tree / model, tree / name) for name, model in pairs.items()}
+    return {name: change for name, change in found.items() if change is not None}
 
 
 def _git(*words: str) -> str:

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from tools.yardstick import difference
-from tools.yardstick_scenarios import CASES, RENAMED, scenario_of
+from tools.yardstick import chosen, difference, main, report
+from tools.yardstick_scenarios import CASES, METHODS, RENAMED, scenario_of
 
 import airprune as ap
+from airprune.scenario.presets import presets
 
 RECORDS = [
     {"kind": "edge", "loss": [0.5, 0.25], "coverage": [{"edge": 0, "min_count": 2}]},
@@ -84,14 +85,45 @@ def test_a_run_that_failed_differs_even_if_both_did(base, tmp_path):
     present.mkdir()
     (present / "failed.txt").write_text("UsageError: no.\n")
     assert difference(base, present) == "base: succeeded; present: UsageError: no."
-    assert difference(present, present) is not None
+    assert difference(present, present) == "both fail: UsageError: no."
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_scenario_of_the_yardstick_is_accepted_by_this_tree(name):
-    assert isinstance(scenario_of(CASES[name].changes), ap.Scenario)
+    assert isinstance(scenario_of(CASES[name]), ap.Scenario)
+
+
+def test_every_method_and_every_preset_is_measured():
+    assert set(METHODS) == set(ap.METHODS)
+    assert {case.preset for case in CASES.values()} - {""} == set(presets())
 
 
 def test_every_renamed_key_is_measured():
     measured = {key for case in CASES.values() for key in case.changes}
     assert set(RENAMED) <= measured
+
+
+def test_a_pattern_chooses_scenarios_with_those_whose_results_they_must_have():
+    assert set(chosen("dask-rough-dpf")) == {"dask-rough-dpf", "rough-dpf"}
+    assert set(chosen("method-fj*kd")) == {"method-fjord-kd"}
+    assert chosen("*") == list(CASES)
+
+
+def test_a_pattern_without_scenario_and_an_unknown_commit_are_refused(monkeypatch, capsys):
+    for words, message in ((["--only", "nothing"], "--only must match"), (["no-such-commit"], "BASE must name")):
+        monkeypatch.setattr("sys.argv", ["yardstick", *words])
+        with pytest.raises(SystemExit, match="2"):
+            main()
+        assert message in capsys.readouterr().err
+
+
+def test_a_run_that_depends_on_its_engine_is_reported_although_it_is_as_in_the_base(tmp_path, capsys):
+    names = ["rough-dpf", "dask-rough-dpf"]
+    for tree in ("base", "present"):
+        (tmp_path / tree).mkdir()
+        folder_of(tmp_path / tree / names[0])
+        folder_of(tmp_path / tree / names[1], [RECORDS[0], RECORDS[1] | {"test_loss": 0.5}])
+    assert report(tmp_path / "base", tmp_path / "present", names) == 1
+    told = capsys.readouterr().out
+    assert "is not as rough-dpf in the present tree: records.jsonl line 2, test_loss: 0.5, base 0.75" in told
+    assert report(tmp_path / "base", tmp_path / "present", names[:1]) == 0
