@@ -177,6 +177,10 @@ class Worker:
         """(Σ loss, Σ metric) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
         return self.judge.total(states, slice(start, start + TEST_PART))
 
+    def predict(self, states: Array, start: int) -> Array:
+        """The models' mean prediction for the same samples, for a loss or metric that must see all at once."""
+        return self.judge.outputs(states, slice(start, start + TEST_PART))
+
     def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, float]:
         """(Σ loss, Σ metric) of a device's model, made of a common state and its own layers, on its test samples."""
         own = put_in(state, task.memory, self.device.shape)

@@ -57,7 +57,8 @@ def run(
       dataset: (x, y) arrays, ((x, y), (x_test, y_test)), a pandas table, torch datasets or loaders, or Hugging Face
         datasets in place of the scenario's own; see `airprune.data.as_dataset`.
       loss: of (outputs, targets) → their mean loss, in place of `train.loss`: a torch function or module, or your own.
-      metric: of (outputs, targets) → a mean over samples, in place of `train.metric`; recorded as `test_` and its name.
+      metric: of (outputs, targets) of all test samples at once → a number, in place of `train.metric`; recorded as
+        `test_` and its name.
       replay: a deployment's run folder: who is there, what is planned with and what becomes of uploads is as it was.
       callbacks: hear of every record once it is saved: functions of a record, `Callback`s, or names of loggers
         ("tensorboard", "wandb", "mlflow").

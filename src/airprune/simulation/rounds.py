@@ -415,8 +415,10 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
 def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, models: Array) -> dict[str, float]:
     """Loss and metric of the models' mean prediction on the test set, its parts judged in parallel and added in order.
 
-    Where devices have layers of their own, the means over devices, each judged on samples like its own.
+    A loss or metric whose sums over parts do not add up gets the predictions of all parts at once. Where devices have
+    layers of their own, the means over devices, each judged on samples like its own, at once.
     """
+    judged = experiment.judged_by
     if state.store is not None and experiment.shape.num_personal:
         tests = [
             OwnTest(
@@ -426,11 +428,18 @@ def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, models:
         ]
         parts, size = list(engine.map("evaluate_own", models[0], tests)), sum(len(test.samples) for test in tests)
     else:
-        size = len(experiment.dataset.test_y)
-        parts = list(engine.map("evaluate", models, range(0, size, TEST_PART)))
+        targets, size = experiment.dataset.test_y, len(experiment.dataset.test_y)
+        starts = range(0, size, TEST_PART)
+        if judged.adds_up:
+            parts = list(engine.map("evaluate", models, starts))
+        else:
+            from airprune.learning.judging_by_torch import totals_of_arrays
+
+            outputs = list(engine.map("predict", models, starts))
+            parts = [totals_of_arrays(outputs, targets, judged, like=models)]
     found = {"test_loss": sum(loss for loss, _ in parts) / size}
-    if experiment.judged_by.metric is not None:
-        found[experiment.judged_by.key] = sum(score for _, score in parts) / size
+    if judged.metric is not None:
+        found[judged.key] = sum(score for _, score in parts) / size
     return found
 
 
