@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airprune.analysis import load_runs
     from airprune.compression import compress
     from airprune.convergence import convergence_bound
-    from airprune.errors import AirpruneError, Infeasible, InvalidValue, UsageError
+    from airprune.errors import AirpruneError, Diverged, Infeasible, InvalidValue, UsageError
     from airprune.inverse import smallest_bandwidth_hz, smallest_deadline_s
     from airprune.methods import METHODS
     from airprune.planning import Plan, PlanProblem, Status
@@ -76,6 +76,7 @@ __all__ = [
     "UsageError",
     "InvalidValue",
     "Infeasible",
+    "Diverged",
     "__version__",
 ]
 
@@ -104,6 +105,7 @@ _HOMES = {
     "UsageError": "errors",
     "InvalidValue": "errors",
     "Infeasible": "errors",
+    "Diverged": "errors",
 }
 
 

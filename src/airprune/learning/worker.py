@@ -15,7 +15,7 @@ from airprune.compression.base import Wire
 from airprune.data import Dataset, Holdings
 from airprune.data.shared import SharedDataset
 from airprune.engines.base import MAX_TRIES, Workshop
-from airprune.errors import AirpruneError
+from airprune.errors import AirpruneError, NotFinite
 from airprune.federation.device import Device, LocalSettings, Streams, device_round, held_model, round_in_steps
 from airprune.federation.messages import NOTHING, Broadcast, Orders, Upload
 from airprune.federation.method import LocalMethod
@@ -159,6 +159,8 @@ class Worker:
             self.device.model.start_afresh(lambda: layer_seeds[orders.device], self.job.settings.device)
             try:
                 return device_round(self.device, received, orders, samples=samples, streams=streams)
+            except NotFinite as error:
+                return self._failure(orders.device, error)
             except AirpruneError:
                 raise
             except Exception as error:
@@ -167,7 +169,9 @@ class Worker:
         raise AssertionError  # a try ends in an upload, a failure or an error
 
     def _failure(self, device: int, error: Exception) -> Failure:
-        """What stands for a device that has failed for good; raises if the run is to end then."""
+        """What stands for a device that has failed for good; raises if the run is to end at once."""
+        if isinstance(error, NotFinite):
+            return Failure(device, str(error), diverged=True)
         failure = Failure(device, "".join(traceback.format_exception(error)).rstrip())
         if not self.job.drop_failing:
             raise DeviceFailed(failure) from error

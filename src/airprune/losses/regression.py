@@ -49,9 +49,7 @@ def _alike(outputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, 
     return outputs.reshape(targets.shape), targets
 
 
-MSE = Loss(
-    name="mse", summary="mean squared error", mean=squared, total=total_squared, targets="values", metric="mae"
-)
+MSE = Loss(name="mse", summary="mean squared error", mean=squared, total=total_squared, targets="values", metric="mae")
 HUBER = Loss(
     name="huber",
     summary="squared errors up to 1, then absolute",

@@ -21,7 +21,7 @@ from airprune.engines import engine_named
 from airprune.engines.base import Died
 from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
-from airprune.estimates import Estimate, summary
+from airprune.estimates import Estimate, num_diverged, summary
 from airprune.measures import TO_TARGET
 from airprune.reaching import TIME, Evaluation, ToTarget, tidy_row, to_target
 from airprune.registration import luggage
@@ -58,7 +58,8 @@ class Row:
       scheme: of its scenario.
       seeds: of the runs that are finished.
       num_runs: finished or not.
-      estimates: of the last global round, over those seeds.
+      estimates: of the last global round, over those seeds; none if one of them diverged.
+      num_diverged: how many of them diverged.
       to_target: what it took to reach the target accuracy, if one is asked for.
     """
 
@@ -68,6 +69,7 @@ class Row:
     num_runs: int
     estimates: Mapping[str, Estimate]
     to_target: ToTarget | None = None
+    num_diverged: int = 0
 
 
 def crossover_in(rows: Sequence[Row]) -> Crossover | None:
@@ -162,6 +164,7 @@ class SweepFolder:
                 num_runs=len(pairs),
                 estimates=estimates.get(name, {}),
                 to_target=reached.get(name),
+                num_diverged=num_diverged(there[name]),
             )
             for name, pairs in lasts.items()
         ]
@@ -188,10 +191,10 @@ class SweepFolder:
         """
         runs, lasts = self.sweep.runs, [self.last_round(run) or {} for run in self.sweep.runs]
         measured = {name: None for last in lasts for name, value in last.items() if not isinstance(value, list | dict)}
-        measures = [name for name in measured if name != "kind"]
+        measures = [name for name in measured if name not in ("kind", "diverged")]
         names, failed_names = [run.folder_name for run in runs], {run.folder_name for run in failed}
         states = [
-            "finished" if last else "failed" if name in failed_names else "unfinished"
+            _state(last) if last else "failed" if name in failed_names else "unfinished"
             for name, last in zip(names, lasts, strict=True)
         ]
         columns: list[list[Any]] = [[value_text(run.values[key]) for run in runs] for key in self.sweep.keys]
@@ -226,3 +229,7 @@ class SweepFolder:
                 f"{self.path} holds a sweep of another scenario: {key} is {shown(here)} here, and another value there; "
                 "give the same settings or choose another folder with --out."
             )
+
+
+def _state(last_round: Mapping[str, Any]) -> str:
+    return "diverged" if "diverged" in last_round else "finished"
