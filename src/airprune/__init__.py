@@ -34,7 +34,7 @@ TYPE_CHECKING = False  # without typing, which takes time: until `airprune` is i
 if TYPE_CHECKING:
     from typing import Any
 
-    from airprune.errors import AirpruneError, Infeasible, InvalidValue, UsageError
+    from airprune.errors import AirpruneError, Diverged, Infeasible, InvalidValue, UsageError
     from airprune.methods import METHODS
     from airprune.methods.aggregation.masked_sum import aggregate
     from airprune.methods.compression import compress
@@ -78,6 +78,7 @@ __all__ = [
     "UsageError",
     "InvalidValue",
     "Infeasible",
+    "Diverged",
     "__version__",
 ]
 
@@ -106,6 +107,7 @@ _HOMES = {
     "UsageError": "errors",
     "InvalidValue": "errors",
     "Infeasible": "errors",
+    "Diverged": "errors",
 }
 
 

@@ -3,12 +3,14 @@
     AirpruneError                 catch this to catch all of them
     ├── UsageError                the request is wrong: a field, an option, a file      (exit status 2)
     │   ├── InvalidValue          a field breaks its rule
+    │   │   └── NotFinite         numbers to choose by are NaN or infinite, as where training has diverged
     │   ├── UnknownName           a name that is not in its list; says which is nearest
     │   ├── BadTable              a fleet or network table cannot be read; says the line
     │   └── MissingExtra          a package is not installed; says the command (airprune.extras)
     └── WorkFailed                the request is right but cannot be fulfilled          (exit status 1)
         ├── Infeasible            no plan exists; says what blocks and what would work
         ├── Exhausted             the machine has no open file, space or memory left; says which
+        ├── Diverged              a run's models are not finite numbers any more; says which, since when
         └── BadUpload             a device's bytes are not the update asked for (airprune.deployment.uploads)
 
 Each message is one sentence of the form: owner.field, rule, value got, way out.
@@ -55,6 +57,10 @@ class InvalidValue(UsageError, ValueError):
         return InvalidValue(field, rule, "something else", way_out)
 
 
+class NotFinite(InvalidValue):
+    """Numbers to choose by are NaN or infinite."""
+
+
 class UnknownName(UsageError, KeyError):
     """A name that is not in its list, which is told in whole, or in part if it is long."""
 
@@ -96,6 +102,10 @@ class WorkFailed(AirpruneError):
 
 class Infeasible(WorkFailed):
     """No plan exists for the problem as it stands."""
+
+
+class Diverged(WorkFailed):
+    """A run has ended early, since its models are not finite numbers any more; all its records have been yielded."""
 
 
 class Exhausted(WorkFailed):

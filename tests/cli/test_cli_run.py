@@ -15,7 +15,7 @@ import pytest
 import airprune as ap
 from airprune.cli.compare import parse_seeds
 from airprune.errors import UsageError
-from airprune.results.statistics import Estimate
+from airprune.results.statistics import Estimate, diverged_words, summary
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.naming import default_folder
@@ -192,12 +192,41 @@ def test_a_column_of_a_fleet_that_a_run_does_not_know_is_told(command, scenario)
 
 def test_a_diverged_run_says_so(command, scenario):
     run = ("run", scenario, "train.learning_rate=1e30", "rounds.global_rounds=1")
-    status, out, _ = command(*run, "--engine", "serial", "plan.scheme=no-pruning", "--out", "unpruned")
-    assert status == 0 and "test loss        not a number: training diverged" in out
-    for engine in ("serial", "processes"):  # masks cannot be chosen among NaN: the same sentence wherever that is found
-        status, out, err = command(*run, "--engine", engine, "--workers", 1, "--out", engine)
-        assert status == 1 and out == ""
-        assert err.startswith("error: choose_mask.scores must be finite, got nan") and err.count("\n") == 1
+    sentences = set()
+    for scheme, engine in (("no-pruning", "serial"), ("optimal", "serial"), ("optimal", "processes")):
+        place = f"{scheme}-{engine}"
+        words = (*run, "--engine", engine, "--workers", 1, f"plan.scheme={scheme}", "--out", place)
+        status, out, err = command(*words)
+        *_, sentence = err.splitlines()
+        assert status == 1 and out == "" and "Traceback" not in err
+        assert sentence.startswith("error: Training diverged in edge round 1 of global round 1: the models of edge")
+        assert sentence.endswith("are not made of finite numbers any more; lower train.learning_rate (now 1e+30).")
+        sentences.add(sentence)
+        assert command(*words, "--resume") == (1, "", f"{sentence}\n")
+        status, _, err = command(*words)
+        assert status == 2 and "already holds a run, diverged" in err
+    assert len(sentences) == 1
+
+
+def test_compare_goes_on_when_a_variant_diverges_and_shows_it(command, scenario):
+    words = ("compare", scenario, "--engine", "serial", "--schemes", "no-pruning", "--seeds", "0-1", "--out", "both")
+    words = (*words, "--also", "wild: plan.scheme=no-pruning train.learning_rate=1e30")
+    status, out, err = command(*words)
+    assert status == 0 and "[4/4] wild, seed 1: Training diverged in edge round 1 of global round 1" in err
+    calm, wild = (next(line for line in out.splitlines() if line.startswith(name)) for name in ("no-pr", "wild"))
+    assert wild.startswith("wild (diverged) ") and "diverged" not in calm
+    status, out, err = command(*words, "--json")  # nothing is run again
+    found = json.loads(out)
+    assert status == 0 and "Training" not in err
+    assert found["wild"]["diverged"] == 2 and "test_accuracy" not in found["wild"]
+    assert "diverged" not in found["no-pruning"] and found["no-pruning"]["test_accuracy"]["mean"] > 0
+    assert ">diverged<" in Path("both/report.html").read_text()
+
+
+def test_a_mean_over_the_seeds_that_did_not_diverge_is_not_shown():
+    fine, bad = [{"test_accuracy": 0.9}], [{"test_accuracy": None, "diverged": "Training diverged …"}]
+    assert summary({"calm": [fine, fine], "wild": [fine, bad]})["wild"] == {}
+    assert (diverged_words(1, 3), diverged_words(3, 3)) == ("1 of 3 diverged", "diverged")
 
 
 def test_a_run_without_evaluation_shows_what_it_has(command, scenario):

@@ -112,12 +112,14 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
 
 
 def test_a_diverged_run_ends_and_says_so_in_strict_json(tmp_path):
-    scenario = tiny_scenario(train__learning_rate=1e30)
-    records = list(ap.run(scenario, out=tmp_path / "run", dataset=blobs()))
-    assert records[-1]["test_loss"] is None and records[-1]["train_loss"] is None
-    text = (tmp_path / "run" / "records.jsonl").read_text()
-    assert "NaN" not in text and "Infinity" not in text
-    assert (tmp_path / "run" / "final.safetensors").exists()
+    scenario, records = tiny_scenario(train__learning_rate=1e30), []
+    with pytest.raises(ap.AirpruneError, match="Training diverged in edge round 1 of global round 1"):
+        records.extend(ap.run(scenario, out=tmp_path / "run", dataset=blobs()))
+    folder = RunFolder(tmp_path / "run")
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in folder.record_lines()]
+    assert [record["kind"] for record in lines] == ["edge", "global"]
+    assert lines[-1]["test_loss"] is None and lines[-1]["train_loss"] is None
+    assert folder.divergence == lines[-1]["diverged"] and not folder.is_finished
 
 
 def test_records_are_on_disk_when_they_are_yielded(tmp_path):

@@ -277,6 +277,20 @@ def test_a_model_on_its_way_to_the_cloud_has_the_bits_that_a_run_charges():
     assert backhaul_bits(personal) == 64 * (whole - 10 * 8)  # its last layer stays on the devices
 
 
+def test_a_run_that_diverged_is_shown_as_such_and_no_trial_that_did_is_chosen(table):
+    calm = table.row(FP32).result
+    runs = dict(calm.runs) | {0: run_of(0.3, math.nan, round_s=0.1)}
+    assert runs[0].has_diverged and not runs[1].has_diverged and not runs[0].has_room_by(9.0)
+    others = [row.result for row in table.rows if row.entrant.name != FP32]
+    result = dataclasses.replace(calm, runs=runs, untuned=runs)
+    found = standings(DIVISIONS["A"], [result, *others], seeds=(0, 1, 2), horizon_s=2.0)
+    cells = next(row for row in shown(found)[0].rows if row[1].startswith(FP32))
+    assert "1 of 3 diverged" in cells
+    json.dumps(csv_rows(found), allow_nan=False)
+    first, second = (tuning.Trial(knobs={"train.learning_rate": rate}) for rate in (0.01, 0.1))
+    assert tuning.chosen([(first, [0.2, 0.2]), (second, [0.9, runs[0].accuracy])]) is first
+
+
 def test_gaps_are_paired_corrected_and_marked(table):
     row = table.row("frozen-pruning")
     assert gap_text(row.gaps[By.TIME, SEED]) == "+5.00 ± 0.00 *"

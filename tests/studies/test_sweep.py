@@ -232,6 +232,20 @@ def swept(tmp_path_factory) -> tuple[Path, Path]:
     return scenario, out
 
 
+def test_a_run_that_diverges_is_a_result_of_the_sweep(command, scenario):
+    words = ("sweep", scenario, "plan.scheme=no-pruning", "train.learning_rate=0.05,1e30", "--engine", "serial")
+    status, out, err = command(*words, "--out", "out")
+    assert status == 0 and "[2/2] train.learning_rate=1e+30, seed 0: diverged" in err and "failed" not in err
+    assert any(re.match(r"1e\+30 +1, diverged +– ", line) for line in out.splitlines())
+    assert [line.split(",")[3] for line in Path("out/sweep.csv").read_text().splitlines()][1:] == [
+        "finished",
+        "diverged",
+    ]
+    status, out, err = command(*words, "--out", "out", "--json")
+    assert status == 0 and "2 of 2 runs were finished before." in err
+    assert [row.get("diverged") for row in json.loads(out)["rows"]] == [None, 1]
+
+
 def test_runs_are_those_of_airprune_run_to_the_byte(swept, expected):
     assert bytes_in(swept[1]) == expected
 

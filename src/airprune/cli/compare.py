@@ -30,7 +30,7 @@ from airprune.cli.progress import watched
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import STOPPED
 from airprune.cli.target import target_table
-from airprune.errors import UsageError
+from airprune.errors import Diverged, UsageError
 
 if TYPE_CHECKING:
     from airprune.cli.options import PaperWidth
@@ -96,10 +96,13 @@ def compare(
     _draw(study, column)
     if as_json:
         told = {name: estimates_json(row) for name, row in study.estimates.items()}
-        print_json({name: row | _target_json(study.to_target.get(name)) for name, row in told.items()})
+        more = {name: {"diverged": num} for name, num in study.diverged.items()}
+        print_json(
+            {name: row | _target_json(study.to_target.get(name)) | more.get(name, {}) for name, row in told.items()}
+        )
         return
     clocks = [variant.scenario.clock.words for variant in variants]
-    rows = (([name], row) for name, row in study.estimates.items())
+    rows = (([study.label(name)], row) for name, row in study.estimates.items())
     stdout_console().print(estimates_table(["variant"], rows, clocks=clocks))
     if study.target is not None:
         stdout_console().print()
@@ -147,9 +150,13 @@ def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path, log: S
     try:
         for variant, seed, records in runs_of(variants, seeds, out, callbacks=log):
             label = f"[{places.index((variant, seed)) + 1}/{len(places)}] {variant.name}, seed {seed}"
-            with contextlib.closing(records):
-                for _ in watched(records, variant.scenario, label=label, done=len(variant.folder(out, seed).records())):
-                    pass
+            try:
+                with contextlib.closing(records):
+                    done = len(variant.folder(out, seed).records())
+                    for _ in watched(records, variant.scenario, label=label, done=done):
+                        pass
+            except Diverged as error:
+                say(f"{label}: {error}")
     except KeyboardInterrupt:
         say(f"Stopped; {out} keeps what is done. The same command continues.")
         raise typer.Exit(STOPPED) from None

@@ -15,7 +15,7 @@ from rich.table import Table
 from airprune.cli.compare import parse_seeds
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson
-from airprune.errors import UsageError, WorkFailed
+from airprune.errors import Diverged, UsageError, WorkFailed
 from airprune.studies.paper.table2 import Cell, table2
 
 if TYPE_CHECKING:
@@ -130,8 +130,11 @@ def _run_one_by_one(reproduction: Reproduction, todo: Runs) -> None:
     for count, (path, (label, scenario)) in enumerate(todo.items(), start=1):
         done = len(RunFolder(Path(path)).records())
         records = reproduction.start(scenario)
-        for _ in watched(records, scenario, label=f"[{count}/{len(todo)}] {label}", done=done):
-            pass
+        try:
+            for _ in watched(records, scenario, label=f"[{count}/{len(todo)}] {label}", done=done):
+                pass
+        except Diverged as error:
+            say(f"[{count}/{len(todo)}] {label}: {error}")
 
 
 def _run_side_by_side(todo: Runs, at_a_time: int) -> None:
@@ -149,7 +152,9 @@ def _run_side_by_side(todo: Runs, at_a_time: int) -> None:
                 failures.append(f"{labels[index]}: {trouble}")
             else:
                 last = RunFolder(runs[index][0]).last_record("global", within_bytes=MAX_RECORD_BYTES) or {}
-                words = "finished" if "test_accuracy" not in last else f"accuracy {last['test_accuracy']:.1%}"
+                accuracy = last.get("test_accuracy")
+                words = "finished" if accuracy is None else f"accuracy {accuracy:.1%}"
+                words = "diverged" if "diverged" in last else words
             left_s = (time.monotonic() - started) / count * (len(runs) - count)
             say(
                 f"[{count}/{len(runs)}] {labels[index]}: {words}"

@@ -117,6 +117,8 @@ def _used(folder: RunFolder) -> str:
     path, records = folder.path, folder.records()
     if folder.is_finished:
         return f"{path} already holds a run, finished: `airprune report {path}` shows it; or choose another --out."
+    if folder.divergence:
+        return f"{path} already holds a run, diverged: `airprune report {path}` shows it; choose another --out."
     done = sum(record["kind"] == "global" for record in records)
     state = "is still going on" if folder.is_running else f"stopped after {counted(done, 'global round')}"
     return f"{path} already holds a run, which {state}; continue it with --resume or choose another --out."

@@ -25,6 +25,7 @@ from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Target, T
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import STOPPED, terminated_like_ctrl_c
 from airprune.cli.target import target_table
+from airprune.results.statistics import diverged_words
 
 if TYPE_CHECKING:
     from airprune.cli.options import PaperWidth
@@ -169,7 +170,10 @@ def _watched(outcomes: Iterable[Outcome], folder: SweepFolder, *, done: int) -> 
 def _words(outcome: Outcome, folder: SweepFolder) -> str:
     if outcome.trouble is not None:
         return "failed"
-    accuracy = (folder.last_round(outcome.run) or {}).get("test_accuracy")
+    last = folder.last_round(outcome.run) or {}
+    if "diverged" in last:
+        return "diverged"
+    accuracy = last.get("test_accuracy")
     return "finished" if accuracy is None else f"accuracy {accuracy:.1%}"
 
 
@@ -182,7 +186,8 @@ def _duration(seconds: float) -> str:
 def _table(chosen: Sweep, rows: Sequence[Row]) -> Table:
     def names(row: Row) -> list[str]:
         seeds = str(row.num_runs) if len(row.seeds) == row.num_runs else f"{len(row.seeds)} of {row.num_runs}"
-        return [*_values(row), seeds]
+        diverged = f", {diverged_words(row.num_diverged, len(row.seeds))}" if row.num_diverged else ""
+        return [*_values(row), seeds + diverged]
 
     clocks = [run.scenario.clock.words for run in chosen.runs]
     return estimates_table([*_headings(chosen), "seeds"], ((names(row), row.estimates) for row in rows), clocks=clocks)
@@ -252,6 +257,7 @@ def _json(out: Path, rows: Sequence[Row], failures: Sequence[Outcome]) -> dict[s
                 "values": dict(row.values),
                 "seeds": list(row.seeds),
                 "runs": row.num_runs,
+                **({"diverged": row.num_diverged} if row.num_diverged else {}),
                 "estimates": estimates_json(row.estimates),
                 **({} if row.to_target is None else {"to_target": row.to_target.as_json()}),
             }

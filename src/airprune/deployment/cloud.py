@@ -32,7 +32,7 @@ from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.remote import CloudSettings, Deployed
 from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.deployment.transport import Limits
-from airprune.errors import AirpruneError, UsageError, WorkFailed
+from airprune.errors import AirpruneError, Diverged, UsageError, WorkFailed
 from airprune.runs.driver import Records, records_of
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import make_run_folder
@@ -140,7 +140,7 @@ class _Cloud:
                     yield self._records(hub, loop)
                 finally:
                     status.cancel()
-                    self._state = "ended" if self.folder.is_finished else "waiting"
+                    self._state = "ended" if self.folder.is_finished or self.folder.divergence else "waiting"
                     asyncio.run_coroutine_threadsafe(self._tell_status_once(hub), loop).result()
             finally:
                 asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result()
@@ -179,12 +179,15 @@ class _Cloud:
             on_serving=self._on_serving,
         )
         self._state = "running"
-        for record in records_of(experiment, self.folder, world):
-            if record.get("test_accuracy") is not None:
-                self.metrics.accuracy(record["test_accuracy"])
-            yield record
-        asyncio.run_coroutine_threadsafe(hub.say_goodbye("The run has ended."), loop).result()
-        time.sleep(0.2)  # for edges to hand it on
+        try:
+            for record in records_of(experiment, self.folder, world):
+                if record.get("test_accuracy") is not None:
+                    self.metrics.accuracy(record["test_accuracy"])
+                yield record
+        except Diverged as error:
+            _say_goodbye(hub, loop, str(error))
+            raise
+        _say_goodbye(hub, loop, "The run has ended.")
 
     def _wait_for_devices(self, hub: Hub, loop: asyncio.AbstractEventLoop) -> None:
         everybody = set(range(self.work.num_devices))
@@ -285,6 +288,11 @@ class _Cloud:
             refused=self._refused[name],
             last_fate=self._last_fate.get(name),
         )
+
+
+def _say_goodbye(hub: Hub, loop: asyncio.AbstractEventLoop, words: str) -> None:
+    asyncio.run_coroutine_threadsafe(hub.say_goodbye(words), loop).result()
+    time.sleep(0.2)  # for edges to hand it on
 
 
 def _finite(value: float) -> float | None:

@@ -2,7 +2,7 @@
 
 ap.register(MY_MASKING)            in a script: known to runs, comparisons, sweeps and their workers at once
 airprune … --import my_methods.py  the file is loaded before the command looks at anything
-entry points                       group "airprune.methods.masking" (or another kind) of an installed package
+entry points                       group "airprune.masking" (or another kind) of an installed package
 
 Workers are told by `luggage`. A run folder notes the files by hash, since its results depend on them.
 """

@@ -51,13 +51,29 @@ def estimate_text(estimate: Estimate | None, measure: str) -> str:
 
 
 def summary(curves_by_variant: Mapping[str, list[list[dict[str, Any]]]]) -> dict[str, dict[str, Estimate]]:
-    """Of each variant's last global round: mean and 95 % interval over the seeds of what all of them measured."""
+    """Of each variant's last global round: mean and 95 % interval over the seeds of what all of them measured.
+
+    None of a variant of which a seed has diverged: a mean over the others would favour it.
+    """
     table: dict[str, dict[str, Estimate]] = {}
     for name, runs in curves_by_variant.items():
+        if num_diverged(runs):
+            table[name] = {}
+            continue
         last = [records[-1] for records in runs]
         present = [measure for measure in SUMMARY if all(record.get(measure) is not None for record in last)]
         table[name] = {measure: Estimate.of([record[measure] for record in last]) for measure in present}
     return table
+
+
+def num_diverged(runs: Sequence[Sequence[Mapping[str, Any]]]) -> int:
+    """Of a variant's seeds, each with the records of its global rounds."""
+    return sum("diverged" in records[-1] for records in runs if records)
+
+
+def diverged_words(num: int, of: int) -> str:
+    """diverged; 1 of 3 diverged."""
+    return "diverged" if num == of else f"{num} of {of} diverged"
 
 
 def _t95(freedom: int) -> float:

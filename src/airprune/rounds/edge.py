@@ -215,7 +215,8 @@ def close_round(
     them could make a variance negative.
     """
     own = {slot: values[tier_name(tier, slot)] for slot in _names(values, tier)}
-    model, moved = step("move", previous, combined, held, own)
+    with np.errstate(over="ignore", invalid="ignore"):  # that training diverges shows in the model
+        model, moved = step("move", previous, combined, held, own)
     if num_parameters < len(model) and model is not combined:
         model = model.copy()
         model[num_parameters:] = combined[num_parameters:]

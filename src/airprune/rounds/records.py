@@ -170,6 +170,10 @@ class GlobalRecord(JsonRecord):
     aggregator: Annotated[
         int | None, About(Per.THIS_ROUND, "the edge that averaged in the cloud's place, if one did")
     ] = None
+    diverged: Annotated[
+        str | None,
+        About(Per.MODEL, "where training diverged: which models are not finite numbers; the run's last record"),
+    ] = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 

@@ -15,7 +15,7 @@ from airprune.components.component import Owner
 from airprune.data import Dataset
 from airprune.data.shared import share
 from airprune.engines import check_engine, engine_named
-from airprune.errors import UsageError
+from airprune.errors import Diverged, UsageError
 from airprune.models.kernels import native
 from airprune.runs.callbacks import GivenCallback, callbacks_of, told
 from airprune.runs.layout import RunFolder
@@ -46,7 +46,8 @@ def run(
 ) -> Records:
     """Runs a scenario; yields one record per edge round and per global round as they happen.
 
-    The run stands still between two records and ends, resumable, when the generator is closed.
+    The run stands still between two records and ends, resumable, when the generator is closed. One that diverges, so
+    that its models are not finite numbers, raises `Diverged` after its last record.
 
     Args:
       out: the run folder; without one nothing is written.
@@ -57,7 +58,8 @@ def run(
       dataset: (x, y) arrays, ((x, y), (x_test, y_test)), a pandas table, torch datasets or loaders, or Hugging Face
         datasets in place of the scenario's own; see `airprune.data.as_dataset`.
       loss: of (outputs, targets) → their mean loss, in place of `train.loss`: a torch function or module, or your own.
-      metric: of (outputs, targets) → a mean over samples, in place of `train.metric`; recorded as `test_` and its name.
+      metric: of (outputs, targets) of all test samples at once → a number, in place of `train.metric`; recorded as
+        `test_` and its name.
       replay: a deployment's run folder: who is there, what is planned with and what becomes of uploads is as it was.
       callbacks: hear of every record once it is saved: functions of a record, `Callback`s, or names of loggers
         ("tensorboard", "wandb", "mlflow").
@@ -95,8 +97,10 @@ def records_of(experiment: Experiment, folder: RunFolder | None, world: World) -
             saved = writer.load()
             if saved is not None:
                 state, memory = state.restored(saved.arrays, saved.facts), saved.memory
-        if not _has_ended(experiment, state):
+        if not experiment.has_ended(state):
             yield from _run(experiment, state, world, writer, memory)
+        if state.diverged:
+            raise Diverged(state.diverged)
         if writer is not None:
             writer.finish(_trained(experiment, state))
 
@@ -127,7 +131,7 @@ def _run(
             writer.begin()  # only now: a run that gets no engine leaves nothing behind
         for record in map(finite, run_rounds(experiment, engine, state, world=world)):
             if writer is not None:
-                writer.save(state, record, has_ended=_has_ended(experiment, state), store=state.store)
+                writer.save(state, record, has_ended=experiment.has_ended(state), store=state.store)
             yield record
 
 
@@ -138,10 +142,6 @@ def opened_store(experiment: Experiment, folder: Path, table: dict[str, Any] | N
         return None
     num_devices, most = experiment.network.num_devices, experiment.most_devices
     return DeviceStore(folder / "memory", slots, experiment.shape, num_devices, table, most_writers=most)
-
-
-def _has_ended(experiment: Experiment, state: RunState) -> bool:
-    return state.global_round >= experiment.scenario.rounds.global_rounds
 
 
 def _trained(experiment: Experiment, state: RunState) -> dict[str, np.ndarray]:

@@ -5,7 +5,7 @@
     records.jsonl                   one line per edge round and per global round
     checkpoint/state.safetensors    the state after the last record
     memory/                         what devices remember, in files that the checkpoint names
-    final.safetensors               the trained model, when the run has ended
+    final.safetensors               the trained model, when the run has ended; of one that diverged there is none
 
 Of a run on real machines also:
 
@@ -144,6 +144,16 @@ class RunFolder:
         return files.is_regular(self.measured_file)
 
     @property
+    def divergence(self) -> str:
+        """The sentence with which a run ended that diverged; empty for others."""
+        try:
+            last = self.last_record("global", within_bytes=_FIRST_LOOK_BYTES)
+        except OSError:
+            return ""
+        found = None if last is None else last.get("diverged")
+        return found if isinstance(found, str) else ""
+
+    @property
     def is_running(self) -> bool:
         """Whether somebody writes this folder now."""
         return is_locked(self.path)
@@ -230,14 +240,14 @@ class RunFolder:
         return self._provenance(self.final_file)
 
     def has_finished(self, scenario: Scenario) -> bool:
-        """Whether the trained model of this very scenario is here, whole, and with its records."""
+        """Whether this very scenario has been run here to its end, whole: to a trained model, or until it diverged."""
         from airprune.methods.registration import files_used_by
 
         try:
-            run = self.final_provenance()
-            if run is None or run.scenario != scenario.hash or not run.uses(files_used_by(scenario)):
+            run = self.saved_provenance() if self.divergence else self.final_provenance()
+            if run is None or not run.has_ended or run.scenario != scenario.hash:
                 return False
-            return self.fault_in_records(run) is None
+            return run.uses(files_used_by(scenario)) and self.fault_in_records(run) is None
         except WorkFailed:
             return False
 

@@ -376,6 +376,11 @@ class Experiment:
             return models
         return np.stack([masking("judged", self.shape, model, state.values) for model in models])
 
+    def has_ended(self, state: RunState) -> bool:
+        """Whether no round is left: all have been run, or training has diverged and its global round is closed."""
+        is_closed = not any(state.counters)
+        return state.global_round >= self.scenario.rounds.global_rounds or (bool(state.diverged) and is_closed)
+
     def step_index(self, state: RunState) -> int:
         """Edge rounds since the start of the global round."""
         index = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ from airprune.rounds.opened import OpenRound
 from airprune.rounds.personal import SLOTS
 from airprune.rounds.training.chunks import UNION, EdgeGroup, EdgeResult, Failure, TrainTask, chunks_of
 from airprune.rounds.training.worker import TEST_PART, OwnTest
+from airprune.simulation import divergence
 from airprune.simulation.clock import Events, Fate, TimedRound, time_round, with_unions
 from airprune.simulation.experiment import Experiment
 from airprune.simulation.recording import (
@@ -55,21 +57,22 @@ def run_rounds(
 ) -> Iterator[dict[str, Any]]:
     """Runs Algorithm 1 from `state` to the end; yields one record per edge round and per global round.
 
-    `state` is up to date whenever a record is yielded.
+    `state` is up to date whenever a record is yielded. If training diverges, its global round is the last; it is closed
+    at once and not evaluated, and `state.diverged` says why.
 
     Args:
       watch: shown each edge round as planned and as it came out.
       world: what the run meets; by default all is simulated.
     """
     world = World() if world is None else world
-    tree, rounds = state.tree, experiment.scenario.rounds
+    tree = state.tree
     reported: set[int] = set()  # devices whose failure the user has read
-    while state.global_round < rounds.global_rounds:  # line 2
+    while not experiment.has_ended(state):  # line 2
         if not any(state.counters):
             _send_down(state, experiment.method.topology.component.top)  # line 3: everybody starts from w_G
         while True:
             yield from _middle_rounds(experiment, state, world)  # only in trees deeper than the paper's
-            if state.counters[0] >= tree.max_rounds(0):  # line 4
+            if state.counters[0] >= tree.max_rounds(0) or state.diverged:  # line 4
                 break
             yield _edge_round(experiment, engine, state, world, reported, watch)  # lines 5–15
         yield _global_round(experiment, engine, state, world)  # line 17
@@ -101,10 +104,12 @@ def _edge_round(
     present = [int(edge) for edge in np.unique(opened.edge[timed.takes_part])]
     groups = [(edge, began, _group(experiment, state, timed, lag, edge, began)) for edge, began in starts]
     results = world.edge_round(experiment, engine, state, timed, groups)  # lines 5–15, Eq. (12)
+    divergence.note_after_edge_round(experiment, state, results)
     if state.held is not None:
         for result in results:
             state.held |= result.held
-    _report_sums(experiment, state, view, results)
+    if not state.diverged:
+        _report_sums(experiment, state, view, results)
     _check_bits(experiment, timed, results)
     _learn_from_codes(experiment, state, opened, results)
     timed = _without_failed(_as_sent(experiment, timed, results), results, reported)
@@ -123,7 +128,7 @@ def _edge_round(
     shown_lag = lag if experiment.method.topology.has("due") else None
     record = edge_record(state, timed, present, results, len(candidates.device), shown_lag, sample)
     if experiment.scenario.rounds.evaluate_every == "edge":
-        record |= accuracy_of(experiment, engine, state, experiment.judged(state, now=True))
+        record |= accuracy_of(experiment, engine, state, now=True)
     return record
 
 
@@ -329,7 +334,8 @@ def _without_failed(timed: TimedRound, results: list[EdgeResult], reported: set[
         return timed
     fate = timed.fate.astype(object)
     fate[np.searchsorted(timed.opened.device, [failure.device for failure in failures])] = [f.fate for f in failures]
-    _report_failures([failure for failure in failures if failure.fate == Fate.FAILED], reported)
+    told = [failure for failure in failures if failure.fate == Fate.FAILED and not failure.diverged]
+    _report_failures(told, reported)
     arrived = fate == Fate.OK
     return dataclasses.replace(timed, fate=fate.astype(str), uploaded_bits=np.where(arrived, timed.uploaded_bits, 0.0))
 
@@ -346,7 +352,7 @@ def _middle_rounds(experiment: Experiment, state: RunState, world: World) -> Ite
     """Nodes between edges and cloud whose children have run all their rounds combine them and send the result down."""
     tree = state.tree
     for level in range(tree.depth - 1, 0, -1):
-        if state.counters[level] < tree.max_rounds(level):
+        if not state.counters[level] or (state.counters[level] < tree.max_rounds(level) and not state.diverged):
             continue
         closing = tree.active(level - 1, state.counters[:level])
         combined = experiment.combined(state, level, world.out(state))
@@ -390,6 +396,7 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
         step, "cloud_step", state.global_state, combined, state.held, own, num_parameters=trained
     )
     state.values |= own
+    divergence.note_after_global_round(experiment, state)
     state.values = experiment.method.objective.close(state.values, experiment.network.num_devices)
     latency_s = float(_latency_s(experiment, state, 0)[0])
     metrics: dict[str, Any] = {}
@@ -401,12 +408,14 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
         metrics |= {"d2d_bits": state.totals.d2d_bits, "d2d_energy_j": state.totals.d2d_energy_j}
     state.totals.time_s += latency_s
     if experiment.scenario.rounds.evaluate_every != "never":
-        metrics |= accuracy_of(experiment, engine, state, experiment.judged(state))
-    if tests := experiment.held_tests(state):
+        metrics |= accuracy_of(experiment, engine, state)
+    if state.diverged:
+        metrics["diverged"] = state.diverged
+    elif tests := experiment.held_tests(state):
         parts = engine.map("evaluate_held", experiment.judged(state)[0], tests)
         if experiment.judged_by.is_accuracy:
             metrics["device_accuracy"] = sum(correct for _, correct in parts) / len(experiment.dataset.test_y)
-    if experiment.scenario.diagnostics.gradients:
+    if experiment.scenario.diagnostics.gradients and not state.diverged:
         metrics["gradient_sq"] = _gradient_sq(experiment, engine, state.global_state)
     record = global_record(state, latency_s, metrics)
     experiment.learn_loss(state, record["train_loss"])
@@ -419,11 +428,18 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
     return record
 
 
-def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, models: Array) -> dict[str, float]:
+def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, *, now: bool = False) -> dict[str, float]:
     """Loss and metric of the models' mean prediction on the test set, its parts judged in parallel and added in order.
 
-    Where devices have layers of their own, the means over devices, each judged on samples like its own.
+    The models are `experiment.judged`'s.
+
+    A loss or metric whose sums over parts do not add up gets the predictions of all parts at once. Where devices have
+    layers of their own, the means over devices, each judged on samples like its own, at once. NaN if training diverged.
     """
+    judged = experiment.judged_by
+    if state.diverged:
+        return {"test_loss": math.nan} | ({} if judged.metric is None else {judged.key: math.nan})
+    models = experiment.judged(state, now=now)
     if state.store is not None and experiment.shape.num_personal:
         tests = [
             OwnTest(
@@ -433,11 +449,18 @@ def accuracy_of(experiment: Experiment, engine: Engine, state: RunState, models:
         ]
         parts, size = list(engine.map("evaluate_own", models[0], tests)), sum(len(test.samples) for test in tests)
     else:
-        size = len(experiment.dataset.test_y)
-        parts = list(engine.map("evaluate", models, range(0, size, TEST_PART)))
+        targets, size = experiment.dataset.test_y, len(experiment.dataset.test_y)
+        starts = range(0, size, TEST_PART)
+        if judged.adds_up:
+            parts = list(engine.map("evaluate", models, starts))
+        else:
+            from airprune.rounds.training.judging_by_torch import totals_of_arrays
+
+            outputs = list(engine.map("predict", models, starts))
+            parts = [totals_of_arrays(outputs, targets, judged, like=models)]
     found = {"test_loss": sum(loss for loss, _ in parts) / size}
-    if experiment.judged_by.metric is not None:
-        found[experiment.judged_by.key] = sum(score for _, score in parts) / size
+    if judged.metric is not None:
+        found[judged.key] = sum(score for _, score in parts) / size
     return found
 
 

@@ -36,6 +36,7 @@ class RunState:
         run next.
       latency_s: of those rounds, by level: rows with one entry per node; NaN where a node did not take part.
       totals: the simulated clock and what has been spent.
+      diverged: why the run ends with this global round, in one sentence; empty for runs that have not diverged.
     """
 
     tree: Tree
@@ -47,6 +48,7 @@ class RunState:
     counters: list[int] = field(default_factory=list)
     latency_s: list[list[list[float]]] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
+    diverged: str = ""
 
     @classmethod
     def initial(
@@ -87,6 +89,7 @@ class RunState:
             "counters": self.counters,
             "latency_s": [[[None if math.isnan(x) else x for x in row] for row in rows] for rows in self.latency_s],
             "totals": self.totals.as_dict(),
+            **({"diverged": self.diverged} if self.diverged else {}),
         }
 
     def restored(self, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> RunState:
@@ -102,6 +105,7 @@ class RunState:
             counters=list(facts["counters"]),
             latency_s=rows,
             totals=Totals(**facts["totals"]),
+            diverged=facts.get("diverged", ""),
         )
 
 

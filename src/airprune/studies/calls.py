@@ -8,18 +8,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airprune.checks import instance, path_of
-from airprune.errors import InvalidValue, WorkFailed
+from airprune.errors import Diverged, InvalidValue, WorkFailed
 from airprune.extras import needed
 from airprune.results.frames import Level, load_runs
 from airprune.results.latex import summary_latex, target_latex
 from airprune.results.measures import DRAWN
 from airprune.results.rows import TOTAL, cumulative
-from airprune.results.statistics import Estimate, summary
+from airprune.results.statistics import Estimate, diverged_words, num_diverged, summary
 from airprune.results.time_to_target import ToTarget, default_target, reference_among, to_target
 from airprune.runs.callbacks import GivenCallback
 from airprune.scenario import Scenario
@@ -52,10 +52,11 @@ class Comparison:
     """Variants over seeds, as their folder has them.
 
     Attributes:
-      estimates: of each variant's last global round, by measure.
+      estimates: of each variant's last global round, by measure; none of one that diverged.
       target: the accuracy that costs are told for: as asked for, of the scenario, or what all runs reach; None if no
         model was ever tested.
       to_target: time, bits, joules and rounds of each variant until then; empty without a target.
+      diverged: on how many seeds a variant has diverged; without those that have not.
     """
 
     out: Path
@@ -64,13 +65,14 @@ class Comparison:
     estimates: Mapping[str, Mapping[str, Estimate]]
     target: float | None
     to_target: Mapping[str, ToTarget]
+    diverged: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(
         cls, variants: Sequence[Variant], seeds: Sequence[int], out: Path, *, target: float | None = None
     ) -> Comparison:
         """From the folder of a comparison whose runs are done."""
-        tests = evaluations(variants, seeds, out)
+        tests, rounds = evaluations(variants, seeds, out), curves(variants, seeds, out)
         if target is None:
             target = variants[0].scenario.rounds.target_accuracy
         if target is None:
@@ -80,10 +82,16 @@ class Comparison:
             out=out,
             variants=tuple(variants),
             seeds=tuple(seeds),
-            estimates=summary(curves(variants, seeds, out)),
+            estimates=summary(rounds),
             target=target,
             to_target={} if target is None else to_target(tests, target, reference=reference),
+            diverged={name: num for name, runs in rounds.items() if (num := num_diverged(runs))},
         )
+
+    def label(self, name: str) -> str:
+        """A variant's name, and whether it diverged."""
+        num = self.diverged.get(name)
+        return f"{name} ({diverged_words(num, len(self.seeds))})" if num else name
 
     def frame(self, level: Level = "global") -> pandas.DataFrame:
         """As `load_runs`, of these variants and seeds alone."""
@@ -107,7 +115,7 @@ class Comparison:
 
     def latex(self) -> str:
         """Both tables, for a paper that uses booktabs."""
-        parts = [summary_latex(["variant"], (([name], found) for name, found in self.estimates.items()))]
+        parts = [summary_latex(["variant"], (([self.label(name)], found) for name, found in self.estimates.items()))]
         if self.target is not None:
             parts.append(
                 target_latex(["variant"], (([name], row) for name, row in self.to_target.items()), self.target)
@@ -200,7 +208,7 @@ def compare(
     seeds = _seeds("compare.seeds", seeds)
     note_variants(variants, out)
     for _, _, records in runs_of(variants, seeds, out, callbacks=callbacks, **given):
-        with contextlib.closing(records):
+        with contextlib.closing(records), contextlib.suppress(Diverged):
             for _ in records:
                 pass
     return Comparison.read(variants, seeds, out, target=target)

@@ -68,7 +68,8 @@ def compare(
 ) -> Iterator[tuple[Variant, int, Records]]:
     """Runs what is not finished yet; yields (variant, seed, records still to come) for the caller to consume.
 
-    `given` is what `run` takes besides scenario and folder.
+    `given` is what `run` takes besides scenario and folder. The records of a run that diverges end in `Diverged`, which
+    is a result: the run is finished then.
     """
     from airprune.runs.driver import run  # here, since naming variants does not wait for torch
 

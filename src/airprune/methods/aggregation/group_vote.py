@@ -77,7 +77,8 @@ class GroupedVotes(MaskedSum):
 
     def add_member(self, state: Array, mask: Array | None, weight: float, *, is_master: bool, master: int) -> None:
         super().add(state, mask, weight)
-        signs = state.astype(np.int32)
+        with np.errstate(invalid="ignore"):  # `finish` sees in the sum that a device has diverged
+            signs = state.astype(np.int32)
         self._put(master, Ballot(signs, (signs if is_master else np.zeros_like(signs)).astype(np.int8), 1))
 
     def merge(self, other: MaskedSum) -> None:
@@ -98,7 +99,9 @@ def finish(options: GroupVoteOptions, total: GroupedVotes, previous: Array) -> A
     votes = np.zeros(len(previous), dtype=np.int64)
     for ballot in total.ballots.values():
         votes += (ballot.size if options.masters == "by-size" else 1) * ballot.result
-    return (previous + options.rate * np.sign(votes)).astype(previous.dtype)
+    model: Array = (previous + options.rate * np.sign(votes)).astype(previous.dtype)
+    model[~np.isfinite(total.total)] = np.nan
+    return model
 
 
 AGGREGATION = Aggregation(

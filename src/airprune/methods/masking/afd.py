@@ -8,6 +8,7 @@ proportion to it, the others by chance. One map for all devices (`single`, judge
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -16,6 +17,7 @@ from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.components.units import UnitGraph, foremost
+from airprune.errors import NotFinite
 from airprune.methods.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.widths import graph_of, narrowed, weights_at, weights_within, width_of
 from airprune.methods.objectives.base import LocalRun
@@ -85,6 +87,10 @@ def drawn_keys(scores: Array, rng: np.random.Generator) -> Array:
 def learnt(memory: Mapping[str, Array], kept: Array, loss: float, rng: np.random.Generator) -> Values:
     """The map after a round of this loss with these units; a last loss of 0 stands for none yet."""
     before, scores, keys = float(memory[LOSS][0]), memory[SCORES], memory[KEYS]
+    if math.isnan(loss):
+        raise NotFinite(
+            "afd.loss", "must be a number", loss, "Training has probably diverged: lower the learning rate."
+        )
     assert loss > 0.0, "a cross-entropy is positive"
     if loss < before:
         scores = np.where(kept, (before - loss) / before, scores)

@@ -20,15 +20,16 @@ class Metric(Listed):
     """What a model is judged by on the test samples.
 
     Attributes:
-      mean: of (outputs, targets) → the mean over the samples, a number or a tensor of one.
-      total: their sum; by default the mean times their number.
+      mean: of (outputs, targets) → a number or a tensor of one. It gets all test samples at once, so it need not be a
+        mean over samples: an F1 score is as good.
+      total: of a metric that is such a mean, the sum over some samples, so that they may be evaluated in parts.
     """
 
     mean: Mean
     total: Mean | None = None
 
     def sum(self, outputs: Tensor, targets: Tensor) -> float:
-        """Σ over the samples; whole where the metric counts."""
+        """Σ over the samples; whole where the metric counts. Without a `total`, the value times their number."""
         if self.total is not None:
             return self.total(outputs, targets).item()
         return float(self.mean(outputs, targets)) * len(targets)
@@ -39,8 +40,9 @@ class Loss(Listed):
     """F of Eq. (7).
 
     Attributes:
-      mean: of (outputs, targets) of a minibatch → the mean over its samples; torch follows its gradient.
-      total: their sum; by default the mean times their number.
+      mean: of (outputs, targets) of a minibatch → the mean over its samples; torch follows its gradient. For
+        `test_loss` it gets all test samples at once.
+      total: the sum in place of the mean, so that test samples may be evaluated in parts.
       targets: what samples have beside their features: one class each, numbers of any shape, or either.
       metric: the name of what models are judged by unless somebody says otherwise; empty for the loss alone.
       together: of the outputs of several models → what they predict together; by default their mean.
@@ -54,6 +56,7 @@ class Loss(Listed):
     together: Callable[[Tensor], Tensor] | None = None
 
     def sum(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Σ over the samples. Without a `total`, the mean times their number."""
         if self.total is not None:
             return self.total(outputs, targets)
         return self.mean(outputs, targets) * len(targets)

@@ -32,6 +32,11 @@ class Judged:
         return self.metric is not None and self.metric.name == "accuracy"
 
     @property
+    def adds_up(self) -> bool:
+        """Whether sums over parts of the test set add up to those over all of it."""
+        return self.loss.total is not None and (self.metric is None or self.metric.total is not None)
+
+    @property
     def key(self) -> str:
         """Of the metric in a record."""
         return f"test_{'' if self.metric is None else self.metric.name.replace('-', '_')}"

@@ -21,7 +21,7 @@ from airprune.results.report.sections import (
     seeds_text,
 )
 from airprune.results.report.target import target_section
-from airprune.results.statistics import estimate_text, summary
+from airprune.results.statistics import diverged_words, estimate_text, summary
 from airprune.results.time_to_target import default_target, evaluations
 from airprune.scenario import Scenario
 from airprune.text import clocks_text, counted
@@ -74,7 +74,7 @@ def _all(runs: Runs) -> list[Run]:
 
 def _lead(runs: Runs) -> Markup:
     everything = _all(runs)
-    finished = sum(run.is_finished for run in everything)
+    finished = sum(run.is_finished or bool(run.divergence) for run in everything)
     seeds = {seed for by_seed in runs.values() for seed in by_seed}
     state = "finished" if finished == len(everything) else f"unfinished: {finished} of {len(everything)} runs"
     clocks = clocks_text(scenario.clock.words for scenario in _first_scenarios(runs).values())
@@ -83,7 +83,9 @@ def _lead(runs: Runs) -> Markup:
 
 
 def _counted(by_seed: Mapping[int, Run]) -> dict[int, Run]:
-    """The runs that estimates rest on: the finished ones; what there is, if none is."""
+    """The runs that estimates rest on: the finished ones; what there is, if none is; none if one has diverged."""
+    if any(run.divergence for run in by_seed.values()):
+        return {}
     with_rounds = {seed: run for seed, run in by_seed.items() if run.rounds}
     return {seed: run for seed, run in with_rounds.items() if run.is_finished} or with_rounds
 
@@ -112,6 +114,8 @@ def _summary(runs: Runs, place: Place) -> list[Markup]:
 
 
 def _seeds_word(by_seed: Mapping[int, Run], used: int) -> str:
+    if num_diverged := sum(bool(run.divergence) for run in by_seed.values()):
+        return diverged_words(num_diverged, len(by_seed))
     if not any(run.is_finished for run in by_seed.values()):
         return f"{used}, unfinished"
     return str(used) if used == len(by_seed) else f"{used} of {len(by_seed)}"
@@ -145,7 +149,7 @@ def _runs_table(runs: Runs, place: Place) -> list[Markup]:
         (
             variant,
             seed,
-            badge(run.state, "good" if run.is_finished else "fair"),
+            badge(run.state, run.badge_kind),
             place.link_to(run.path),
         )
         for variant, by_seed in runs.items()

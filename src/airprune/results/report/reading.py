@@ -88,9 +88,21 @@ class Run:
         return self.rounds[-1] if self.rounds else {}
 
     @property
+    def divergence(self) -> str:
+        """Which models are not finite numbers; empty unless training diverged."""
+        last = self.records[-1] if self.records else None
+        return (last.diverged or "") if isinstance(last, GlobalRecord) else ""
+
+    @property
+    def badge_kind(self) -> str:
+        return "good" if self.is_finished else "bad" if self.divergence else "fair"
+
+    @property
     def state(self) -> str:
         if self.is_finished:
             return "finished"
+        if self.divergence:
+            return "diverged"
         of = f" of {self.scenario.rounds.global_rounds}" if self.scenario else ""
         return f"unfinished: {len(self.rounds)}{of} global rounds"
 

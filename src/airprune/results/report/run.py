@@ -62,7 +62,7 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
 
 
 def _lead(run: Run) -> Markup:
-    words: list[object] = [badge(run.state, "good" if run.is_finished else "fair")]
+    words: list[object] = [badge(run.state, run.badge_kind)]
     if run.scenario is not None:
         s = run.scenario
         words.append(
@@ -82,6 +82,8 @@ def _summary(run: Run) -> list[Markup]:
     facts[f"{ratio.label}, last round"] = ratio.text(last.get(ratio.name))
     facts[MEASURES["left_out"].label] = _left_out(run)
     found = [tiles(facts)] if run.rounds else [paragraph("No global round is finished yet.")]
+    if run.divergence:
+        found.append(note(run.divergence))
     fates = _fates(run.records)
     if any(fates.values()):
         reasons = ", ".join(f"{count:,} {fate}" for fate, count in fates.items() if count)
@@ -209,7 +211,7 @@ def _repeat(run: Run) -> Section:
     file = str(run.path / "scenario.toml")
     lines = [["airprune", "run", file, "--out", beside(run.path), *run.import_words]]
     notes = ["A model or data set of your own, given in Python, is not part of the scenario and must be given again."]
-    if not run.is_finished:
+    if not run.is_finished and not run.divergence:
         lines.insert(0, ["airprune", "run", file, "--out", str(run.path), "--resume", *run.import_words])
         notes.insert(0, "The first command continues the run, the second repeats it from the start.")
     return repeat_section(lines, *notes) if run.scenario or run.import_words else Section("Repeat it", [])

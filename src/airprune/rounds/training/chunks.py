@@ -99,11 +99,15 @@ class Failure:
     """A device whose training failed every time, and the last traceback, or what became of the worker.
 
     Where devices are real, `fate` may be another one than failed.
+
+    Attributes:
+      diverged: whether it failed since its model, or what it chooses by, is not finite.
     """
 
     device: int
     trouble: str
     fate: str = "failed"
+    diverged: bool = False
 
 
 class DeviceFailed(WorkFailed):

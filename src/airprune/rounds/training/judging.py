@@ -22,9 +22,14 @@ class Judge(Protocol):
     def total(self, states: Array, samples: Samples) -> tuple[float, float]:
         """(Σ of the loss, Σ of the metric) over some samples; of accuracy the number of correct predictions.
 
+        A loss or metric whose sums do not add up gets these samples at once; its value counts for each of them.
+
         Args:
           states: of the models that predict together.  [num_models, num_state]
         """
+
+    def outputs(self, states: Array, samples: Samples) -> Array:
+        """What the models predict together.  [num_samples, …]"""
 
     def gradient(self, state: Array, samples: Samples) -> Array:
         """Σ of the loss gradients at a state over some samples.  [num_parameters]"""
@@ -52,15 +57,19 @@ class NativeJudge:
         self._scores = native.NativeScores(model, x, y)
 
     @np.errstate(over="ignore", invalid="ignore")  # of a model that has diverged the loss is NaN
-    def total(self, states: Array, samples: Samples) -> tuple[float, float]:
-        members, labels = [], self._labels[samples]
+    def outputs(self, states: Array, samples: Samples) -> Array:
+        members = []
         for state in states:
             self._model.load(state)
             members.append(self._scores(samples).astype(np.float64))
-        outputs = members[0]
-        if len(members) > 1:
-            logs = np.stack([member - _log_sum_exp(member)[:, np.newaxis] for member in members], axis=-1)
-            outputs = _log_sum_exp(logs) - math.log(len(members))
+        if len(members) == 1:
+            return members[0]
+        logs = np.stack([member - _log_sum_exp(member)[:, np.newaxis] for member in members], axis=-1)
+        return _log_sum_exp(logs) - math.log(len(members))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def total(self, states: Array, samples: Samples) -> tuple[float, float]:
+        outputs, labels = self.outputs(states, samples), self._labels[samples]
         losses = _log_sum_exp(outputs) - outputs[np.arange(len(labels)), labels]
         return float(losses.sum()), int(np.count_nonzero(outputs.argmax(1) == labels))
 

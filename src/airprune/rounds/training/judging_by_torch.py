@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -10,6 +12,7 @@ from airprune.models.catalogue import FlatModel
 from airprune.models.kernels.autograd import in_precision, tensor_of
 from airprune.models.kernels.devices import Twin
 from airprune.models.layout import LocalModel
+from airprune.models.losses.base import Loss, Metric
 from airprune.models.losses.own import Judged
 
 Array = np.ndarray
@@ -38,6 +41,10 @@ class TorchJudge:
         index = torch.from_numpy(samples) if isinstance(samples, np.ndarray) else samples
         return evaluate(self._home, states, self._x[index], self._y[index], self._judged)
 
+    def outputs(self, states: Array, samples: slice | Array) -> Array:
+        index = torch.from_numpy(samples) if isinstance(samples, np.ndarray) else samples
+        return predict(self._home, states, self._x[index], self._judged).cpu().numpy()
+
     def gradient(self, state: Array, samples: slice | Array) -> Array:
         model = self._model
         model.load(state)
@@ -49,6 +56,18 @@ class TorchJudge:
         return model.gradient.numpy().astype(np.float64)
 
 
+def predict(model: FlatModel | Twin, states: Array, x: torch.Tensor, judged: Judged) -> torch.Tensor:
+    """What models predict together.  [num_samples, …]"""
+    model.module.eval()
+    dtype = model.state.dtype
+    with torch.inference_mode():
+        members = []
+        for state in states:
+            model.load(state)
+            members.append([model.module(in_precision(inputs, dtype)) for inputs in x.split(BATCH)])
+        return torch.cat([judged.loss.combined(torch.stack(batch)) for batch in zip(*members, strict=True)])
+
+
 def evaluate(
     model: FlatModel | Twin, states: Array, x: torch.Tensor, y: torch.Tensor, judged: Judged
 ) -> tuple[float, float]:
@@ -57,18 +76,30 @@ def evaluate(
     Args:
       states: of the models that predict together.  [num_models, num_state]
     """
-    model.module.eval()
-    loss = 0.0
-    score: float = 0  # whole where the metric counts
-    dtype = model.state.dtype
+    return totals([predict(model, states, x, judged)], in_precision(y, model.state.dtype), judged)
+
+
+def totals(parts: Sequence[torch.Tensor], targets: torch.Tensor, judged: Judged) -> tuple[float, float]:
+    """The same of the models' outputs. A loss or metric without sums that add up gets all of them at once.
+
+    Args:
+      parts: outputs for the targets, in their order; each is added up by itself, as where it was computed alone.
+    """
+    outputs = torch.cat(list(parts))
+    targets_of = targets.split([len(part) for part in parts])
+
+    def total(measure: Loss | Metric) -> float:
+        if measure.total is None:
+            return float(measure.sum(outputs, targets))
+        return sum(
+            sum(float(measure.sum(*batch)) for batch in zip(part.split(BATCH), wanted.split(BATCH), strict=True))
+            for part, wanted in zip(parts, targets_of, strict=True)
+        )
+
     with torch.inference_mode():
-        members = []
-        for state in states:
-            model.load(state)
-            members.append([model.module(in_precision(inputs, dtype)) for inputs in x.split(BATCH)])
-        for targets, *outputs_of in zip(y.split(BATCH), *members, strict=True):
-            wanted, outputs = in_precision(targets, dtype), judged.loss.combined(torch.stack(outputs_of))
-            loss += float(judged.loss.sum(outputs, wanted))
-            if judged.metric is not None:
-                score += judged.metric.sum(outputs, wanted)
-    return loss, score
+        return total(judged.loss), 0.0 if judged.metric is None else total(judged.metric)
+
+
+def totals_of_arrays(parts: Sequence[Array], targets: Array, judged: Judged, *, like: Array) -> tuple[float, float]:
+    """`totals` of arrays; targets take the precision of the weights `like`."""
+    return totals([tensor_of(part) for part in parts], in_precision(tensor_of(targets), tensor_of(like).dtype), judged)

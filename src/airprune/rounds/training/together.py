@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from airprune.engines.base import MAX_TRIES
-from airprune.errors import AirpruneError
+from airprune.errors import AirpruneError, NotFinite
 from airprune.models.kernels import KERNELS
 from airprune.models.kernels.base import Stacked
 from airprune.rounds.device import Device
@@ -102,6 +102,8 @@ class Together:
                         wanted = steps.send(wanted.device.gradient(wanted.batch))
                 except StopIteration as end:
                     ended[number] = end.value
+                except NotFinite as error:
+                    ended[number] = failed(number, error)
                 except AirpruneError:
                     raise
                 except Exception as error:

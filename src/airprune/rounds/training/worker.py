@@ -14,7 +14,7 @@ import numpy as np
 from airprune.data import Dataset, Holdings
 from airprune.data.shared import SharedDataset
 from airprune.engines.base import MAX_TRIES, Workshop
-from airprune.errors import AirpruneError
+from airprune.errors import AirpruneError, NotFinite
 from airprune.methods.compression.base import Wire
 from airprune.randomness import WholeNumbers
 from airprune.rounds.device import Device, LocalSettings, Streams, device_round, held_model, round_in_steps
@@ -159,6 +159,8 @@ class Worker:
             self.device.model.start_afresh(lambda: layer_seeds[orders.device], self.job.settings.device)
             try:
                 return device_round(self.device, received, orders, samples=samples, streams=streams)
+            except NotFinite as error:
+                return self._failure(orders.device, error)
             except AirpruneError:
                 raise
             except Exception as error:
@@ -167,7 +169,9 @@ class Worker:
         raise AssertionError  # a try ends in an upload, a failure or an error
 
     def _failure(self, device: int, error: Exception) -> Failure:
-        """What stands for a device that has failed for good; raises if the run is to end then."""
+        """What stands for a device that has failed for good; raises if the run is to end at once."""
+        if isinstance(error, NotFinite):
+            return Failure(device, str(error), diverged=True)
         failure = Failure(device, "".join(traceback.format_exception(error)).rstrip())
         if not self.job.drop_failing:
             raise DeviceFailed(failure) from error
@@ -176,6 +180,10 @@ class Worker:
     def evaluate(self, states: Array, start: int) -> tuple[float, float]:
         """(Σ loss, Σ metric) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
         return self.judge.total(states, slice(start, start + TEST_PART))
+
+    def predict(self, states: Array, start: int) -> Array:
+        """The models' mean prediction for the same samples, for a loss or metric that must see all at once."""
+        return self.judge.outputs(states, slice(start, start + TEST_PART))
 
     def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, float]:
         """(Σ loss, Σ metric) of a device's model, made of a common state and its own layers, on its test samples."""

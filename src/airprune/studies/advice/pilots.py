@@ -21,7 +21,7 @@ import numpy as np
 from airprune.engines import engine_named
 from airprune.engines.base import Died, Task, Workshop
 from airprune.engines.machine import cancelled
-from airprune.errors import UsageError, WorkFailed
+from airprune.errors import Diverged, UsageError, WorkFailed
 from airprune.methods.registration import luggage
 from airprune.runs import run
 from airprune.scenario import Scenario
@@ -111,7 +111,7 @@ class PilotRuns(Workshop):
         before = time.time()
         accuracy: list[float] = []
         errors: dict[float, list[float]] = defaultdict(list)
-        with contextlib.closing(run(Scenario.from_text(task.toml))) as records:
+        with contextlib.closing(run(Scenario.from_text(task.toml))) as records, contextlib.suppress(Diverged):
             for record in records:
                 if record["kind"] != "edge":
                     continue

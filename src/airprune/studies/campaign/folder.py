@@ -24,7 +24,7 @@ from airprune.methods.registration import luggage
 from airprune.results.crossover import Crossover, Swept, crossover_of
 from airprune.results.evaluations import evaluations_in
 from airprune.results.measures import TO_TARGET
-from airprune.results.statistics import Estimate, summary
+from airprune.results.statistics import Estimate, num_diverged, summary
 from airprune.results.time_to_target import TIME, Evaluation, ToTarget, tidy_row, to_target
 from airprune.runs.layout import MAX_RECORD_BYTES, RunFolder
 from airprune.runs.lock import locked
@@ -58,7 +58,8 @@ class Row:
       scheme: of its scenario.
       seeds: of the runs that are finished.
       num_runs: finished or not.
-      estimates: of the last global round, over those seeds.
+      estimates: of the last global round, over those seeds; none if one of them diverged.
+      num_diverged: how many of them diverged.
       to_target: what it took to reach the target accuracy, if one is asked for.
     """
 
@@ -68,6 +69,7 @@ class Row:
     num_runs: int
     estimates: Mapping[str, Estimate]
     to_target: ToTarget | None = None
+    num_diverged: int = 0
 
 
 def crossover_in(rows: Sequence[Row]) -> Crossover | None:
@@ -165,6 +167,7 @@ class SweepFolder:
                 num_runs=len(pairs),
                 estimates=estimates.get(name, {}),
                 to_target=reached.get(name),
+                num_diverged=num_diverged(there[name]),
             )
             for name, pairs in lasts.items()
         ]
@@ -191,10 +194,10 @@ class SweepFolder:
         """
         runs, lasts = self.sweep.runs, [self.last_round(run) or {} for run in self.sweep.runs]
         measured = {name: None for last in lasts for name, value in last.items() if not isinstance(value, list | dict)}
-        measures = [name for name in measured if name != "kind"]
+        measures = [name for name in measured if name not in ("kind", "diverged")]
         names, failed_names = [run.folder_name for run in runs], {run.folder_name for run in failed}
         states = [
-            "finished" if last else "failed" if name in failed_names else "unfinished"
+            _state(last) if last else "failed" if name in failed_names else "unfinished"
             for name, last in zip(names, lasts, strict=True)
         ]
         columns: list[list[Any]] = [[value_text(run.values[key]) for run in runs] for key in self.sweep.keys]
@@ -229,3 +232,7 @@ class SweepFolder:
                 f"{self.path} holds a sweep of another scenario: {key} is {shown(here)} here, and another value there; "
                 "give the same settings or choose another folder with --out."
             )
+
+
+def _state(last_round: Mapping[str, Any]) -> str:
+    return "diverged" if "diverged" in last_round else "finished"

@@ -18,7 +18,7 @@ from airprune import files
 from airprune.engines.base import MAX_TRIES, Died, Task, Workshop
 from airprune.engines.machine import cancelled, machine_trouble
 from airprune.engines.processes import ProcessesEngine
-from airprune.errors import WorkFailed, trouble_of
+from airprune.errors import Diverged, WorkFailed, trouble_of
 from airprune.methods.registration import luggage
 from airprune.models.kernels import native
 from airprune.runs import run as run_scenario
@@ -131,6 +131,8 @@ def finish(task: WholeRun, *, blame_machine: bool = False) -> str | None:
             for _ in records:
                 if cancelled():
                     return "It was stopped."
+    except Diverged:
+        return None  # a result, which the run's folder has
     except Exception as error:
         if blame_machine and machine_trouble(error):
             raise

@@ -56,8 +56,13 @@ class Played:
         ]
 
     @property
+    def has_diverged(self) -> bool:
+        """Whether its last cloud model has no accuracy, since its weights are not finite numbers."""
+        return bool(self.tests) and math.isnan(self.tests[-1].test_accuracy)
+
+    @property
     def accuracy(self) -> float:
-        """Of the last cloud model; NaN if none was tested."""
+        """Of the last cloud model; NaN if none was tested, or training diverged."""
         return self.tests[-1].test_accuracy if self.tests else math.nan
 
     def accuracy_by(self, time_s: float) -> float:
@@ -67,7 +72,7 @@ class Played:
 
     def has_room_by(self, time_s: float) -> bool:
         """Whether another global round, as long as the others, would have ended by then."""
-        last = self.tests[-1].time_s if self.tests else None
+        last = self.tests[-1].time_s if self.tests and not self.has_diverged else None
         return last is not None and last * (1.0 + 1.0 / len(self.tests)) <= time_s * (1.0 + 1e-9)
 
 

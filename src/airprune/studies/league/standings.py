@@ -53,10 +53,13 @@ class Result:
 
     def accuracy(self, by: By, horizon_s: float) -> BySeed:
         """By seed; empty unless every seed has one."""
-        found = {
-            seed: run.accuracy if by is By.ROUNDS else run.accuracy_by(horizon_s) for seed, run in self.runs.items()
-        }
-        return {} if any(map(math.isnan, found.values())) else found
+        return _whole(
+            {seed: run.accuracy if by is By.ROUNDS else run.accuracy_by(horizon_s) for seed, run in self.runs.items()}
+        )
+
+    @property
+    def num_diverged(self) -> int:
+        return sum(run.has_diverged for run in self.runs.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +131,7 @@ def standings(
             costs=_costs(result, target) if result.entrant.has_costs else None,
             gaps={key: found.get(name) for key, found in gaps.items()},
             ranks={by: placed[by].get(name) for by in By},
-            untuned=_estimate({seed: run.accuracy for seed, run in result.untuned.items()}),
+            untuned=_estimate(_whole({seed: run.accuracy for seed, run in result.untuned.items()})),
             conduct=over_seeds([run.conduct for run in result.runs.values()]),
             state_bytes=result.entrant.state_bytes() if result.entrant.has_costs else 0,
             ends_early=any(run.has_room_by(horizon_s) for run in result.runs.values()),
@@ -149,6 +152,11 @@ def _place(row: Row) -> tuple[bool, bool, float, float]:
     """Methods before references, then by rank, then by accuracy after equal time."""
     rank, mean, entrant = row.ranks[By.TIME], row.accuracy[By.TIME], row.entrant
     return not entrant.is_method, not entrant.has_costs, rank or 0, math.inf if mean is None else -mean.mean
+
+
+def _whole(found: BySeed) -> BySeed:
+    """Empty unless every seed has a number."""
+    return {} if any(map(math.isnan, found.values())) else found
 
 
 def _estimate(values: BySeed) -> Estimate | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from airprune.results.measures import MEASURES, TO_TARGET
-from airprune.results.statistics import Estimate, estimate_text
+from airprune.results.statistics import Estimate, diverged_words, estimate_text
 from airprune.results.tidy import write_rows
 from airprune.results.time_to_target import NOT_REACHED, Costs, target_text
 from airprune.studies.league.lineup import FP32, SEED
@@ -101,8 +101,8 @@ def _standings(found: Standings) -> Shown:
         (
             _rank(row.ranks[By.TIME]),
             name_of(row),
-            _accuracy(row.accuracy[By.TIME]) if row.entrant.has_costs else MISSING,
-            _accuracy(row.accuracy[By.ROUNDS]),
+            _accuracy_of(row, By.TIME) if row.entrant.has_costs else MISSING,
+            _accuracy_of(row, By.ROUNDS),
             gap_text(row.gaps[By.TIME, SEED]),
             gap_text(row.gaps[By.TIME, FP32]),
             *(MISSING if row.costs is None else row.costs[name].text(name) for name in _COSTS),
@@ -169,6 +169,11 @@ def gap_text(gap: Gap | None) -> str:
 
 def _rank(rank: int | None) -> str:
     return MISSING if rank is None else str(rank)
+
+
+def _accuracy_of(row: Row, by: By) -> str:
+    num, found = row.result.num_diverged, row.accuracy[by]
+    return diverged_words(num, len(row.result.runs)) if num and found is None else _accuracy(found)
 
 
 def _accuracy(estimate: Estimate | None) -> str:

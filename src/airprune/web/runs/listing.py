@@ -93,9 +93,11 @@ def scenario_or_trouble_of(path: Path) -> tuple[Scenario | None, str]:
 
 
 def state_of(path: Path) -> str:
-    """finished, running or stopped."""
+    """finished, running, diverged or stopped."""
     folder = RunFolder(path)
-    return "finished" if folder.is_finished else "running" if folder.is_running else "stopped"
+    if folder.is_finished:
+        return "finished"
+    return "running" if folder.is_running else "diverged" if folder.divergence else "stopped"
 
 
 def _about(run: Found) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def resume(request: Request, wanted: Resume) -> Response:
     folder = run_named(root, wanted.run)
     state = state_of(folder)
     if state != "stopped":
-        way_out = "choose a stopped one" if state == "finished" else "stop it first"
+        way_out = "choose a stopped one" if state in ("finished", "diverged") else "stop it first"
         raise WorkFailed(f"{wanted.run} is {state}; {way_out}.")
     work_of(request).resume(folder, wanted.run)
     return json_answer(work_of(request).status())

@@ -64,7 +64,9 @@ function rememberInAddress() {
 
 const items = new Map();
 const MAX_ITEMS = 300;
-const BADGES = { running: ["● running", "fair"], finished: ["✓ finished", "good"], stopped: ["◼ stopped", "open"] };
+const BADGES = {
+  running: ["● running", "fair"], finished: ["✓ finished", "good"], diverged: ["✗ diverged", "bad"], stopped: ["◼ stopped", "open"],
+};
 
 function age(seconds) {
   if (seconds < 60) return "just now";
@@ -285,7 +287,7 @@ function reachedWords(name, measure) {
   const found = reached.runs.get(name);
   if (!found || found.reached === null) return "–";
   if (found.reached) return told(measures[measure], found[measure]);
-  return rows.get(name)?.state === "finished" ? "not reached" : "not yet";
+  return ["finished", "diverged"].includes(rows.get(name)?.state) ? "not reached" : "not yet";
 }
 
 /** Asks again whenever the target, the runs or their rounds have changed. */

@@ -9,7 +9,7 @@ import numpy as np
 
 from airprune.checks import quantity, whole_number
 from airprune.components.layers import PrunableLayers
-from airprune.errors import InvalidValue, UnknownName
+from airprune.errors import InvalidValue, NotFinite, UnknownName
 
 Array = np.ndarray
 SCOPES = ("global", "layer")
@@ -176,7 +176,7 @@ def _best_of_rows(scores: Array, tie_break: Array | None, layers: PrunableLayers
 
 
 def per_weight(field: str, values: Array, layers: PrunableLayers) -> Array:
-    """`values` as floats, or InvalidValue naming `field`: one finite entry per prunable weight."""
+    """`values` as floats, or InvalidValue naming `field`: one entry per prunable weight, finite or it is NotFinite."""
     values = np.asarray(values)
     if not np.issubdtype(values.dtype, np.floating):
         values = values.astype(np.float64)
@@ -187,7 +187,7 @@ def per_weight(field: str, values: Array, layers: PrunableLayers) -> Array:
     if not finite.all():
         first = int(np.argmin(finite))
         way_out = "Training has probably diverged: lower the learning rate."
-        raise InvalidValue(field, "must be finite", f"{values[first]} at entry {first}", way_out)
+        raise NotFinite(field, "must be finite", f"{values[first]} at entry {first}", way_out)
     return values
 
 
