@@ -120,11 +120,11 @@ def test_damaged_lines_are_no_records():
 @pytest.mark.parametrize(
     "module",
     [
-        "records",
-        "measures",
+        "rounds.records",
+        "results.measures",
         "web.starting.form",
-        "report.reading",
-        "report.write",
+        "results.report.reading",
+        "studies.write_report",
         "web.runs.views",
     ],
 )
