@@ -521,7 +521,7 @@ def test_an_unknown_method_or_component_names_the_nearest(command):
 
 
 def test_a_check_of_a_component_that_raises_says_where(tmp_path, command):
-    text = NAMESAKE.replace("name={name!r}", 'name="mine", choose=lambda options, view: 1 / 0')
+    text = NAMESAKE.format(name="mine").replace("}", ', "choose": lambda self, view: 1 / 0}')
     status, out, err = command("methods", "--check", "mine", "--import", own_file(tmp_path, text), "--json")
     (finding,) = json.loads(out)
     assert status == 1 and not finding["kept"] and "ZeroDivisionError" in finding["seen"]
