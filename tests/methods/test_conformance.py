@@ -30,8 +30,8 @@ def test_worker_processes_end_in_the_same_bytes(name):
     assert all(finding.kept for finding in check(name))
 
 
-def broken(name, **changes):
-    return Masking(**{"name": name, "summary": "", "choose": lambda options, view: SubModel(), **changes})
+def broken(name, **methods):
+    return type("Broken", (Masking,), {"name": name, "choose": lambda self, view: SubModel(), **methods})
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def findings_of(component):
 def test_a_component_that_remembers_in_its_process_is_found_out(registered):
     calls = []
 
-    def choose(options, view):
+    def choose(self, view):
         """Every other device of a process keeps the first weights, the others the last ones."""
         calls.append(1)
         mask = np.zeros(view.shape.prunable_weights, dtype=bool)
@@ -73,12 +73,12 @@ def test_a_component_that_sends_more_than_it_says_is_found_out(registered):
 
 
 def test_a_component_whose_memory_moves_as_declared_is_accepted(registered):
-    def choose(options, view):
+    def choose(self, view):
         scores = np.abs(view.weights) + view.memory["steady.seen"][: view.shape.prunable_weights]
         mask = np.zeros(scores.size, dtype=bool)
         mask[np.argsort(-scores, kind="stable")[: view.keep]] = True
         return SubModel(sent=mask, held=mask, moves=mask)
 
     slot = Slot(name="steady.seen", owner=Owner.DEVICE, shape=all_weights)
-    registered(broken("steady", choose=choose, slots=lambda options, shape: (slot,)))
+    registered(broken("steady", choose=choose, slots=lambda self, shape: (slot,)))
     assert all(finding.kept for finding in findings_of(broken("steady")).values())

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 import airprune as ap
 from airprune.errors import InvalidValue
 from airprune.methods.masking import MASKINGS
-from airprune.methods.masking.fjord_kd import FjordKdOptions, charges
+from airprune.methods.masking.fjord_kd import FjordKd
 from airprune.methods.masking.widths import weights_at
 from airprune.models.catalogue import FlatModel, PaperCNN
 from airprune.models.kernels import KERNELS, kernel_for
@@ -67,7 +67,7 @@ def test_a_step_adds_the_gradients_of_the_teacher_and_of_what_it_teaches(momentu
 )
 def test_a_step_is_charged_the_widest_model_and_the_mean_of_those_it_may_teach(prunable, weights):
     shape = FlatModel(PaperCNN(), prunable=prunable).shape
-    second = charges(FjordKdOptions(), 0, shape, 64.0).second_pass
+    second = FjordKd().charges(0, shape, 64.0).second_pass
     assert (shape.fixed_weights + second.kept).tolist() == weights
     means = [np.mean(weights[: count + 1]) for count in range(5)]
     assert shape.fixed_weights + second.weights(second.kept) == pytest.approx(means, rel=1e-12)  # one mean
@@ -114,9 +114,8 @@ def test_every_device_has_the_largest_width_that_meets_the_deadline_with_its_sha
     values = {**DISTILLED, "plan.scheme": scheme, "plan.cycles_per_weight": 400.0, "plan.deadline_s": 8e-4}
     values |= {"clock.compute": "flops", "clock.flops_per_cycle": 0.5} if compute == "flops" else {}
     rounds, experiment = timed_rounds(tiny_scenario(**values, **{"radio.fading": "rayleigh"}))
-    options = FjordKdOptions()
     terms, graph = experiment.terms, experiment.shape.units
-    family = np.array([weights_at(graph, width) for width in options.widths])
+    family = np.array([weights_at(graph, width) for width in FjordKd().widths])
     kept = {int(n) for timed in rounds for n in timed.opened.keep[timed.opened.planned]}
     assert len(kept) > 1
     for timed in rounds:

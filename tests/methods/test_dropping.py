@@ -19,6 +19,7 @@ from airprune.methods.compression.base import Wire
 from airprune.methods.masking import MASKINGS
 from airprune.methods.masking.afd import KEYS, LOSS, SCORES, drawn_keys, learnt
 from airprune.methods.masking.feddrop import flipped
+from airprune.methods.masking.fjord import Fjord
 from airprune.methods.masking.widths import weights_at, width_of
 from airprune.models.catalogue import MLP, FlatModel, PaperCNN
 from airprune.models.losses.classification import together
@@ -47,8 +48,7 @@ def r3(prunable=()):
 
 def bought(name, prunable=(), **options):
     shape, problem, budget = r3(prunable)
-    masking = MASKINGS[name]
-    return shape, problem, masking.weights(masking.Options(**options), budget, shape)
+    return shape, problem, MASKINGS[name](**options).num_kept(budget, shape)
 
 
 def test_feddrop_keeps_eight_five_and_three_units_in_time():
@@ -72,7 +72,7 @@ def test_feddrop_keeps_eight_five_and_three_units_in_time():
 )
 def test_the_widest_of_the_family_that_meets_the_deadline_is_taken(name, prunable, expected):
     shape, _, keep = bought(name, prunable)
-    widths = MASKINGS[name].Options().widths
+    widths = MASKINGS[name]().widths
     assert [width_of(shape.units, k, widths) for k in keep.tolist()] == expected
 
 
@@ -94,7 +94,7 @@ def test_coins_keep_each_unit_with_the_share_that_fits_and_never_none():
 def test_coins_of_the_server_are_those_of_the_devices_and_make_some_late():
     values = {"method": "feddrop-bernoulli", "plan.deadline_s": 3e-4, "radio.fading": "rayleigh"}
     rounds, experiment = timed_rounds(tiny_scenario(**values))  # a run checks that charged bits are sent bits
-    assert not experiment.method.masking("adapts")
+    assert not experiment.method.masking.adapts
     total_s = np.concatenate([timed.total_s for timed in rounds])
     assert np.any(total_s > 3e-4) and np.any(total_s < 3e-4)
     opened, streams = rounds[0].opened, Streams(experiment.scenario.seed, 0, 0)
@@ -251,22 +251,22 @@ def test_a_smaller_model_ends_where_the_whole_one_with_zeros_does(build, is_smal
 def test_a_step_of_fjord_leaves_wider_units_where_they_were_whatever_the_momentum():
     one = tiny_device("fjord", {"widths": [0.25, 1.0]}, momentum=0.9, weight_decay=0.1)
     start = one.model.state_array.copy()
-    method = one.method.masking
     seen = []
 
-    def choose(options, view):
+    class WideFirst(Fjord):
         """Wide in the first step only."""
-        chosen = method("choose", view)
-        graph = view.shape.units
-        masks = [graph.mask(leading(graph, width)) for width in (1.0, 0.25)]
 
-        def forward(step, weights):
-            seen.append(weights.copy())
-            return masks[min(step, 1)]
+        def choose(self, view):
+            graph = view.shape.units
+            masks = [graph.mask(leading(graph, width)) for width in (1.0, 0.25)]
 
-        return replace(chosen, forward=forward)
+            def forward(step, weights):
+                seen.append(weights.copy())
+                return masks[min(step, 1)]
 
-    one.method = replace(one.method, masking=replace(method, component=replace(method.component, choose=choose)))
+            return replace(super().choose(view), forward=forward)
+
+    one.method = replace(one.method, masking=WideFirst(widths=one.method.masking.widths))
     orders = Orders(device=0, keep=one.shape.prunable_weights, learning_rate=0.1, round_index=0)
     upload = device_round(one, Broadcast(model=start), orders, samples=np.arange(60), streams=Streams(0, 0, 0))
     wide = ~one.shape.units.mask(leading(one.shape.units, 0.25))

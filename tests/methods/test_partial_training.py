@@ -5,7 +5,7 @@ import pytest
 
 from airprune.components.component import paper_shape
 from airprune.methods.masking import MASKINGS
-from airprune.methods.masking.fedplt import DEALT, FedPltOptions
+from airprune.methods.masking.fedplt import DEALT, FedPlt
 from support.played import played, round_view, shape_of
 from support.tiny import tiny_scenario
 
@@ -29,11 +29,11 @@ def test_fedpt_trains_one_part_for_the_whole_run_and_leaves_the_rest_bit_for_bit
 
 def test_fedpt_with_less_time_trains_a_part_of_the_same_order():
     shape, model = paper_shape(), np.zeros(paper_shape().num_state)
-    masking = MASKINGS["fedpt"]
-    few, many = (masking.prepare(None, round_view(shape, keep, model), {})[0] for keep in ((4000, 9000), (9000,)))
+    masking = MASKINGS["fedpt"]()
+    few, many = (masking.prepare(round_view(shape, keep, model), {})[0] for keep in ((4000, 9000), (9000,)))
     assert few.sum() == 4000 and many.sum() == 9000
     assert np.mean(many[few]) > 0.99  # rows that would be empty take their best weight first
-    assert masking.prepare(None, round_view(shape, 25_168, model), {}) == (None, {})
+    assert masking.prepare(round_view(shape, 25_168, model), {}) == (None, {})
 
 
 def test_fedpart_trains_layers_in_turn_and_nothing_else_moves():
@@ -53,23 +53,23 @@ def test_fedpart_trains_layers_in_turn_and_nothing_else_moves():
 def test_fedplt_cuts_the_papers_cnn_into_its_hidden_units():
     """The budgets of three devices buy 8, 5 and 3 of 8 sub-layers of 3,146 weights."""
     budget = np.array([25_168, 18_165, 12_101])
-    assert MASKINGS["fedplt"].weights(FedPltOptions(), budget, paper_shape()).tolist() == [25_168, 5 * 3146, 3 * 3146]
+    assert FedPlt().num_kept(budget, paper_shape()).tolist() == [25_168, 5 * 3146, 3 * 3146]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_fedplt_gives_every_sub_layer_equally_many_holders_give_or_take_one(seed):
-    shape, options, masking = shape_of((3, 7), (4, 5), num_devices=20), FedPltOptions(sub_layers=6), MASKINGS["fedplt"]
+    shape, masking = shape_of((3, 7), (4, 5), num_devices=20), FedPlt(sub_layers=6)
     budget = np.random.default_rng(seed).integers(1, 42, size=20)
-    keep = masking.weights(options, budget, shape)
+    keep = masking.num_kept(budget, shape)
     assert np.all(keep <= budget)
     view = round_view(shape, keep, np.zeros(shape.num_state))
-    dealt, values = masking.prepare(options, view, {DEALT: masking.slots(options, shape)[0].row(shape)})
-    assert np.array_equal(masking.counts(options, view, dealt), keep)
+    dealt, values = masking.prepare(view, {DEALT: masking.slots(shape)[0].row(shape)})
+    assert np.array_equal(masking.counts(view, dealt), keep)
     holders = np.zeros(6, dtype=int)
     for first, number in dealt.T.tolist():
         holders[[(first + i) % 6 for i in range(number)]] += 1
     assert holders.max() - holders.min() <= 1 and holders.sum() > 0
-    again, _ = masking.prepare(options, round_view(shape, keep[::-1], np.zeros(shape.num_state)), values)
+    again, _ = masking.prepare(round_view(shape, keep[::-1], np.zeros(shape.num_state)), values)
     assert np.array_equal(again, dealt)  # fixed for the run
 
 

@@ -1,6 +1,5 @@
 """A user's components, from a script, a file or a package, are seen alike by every command, page and worker."""
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -23,11 +22,11 @@ from airprune.components.registry import Registry
 from airprune.errors import InvalidValue, UnknownName, UsageError
 from airprune.methods import Recipe, registration
 from airprune.methods.masking import MASKINGS
-from airprune.methods.masking.base import Masking
+from airprune.methods.masking.base import Masking, SubModel
+from airprune.methods.masking.probe import Probe
 from airprune.methods.registration import import_file, register, registries
 from airprune.methods.selection import SELECTIONS
 from airprune.runs.layout import RunFolder
-from airprune.settings.section import Section
 from airprune.studies.campaign.whole_run import WholeRun
 from airprune.web.starting.form import form
 from support.processes import PATIENCE_S, wait_for
@@ -74,11 +73,16 @@ def weights(folder: Path) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in arrays.items()}
 
 
+def named(name, **values):
+    """The paper's masking under another name."""
+    return type("Mine", (Probe,), {"name": name, **values})
+
+
 NAMESAKE = """\
-import dataclasses
 import airprune as ap
-from airprune.methods.masking import MASKINGS
-ap.register(dataclasses.replace(MASKINGS["probe"], name={name!r}))
+from airprune.methods.masking.probe import Probe
+
+ap.register(type("Namesake", (Probe,), {{"name": {name!r}}}))
 """
 
 
@@ -178,7 +182,9 @@ def test_components_that_share_options_are_told_apart_in_messages():
 
 
 def test_options_with_a_required_field_or_a_validator_complain_in_one_sentence():
-    class Options(Section):
+    class Odd(Probe):
+        name = "odd"
+
         level: int
         table: dict = Field(default={})
 
@@ -189,7 +195,7 @@ def test_options_with_a_required_field_or_a_validator_complain_in_one_sentence()
                 raise ValueError("even levels are of no use")
             return level
 
-    register(dataclasses.replace(MASKINGS["probe"], name="odd", Options=Options))
+    register(Odd)
     for table, words in (
         ({}, "Scenario.masking.odd.level must be given"),
         ({"level": 2}, "Scenario.masking.odd.level must be valid, got 2: even levels are of no use"),
@@ -207,20 +213,20 @@ def test_options_with_a_required_field_or_a_validator_complain_in_one_sentence()
 def test_a_name_that_cannot_be_used_is_refused(name):
     known = list(MASKINGS)
     with pytest.raises(InvalidValue, match="The name of a component of masking must"):
-        register(dataclasses.replace(MASKINGS["probe"], name=name))
+        register(named(name))
     assert list(MASKINGS) == known
 
 
 def test_what_is_no_component_is_refused():
     with pytest.raises(InvalidValue, match=r"^register must be given one of Association, .*Recipe, got int"):
         register(3)
-    with pytest.raises(InvalidValue, match=r"^Options of masking component 'mine' must be a Section"):
-        register(dataclasses.replace(MASKINGS["probe"], name="mine", Options=dict))
+    with pytest.raises(UsageError, match=r"^Masking is a class to derive from, not a value with functions"):
+        register(Masking(name="mine", summary="", choose=lambda view: SubModel()))
 
 
 def test_the_same_name_again_replaces_what_a_script_registered():
     for summary in ("first", "second"):
-        assert register(dataclasses.replace(MASKINGS["probe"], name="mine", summary=summary)) is MASKINGS["mine"]
+        assert register(named("mine", summary=summary)) is MASKINGS["mine"]
     assert MASKINGS["mine"].summary == "second" and list(MASKINGS).count("mine") == 1
 
 
@@ -401,17 +407,18 @@ def test_the_page_starts_reads_and_resumes_runs_of_a_file(serve, folder, tmp_pat
 
 
 PACKAGE = """\
-import dataclasses
-from airprune.methods.masking import MASKINGS
-from airprune.methods.selection import SELECTIONS
-MASKING = dataclasses.replace(MASKINGS["probe"], name="packed", summary="of a package")
+from airprune.methods.masking.probe import Probe
+
+class Packed(Probe):
+    name = "packed"
+    summary = "of a package"
 """
 ENTRY_POINTS = """\
 [airprune.masking]
-packed = small_package:MASKING
-broken = small_package.nowhere:MASKING
+packed = small_package:Packed
+broken = small_package.nowhere:Packed
 [airprune.selection]
-misnamed = small_package:MASKING
+misnamed = small_package:Packed
 """
 
 
@@ -435,11 +442,11 @@ def package(tmp_path, monkeypatch) -> Path:
 
 
 def test_an_installed_package_offers_components(package, command):
-    assert MASKINGS["packed"].summary == "of a package" and isinstance(MASKINGS["packed"], Masking)
+    assert MASKINGS["packed"].summary == "of a package" and issubclass(MASKINGS["packed"], Masking)
     status, out, _ = command("methods", "packed", "--json")
     assert status == 0 and json.loads(out)["registered_by"] == "small-package"
     with pytest.raises(InvalidValue, match="must not be taken, got 'packed'"):
-        register(dataclasses.replace(MASKINGS["probe"], name="packed"))
+        register(named("packed"))
     assert ap.Scenario().with_("masking.name", "packed").masking.name == "packed"
 
 
@@ -457,7 +464,7 @@ def test_a_component_of_a_package_is_known_to_worker_processes(package, tmp_path
 
 def test_a_broken_package_is_named_and_harms_only_who_asks_for_it(package, command):
     assert ap.Scenario().with_("masking.name", "frozen").masking.name == "frozen"
-    with pytest.raises(UsageError, match=r"^small-package offers masking 'broken' as small_package.nowhere:MASKING, "):
+    with pytest.raises(UsageError, match=r"^small-package offers masking 'broken' as small_package.nowhere:Packed, "):
         ap.Scenario().with_("masking.name", "broken")
     with pytest.raises(UsageError, match="that is no component of this name; repair or uninstall it"):
         ap.Scenario().with_("selection.name", "misnamed")
@@ -514,7 +521,7 @@ def test_an_unknown_method_or_component_names_the_nearest(command):
 
 
 def test_a_check_of_a_component_that_raises_says_where(tmp_path, command):
-    text = NAMESAKE.replace("name={name!r}", 'name="mine", choose=lambda options, view: 1 / 0')
+    text = NAMESAKE.format(name="mine").replace("}", ', "choose": lambda self, view: 1 / 0}')
     status, out, err = command("methods", "--check", "mine", "--import", own_file(tmp_path, text), "--json")
     (finding,) = json.loads(out)
     assert status == 1 and not finding["kept"] and "ZeroDivisionError" in finding["seen"]

@@ -17,15 +17,15 @@ from airprune.methods.masking import MASKINGS
 from airprune.methods.masking.base import Masking, SubModel
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.methods.masking.dpf import sparsity_at
-from airprune.methods.masking.early import EarlyOptions, jaccard
-from airprune.methods.masking.feddst import FedDstOptions, layer_counts, readjusted, readjusts, share_at
-from airprune.methods.masking.iterative import IterativeOptions, pruned, rate
+from airprune.methods.masking.early import Early, jaccard
+from airprune.methods.masking.feddst import FedDst, layer_counts, readjusted
+from airprune.methods.masking.iterative import Iterative, pruned, rate
 from airprune.methods.masking.prunefl import reconfigured
 from airprune.methods.masking.snip import saliency
 from airprune.models.catalogue import FlatModel
 from airprune.rounds.device import Device, LocalSettings, Streams, device_round
 from airprune.rounds.messages import Broadcast, Orders
-from airprune.rounds.method import Chosen, Method
+from airprune.rounds.method import Method
 from airprune.rounds.wire import broadcast_from_bytes, broadcast_to_bytes
 from airprune.simulation.experiment import Experiment
 from support.played import played, round_view, shape_of
@@ -34,12 +34,12 @@ from support.tiny import blobs, tiny_scenario
 TIGHT_S = 0.0003  # about half of the MLP's weights
 
 
-def start_of(masking, options, shape):
-    return {slot.name: slot.row(shape) for slot in masking.slots(options, shape)}
+def start_of(masking, shape):
+    return {slot.name: slot.row(shape) for slot in masking.slots(shape)}
 
 
-def device_with(masking, options=None, *, model, x, y, **settings) -> Device:
-    method = replace(Method.of(tiny_scenario()).local, masking=Chosen(masking, options))
+def device_with(masking, *, model, x, y, **settings) -> Device:
+    method = replace(Method.of(tiny_scenario()).local, masking=masking)
     flat = FlatModel(model, float64=True)
     wire = Wire(value_bits=64.0, num_weights=flat.shape.num_weights, num_tensors=1)
     return Device(flat, x, y, LocalSettings(**{"batch_size": 16, "local_epochs": 1, **settings}), method, wire)
@@ -54,7 +54,7 @@ def one_round(device, received, *, keep, samples, rate=0.25, memory=None, round_
 
 
 def start_memory(device):
-    return {slot.name: slot.row(device.shape) for slot in device.method.masking("slots", device.shape)}
+    return start_of(device.method.masking, device.shape)
 
 
 # What a device sees while it trains
@@ -64,17 +64,21 @@ def start_memory(device):
 def test_the_gradient_sum_is_of_all_weights_before_anything_is_masked(power):
     runs, seen = [], []
     half = np.arange(16 * 64) % 2 == 0
-    masking = Masking(
-        name="watcher",
-        summary="",
-        choose=lambda options, view: SubModel(sent=half, held=half, moves=half),
-        collects=lambda options, round_index: power if round_index == 3 else 0,
-        observe=lambda options, view, run: runs.append(run) or {"watcher.samples": np.array([run.num_samples])},
-    )
+
+    class Watcher(Masking):
+        name = "watcher"
+
+        def choose(self, view):
+            return SubModel(sent=half, held=half, moves=half, collect=power if view.round_index == 3 else 0)
+
+        def observe(self, view, run):
+            runs.append(run)
+            return {"watcher.samples": np.array([run.num_samples])}
+
     (x, y), _ = blobs()
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(12, 64, bias=False), torch.nn.ReLU(), torch.nn.Linear(64, 4, bias=False))
-    one = device_with(masking, model=net, x=x, y=y)
+    one = device_with(Watcher(), model=net, x=x, y=y)
     gradient = one.gradient
     one.gradient = lambda batch: (gradient(batch), seen.append(one.model.gradient.numpy().copy()))[0]
     start = one.model.state_array.copy()
@@ -184,37 +188,36 @@ def test_twenty_prunings_to_a_fifth_take_this_share_each_and_whole_weights_of_ea
 
 
 def test_iterative_prunes_in_the_first_half_and_never_takes_back():
-    masking, options, shape = MASKINGS["iterative"], IterativeOptions(steps=4), shape_of((4, 25))
+    masking, shape = Iterative(steps=4), shape_of((4, 25))
     rng = np.random.default_rng(1)
-    values, counts, masks = start_of(masking, options, shape), [], []
+    values, counts, masks = start_of(masking, shape), [], []
     for index in range(8):
         view = round_view(shape, [20, 30], rng.normal(size=100), round_index=index, num_rounds=8)
-        mask, values = masking.prepare(options, view, values)
-        counts.append(int(masking.counts(options, view, mask)[0]))
+        mask, values = masking.prepare(view, values)
+        counts.append(int(masking.counts(view, mask)[0]))
         masks.append(np.ones(100, dtype=bool) if mask is None else mask)
-        values = masking.update(options, view, values, {})
+        values = masking.update(view, values, {})
     share = 1 - 0.2**0.25
     kept = [100]
     for _ in range(4):
         kept.append(kept[-1] - math.floor(share * kept[-1]))
     assert counts == [100, 100, kept[1], kept[2], kept[3], 20, 20, 20]  # at last what fits
     assert all(not np.any(later & ~earlier) for earlier, later in itertools.pairwise(masks[:5]))
-    at_once, _ = masking.prepare(
-        IterativeOptions(late=False), round_view(shape, [20], rng.normal(size=100)), start_of(masking, options, shape)
-    )
-    assert at_once.sum() == 20 and masking.adapts(IterativeOptions(late=False)) and not masking.adapts(options)
+    one_shot = Iterative(late=False)
+    at_once, _ = one_shot.prepare(round_view(shape, [20], rng.normal(size=100)), start_of(masking, shape))
+    assert at_once.sum() == 20 and one_shot.adapts and not masking.adapts
 
 
 def test_early_prunes_once_the_kept_weights_were_alike_three_times():
     assert jaccard(np.array([1, 1, 0, 0], bool), np.array([0, 1, 1, 0], bool)) == pytest.approx(1 / 3)
-    masking, options, shape = MASKINGS["early"], EarlyOptions(), shape_of((2, 10))
+    masking, shape = Early(), shape_of((2, 10))
     rng = np.random.default_rng(2)
     steady = rng.permutation(20) + 1.0
     models = [rng.permutation(20) + 1.0, steady, -steady, 2 * steady, steady, rng.permutation(20) + 1.0]
-    values, masks = start_of(masking, options, shape), []
+    values, masks = start_of(masking, shape), []
     for index in range(12):  # two edge rounds per global round
         view = round_view(shape, [8], models[index // 2], round_index=index, global_round=index // 2)
-        mask, values = masking.prepare(options, view, values)
+        mask, values = masking.prepare(view, values)
         masks.append(mask)
     assert masks[:8] == [None] * 8
     expected = choose_mask(steady, keep=8, layers=shape.layers)
@@ -226,14 +229,14 @@ def test_snip_scores_a_linear_model_as_by_hand():
     before, gradient, learning_rate = np.array([1.0, -2.0, 0.5]), np.array([2.0, 2.0, 8.0]), 0.125
     scores = saliency(before, before - learning_rate * gradient)
     assert (scores / learning_rate).tolist() == [2.0, 4.0, 4.0]  # exact in binary
-    masking, shape = MASKINGS["snip"], shape_of((1, 3))
+    masking, shape = MASKINGS["snip"](), shape_of((1, 3))
     view = round_view(shape, [2], before, before - learning_rate * gradient)
-    mask, values = masking.prepare(None, view, start_of(masking, None, shape))
-    assert mask is None and masking.counts(None, view, mask).tolist() == [3]  # the first round is dense
-    values = masking.update(None, view, values, {})
+    mask, values = masking.prepare(view, start_of(masking, shape))
+    assert mask is None and masking.counts(view, mask).tolist() == [3]  # the first round is dense
+    values = masking.update(view, values, {})
     later = round_view(shape, [1], np.zeros(3), round_index=1)
-    assert masking.stays(None, values).tolist() == [False, True, True]
-    assert masking.prepare(None, later, values)[0].sum() == 1  # less time: a part of it
+    assert masking.stays(values).tolist() == [False, True, True]
+    assert masking.prepare(later, values)[0].sum() == 1  # less time: a part of it
 
 
 # FedDST
@@ -250,10 +253,10 @@ def test_feddst_swaps_small_weights_for_large_gradients_as_by_hand():
 
 
 def test_feddst_readjusts_after_the_first_round_with_a_share_that_falls_as_a_cosine():
-    options = FedDstOptions(every=5, share=0.5, until=20)
-    assert [share_at(options, t) for t in (0, 10, 20, 30)] == pytest.approx([0.5, 0.25, 0.0, 0.0])
-    assert [t for t in range(30) if readjusts(options, t)] == [1, 6, 11, 16]
-    assert not any(readjusts(FedDstOptions(share=0.0), t) for t in range(30))
+    masking = FedDst(every=5, share=0.5, until=20)
+    assert [masking.share_at(t) for t in (0, 10, 20, 30)] == pytest.approx([0.5, 0.25, 0.0, 0.0])
+    assert [t for t in range(30) if masking.readjusts(t)] == [1, 6, 11, 16]
+    assert not any(FedDst(share=0.0).readjusts(t) for t in range(30))
 
 
 def test_feddst_gives_small_layers_more_of_their_weights_and_keeps_the_count():
@@ -272,11 +275,9 @@ def test_feddst_gives_small_layers_more_of_their_weights_and_keeps_the_count():
 def test_dpf_recovers_from_a_wrong_start():
     """F = ½ ‖w − t‖²; from w = (1, 0.9) the mask turns to the second weight, which the target needs."""
     target, used = np.array([0.0, 2.0]), []
-    masking = MASKINGS["dpf"]
+    masking = MASKINGS["dpf"](every=1)
     x, y = np.zeros((3, 2), dtype=np.float32), np.zeros(3, dtype=np.int64)
-    one = device_with(
-        masking, masking.Options(every=1), model=torch.nn.Linear(2, 1, bias=False), x=x, y=y, batch_size=1
-    )
+    one = device_with(masking, model=torch.nn.Linear(2, 1, bias=False), x=x, y=y, batch_size=1)
     weights = one.model.state_array
 
     def gradient(batch):
@@ -302,20 +303,19 @@ def test_dpf_recovers_from_a_wrong_start():
 
 def test_dpf_becomes_sparse_by_a_cubic_and_never_less_than_the_deadline_asks():
     assert [sparsity_at(0.8, t) for t in (0, 0.25, 0.5, 1, 2)] == pytest.approx([0, 0.4625, 0.7, 0.8, 0.8])
-    masking, shape = MASKINGS["dpf"], shape_of((10, 10))
-    options = masking.Options(sparsity=0.8, until=4)
+    masking, shape = MASKINGS["dpf"](sparsity=0.8, until=4), shape_of((10, 10))
     views = [round_view(shape, [100, 40], np.zeros(100), round_index=t) for t in (0, 1, 2, 4)]
-    assert [masking.counts(options, view, None).tolist() for view in views] == [[100, 40], [54, 40], [30, 30], [20, 20]]
+    assert [masking.counts(view, None).tolist() for view in views] == [[100, 40], [54, 40], [30, 30], [20, 20]]
 
 
 def test_a_weight_that_nobody_holds_waits_at_the_cloud_and_comes_back():
     """F = ½ ‖w − t‖², t = (0, 2), η = ¼, one weight fits: (1, 0.9) → (0.75, 0.9) → (0.75, 1.175)."""
-    masking, shape = MASKINGS["dpf-global"], shape_of((1, 2))
-    options, cloud, masks = masking.Options(), np.array([1.0, 0.9]), []
+    masking, shape = MASKINGS["dpf-global"](), shape_of((1, 2))
+    cloud, masks = np.array([1.0, 0.9]), []
     for _ in range(2):
-        told, _ = masking.prepare(options, round_view(shape, [1], cloud), {})
+        told, _ = masking.prepare(round_view(shape, [1], cloud), {})
         view = SimpleNamespace(keep=1, shape=shape, shared=told)
-        sub_model = masking.choose(options, view)
+        sub_model = masking.choose(view)
         masks.append(sub_model.sent.tolist())
         trained = np.where(sub_model.moves, cloud - 0.25 * (cloud - [0.0, 2.0]), 0.0)
         cloud = aggregate(trained[np.newaxis], sub_model.sent[np.newaxis], cloud)
@@ -333,22 +333,18 @@ def test_devices_with_less_time_hold_a_part_of_the_clouds_largest_weights_for_a_
     assert len({int(keep) for one in rounds for keep in one.timed.opened.keep}) > 2
     for one in rounds:
         assert np.array_equal(one.timed.opened.bits, 64.0 * one.timed.opened.keep)  # nothing to say which they are
-    masking, shape = MASKINGS["dpf-global"], shape_of((4, 25))
+    masking, shape = MASKINGS["dpf-global"](), shape_of((4, 25))
     scores = np.random.default_rng(0).random(100)
-    small, large = (
-        masking.choose(masking.Options(), SimpleNamespace(keep=keep, shape=shape, shared=scores)).sent
-        for keep in (20, 60)
-    )
+    small, large = (masking.choose(SimpleNamespace(keep=keep, shape=shape, shared=scores)).sent for keep in (20, 60))
     assert small.sum() == 20 and not np.any(small & ~large)
 
 
 def test_the_cloud_uses_its_largest_weights_alone_as_many_as_somebody_held():
-    masking, shape, model = MASKINGS["dpf-global"], shape_of((1, 5)), np.array([0.5, -3.0, 0.1, 2.0, -1.0])
-    options = masking.Options()
-    values = start_of(masking, options, shape)
-    assert masking.judged(options, shape, model, values) is model  # before the first round
-    _, values = masking.prepare(options, round_view(shape, [2, 3, 1], model), values)
-    assert masking.judged(options, shape, model, values).tolist() == [0.0, -3.0, 0.0, 2.0, -1.0]
+    masking, shape, model = MASKINGS["dpf-global"](), shape_of((1, 5)), np.array([0.5, -3.0, 0.1, 2.0, -1.0])
+    values = start_of(masking, shape)
+    assert masking.evaluated(shape, model, values) is model  # before the first round
+    _, values = masking.prepare(round_view(shape, [2, 3, 1], model), values)
+    assert masking.evaluated(shape, model, values).tolist() == [0.0, -3.0, 0.0, 2.0, -1.0]
     assert model[0] == 0.5  # the cloud keeps the others
 
 
@@ -394,10 +390,10 @@ def test_scores_without_a_past_are_those_of_taylor_and_with_one_an_average():
     probe = played(tiny_scenario(masking__name="probe", masking__probe__importance="taylor", **common))
     assert np.array_equal(alone[-1].after, probe[-1].after)
 
-    masking = MASKINGS["averaged"]
+    masking = MASKINGS["averaged"](ema=0.75)
     (x, y), _ = blobs()
     torch.manual_seed(0)
-    one = device_with(masking, masking.Options(ema=0.75), model=torch.nn.Linear(12, 4, bias=False), x=x, y=y)
+    one = device_with(masking, model=torch.nn.Linear(12, 4, bias=False), x=x, y=y)
     start, memory = one.model.state_array.copy(), {"averaged.scores": np.linspace(0.0, 1.0, 48)}
     index = Streams(0, 0, 0).batches[0].permutation(np.arange(60))[:16]
     one.gradient(index)

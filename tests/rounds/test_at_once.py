@@ -6,6 +6,7 @@ import pytest
 import airprune as ap
 from airprune.engines.serial import SerialEngine
 from airprune.errors import WorkFailed
+from airprune.methods.masking.probe import Probe
 from airprune.models.kernels import native
 from airprune.rounds.training import worker
 from airprune.runs import InProcess
@@ -96,6 +97,22 @@ def test_a_chunk_at_once_is_its_devices_one_after_the_other_to_the_bit(changes, 
 def test_devices_that_do_more_go_the_usual_way(changes, monkeypatch):
     _, _, done = run(changes | {"rounds.edge_rounds": 1}, monkeypatch=monkeypatch)
     assert done and not any(done)
+
+
+def test_a_masking_derived_from_the_papers_goes_at_once_unless_it_chooses_itself(monkeypatch, unregistered):
+    class Renamed(Probe):
+        name = "renamed"
+
+    class Choosy(Probe):
+        name = "choosy"
+
+        def choose(self, view):
+            return super().choose(view)
+
+    for kind, goes in ((Renamed, True), (Choosy, False)):
+        ap.register(kind)
+        _, _, done = run({"masking.name": kind.name, "rounds.edge_rounds": 1}, monkeypatch=monkeypatch)
+        assert done and set(done) == {goes}
 
 
 def test_a_chunk_in_which_a_device_fails_tells_which_one():

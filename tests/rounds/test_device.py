@@ -22,7 +22,7 @@ def device(*, masking=None, choices=None, **changes) -> Device:
     (x, y), _ = blobs()
     method = Method.of(tiny_scenario(**(choices or {}))).local
     if masking is not None:
-        method = replace(method, masking=replace(method.masking, component=masking))
+        method = replace(method, masking=masking)
     model = FlatModel(MLP((12,), 4))
     wire = Wire(value_bits=64.0, num_weights=model.shape.num_weights, num_tensors=2)
     return Device(model, x, y, LocalSettings(**{"batch_size": 16, "local_epochs": 2, **changes}), method, wire)
@@ -168,8 +168,12 @@ def test_a_pull_to_the_received_model_never_moves_what_may_not_move(optimizer):
 
 def part_of(forward=None, scale=None, moves=None):
     """A masking that holds everything and trains by the given rule."""
-    sub_model = SubModel(forward=forward, scale=scale, moves=moves)
-    return Masking(name="part", summary="", choose=lambda options, view: sub_model)
+
+    class Part(Masking):
+        def choose(self, view):
+            return SubModel(forward=forward, scale=scale, moves=moves)
+
+    return Part()
 
 
 def test_a_forward_mask_of_ones_changes_nothing_to_the_bit():

@@ -19,30 +19,30 @@ from airprune.methods.selection.base import Selection
 from airprune.settings.section import Ratio, Section
 
 
-class FadingOptions(Section):
-    """How long a device remembers."""
+class Fading(Masking):
+    """A device ranks by what it remembers."""
+
+    name = "fading"
+    summary = "each device ranks by the gradients it remembers"
 
     decay: Ratio = Field(default=0.5, description="of the remembered scores, per round")
     label: str = "x"
 
+    def slots(self, shape):
+        return (Slot(name="fading.scores", owner=Owner.DEVICE, shape=prunable_weights),)
 
-def slots(options, shape):
-    return (Slot(name="fading.scores", owner=Owner.DEVICE, shape=prunable_weights),)
+    def scores(self, view):
+        return self.decay * view.memory["fading.scores"] + np.abs(view.dense_gradient)
 
+    def choose(self, view):
+        if view.keep >= view.shape.prunable_weights:
+            return SubModel()
+        layers, ties = view.shape.layers, np.abs(view.weights)
+        mask = choose_mask(self.scores(view), keep=view.keep, layers=layers, tie_break=ties)
+        return SubModel(sent=mask, held=mask, moves=mask)
 
-def scores(options, view):
-    return options.decay * view.memory["fading.scores"] + np.abs(view.dense_gradient)
-
-
-def choose(options, view):
-    if view.keep >= view.shape.prunable_weights:
-        return SubModel()
-    mask = choose_mask(scores(options, view), keep=view.keep, layers=view.shape.layers, tie_break=np.abs(view.weights))
-    return SubModel(sent=mask, held=mask, moves=mask)
-
-
-def finish(options, view, run):
-    return {"fading.scores": scores(options, view).astype(np.float32)}
+    def finish(self, view, run):
+        return {"fading.scores": self.scores(view).astype(np.float32)}
 
 
 def saliency(probe):
@@ -69,16 +69,7 @@ class OwnSum(AGGREGATIONS["masked-mean"].Sum):
     """Travels between processes as what it is."""
 
 
-ap.register(
-    Masking(
-        name="fading",
-        summary="each device ranks by the gradients it remembers",
-        Options=FadingOptions,
-        slots=slots,
-        choose=choose,
-        finish=finish,
-    )
-)
+ap.register(Fading)
 ap.register(Importance(name="saliency", summary="weight times gradient", score=saliency, needs_gradient=True))
 ap.register(
     Compression(

@@ -1,6 +1,6 @@
 """Lists of named components that anybody can extend: by a file of this package, a script, or an installed package.
 
-REGISTRY = Registry("masking", {"probe": "airprune.methods.masking.probe:MASKING"})
+REGISTRY = Registry("masking", {"probe": "airprune.methods.masking.probe:Probe"})
 REGISTRY["probe"]              imported when first asked for
 REGISTRY.add(component)        from a script, or from a file given with --import
 entry points                   group "airprune.masking", name = component's name, value = "module:ATTRIBUTE"

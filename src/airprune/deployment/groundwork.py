@@ -15,6 +15,7 @@ from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.small import catalogue_shape
 from airprune.errors import UsageError
 from airprune.methods.compression.base import Wire
+from airprune.methods.masking import Masking
 from airprune.methods.objectives import Objective
 from airprune.rounds.method import Method
 from airprune.rounds.wire import Codec
@@ -89,8 +90,8 @@ class Groundwork:
         """What a device's reports may take at the most beside its update."""
         method = self.method
         has_reports = (
-            method.masking.has("report")
-            or method.masking.has("observe")
+            method.masking.overrides(Masking.report)
+            or method.masking.overrides(Masking.observe)
             or method.objective.overrides(Objective.report)
         )
         return 64 * self.shape.num_state if has_reports else 0

@@ -30,6 +30,7 @@ from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.replaying import met_candidates
 from airprune.engines.base import Engine
 from airprune.errors import WorkFailed
+from airprune.methods.masking import Masking
 from airprune.methods.masking.core.coverage import coverage_of
 from airprune.methods.selection.base import Candidates
 from airprune.rounds.training.chunks import DeviceStatistics, EdgeGroup, EdgeResult, Failure
@@ -337,7 +338,8 @@ class Deployed(World):
         """When the edge's parent combines after this round, or somebody looks at its model before."""
         masking, diagnostics = experiment.method.masking, experiment.scenario.diagnostics
         looks = experiment.scenario.rounds.evaluate_every == "edge" or diagnostics.gradients
-        looks |= any(masking.has(name) for name in ("prepare", "update", "stays", "judged"))
+        looks |= masking.overrides(Masking.prepare) or masking.overrides(Masking.update)
+        looks |= masking.overrides(Masking.stays) or masking.overrides(Masking.evaluated)
         return looks or state.counters[-1] + 1 >= int(experiment.tree.levels[-1].rounds[edge])
 
     def _with_models(

@@ -38,7 +38,7 @@ def local_device(
     train = scenario.train
     device = device_named(train.device, float64=scenario.model.float64)
     method = Method.of(scenario).local
-    named = kernel_for(wanted, model, x, y, loss=train.loss, device=device, teaches=method.masking.component.teaches)
+    named = kernel_for(wanted, model, x, y, loss=train.loss, device=device, teaches=method.masking.teaches)
     return Device(
         model,
         x,

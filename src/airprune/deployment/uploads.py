@@ -27,6 +27,7 @@ from airprune.deployment.digests import DIGEST_BYTES, Bytes, digest_of
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.methods.compression.base import Message
 from airprune.methods.compression.packing import num_bytes
+from airprune.methods.masking import Masking
 from airprune.methods.objectives import Objective
 from airprune.rounds.messages import Upload
 from airprune.rounds.method import LocalMethod, Method
@@ -98,16 +99,13 @@ class Expected:
 
 def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, ReportKind] | None:
     """The kinds of all arrays that devices may report; None if a component reports without saying what."""
-    kinds: dict[str, ReportKind] = {}
     masking, objective = method.masking, method.objective
-    if masking.has("reported"):
-        kinds |= masking("reported", shape)
-    elif masking.has("report") or masking.has("observe"):
+    kinds, declared = masking.reported(shape), objective.reported(shape)
+    if kinds is None and (masking.overrides(Masking.report) or masking.overrides(Masking.observe)):
         return None
-    declared = objective.reported(shape)
     if declared is None and objective.overrides(Objective.report):
         return None
-    return kinds | dict(declared or {})
+    return {**(kinds or {}), **(declared or {})}
 
 
 def upload_to_bytes(

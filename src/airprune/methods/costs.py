@@ -38,7 +38,7 @@ def _air(method: Any, shape: ModelShape, value_bits: float) -> str:
 
 def _masking(method: Any, shape: ModelShape, value_bits: float) -> list[str]:
     masking = method.masking
-    charges = [masking("charges", number, shape, value_bits) for number in range(_ROUNDS)]
+    charges = [masking.charges(number, shape, value_bits) for number in range(_ROUNDS)]
     words = {
         "uplink_bits": "{:,.0f} bits to say which weights are sent",
         "always_bits": "{:,.0f} bits beside the weights in rounds that report",
@@ -50,6 +50,6 @@ def _masking(method: Any, shape: ModelShape, value_bits: float) -> list[str]:
     told = [text.format(most[name]) for name, text in words.items() if most[name]]
     if any(charge.second_pass is not None for charge in charges):
         told.append("a second pass in every step, over a smaller width")
-    if masking.component.dense_compute:
-        told.append(f"{masking.component.dense_compute:.0%} of the compute of the whole model, whatever is sent")
+    if masking.dense_compute:
+        told.append(f"{masking.dense_compute:.0%} of the compute of the whole model, whatever is sent")
     return told

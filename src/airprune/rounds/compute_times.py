@@ -18,7 +18,7 @@ from airprune.wireless.latency import compute_time_s, seconds_per_weight
 
 if TYPE_CHECKING:
     from airprune.components.component import ModelShape
-    from airprune.rounds.method import Chosen
+    from airprune.methods.masking import Masking
     from airprune.scenario import Scenario
     from airprune.scenario.sections import ClockSection
 
@@ -126,7 +126,7 @@ class ComputeTimes:
 
 def compute_times(
     scenario: Scenario,
-    masking: Chosen,
+    masking: Masking,
     *,
     shape: ModelShape,
     num_samples: Array,
@@ -149,7 +149,7 @@ def compute_times(
 
 def _counted_times(
     scenario: Scenario,
-    masking: Chosen,
+    masking: Masking,
     *,
     shape: ModelShape,
     num_samples: Array,
@@ -173,7 +173,7 @@ def _counted_times(
     )
 
 
-def _papers(scenario: Scenario, masking: Chosen, shape: ModelShape, num_devices: int) -> ComputeTimes:
+def _papers(scenario: Scenario, masking: Masking, shape: ModelShape, num_devices: int) -> ComputeTimes:
     """Eq. (9); a probe is one more iteration on the whole model."""
     cycles = scenario.plan.cycles_per_weight
     return ComputeTimes(
@@ -181,7 +181,7 @@ def _papers(scenario: Scenario, masking: Chosen, shape: ModelShape, num_devices:
         cycles_per_weight=cycles,
         num_weights=shape.num_weights,
         fixed_cycles=cycles * shape.personal_weights,
-        dense_share=masking.component.dense_compute,
+        dense_share=masking.dense_compute,
         probe_cycles=cycles * (shape.num_weights + shape.personal_weights),
         probe_takes_energy=False,
     )
@@ -208,15 +208,15 @@ def flops_per_cycle(clock: ClockSection, work: ModelWork, cpu_hz: Array) -> floa
     return board.flops_per_cycle(cores=clock.cores, efficiency=clock.efficiency)
 
 
-def _saved_flops(clock: ClockSection, masking: Chosen, work: ModelWork) -> float:
+def _saved_flops(clock: ClockSection, masking: Masking, work: ModelWork) -> float:
     """FLOPs per sample that would be saved if every prunable weight were pruned.
 
     Scattered zeros save nothing on dense hardware: there, only masks of whole units do. A masking that keeps pruned
     weights in the forward pass (`dense_compute`) saves at most weight gradients; 2/3 stands for all of them.
     """
-    if clock.savings == "units" and not masking("whole_units"):
+    if clock.savings == "units" and not masking.whole_units:
         return 0.0
-    dense = masking.component.dense_compute
+    dense = masking.dense_compute
     return work.prunable if dense == 0.0 else work.prunable_weight_gradients * min(1.0, 3.0 * (1.0 - dense))
 
 

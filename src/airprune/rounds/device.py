@@ -19,7 +19,7 @@ import numpy as np
 
 from airprune.components.component import ModelShape
 from airprune.methods.compression.base import Wire
-from airprune.methods.masking.base import DeviceView, SubModel
+from airprune.methods.masking.base import DeviceView, Masking, SubModel
 from airprune.methods.objectives.base import LocalRun, Objective
 from airprune.models.kernels import KERNELS, native
 from airprune.models.kernels.base import Teaching
@@ -140,16 +140,17 @@ class Device:
         self.minimised = loss
         self.gradient = KERNELS[settings.kernel].build(model, x, y, loss=loss, device=settings.device)
         self.teaching: Teaching | None = None
-        if method.masking.component.teaches:
+        if method.masking.teaches:
             build = KERNELS[settings.kernel].teaching
             assert build is not None  # `kernel_for` has checked it
             self.teaching = build(model, x, y)
         widened = model.state_array.dtype == np.float64 and x.dtype == np.float32
         self.x, self.y = x.astype(np.float64) if widened else x, y
         compression = method.compression
-        self.adjusts, self.reports = method.objective.overrides(Objective.adjust), method.masking.has("report")
-        self.observes, self.collects = method.masking.has("observe"), method.masking.has("collects")
-        self.finishes = method.objective.overrides(Objective.finish) or method.masking.has("finish")
+        masking, objective = method.masking, method.objective
+        self.reports, self.observes = masking.overrides(Masking.report), masking.overrides(Masking.observe)
+        self.adjusts = objective.overrides(Objective.adjust)
+        self.finishes = objective.overrides(Objective.finish) or masking.overrides(Masking.finish)
         self.memory_slots = compression("slots", self.shape)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
         self._smaller: dict[tuple[int, ...], Device | None] = {}
@@ -176,7 +177,7 @@ class Device:
     def smaller(self, kept: tuple[Array, ...]) -> Device | None:
         """A device around the model of so many units of each group; None if training needs, or is, the whole one."""
         settings = self.settings
-        if self.adjusts or self.collects or settings.diagnostics or settings.weight_decay:
+        if self.adjusts or settings.diagnostics or settings.weight_decay:
             return None
         counts = tuple(int(np.count_nonzero(stays)) for stays in kept)
         if counts not in self._smaller:
@@ -196,7 +197,7 @@ def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: 
     device.model.load(received.model)
     order = streams.batches.at(orders.device).permutation(samples)
     view = _View(device, received, orders, order[: device.settings.batch_size], streams)
-    sub_model: SubModel = device.method.masking("choose", view)
+    sub_model = device.method.masking.choose(view)
     if sub_model.start is not None:
         device.model.state_array[device.model.prunable] = sub_model.start
     _hold(device.model, sub_model.held)
@@ -262,9 +263,8 @@ def round_in_steps(
             gradient_sum=trained.gradient_sum,
         )
         if device.observes:
-            report |= device.method.masking("observe", view, run) or {}
-        if device.method.masking.has("finish"):
-            memory |= device.method.masking("finish", view, run)
+            report |= device.method.masking.observe(view, run) or {}
+        memory |= device.method.masking.finish(view, run)
         before = dict(memory)
         memory |= device.method.objective.finish(run, memory)
         report |= device.method.objective.report(before, memory)
@@ -319,8 +319,8 @@ class _GradientWanted(BaseException):
 def _chosen(device: Device, view: DeviceView) -> tuple[SubModel, dict[str, Array]]:
     """The device's sub-model, and what it reports before its steps."""
     masking = device.method.masking
-    sub_model: SubModel = masking("choose", view)
-    return sub_model, (masking("report", view, view.round_index) or {}) if device.reports else {}
+    sub_model = masking.choose(view)
+    return sub_model, (masking.report(view, view.round_index) or {}) if device.reports else {}
 
 
 class _View(DeviceView):

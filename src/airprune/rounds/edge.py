@@ -56,7 +56,7 @@ def _opened(
     plan, planned = _without_blockers(terms, chosen, problem, plan)
 
     keep = np.zeros(len(chosen.device), dtype=np.int64)
-    keep[planned] = terms.method.masking("weights", plan.kept_fc_weights, terms.shape)
+    keep[planned] = terms.method.masking.num_kept(plan.kept_fc_weights, terms.shape)
     if charges.second_pass is not None and plan.cpu_hz is None and plan.power_w is None:
         keep[planned] = _widest_in_time(terms, plan, keep[planned], charges, charges.second_pass)
     share = np.full(len(chosen.device), np.nan)
@@ -185,16 +185,14 @@ def _open_relayed(
 
 def prepared_round(terms: Terms, opened: OpenRound, view: RoundView, values: Values) -> tuple[OpenRound, Values]:
     """The round with what the masking tells all devices, and what each of them sends if the masking decides it."""
-    masking, told = terms.method.masking, None
-    if masking.has("prepare"):
-        told, values = masking("prepare", view, values)
-        charges = terms.once_told(opened.charges, told, view.round_index)
-        opened = replace(opened, mask=told, charges=charges)
-    keep = opened.keep
-    if masking.has("counts"):
+    masking = terms.method.masking
+    told, values = masking.prepare(view, values)
+    opened = replace(opened, mask=told, charges=terms.once_told(opened.charges, told, view.round_index))
+    keep, counts = opened.keep, masking.counts(view, told)
+    if counts is not None:
         keep = keep.copy()
-        keep[opened.planned] = masking("counts", view, told)
-    if masking.has("counts") or terms.plan.framing:
+        keep[opened.planned] = counts
+    if counts is not None or terms.plan.framing:
         opened = replace(opened, keep=keep, bits=terms.upload_bits(keep, opened.charges, opened.code))
     return opened, values
 

@@ -37,7 +37,7 @@ def train_units(
 ) -> Generator[Wanted, float, Trained]:
     """Trains the units of a sub-model as a model of their own where that can be done; else all, with zeros."""
     assert sub_model.units is not None
-    small = device.smaller(sub_model.units)
+    small = None if sub_model.collect else device.smaller(sub_model.units)
     if small is None:
         return (yield from train(device, received, orders, sub_model, batches, memory))
     state, scale = device.model.state_array, np.ones(device.model.num_state)
@@ -73,7 +73,7 @@ def train(
     gradient = model.gradient_array
     moves, masked = sub_model.moves, gradient[model.prunable]
     plain = sub_model.forward is None and sub_model.scale is None
-    power = device.method.masking("collects", orders.round_index) if device.collects else 0
+    power = sub_model.collect
     gradient_sum = np.zeros_like(gradient) if power else None
     does_more = settings.diagnostics or settings.weight_decay or settings.momentum or device.adjusts or power
     is_bare = plain and not does_more and gradient.dtype == np.float32 and not native.trouble

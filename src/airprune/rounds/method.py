@@ -8,6 +8,7 @@ from typing import Any
 
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
+from airprune.methods.masking import Masking
 from airprune.methods.objectives import Objective
 from airprune.rounds import personal
 from airprune.scenario import Scenario
@@ -62,7 +63,7 @@ class Method:
     association: Chosen
     selection: Chosen
     scheme: Chosen
-    masking: Chosen
+    masking: Masking
     objective: Objective
     compression: Chosen
     backhaul: Chosen
@@ -118,7 +119,7 @@ class Method:
 class LocalMethod:
     """What a device must know of the method, and what adds up its uploads."""
 
-    masking: Chosen
+    masking: Masking
     objective: Objective
     compression: Chosen
     aggregation: Chosen

@@ -72,7 +72,7 @@ def for_groups(
     is_pruned_group = (size > 1) & (keep < prunable)
     count_bits, value_bits = _count_bits(size), terms.wire.value_bits
     part = np.floor(keep * value_bits / (value_bits + count_bits) / size).astype(np.int64)
-    part = np.asarray(terms.method.masking("weights", part, terms.shape))
+    part = terms.method.masking.num_kept(part, terms.shape)
     keep = np.where(is_pruned_group, part, keep)
     union = np.where(is_pruned_group, size * part, keep)  # at the most
 

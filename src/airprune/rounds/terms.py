@@ -61,9 +61,10 @@ class Terms:
 
     def bounded(self, values: Values) -> Terms:
         """With pruning ratios between those of the smallest and of the largest sub-model that the masking has now."""
-        if not self.method.masking.has("bounds"):
+        bounds = self.method.masking.bounds(self.shape, values)
+        if bounds is None:
             return self
-        fewest, most = self.method.masking("bounds", self.shape, values)
+        fewest, most = bounds
         lowest = max(self.min_pruning_ratio, 1.0 - most / self.shape.prunable_weights)
         highest = min(self.max_pruning_ratio, 1.0 - fewest / self.shape.prunable_weights)
         return replace(self, min_pruning_ratio=lowest, max_pruning_ratio=max(lowest, highest))
@@ -73,7 +74,7 @@ class Terms:
 
         With framing, for all that frames an update too; and a mask, until it is known that everybody was told one.
         """
-        charged: Charges = self.method.masking("charges", round_index, self.shape, self.wire.value_bits)
+        charged = self.method.masking.charges(round_index, self.shape, self.wire.value_bits)
         beside = self.objective_bits + self.method.selection.component.report_bits
         if self.plan.framing:
             beside += 8.0 * self.codec.frame_bytes

@@ -22,6 +22,7 @@ from airprune.components.component import ModelShape
 from airprune.errors import WorkFailed
 from airprune.methods.compression.base import Wire
 from airprune.methods.compression.packing import num_bytes
+from airprune.methods.masking import Masking
 from airprune.rounds.messages import Broadcast
 from airprune.rounds.method import Chosen
 
@@ -118,11 +119,11 @@ def upload_size(codec: Codec, num_sent: int, *, code: int | None, has_mask: bool
     return codec.frame_bytes + codec.update_bytes(num_sent, code) + (codec.mask_bytes if has_mask else 0)
 
 
-def told_mask(masking: Chosen, told: Array | None, round_index: int, codec: Codec) -> Array | None:
+def told_mask(masking: Masking, told: Array | None, round_index: int, codec: Codec) -> Array | None:
     """The mask that uploads need not repeat: everybody was told it, and no device is charged for one of its own."""
     if told is None or told.dtype != bool or told.shape != (codec.shape.prunable_weights,):
         return None
-    charges = masking("charges", round_index, codec.shape, codec.wire.value_bits)
+    charges = masking.charges(round_index, codec.shape, codec.wire.value_bits)
     return None if charges.uplink_bits else told
 
 

@@ -8,6 +8,7 @@ from airprune.components.component import ModelShape
 from airprune.data import Dataset
 from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Wire
+from airprune.methods.masking import Masking
 from airprune.methods.objectives import Objective
 from airprune.models.losses.own import Judged
 from airprune.rounds.method import Method
@@ -85,7 +86,7 @@ def _check_privacy(scenario: Scenario, method: Method, shape: ModelShape) -> Non
     if not settings.noise_multiplier:
         return
     reports = {
-        "masking": method.masking.has("report") or method.masking.has("observe"),
+        "masking": method.masking.overrides(Masking.report) or method.masking.overrides(Masking.observe),
         "objective": method.objective.overrides(Objective.report),
     }
     for part, has_more in reports.items():

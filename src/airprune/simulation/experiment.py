@@ -13,6 +13,7 @@ from airprune.components.component import ModelShape, Owner, Slot
 from airprune.data import Dataset, Holdings
 from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Wire
+from airprune.methods.masking import Masking
 from airprune.methods.registration import luggage
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology import Tree
@@ -146,7 +147,7 @@ class Experiment:
                 data.train_y,
                 loss=scenario.train.loss,
                 device=device,
-                teaches=method.masking.component.teaches,
+                teaches=method.masking.teaches,
             ),
             method=method,
             judged_by=judged_by,
@@ -372,9 +373,9 @@ class Experiment:
         """
         top, masking = self.method.topology.component.top, self.method.masking
         models = self.combined_now(state, top) if now else state.models[self.tree.nodes(top)]
-        if not masking.has("judged"):
+        if not masking.overrides(Masking.evaluated):
             return models
-        return np.stack([masking("judged", self.shape, model, state.values) for model in models])
+        return np.stack([masking.evaluated(self.shape, model, state.values) for model in models])
 
     def has_ended(self, state: RunState) -> bool:
         """Whether no round is left: all have been run, or training has diverged and its global round is closed."""

@@ -257,10 +257,9 @@ def _report_sums(experiment: Experiment, state: RunState, view: RoundView, resul
             if not name.startswith(UNION):
                 sums[name] = sums[name] + array if name in sums else array
     view = dataclasses.replace(view, train_loss=mean_loss(results))
-    if masking.has("update"):
-        state.values = masking("update", view, state.values, sums)
+    state.values = masking.update(view, state.values, sums)
     state.values = objective.update(state.values, sums)
-    stays = masking("stays", state.values) if masking.has("stays") else None
+    stays = masking.stays(state.values)
     if stays is not None:
         state.models[:, experiment.shape.prunable] *= stays
 

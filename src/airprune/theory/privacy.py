@@ -93,7 +93,7 @@ def privacy_notes(scenario: Scenario, *, deployed: bool = False) -> list[str]:
         f"updates of up to {rounds:,} edge rounds; its loss and number of samples are told without noise."
     ]
     masking = method.masking
-    if masking("by_data") and scenario.plan.max_pruning_ratio > 0.0:
+    if masking.by_data and scenario.plan.max_pruning_ratio > 0.0:
         notes.append(
             f"warning: with masking {masking.name!r} a device chooses from its data which weights it sends, and this "
             "choice is not protected."

@@ -1,6 +1,7 @@
 """Which sub-model a device holds, trains and sends. To add a member, write its file and list it here.
 
 base         what a masking is, what it sees, what it answers
+ranking      what the following, which rank single weights or units, have in common
 probe        the paper's: Eq. (2) on one minibatch of the dense model, the rest zeroed
 frozen       the same choice, the rest kept at its received value instead of zeroed
 shared       one mask for all devices, chosen again every few rounds
@@ -30,29 +31,29 @@ from __future__ import annotations
 from airprune.components.registry import Registry
 from airprune.methods.masking.base import Masking
 
-MASKINGS: Registry[Masking] = Registry(
+MASKINGS: Registry[type[Masking]] = Registry(
     "masking",
     {
-        "probe": "airprune.methods.masking.probe:MASKING",
-        "frozen": "airprune.methods.masking.frozen:MASKING",
-        "shared": "airprune.methods.masking.shared:MASKING",
-        "averaged": "airprune.methods.masking.averaged:MASKING",
-        "fedpt": "airprune.methods.masking.fedpt:MASKING",
-        "fedpart": "airprune.methods.masking.fedpart:MASKING",
-        "fedplt": "airprune.methods.masking.fedplt:MASKING",
-        "iterative": "airprune.methods.masking.iterative:MASKING",
-        "early": "airprune.methods.masking.early:MASKING",
-        "snip": "airprune.methods.masking.snip:MASKING",
-        "prunefl": "airprune.methods.masking.prunefl:MASKING",
-        "feddst": "airprune.methods.masking.feddst:MASKING",
-        "dpf": "airprune.methods.masking.dpf:MASKING",
-        "dpf-global": "airprune.methods.masking.dpf_global:MASKING",
-        "feddrop": "airprune.methods.masking.feddrop:MASKING",
-        "heterofl": "airprune.methods.masking.heterofl:MASKING",
-        "fjord": "airprune.methods.masking.fjord:MASKING",
-        "fjord-kd": "airprune.methods.masking.fjord_kd:MASKING",
-        "afd": "airprune.methods.masking.afd:MASKING",
-        "small-model": "airprune.methods.masking.small_model:MASKING",
+        "probe": "airprune.methods.masking.probe:Probe",
+        "frozen": "airprune.methods.masking.frozen:Frozen",
+        "shared": "airprune.methods.masking.shared:Shared",
+        "averaged": "airprune.methods.masking.averaged:Averaged",
+        "fedpt": "airprune.methods.masking.fedpt:FedPt",
+        "fedpart": "airprune.methods.masking.fedpart:FedPart",
+        "fedplt": "airprune.methods.masking.fedplt:FedPlt",
+        "iterative": "airprune.methods.masking.iterative:Iterative",
+        "early": "airprune.methods.masking.early:Early",
+        "snip": "airprune.methods.masking.snip:Snip",
+        "prunefl": "airprune.methods.masking.prunefl:PruneFl",
+        "feddst": "airprune.methods.masking.feddst:FedDst",
+        "dpf": "airprune.methods.masking.dpf:Dpf",
+        "dpf-global": "airprune.methods.masking.dpf_global:DpfGlobal",
+        "feddrop": "airprune.methods.masking.feddrop:FedDrop",
+        "heterofl": "airprune.methods.masking.heterofl:HeteroFl",
+        "fjord": "airprune.methods.masking.fjord:Fjord",
+        "fjord-kd": "airprune.methods.masking.fjord_kd:FjordKd",
+        "afd": "airprune.methods.masking.afd:Afd",
+        "small-model": "airprune.methods.masking.small_model:SmallModel",
     },
 )
 

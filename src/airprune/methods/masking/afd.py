@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -21,58 +21,10 @@ from airprune.errors import NotFinite
 from airprune.methods.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.widths import graph_of, narrowed, weights_at, weights_within, width_of
 from airprune.methods.objectives.base import LocalRun
-from airprune.settings.section import Section
 
 Array = np.ndarray
 SCORES, KEYS, LOSS = "afd.scores", "afd.keys", "afd.loss"
 KEPT, SEEN = "afd.kept", "afd.seen"
-
-
-class AfdOptions(Section):
-    """Whose score map it is, and how much is dropped at least."""
-
-    maps: Literal["single", "multi"] = Field(default="single", description="one score map for all devices, or one each")
-    rate: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.0, description="share of every hidden layer's units that is dropped even if the deadline allows more"
-    )
-
-
-def slots(options: AfdOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """Score, rank and last loss; of a single map also what happened since the last global round."""
-    num_units = graph_of(shape).num_units
-    owner = Owner.RUN if options.maps == "single" else Owner.DEVICE
-    found = [
-        Slot(name=SCORES, owner=owner, shape=lambda _: (num_units,), dtype="<f8"),
-        Slot(name=KEYS, owner=owner, shape=lambda _: (num_units,), dtype="<f8"),
-        Slot(name=LOSS, owner=owner, shape=lambda _: (1,), dtype="<f8"),
-    ]
-    if options.maps == "single":
-        found.append(Slot(name=KEPT, owner=owner, shape=lambda _: (num_units,), dtype="<f8", start=1.0))
-        # The global round that is under way, and the sum and the number of its edge rounds' losses.
-        found.append(Slot(name=SEEN, owner=owner, shape=lambda _: (3,), dtype="<f8"))
-    return tuple(found)
-
-
-def widths(options: AfdOptions, graph: UnitGraph) -> tuple[float, ...]:
-    every = graph.every_width
-    return tuple(width for width in every if width <= 1.0 - options.rate + 1e-9) or every[:1]
-
-
-def weights(options: AfdOptions, budget: Array, shape: ModelShape) -> Array:
-    graph = graph_of(shape)
-    bought = weights_within(graph, budget, widths(options, graph))
-    return np.full_like(bought, bought.min()) if options.maps == "single" else bought
-
-
-def bounds(options: AfdOptions, shape: ModelShape, values: Values) -> tuple[int, int]:
-    graph = graph_of(shape)
-    family = widths(options, graph)
-    return weights_at(graph, family[0]), weights_at(graph, family[-1])
-
-
-def charges(options: AfdOptions, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-    """Every device tells its training loss."""
-    return Charges(always_bits=64.0)
 
 
 def drawn_keys(scores: Array, rng: np.random.Generator) -> Array:
@@ -99,66 +51,88 @@ def learnt(memory: Mapping[str, Array], kept: Array, loss: float, rng: np.random
     return {SCORES: scores, KEYS: keys, LOSS: np.array([loss])}
 
 
-def prepare(options: AfdOptions, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-    """Of a single map: judges the last global round, then chooses the units for everybody."""
-    if options.maps == "multi":
-        return None, values
-    graph, rng = graph_of(view.shape), view.rng()
-    values, (under_way, total, count) = dict(values), values[SEEN].tolist()
-    if count and under_way != view.global_round:
-        values |= learnt(values, values[KEPT] > 0.0, total / count, rng)
-        values |= {KEPT: np.ones(graph.num_units), SEEN: np.array([view.global_round, 0.0, 0.0])}
-    elif not values[KEYS].any():
-        values[KEYS] = drawn_keys(values[SCORES], rng)
-    width = width_of(graph, int(view.keep.min()), widths(options, graph))
-    kept = foremost(graph, width, values[KEYS])
-    values[KEPT] = values[KEPT] * np.concatenate(kept)
-    return graph.mask(kept), values
+class Afd(Masking):
+    """Units drawn by a score map."""
 
+    name = "afd"
+    summary = "hidden units drawn by a score map: those that were kept when the loss fell come again"
+    source = "after Bouacida, Hou, Zang, Liu (adaptive federated dropout)"
+    whole_units: ClassVar[bool] = True
 
-def update(options: AfdOptions, view: RoundView, values: Values, sums: Values) -> Values:
-    if options.maps == "multi" or not np.isfinite(view.train_loss):
-        return values
-    _, total, count = values[SEEN].tolist()
-    return values | {SEEN: np.array([view.global_round, total + view.train_loss, count + 1.0])}
+    maps: Literal["single", "multi"] = Field(default="single", description="one score map for all devices, or one each")
+    rate: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0, description="share of every hidden layer's units that is dropped even if the deadline allows more"
+    )
 
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """Score, rank and last loss; of a single map also what happened since the last global round."""
+        num_units = graph_of(shape).num_units
+        owner = Owner.RUN if self.maps == "single" else Owner.DEVICE
+        found = [
+            Slot(name=SCORES, owner=owner, shape=lambda _: (num_units,), dtype="<f8"),
+            Slot(name=KEYS, owner=owner, shape=lambda _: (num_units,), dtype="<f8"),
+            Slot(name=LOSS, owner=owner, shape=lambda _: (1,), dtype="<f8"),
+        ]
+        if self.maps == "single":
+            found.append(Slot(name=KEPT, owner=owner, shape=lambda _: (num_units,), dtype="<f8", start=1.0))
+            # The global round that is under way, and the sum and the number of its edge rounds' losses.
+            found.append(Slot(name=SEEN, owner=owner, shape=lambda _: (3,), dtype="<f8"))
+        return tuple(found)
 
-def choose(options: AfdOptions, view: DeviceView) -> SubModel:
-    graph = graph_of(view.shape)
-    if view.shared is not None:
-        return narrowed(graph, view.shared)
-    width = width_of(graph, view.keep, widths(options, graph))
-    is_first = view.memory[LOSS][0] == 0.0
-    keys = drawn_keys(view.memory[SCORES], view.rng) if is_first else view.memory[KEYS]
-    return narrowed(graph, graph.mask(foremost(graph, width, keys)))
+    def num_kept(self, budget: Array, shape: ModelShape) -> Array:
+        graph = graph_of(shape)
+        bought = weights_within(graph, budget, self._widths(graph))
+        return np.full_like(bought, bought.min()) if self.maps == "single" else bought
 
+    def bounds(self, shape: ModelShape, values: Values) -> tuple[int, int]:
+        graph = graph_of(shape)
+        family = self._widths(graph)
+        return weights_at(graph, family[0]), weights_at(graph, family[-1])
 
-def finish(options: AfdOptions, view: DeviceView, run: LocalRun) -> Values:
-    """Of a device's own map. The units of its first round are not asked for again: there is no loss to compare with."""
-    if options.maps == "single":
-        return {}
-    graph = graph_of(view.shape)
-    width = width_of(graph, view.keep, widths(options, graph))
-    kept = np.concatenate(foremost(graph, width, view.memory[KEYS]))
-    return learnt(view.memory, kept, run.loss, view.rng)
+    def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
+        """Every device tells its training loss."""
+        return Charges(always_bits=64.0)
 
+    def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
+        """Of a single map: judges the last global round, then chooses the units for everybody."""
+        if self.maps == "multi":
+            return None, values
+        graph, rng = graph_of(view.shape), view.rng()
+        values, (under_way, total, count) = dict(values), values[SEEN].tolist()
+        if count and under_way != view.global_round:
+            values |= learnt(values, values[KEPT] > 0.0, total / count, rng)
+            values |= {KEPT: np.ones(graph.num_units), SEEN: np.array([view.global_round, 0.0, 0.0])}
+        elif not values[KEYS].any():
+            values[KEYS] = drawn_keys(values[SCORES], rng)
+        width = width_of(graph, int(view.keep.min()), self._widths(graph))
+        kept = foremost(graph, width, values[KEYS])
+        values[KEPT] = values[KEPT] * np.concatenate(kept)
+        return graph.mask(kept), values
 
-def whole_units(options: AfdOptions) -> bool:
-    return True
+    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
+        if self.maps == "multi" or not np.isfinite(view.train_loss):
+            return values
+        _, total, count = values[SEEN].tolist()
+        return values | {SEEN: np.array([view.global_round, total + view.train_loss, count + 1.0])}
 
+    def choose(self, view: DeviceView) -> SubModel:
+        graph = graph_of(view.shape)
+        if view.shared is not None:
+            return narrowed(graph, view.shared)
+        width = width_of(graph, view.keep, self._widths(graph))
+        is_first = view.memory[LOSS][0] == 0.0
+        keys = drawn_keys(view.memory[SCORES], view.rng) if is_first else view.memory[KEYS]
+        return narrowed(graph, graph.mask(foremost(graph, width, keys)))
 
-MASKING = Masking(
-    name="afd",
-    summary="hidden units drawn by a score map: those that were kept when the loss fell come again",
-    source="after Bouacida, Hou, Zang, Liu (adaptive federated dropout)",
-    Options=AfdOptions,
-    slots=slots,
-    choose=choose,
-    weights=weights,
-    bounds=bounds,
-    charges=charges,
-    prepare=prepare,
-    finish=finish,
-    update=update,
-    whole_units=whole_units,
-)
+    def finish(self, view: DeviceView, run: LocalRun) -> Values:
+        """Of a device's own map. The units of its first round are not asked for again: there is no loss to compare."""
+        if self.maps == "single":
+            return {}
+        graph = graph_of(view.shape)
+        width = width_of(graph, view.keep, self._widths(graph))
+        kept = np.concatenate(foremost(graph, width, view.memory[KEYS]))
+        return learnt(view.memory, kept, run.loss, view.rng)
+
+    def _widths(self, graph: UnitGraph) -> tuple[float, ...]:
+        every = graph.every_width
+        return tuple(width for width in every if width <= 1.0 - self.rate + 1e-9) or every[:1]

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from airprune.components.component import Listed, ModelShape, ReportKind
+from airprune.components.component import Component, ModelShape, ReportKind
 from airprune.methods.objectives.base import LocalRun
 from airprune.wireless.device_speed.work import SecondPass
 
@@ -34,6 +34,8 @@ class SubModel:
       sent_after: if given, what is sent in place of `sent`: of the trained prunable weights.
       units: which units stay, group by group, if `held` is nothing but their weights: then the device trains a smaller
         model instead of one with zeros, where it can.
+      collect: which power of the dense gradient is summed over the steps, as the `gradient_sum` of the `LocalRun`; 0
+        for none.
     """
 
     sent: Array | None = None
@@ -46,6 +48,7 @@ class SubModel:
     start: Array | None = None
     sent_after: Callable[[Array], Array] | None = None
     units: tuple[Array, ...] | None = None
+    collect: int = 0
 
 
 WHOLE = SubModel()
@@ -179,83 +182,97 @@ class Charges:
 FREE = Charges()
 
 
-def as_it_is(options: Any, budget: Array, shape: ModelShape) -> Array:
-    return budget
-
-
-def nothing(options: Any, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-    return FREE
-
-
-def scattered(options: Any) -> bool:
-    return False
-
-
-def in_time(options: Any) -> bool:
-    return True
-
-
-def by_data(options: Any) -> bool:
-    return True
-
-
-def not_by_data(options: Any) -> bool:
-    return False
-
-
-def as_prepared(options: Any, view: RoundView, told: Array | None) -> Array:
-    """`counts` of a masking whose `prepare` makes the mask of everybody."""
+def as_prepared(view: RoundView, told: Array | None) -> Array:
+    """Returns the `counts` of a masking whose `prepare` makes the mask of everybody."""
     return np.full_like(view.keep, view.shape.prunable_weights if told is None else np.count_nonzero(told))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Masking(Listed):
-    """One way to choose sub-models; every function takes the component's options first.
+class Masking(Component):
+    """One way to choose sub-models. What is not overridden decides nothing and costs nothing.
 
     Attributes:
-      choose: on the device: its sub-model.
-      weights: in the driver, before the clock: whole prunable weights bought by each budget.  [num_devices]
-      bounds: the fewest and the most prunable weights its sub-models can have in the round to come, given the run's
-        slots: plans stay between them, and who cannot carry the fewest is left out. None: any number.
-      charges: of a round, given its index: what planner and clock add.
-      prepare: in the driver, after planning: what all devices are told, from the run's slots; may change these.
-      counts: in the driver, after `prepare`, given what it made: whole prunable weights that each device sends in this
-        round, where its budget alone does not say; may exceed the budget if `adapts` says so.  [num_devices asked]
-      collects: of a round's index: which power of the dense gradient devices sum over their steps, as the
-        `gradient_sum` of their `LocalRun`; 0 for none.
-      report: on the device: arrays to be summed over all devices, e.g. scores; None for nothing.
-      observe: on the device, after its local steps: as `report`, of what it has seen in them.
-      reported: what the arrays of `report` and `observe` are, by name; None: not declared, so that a deployment can
-        bound their size alone.
-      finish: on the device, after its local steps: the slots of its own (`view.memory`) that change; arrays it was
-        given stay as they are.
-      update: in the driver, after the round: the slots as the sums change them.
-      stays: in the driver, after `update`: which prunable weights the model has at all; the others become zero in the
-        models of all nodes. None for all.
-      adapts: whether it keeps the deadline that its scheme keeps.
-      judged: the model as it is used, from a server's model and the run's slots, if that is not all of it.
       dense_compute: the share of a step's compute that is done on the whole model, whatever is kept.
-      whole_units: whether its masks remove whole units, which saves work on dense hardware.
       teaches: whether its sub-models do, which not every kernel can.
-      by_data: whether a device's samples have a part in which weights it sends, so that the mask tells of them.
     """
 
-    choose: Callable[[Any, DeviceView], SubModel]
-    weights: Callable[[Any, Array, ModelShape], Array] = as_it_is
-    bounds: Callable[[Any, ModelShape, Values], tuple[int, int]] | None = None
-    charges: Callable[[Any, int, ModelShape, float], Charges] = nothing
-    prepare: Callable[[Any, RoundView, Values], tuple[Array | None, Values]] | None = None
-    counts: Callable[[Any, RoundView, Array | None], Array] | None = None
-    collects: Callable[[Any, int], int] | None = None
-    report: Callable[[Any, DeviceView, int], Values | None] | None = None
-    observe: Callable[[Any, DeviceView, LocalRun], Values | None] | None = None
-    reported: Callable[[Any, ModelShape], Mapping[str, ReportKind]] | None = None
-    finish: Callable[[Any, DeviceView, LocalRun], Values] | None = None
-    update: Callable[[Any, RoundView, Values, Values], Values] | None = None
-    stays: Callable[[Any, Values], Array | None] | None = None
-    adapts: Callable[[Any], bool] = in_time
-    judged: Callable[[Any, ModelShape, Array, Values], Array] | None = None
-    dense_compute: float = 0.0
-    whole_units: Callable[[Any], bool] = scattered
-    teaches: bool = False
-    by_data: Callable[[Any], bool] = by_data
+    dense_compute: ClassVar[float] = 0.0
+    teaches: ClassVar[bool] = False
+
+    @abstractmethod
+    def choose(self, view: DeviceView) -> SubModel:
+        """Chooses the sub-model of a device; on the device."""
+
+    def num_kept(self, budget: Array, shape: ModelShape) -> Array:
+        """Returns the whole prunable weights that each budget buys; in the driver, before the clock.  [num_devices]"""
+        return budget
+
+    def bounds(self, shape: ModelShape, values: Values) -> tuple[int, int] | None:
+        """Returns the fewest and the most prunable weights of its sub-models in the round to come.
+
+        Plans stay between them, and who cannot carry the fewest is left out. None: any number.
+        """
+        return None
+
+    def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
+        """Returns what planner and clock add in a round."""
+        return FREE
+
+    def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
+        """Returns what all devices are told, and the run's slots as they change; in the driver, after planning."""
+        return None, values
+
+    def counts(self, view: RoundView, told: Array | None) -> Array | None:
+        """Returns the whole prunable weights that each device sends, given what `prepare` made; in the driver.
+
+        They may exceed the budgets unless it `adapts`. None: as the budgets say.  [num_devices asked]
+        """
+        return None
+
+    def report(self, view: DeviceView, round_index: int) -> Values | None:
+        """Returns arrays to be summed over all devices, e.g. scores; on the device, before its local steps."""
+        return None
+
+    def observe(self, view: DeviceView, run: LocalRun) -> Values | None:
+        """Returns arrays as `report` does, of what the device has seen in its local steps; after them."""
+        return None
+
+    def reported(self, shape: ModelShape) -> Mapping[str, ReportKind] | None:
+        """Returns what the arrays of `report` and `observe` are, by name.
+
+        None: not declared, so that a deployment can bound their size alone.
+        """
+        return None
+
+    def finish(self, view: DeviceView, run: LocalRun) -> Values:
+        """Returns the slots of `view.memory` that change with the round; arrays it was given stay as they are."""
+        return {}
+
+    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
+        """Returns the run's slots as the sums of the reports change them; in the driver, after the round."""
+        return values
+
+    def stays(self, values: Values) -> Array | None:
+        """Returns which prunable weights the model has at all; the others become zero in the models of all nodes.
+
+        In the driver, after `update`. None for all.  [num_prunable] bool
+        """
+        return None
+
+    def evaluated(self, shape: ModelShape, model: Array, values: Values) -> Array:
+        """Returns the model as it is used, from a server's model and the run's slots.  [num_state]"""
+        return model
+
+    @property
+    def adapts(self) -> bool:
+        """Tells whether it keeps the deadline that its scheme keeps."""
+        return True
+
+    @property
+    def whole_units(self) -> bool:
+        """Tells whether its masks remove whole units, which saves work on dense hardware."""
+        return False
+
+    @property
+    def by_data(self) -> bool:
+        """Tells whether a device's samples have a part in which weights it sends, so that the mask tells of them."""
+        return True

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 
-from airprune.components.component import Owner, Slot, prunable_weights
-from airprune.methods.masking.base import DeviceView, RoundView, SubModel
+from airprune.components.component import ModelShape, Owner, Slot, prunable_weights
+from airprune.methods.masking.base import DeviceView, Masking, RoundView, SubModel, Values, as_prepared
 from airprune.methods.masking.core.masks import largest
 
 Array = np.ndarray
 
 
-def mask_slot(name: str) -> Slot:
-    """All weights until something is pruned."""
-    return Slot(name=name, owner=Owner.RUN, shape=prunable_weights, dtype="|b1", start=1.0)
+class OneMask(Masking):
+    """A masking whose `prepare` tells all devices one mask, and whose pruned weights are gone.
+
+    Attributes:
+      mask: the slot of the mask.
+    """
+
+    mask: ClassVar[str]
+
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """The mask: all weights until something is pruned."""
+        return (Slot(name=self.mask, owner=Owner.RUN, shape=prunable_weights, dtype="|b1", start=1.0),)
+
+    def counts(self, view: RoundView, told: Array | None) -> Array:
+        return as_prepared(view, told)
+
+    def choose(self, view: DeviceView) -> SubModel:
+        """The common mask is held, moved and sent."""
+        return SubModel(sent=view.shared, held=view.shared, moves=view.shared)
+
+    def stays(self, values: Values) -> Array | None:
+        return unless_whole(values[self.mask])
 
 
 def count_slot(name: str, size: int = 1) -> Slot:
     return Slot(name=name, owner=Owner.RUN, shape=lambda shape: (size,), dtype="<i8")
-
-
-def hold(options: object, view: DeviceView) -> SubModel:
-    """The common mask is held, moved and sent."""
-    return SubModel(sent=view.shared, held=view.shared, moves=view.shared)
 
 
 def unless_whole(mask: Array) -> Array | None:

@@ -14,40 +14,15 @@ from airprune.components.component import ModelShape, Owner, Slot, prunable_weig
 from airprune.methods.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.methods.objectives.base import LocalRun
-from airprune.settings.section import Count, Ratio, Section
+from airprune.settings.section import Count, Ratio
 
 Array = np.ndarray
 OWN, UNSENT = "dpf.own", "dpf.unsent"
 
 
-class DpfOptions(Section):
-    """How masks follow the weights, and how sparse they become where the deadline leaves room."""
-
-    every: Count = Field(default=16, description="local steps between two masks")
-    sparsity: Ratio = Field(default=0.0, description="final pruned share, if the deadline asks for less")
-    until: Count = Field(default=25, description="edge rounds until it is reached")
-
-
-def slots(options: DpfOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """The device's own values, and which weights they are of: those that it did not send."""
-    return (
-        Slot(name=OWN, owner=Owner.DEVICE, shape=prunable_weights),
-        Slot(name=UNSENT, owner=Owner.DEVICE, shape=prunable_weights, dtype="|b1"),
-    )
-
-
 def sparsity_at(final: float, progress: float) -> float:
     """s_f − s_f (1 − t / t_end)³, s_f from t_end on."""
     return final - final * (1.0 - min(progress, 1.0)) ** 3
-
-
-def charges(options: DpfOptions, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-    """A bitmap, and gradients of all weights."""
-    return Charges(uplink_bits=float(shape.prunable_weights), dense_gradients=True)
-
-
-def counts(options: DpfOptions, view: RoundView, told: Array | None) -> Array:
-    return scheduled(view, options.sparsity, options.until)
 
 
 def scheduled(view: RoundView, sparsity: float, until: int) -> Array:
@@ -62,37 +37,48 @@ def used(weights: Array, view: DeviceView) -> Array:
     return choose_mask(np.abs(weights), keep=view.keep, layers=view.shape.layers)
 
 
-def choose(options: DpfOptions, view: DeviceView) -> SubModel:
-    unsent = view.memory[UNSENT]
-    start = np.where(unsent, view.memory[OWN], view.weights) if unsent.any() else None
-    if view.keep >= view.shape.prunable_weights:
-        return SubModel(start=start)
-    mask = np.zeros(0, dtype=bool)
+class Dpf(Masking):
+    """Sparse forward passes, dense steps."""
 
-    def forward(step: int, weights: Array) -> Array:
-        nonlocal mask
-        if step % options.every == 0:
-            mask = used(weights, view)
-        return mask
+    name = "dpf"
+    summary = "the forward pass uses the largest weights, steps move all; what is not sent is remembered"
+    source = "after Lin et al.; the federated form is own"
 
-    return SubModel(start=start, forward=forward, sent_after=lambda trained: used(trained, view))
+    every: Count = Field(default=16, description="local steps between two masks")
+    sparsity: Ratio = Field(default=0.0, description="final pruned share, if the deadline asks for less")
+    until: Count = Field(default=25, description="edge rounds until it is reached")
 
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """The device's own values, and which weights they are of: those that it did not send."""
+        return (
+            Slot(name=OWN, owner=Owner.DEVICE, shape=prunable_weights),
+            Slot(name=UNSENT, owner=Owner.DEVICE, shape=prunable_weights, dtype="|b1"),
+        )
 
-def finish(options: DpfOptions, view: DeviceView, run: LocalRun) -> Values:
-    trained = run.trained[view.shape.prunable]
-    unsent = ~used(trained, view)
-    own = view.memory[OWN]
-    return {OWN: np.where(unsent, trained, 0.0).astype(own.dtype), UNSENT: unsent}
+    def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
+        """A bitmap, and gradients of all weights."""
+        return Charges(uplink_bits=float(shape.prunable_weights), dense_gradients=True)
 
+    def counts(self, view: RoundView, told: Array | None) -> Array:
+        return scheduled(view, self.sparsity, self.until)
 
-MASKING = Masking(
-    name="dpf",
-    summary="the forward pass uses the largest weights, steps move all; what is not sent is remembered",
-    source="after Lin et al.; the federated form is own",
-    Options=DpfOptions,
-    slots=slots,
-    choose=choose,
-    charges=charges,
-    counts=counts,
-    finish=finish,
-)
+    def choose(self, view: DeviceView) -> SubModel:
+        unsent = view.memory[UNSENT]
+        start = np.where(unsent, view.memory[OWN], view.weights) if unsent.any() else None
+        if view.keep >= view.shape.prunable_weights:
+            return SubModel(start=start)
+        mask = np.zeros(0, dtype=bool)
+
+        def forward(step: int, weights: Array) -> Array:
+            nonlocal mask
+            if step % self.every == 0:
+                mask = used(weights, view)
+            return mask
+
+        return SubModel(start=start, forward=forward, sent_after=lambda trained: used(trained, view))
+
+    def finish(self, view: DeviceView, run: LocalRun) -> Values:
+        trained = run.trained[view.shape.prunable]
+        unsent = ~used(trained, view)
+        own = view.memory[OWN]
+        return {OWN: np.where(unsent, trained, 0.0).astype(own.dtype), UNSENT: unsent}

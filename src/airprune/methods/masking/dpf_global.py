@@ -11,69 +11,58 @@ Differs from `dpf`: gradients of weights that a device does not hold are neither
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Slot
-from airprune.methods.masking import dpf
-from airprune.methods.masking.base import WHOLE, DeviceView, Masking, RoundView, SubModel, Values, not_by_data
+from airprune.methods.masking.base import WHOLE, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.common import count_slot
 from airprune.methods.masking.core.masks import choose_mask
-from airprune.settings.section import Count, Ratio, Section
+from airprune.methods.masking.dpf import scheduled
+from airprune.settings.section import Count, Ratio
 
 Array = np.ndarray
 HELD = "dpf-global.held"
 
 
-class DpfGlobalOptions(Section):
-    """How sparse models become where the deadline leaves room."""
+class DpfGlobal(Masking):
+    """The largest weights of a model that the cloud keeps whole."""
+
+    name = "dpf-global"
+    summary = "the largest weights of the cloud's model, as many as fit; the cloud remembers the others"
+    source = "after Lin et al.; the federated form is own"
+    by_data: ClassVar[bool] = False
 
     sparsity: Ratio = Field(default=0.0, description="final pruned share, if the deadline asks for less")
     until: Count = Field(default=25, description="edge rounds until it is reached")
 
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """The most weights that a device held in the last round; 0 before the first."""
+        return (count_slot(HELD),)
 
-def slots(options: DpfGlobalOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """The most weights that a device held in the last round; 0 before the first."""
-    return (count_slot(HELD),)
+    def prepare(self, view: RoundView, values: Values) -> tuple[Array, Values]:
+        """|w| at the cloud."""
+        most = self.counts(view, None).max(initial=0)
+        held = {HELD: np.array([most])} if most else {}
+        return np.abs(view.model[view.shape.prunable]), values | held
 
+    def counts(self, view: RoundView, told: Array | None) -> Array:
+        return scheduled(view, self.sparsity, self.until)
 
-def prepare(options: DpfGlobalOptions, view: RoundView, values: Values) -> tuple[Array, Values]:
-    """|w| at the cloud."""
-    most = counts(options, view, None).max(initial=0)
-    held = {HELD: np.array([most])} if most else {}
-    return np.abs(view.model[view.shape.prunable]), values | held
+    def choose(self, view: DeviceView) -> SubModel:
+        if view.keep >= view.shape.prunable_weights:
+            return WHOLE
+        assert view.shared is not None
+        mask = choose_mask(view.shared, keep=view.keep, layers=view.shape.layers)
+        return SubModel(sent=mask, held=mask, moves=mask)
 
-
-def counts(options: DpfGlobalOptions, view: RoundView, told: Array | None) -> Array:
-    return dpf.scheduled(view, options.sparsity, options.until)
-
-
-def choose(options: DpfGlobalOptions, view: DeviceView) -> SubModel:
-    if view.keep >= view.shape.prunable_weights:
-        return WHOLE
-    assert view.shared is not None
-    mask = choose_mask(view.shared, keep=view.keep, layers=view.shape.layers)
-    return SubModel(sent=mask, held=mask, moves=mask)
-
-
-def judged(options: DpfGlobalOptions, shape: ModelShape, model: Array, values: Values) -> Array:
-    most, sizes = int(values[HELD][0]), np.abs(model[shape.prunable])
-    if most == 0 or most >= sizes.size:
-        return model
-    used = model.copy()
-    used[shape.prunable] *= choose_mask(sizes, keep=most, layers=shape.layers)
-    return used
-
-
-MASKING = Masking(
-    name="dpf-global",
-    summary="the largest weights of the cloud's model, as many as fit; the cloud remembers the others",
-    source="after Lin et al.; the federated form is own",
-    Options=DpfGlobalOptions,
-    slots=slots,
-    choose=choose,
-    prepare=prepare,
-    counts=counts,
-    judged=judged,
-    by_data=not_by_data,
-)
+    def evaluated(self, shape: ModelShape, model: Array, values: Values) -> Array:
+        """With the largest weights alone."""
+        most, sizes = int(values[HELD][0]), np.abs(model[shape.prunable])
+        if most == 0 or most >= sizes.size:
+            return model
+        used = model.copy()
+        used[shape.prunable] *= choose_mask(sizes, keep=most, layers=shape.layers)
+        return used

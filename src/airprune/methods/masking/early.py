@@ -6,29 +6,20 @@ could carry, are compared with those of the round before. Until they are alike o
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Slot
-from airprune.methods.masking.base import Masking, RoundView, Values, as_prepared, not_by_data
-from airprune.methods.masking.common import count_slot, fitted, hold, mask_slot, sizes_now, unless_whole
+from airprune.methods.masking.base import RoundView, Values
+from airprune.methods.masking.common import OneMask, count_slot, fitted, sizes_now
 from airprune.methods.masking.core.masks import choose_mask
-from airprune.settings.section import Count, Ratio, Section
+from airprune.settings.section import Count, Ratio
 
 Array = np.ndarray
 MASK, BEFORE, PROGRESS = "early.mask", "early.before", "early.progress"
-
-
-class EarlyOptions(Section):
-    """What counts as settled."""
-
-    similarity: Ratio = Field(default=0.9, description="of the kept weights of two global rounds: shared / in either")
-    times: Count = Field(default=3, description="how often in a row they must be as similar")
-
-
-def slots(options: EarlyOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """What is left, what would have been left a global round ago; target, alike rounds in a row, last global round."""
-    return (mask_slot(MASK), mask_slot(BEFORE), count_slot(PROGRESS, 3))
 
 
 def jaccard(one: Array, other: Array) -> float:
@@ -37,41 +28,38 @@ def jaccard(one: Array, other: Array) -> float:
     return float(np.count_nonzero(one & other) / either) if either else 1.0
 
 
-def prepare(options: EarlyOptions, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-    target, streak, last = values[PROGRESS].tolist()
-    keep = int(view.keep.min())
-    target = target or keep
-    first = view.round_index == 0
-    if values[MASK].all() and target < view.shape.prunable_weights and (first or view.global_round > last):
-        size = np.abs(view.model[view.shape.prunable])
-        now = choose_mask(size, keep=target, layers=view.shape.layers)
-        alike = not first and jaccard(now, values[BEFORE]) >= options.similarity
-        streak = streak + 1 if alike else 0
-        values = {**values, BEFORE: now, MASK: now if streak >= options.times else values[MASK]}
-    values = {**values, PROGRESS: np.array([target, streak, view.global_round])}
-    if values[MASK].all():
-        return None, values
-    return fitted(values[MASK], keep, lambda: sizes_now(view)), values
+class Early(OneMask):
+    """Magnitude pruning, once and early."""
 
+    name = "early"
+    summary = (
+        "the smallest weights go at once and for good, when the choice has stopped changing; dense and late before"
+    )
+    source = "after Shen et al."
+    mask = MASK
+    adapts: ClassVar[bool] = False
+    by_data: ClassVar[bool] = False
 
-def stays(options: EarlyOptions, values: Values) -> Array | None:
-    return unless_whole(values[MASK])
+    similarity: Ratio = Field(default=0.9, description="of the kept weights of two global rounds: shared / in either")
+    times: Count = Field(default=3, description="how often in a row they must be as similar")
 
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """What is left, and would have been a global round ago; target, alike rounds in a row, last global round."""
+        (left,) = super().slots(shape)
+        return (left, replace(left, name=BEFORE), count_slot(PROGRESS, 3))
 
-def late(options: EarlyOptions) -> bool:
-    return False
-
-
-MASKING = Masking(
-    name="early",
-    summary="the smallest weights go at once and for good, when the choice has stopped changing; dense and late before",
-    source="after Shen et al.",
-    Options=EarlyOptions,
-    slots=slots,
-    choose=hold,
-    prepare=prepare,
-    counts=as_prepared,
-    stays=stays,
-    adapts=late,
-    by_data=not_by_data,
-)
+    def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
+        target, streak, last = values[PROGRESS].tolist()
+        keep = int(view.keep.min())
+        target = target or keep
+        first = view.round_index == 0
+        if values[MASK].all() and target < view.shape.prunable_weights and (first or view.global_round > last):
+            size = np.abs(view.model[view.shape.prunable])
+            now = choose_mask(size, keep=target, layers=view.shape.layers)
+            alike = not first and jaccard(now, values[BEFORE]) >= self.similarity
+            streak = streak + 1 if alike else 0
+            values = {**values, BEFORE: now, MASK: now if streak >= self.times else values[MASK]}
+        values = {**values, PROGRESS: np.array([target, streak, view.global_round])}
+        if values[MASK].all():
+            return None, values
+        return fitted(values[MASK], keep, lambda: sizes_now(view)), values

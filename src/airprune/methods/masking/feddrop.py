@@ -19,80 +19,10 @@ from pydantic import Field, model_validator
 from airprune.components.component import ModelShape
 from airprune.components.units import UnitGraph, foremost, widest
 from airprune.errors import InvalidValue
-from airprune.methods.masking.base import DeviceView, Masking, RoundView, SubModel, Values, not_by_data
+from airprune.methods.masking.base import DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.widths import graph_of, narrowed, weights_at, weights_within, width_of
-from airprune.settings.section import Section
 
 Array = np.ndarray
-
-
-class FedDropOptions(Section):
-    """Who draws for whom."""
-
-    subnets: Literal["per-device", "uniform"] = Field(
-        default="per-device",
-        description="a sub-network for each device; or one for all, as large as everybody can carry",
-    )
-    draw: Literal["exact", "bernoulli"] = Field(
-        default="exact",
-        description="as many units as fit; or a coin for each, right on average: devices are late now and then",
-    )
-    scale: bool = Field(default=True, description="let the kept units count for the dropped ones while training")
-
-    later: ClassVar[tuple[str, ...]] = ("draw",)
-
-    @model_validator(mode="after")
-    def _coins_are_per_device(self) -> Self:
-        if self.draw == "bernoulli" and self.subnets == "uniform":
-            way_out = 'Use draw = "exact" for one sub-network for all'
-            raise InvalidValue(f"{self.owner}.draw", "must be exact with subnets = uniform", "bernoulli", way_out)
-        return self
-
-
-def weights(options: FedDropOptions, budget: Array, shape: ModelShape) -> Array:
-    graph = graph_of(shape)
-    bought = weights_within(graph, budget, graph.every_width)
-    return bought if options.subnets == "per-device" else np.full_like(bought, bought.min())
-
-
-def bounds(options: FedDropOptions, shape: ModelShape, values: Values) -> tuple[int, int]:
-    graph = graph_of(shape)
-    return weights_at(graph, graph.every_width[0]), shape.prunable_weights
-
-
-def prepare(options: FedDropOptions, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-    """One draw for all; or the width of each device, from which the server and the device draw alike."""
-    if options.draw == "bernoulli":
-        widths = np.zeros(view.device.max(initial=0) + 1)
-        graph = graph_of(view.shape)
-        widths[view.device] = widest(graph, view.keep, graph.every_width)
-        return widths, values
-    if options.subnets == "per-device":
-        return None, values
-    return drawn(graph_of(view.shape), int(view.keep.min()), view.rng()), values
-
-
-def counts(options: FedDropOptions, view: RoundView, told: Array | None) -> Array:
-    """What fits, or what the coins of the round say."""
-    if options.draw == "exact":
-        return view.keep
-    assert told is not None
-    graph = graph_of(view.shape)
-    kept = [flipped(graph, float(told[n]), view.device_rng(n)) for n in view.device.tolist()]
-    return np.array([graph.num_weights([int(stays.sum()) for stays in units]) for units in kept], dtype=np.int64)
-
-
-def choose(options: FedDropOptions, view: DeviceView) -> SubModel:
-    """The drawn units, with U/u on the weights that read them."""
-    graph = graph_of(view.shape)
-    if options.draw == "bernoulli":
-        assert view.shared is not None
-        width = float(view.shared[view.device])
-        mask = graph.mask(flipped(graph, width, view.rng))
-    else:
-        width = width_of(graph, view.keep, graph.every_width)
-        mask = drawn(graph, view.keep, view.rng) if view.shared is None else view.shared
-    return narrowed(graph, mask, (graph.sizes / graph.counts(width)).tolist() if options.scale else None)
 
 
 def drawn(graph: UnitGraph, keep: int, rng: np.random.Generator) -> Array:
@@ -111,25 +41,74 @@ def flipped(graph: UnitGraph, width: float, rng: np.random.Generator) -> list[Ar
     return kept
 
 
-def whole_units(options: FedDropOptions) -> bool:
-    return True
+class FedDrop(Masking):
+    """Units drawn anew in every round."""
 
+    name = "feddrop"
+    summary = "hidden units drawn anew for every device and round, as many as fit; the kept ones count for the dropped"
+    source = "after Wen et al. (FedDrop)"
+    by_data: ClassVar[bool] = False
+    whole_units: ClassVar[bool] = True
+    later = ("draw",)
 
-def adapts(options: FedDropOptions) -> bool:
-    return options.draw == "exact"
+    subnets: Literal["per-device", "uniform"] = Field(
+        default="per-device",
+        description="a sub-network for each device; or one for all, as large as everybody can carry",
+    )
+    draw: Literal["exact", "bernoulli"] = Field(
+        default="exact",
+        description="as many units as fit; or a coin for each, right on average: devices are late now and then",
+    )
+    scale: bool = Field(default=True, description="let the kept units count for the dropped ones while training")
 
+    @model_validator(mode="after")
+    def _coins_are_per_device(self) -> Self:
+        if self.draw == "bernoulli" and self.subnets == "uniform":
+            way_out = 'Use draw = "exact" for one sub-network for all'
+            raise InvalidValue(f"{self.owner}.draw", "must be exact with subnets = uniform", "bernoulli", way_out)
+        return self
 
-MASKING = Masking(
-    name="feddrop",
-    summary="hidden units drawn anew for every device and round, as many as fit; the kept ones count for the dropped",
-    source="after Wen et al. (FedDrop)",
-    Options=FedDropOptions,
-    choose=choose,
-    weights=weights,
-    bounds=bounds,
-    prepare=prepare,
-    counts=counts,
-    adapts=adapts,
-    whole_units=whole_units,
-    by_data=not_by_data,
-)
+    def num_kept(self, budget: Array, shape: ModelShape) -> Array:
+        graph = graph_of(shape)
+        bought = weights_within(graph, budget, graph.every_width)
+        return bought if self.subnets == "per-device" else np.full_like(bought, bought.min())
+
+    def bounds(self, shape: ModelShape, values: Values) -> tuple[int, int]:
+        graph = graph_of(shape)
+        return weights_at(graph, graph.every_width[0]), shape.prunable_weights
+
+    def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
+        """One draw for all; or the width of each device, from which the server and the device draw alike."""
+        if self.draw == "bernoulli":
+            widths = np.zeros(view.device.max(initial=0) + 1)
+            graph = graph_of(view.shape)
+            widths[view.device] = widest(graph, view.keep, graph.every_width)
+            return widths, values
+        if self.subnets == "per-device":
+            return None, values
+        return drawn(graph_of(view.shape), int(view.keep.min()), view.rng()), values
+
+    def counts(self, view: RoundView, told: Array | None) -> Array:
+        """What fits, or what the coins of the round say."""
+        if self.draw == "exact":
+            return view.keep
+        assert told is not None
+        graph = graph_of(view.shape)
+        kept = [flipped(graph, float(told[n]), view.device_rng(n)) for n in view.device.tolist()]
+        return np.array([graph.num_weights([int(stays.sum()) for stays in units]) for units in kept], dtype=np.int64)
+
+    def choose(self, view: DeviceView) -> SubModel:
+        """The drawn units, with U/u on the weights that read them."""
+        graph = graph_of(view.shape)
+        if self.draw == "bernoulli":
+            assert view.shared is not None
+            width = float(view.shared[view.device])
+            mask = graph.mask(flipped(graph, width, view.rng))
+        else:
+            width = width_of(graph, view.keep, graph.every_width)
+            mask = drawn(graph, view.keep, view.rng) if view.shared is None else view.shared
+        return narrowed(graph, mask, (graph.sizes / graph.counts(width)).tolist() if self.scale else None)
+
+    @property
+    def adapts(self) -> bool:
+        return self.draw == "exact"

@@ -12,28 +12,16 @@ import math
 import numpy as np
 from pydantic import Field
 
-from airprune.components.component import ModelShape, ReportKind, Slot, prunable_weights
+from airprune.components.component import ModelShape, ReportKind, prunable_weights
 from airprune.components.layers import PrunableLayers
-from airprune.methods.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values, as_prepared
-from airprune.methods.masking.common import hold, mask_slot, sizes_now, unless_whole
+from airprune.methods.masking.base import FREE, Charges, DeviceView, RoundView, SubModel, Values
+from airprune.methods.masking.common import OneMask, sizes_now, unless_whole
 from airprune.methods.masking.core.masks import largest
 from airprune.methods.objectives.base import LocalRun
-from airprune.settings.section import Count, Ratio, Section
+from airprune.settings.section import Count, Ratio
 
 Array = np.ndarray
 MASK, UNION = "feddst.mask", "feddst.union"
-
-
-class FedDstOptions(Section):
-    """When masks are readjusted, and how far."""
-
-    every: Count = Field(default=5, description="edge rounds between two readjustments")
-    share: Ratio = Field(default=0.5, description="of each layer's kept weights that the first readjustment would swap")
-    until: Count = Field(default=25, description="edge rounds in which that share falls to zero, as half a cosine")
-
-
-def slots(options: FedDstOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    return (mask_slot(MASK),)
 
 
 def layer_counts(layers: PrunableLayers, keep: int) -> list[int]:
@@ -63,17 +51,6 @@ def by_layer(scores: Array, keep: int, layers: PrunableLayers) -> Array:
     return mask
 
 
-def share_at(options: FedDstOptions, round_index: int) -> float:
-    """α/2 (1 + cos(π t / t_end)), 0 from t_end on."""
-    if round_index >= options.until:
-        return 0.0
-    return options.share / 2.0 * (1.0 + math.cos(math.pi * round_index / options.until))
-
-
-def readjusts(options: FedDstOptions, round_index: int) -> bool:
-    return (round_index - 1) % options.every == 0 and round_index > 0 and share_at(options, round_index) > 0.0
-
-
 def readjusted(
     weights: Array, mask: Array, gradient: Array, share: float, layers: PrunableLayers
 ) -> tuple[Array, Array]:
@@ -89,73 +66,67 @@ def readjusted(
     return new, grown
 
 
-def charges(options: FedDstOptions, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-    """A readjustment costs a minibatch and a bitmap."""
-    if not readjusts(options, round_index):
-        return Charges()
-    return Charges(uplink_bits=float(shape.prunable_weights), probe=True)
+class FedDst(OneMask):
+    """One sparse mask that devices readjust."""
 
+    name = "feddst"
+    summary = "one sparse mask for all, in which devices swap small weights for promising ones every few rounds"
+    source = "FedDST (Bibikar et al.), with a shorter schedule"
+    mask = MASK
 
-def prepare(options: FedDstOptions, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-    keep, layers = int(view.keep.min()), view.shape.layers
-    if view.round_index == 0:
-        values = {**values, MASK: by_layer(sizes_now(view), keep, layers)}
-    mask = values[MASK]
-    if np.count_nonzero(mask) > keep:
-        mask = by_layer(np.where(mask, sizes_now(view), -1.0), keep, layers)
-    return unless_whole(mask), values
+    every: Count = Field(default=5, description="edge rounds between two readjustments")
+    share: Ratio = Field(default=0.5, description="of each layer's kept weights that the first readjustment would swap")
+    until: Count = Field(default=25, description="edge rounds in which that share falls to zero, as half a cosine")
 
+    def share_at(self, round_index: int) -> float:
+        """α/2 (1 + cos(π t / t_end)), 0 from t_end on."""
+        if round_index >= self.until:
+            return 0.0
+        return self.share / 2.0 * (1.0 + math.cos(math.pi * round_index / self.until))
 
-def swaps(options: FedDstOptions, view: DeviceView) -> bool:
-    return view.shared is not None and readjusts(options, view.round_index)
+    def readjusts(self, round_index: int) -> bool:
+        """Tells whether devices swap weights in this round."""
+        return (round_index - 1) % self.every == 0 and round_index > 0 and self.share_at(round_index) > 0.0
 
+    def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
+        """A readjustment costs a minibatch and a bitmap."""
+        if not self.readjusts(round_index):
+            return FREE
+        return Charges(uplink_bits=float(shape.prunable_weights), probe=True)
 
-def choose(options: FedDstOptions, view: DeviceView) -> SubModel:
-    if not swaps(options, view):
-        return hold(options, view)
-    mask, grown = _readjusted(options, view)
-    return SubModel(sent=mask, held=mask, moves=mask, start=np.where(grown, 0.0, view.weights))
+    def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
+        keep, layers = int(view.keep.min()), view.shape.layers
+        if view.round_index == 0:
+            values = {**values, MASK: by_layer(sizes_now(view), keep, layers)}
+        mask = values[MASK]
+        if np.count_nonzero(mask) > keep:
+            mask = by_layer(np.where(mask, sizes_now(view), -1.0), keep, layers)
+        return unless_whole(mask), values
 
+    def choose(self, view: DeviceView) -> SubModel:
+        if not self._swaps(view):
+            return super().choose(view)
+        mask, grown = self._readjusted(view)
+        return SubModel(sent=mask, held=mask, moves=mask, start=np.where(grown, 0.0, view.weights))
 
-def _readjusted(options: FedDstOptions, view: DeviceView) -> tuple[Array, Array]:
-    assert view.shared is not None
-    share = share_at(options, view.round_index)
-    return readjusted(view.weights, view.shared, view.dense_gradient, share, view.shape.layers)
+    def observe(self, view: DeviceView, run: LocalRun) -> Values | None:
+        """How many devices hold each weight, from the masks that they have sent."""
+        return {UNION: self._readjusted(view)[0].astype(np.int64)} if self._swaps(view) else None
 
+    def reported(self, shape: ModelShape) -> dict[str, ReportKind]:
+        return {UNION: ("<i8", prunable_weights(shape))}
 
-def observe(options: FedDstOptions, view: DeviceView, run: LocalRun) -> Values | None:
-    """How many devices hold each weight, from the masks that they have sent."""
-    return {UNION: _readjusted(options, view)[0].astype(np.int64)} if swaps(options, view) else None
+    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
+        """After a readjustment, the union of all masks is pruned to the size that fits."""
+        if UNION not in sums:
+            return values
+        scores = np.where(sums[UNION] > 0, sizes_now(view), -1.0)
+        return {**values, MASK: by_layer(scores, int(view.keep.min()), view.shape.layers)}
 
+    def _swaps(self, view: DeviceView) -> bool:
+        return view.shared is not None and self.readjusts(view.round_index)
 
-def reported(options: FedDstOptions, shape: ModelShape) -> dict[str, ReportKind]:
-    return {UNION: ("<i8", prunable_weights(shape))}
-
-
-def update(options: FedDstOptions, view: RoundView, values: Values, sums: Values) -> Values:
-    """After a readjustment, the union of all masks is pruned to the size that fits."""
-    if UNION not in sums:
-        return values
-    scores = np.where(sums[UNION] > 0, sizes_now(view), -1.0)
-    return {**values, MASK: by_layer(scores, int(view.keep.min()), view.shape.layers)}
-
-
-def stays(options: FedDstOptions, values: Values) -> Array | None:
-    return unless_whole(values[MASK])
-
-
-MASKING = Masking(
-    name="feddst",
-    summary="one sparse mask for all, in which devices swap small weights for promising ones every few rounds",
-    source="FedDST (Bibikar et al.), with a shorter schedule",
-    Options=FedDstOptions,
-    slots=slots,
-    choose=choose,
-    charges=charges,
-    prepare=prepare,
-    counts=as_prepared,
-    observe=observe,
-    reported=reported,
-    update=update,
-    stays=stays,
-)
+    def _readjusted(self, view: DeviceView) -> tuple[Array, Array]:
+        assert view.shared is not None
+        share = self.share_at(view.round_index)
+        return readjusted(view.weights, view.shared, view.dense_gradient, share, view.shape.layers)

@@ -7,27 +7,18 @@ the cut leaves over, fewer per layer than there are sub-layers, are trained by e
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.components.layers import PrunableLayers
-from airprune.methods.masking.base import WHOLE, DeviceView, Masking, RoundView, SubModel, Values, not_by_data
-from airprune.settings.section import Count, Section
+from airprune.methods.masking.base import WHOLE, DeviceView, Masking, RoundView, SubModel, Values
+from airprune.settings.section import Count
 
 Array = np.ndarray
 DEALT = "fedplt.dealt"
-
-
-class FedPltOptions(Section):
-    """How finely layers are cut."""
-
-    sub_layers: Count = Field(default=8, description="equal parts of each layer; one of each is a sub-layer")
-
-
-def slots(options: FedPltOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """The first sub-layer of each device and their number, -1 until it has taken part."""
-    return (Slot(name=DEALT, owner=Owner.RUN, shape=lambda shape: (2, shape.num_devices), dtype="<i8", start=-1.0),)
 
 
 def cut(layers: PrunableLayers, parts: int) -> tuple[list[Array], Array]:
@@ -37,52 +28,49 @@ def cut(layers: PrunableLayers, parts: int) -> tuple[list[Array], Array]:
     return list(np.concatenate(whole, axis=1)), np.concatenate(rest)
 
 
-def weights(options: FedPltOptions, budget: Array, shape: ModelShape) -> Array:
-    """What is left over and whole sub-layers."""
-    pieces, rest = cut(shape.layers, options.sub_layers)
-    size = max(pieces[0].size, 1)
-    return np.where(budget < rest.size, budget, rest.size + (budget - rest.size) // size * size)
+class FedPlt(Masking):
+    """Training of sub-layers of its own on each device."""
 
+    name = "fedplt"
+    summary = "each device trains its own fixed sub-layers, as many as fit; the rest is frozen"
+    source = "after FedPLT (Dabaja, El-Azouzi)"
+    dense_compute = 2 / 3  # forward pass and input gradients; weight gradients only for what moves
+    by_data: ClassVar[bool] = False
 
-def prepare(options: FedPltOptions, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-    """Deals to whoever takes part for the first time, each from where the one before left off."""
-    dealt = values[DEALT].copy()
-    pieces, rest = cut(view.shape.layers, options.sub_layers)
-    for device, keep in zip(view.device.tolist(), view.keep.tolist(), strict=True):
-        if dealt[1, device] < 0:
-            number = max(keep - rest.size, 0) // max(pieces[0].size, 1)
-            dealt[:, device] = dealt[1][dealt[1] > 0].sum() % options.sub_layers, number
-    return dealt, {**values, DEALT: dealt}
+    sub_layers: Count = Field(default=8, description="equal parts of each layer; one of each is a sub-layer")
 
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """The first sub-layer of each device and their number, -1 until it has taken part."""
+        return (Slot(name=DEALT, owner=Owner.RUN, shape=lambda shape: (2, shape.num_devices), dtype="<i8", start=-1.0),)
 
-def counts(options: FedPltOptions, view: RoundView, told: Array | None) -> Array:
-    assert told is not None
-    pieces, rest = cut(view.shape.layers, options.sub_layers)
-    return np.minimum(view.keep, rest.size + told[1, view.device] * pieces[0].size)
+    def num_kept(self, budget: Array, shape: ModelShape) -> Array:
+        """What is left over and whole sub-layers."""
+        pieces, rest = cut(shape.layers, self.sub_layers)
+        size = max(pieces[0].size, 1)
+        return np.where(budget < rest.size, budget, rest.size + (budget - rest.size) // size * size)
 
+    def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
+        """Deals to whoever takes part for the first time, each from where the one before left off."""
+        dealt = values[DEALT].copy()
+        pieces, rest = cut(view.shape.layers, self.sub_layers)
+        for device, keep in zip(view.device.tolist(), view.keep.tolist(), strict=True):
+            if dealt[1, device] < 0:
+                number = max(keep - rest.size, 0) // max(pieces[0].size, 1)
+                dealt[:, device] = dealt[1][dealt[1] > 0].sum() % self.sub_layers, number
+        return dealt, {**values, DEALT: dealt}
 
-def choose(options: FedPltOptions, view: DeviceView) -> SubModel:
-    """What is left over, then the device's own sub-layers in their order, as far as they fit."""
-    if view.keep >= view.shape.prunable_weights:
-        return WHOLE
-    assert view.shared is not None
-    pieces, rest = cut(view.shape.layers, options.sub_layers)
-    order = np.roll(np.arange(options.sub_layers), -view.shared[0, view.device])
-    mask = np.zeros(view.shape.prunable_weights, dtype=bool)
-    mask[np.concatenate([rest, *(pieces[place] for place in order.tolist())])[: view.keep]] = True
-    return SubModel(sent=mask, moves=mask)
+    def counts(self, view: RoundView, told: Array | None) -> Array:
+        assert told is not None
+        pieces, rest = cut(view.shape.layers, self.sub_layers)
+        return np.minimum(view.keep, rest.size + told[1, view.device] * pieces[0].size)
 
-
-MASKING = Masking(
-    name="fedplt",
-    summary="each device trains its own fixed sub-layers, as many as fit; the rest is frozen",
-    source="after FedPLT (Dabaja, El-Azouzi)",
-    Options=FedPltOptions,
-    slots=slots,
-    choose=choose,
-    weights=weights,
-    prepare=prepare,
-    counts=counts,
-    dense_compute=2 / 3,  # forward pass and input gradients; weight gradients only for what moves
-    by_data=not_by_data,
-)
+    def choose(self, view: DeviceView) -> SubModel:
+        """What is left over, then the device's own sub-layers in their order, as far as they fit."""
+        if view.keep >= view.shape.prunable_weights:
+            return WHOLE
+        assert view.shared is not None
+        pieces, rest = cut(view.shape.layers, self.sub_layers)
+        order = np.roll(np.arange(self.sub_layers), -view.shared[0, view.device])
+        mask = np.zeros(view.shape.prunable_weights, dtype=bool)
+        mask[np.concatenate([rest, *(pieces[place] for place in order.tolist())])[: view.keep]] = True
+        return SubModel(sent=mask, moves=mask)

@@ -6,36 +6,35 @@ them, as many as the tightest device can send: where channels stand still, the s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from airprune.methods.masking.base import DeviceView, Masking, RoundView, SubModel, Values, as_prepared, not_by_data
+from airprune.methods.masking.base import DeviceView, Masking, RoundView, SubModel, Values, as_prepared
 from airprune.methods.masking.core.masks import choose_mask
 
 Array = np.ndarray
 
 
-def prepare(options: Any, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-    """The first weights of a random order that is the same in every round."""
-    keep, layers = int(view.keep.min()), view.shape.layers
-    if keep >= layers.num_weights:
-        return None, values
-    return choose_mask(view.run_rng().random(layers.num_weights), keep=keep, layers=layers), values
+class FedPt(Masking):
+    """Training of one random part."""
 
+    name = "fedpt"
+    summary = "one random part of the weights is trained for the whole run, the rest is frozen"
+    source = "after FedPT (Sidahmed et al.)"
+    dense_compute = 2 / 3  # forward pass and input gradients; weight gradients only for what moves
+    by_data: ClassVar[bool] = False
 
-def choose(options: Any, view: DeviceView) -> SubModel:
-    """Everything is held and used; what was drawn moves and is sent."""
-    return SubModel(sent=view.shared, moves=view.shared)
+    def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
+        """The first weights of a random order that is the same in every round."""
+        keep, layers = int(view.keep.min()), view.shape.layers
+        if keep >= layers.num_weights:
+            return None, values
+        return choose_mask(view.run_rng().random(layers.num_weights), keep=keep, layers=layers), values
 
+    def counts(self, view: RoundView, told: Array | None) -> Array:
+        return as_prepared(view, told)
 
-MASKING = Masking(
-    name="fedpt",
-    summary="one random part of the weights is trained for the whole run, the rest is frozen",
-    source="after FedPT (Sidahmed et al.)",
-    choose=choose,
-    prepare=prepare,
-    counts=as_prepared,
-    dense_compute=2 / 3,  # forward pass and input gradients; weight gradients only for what moves
-    by_data=not_by_data,
-)
+    def choose(self, view: DeviceView) -> SubModel:
+        """Everything is held and used; what was told moves and is sent."""
+        return SubModel(sent=view.shared, moves=view.shared)

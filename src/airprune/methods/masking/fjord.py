@@ -7,53 +7,43 @@ was drawn, the same for all layers. So the leading units learn to do without the
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.masking.base import DeviceView, Masking, SubModel, not_by_data
-from airprune.methods.masking.heterofl import WidthOptions, bounds, weights, whole_units
-from airprune.methods.masking.widths import graph_of, leading_mask, narrowed, width_of
+from airprune.methods.masking.base import DeviceView, SubModel
+from airprune.methods.masking.widths import LeadingUnits, graph_of, leading_mask, narrowed, width_of
 from airprune.settings.section import Ratio
 
 Array = np.ndarray
 
 
-class FjordOptions(WidthOptions):
-    """Among which widths a minibatch draws."""
+class Fjord(LeadingUnits):
+    """The leading units, every minibatch at a width of its own."""
+
+    name = "fjord"
+    summary = "the leading units that fit; every minibatch trains a width drawn among the smaller ones"
+    source = "after Horváth et al. (FjORD)"
+    fully_open: ClassVar = {"widths": [1.0]}
 
     widths: tuple[Ratio, ...] = Field(
         default=(0.2, 0.4, 0.6, 0.8, 1.0), description="shares of every hidden layer's units, ascending up to 1"
     )
 
+    def choose(self, view: DeviceView) -> SubModel:
+        graph = graph_of(view.shape)
+        largest = width_of(graph, view.keep, self.widths)
+        held = narrowed(graph, leading_mask(graph, largest))
+        masks = [leading_mask(graph, width) for width in self.widths if width <= largest]
+        if len(masks) == 1:
+            return held
+        drawn: list[int] = []
 
-def choose(options: FjordOptions, view: DeviceView) -> SubModel:
-    graph = graph_of(view.shape)
-    largest = width_of(graph, view.keep, options.widths)
-    held = narrowed(graph, leading_mask(graph, largest))
-    masks = [leading_mask(graph, width) for width in options.widths if width <= largest]
-    if len(masks) == 1:
-        return held
-    drawn: list[int] = []
+        def forward(step: int, weights: Array) -> Array:
+            """The width of a step, drawn in the order of the steps."""
+            while len(drawn) <= step:
+                drawn.append(int(view.rng.integers(len(masks))))
+            return masks[drawn[step]]
 
-    def forward(step: int, weights: Array) -> Array:
-        """The width of a step, drawn in the order of the steps."""
-        while len(drawn) <= step:
-            drawn.append(int(view.rng.integers(len(masks))))
-        return masks[drawn[step]]
-
-    return dataclasses.replace(held, forward=forward, forward_only=True, units=None)
-
-
-MASKING = Masking(
-    name="fjord",
-    summary="the leading units that fit; every minibatch trains a width drawn among the smaller ones",
-    source="after Horváth et al. (FjORD)",
-    Options=FjordOptions,
-    choose=choose,
-    weights=weights,
-    bounds=bounds,
-    whole_units=whole_units,
-    fully_open={"widths": [1.0]},
-    by_data=not_by_data,
-)
+        return dataclasses.replace(held, forward=forward, forward_only=True, units=None)

@@ -14,40 +14,30 @@ import dataclasses
 import numpy as np
 
 from airprune.components.component import ModelShape
-from airprune.methods.masking import fjord
 from airprune.methods.masking.base import FREE, Charges, DeviceView, SubModel
-from airprune.methods.masking.fjord import FjordOptions
+from airprune.methods.masking.fjord import Fjord
 from airprune.methods.masking.widths import graph_of, weights_at
 from airprune.wireless.device_speed.work import SecondPass
 
 
-class FjordKdOptions(FjordOptions):
-    """Among which widths a minibatch draws the one that is taught."""
+class FjordKd(Fjord):
+    """Ordered dropout in which the widest sub-model teaches."""
 
+    name = "fjord-kd"
+    summary = "as fjord; the widest sub-model learns from labels and teaches the width that was drawn"
+    source = "after Horváth et al. (FjORD with distillation)"
+    teaches = True
 
-def choose(options: FjordKdOptions, view: DeviceView) -> SubModel:
-    held = fjord.choose(options, view)
-    return held if held.forward is None else dataclasses.replace(held, forward_only=False, teaches=True)
+    def choose(self, view: DeviceView) -> SubModel:
+        held = super().choose(view)
+        return held if held.forward is None else dataclasses.replace(held, forward_only=False, teaches=True)
 
-
-def charges(options: FjordKdOptions, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-    """A second pass; with one width there is nobody to teach."""
-    if len(options.widths) == 1:
-        return FREE
-    graph = graph_of(shape)
-    kept = [weights_at(graph, width) for width in options.widths]
-    means = np.cumsum(kept) / np.arange(1, len(kept) + 1)
-    widest = dict(zip(kept, means.tolist(), strict=True))  # of widths with as many units, the last
-    return Charges(second_pass=SecondPass(tuple(sorted(widest.items()))))
-
-
-MASKING = dataclasses.replace(
-    fjord.MASKING,
-    name="fjord-kd",
-    summary="as fjord; the widest sub-model learns from labels and teaches the width that was drawn",
-    source="after Horváth et al. (FjORD with distillation)",
-    Options=FjordKdOptions,
-    choose=choose,
-    charges=charges,
-    teaches=True,
-)
+    def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
+        """A second pass; with one width there is nobody to teach."""
+        if len(self.widths) == 1:
+            return FREE
+        graph = graph_of(shape)
+        kept = [weights_at(graph, width) for width in self.widths]
+        means = np.cumsum(kept) / np.arange(1, len(kept) + 1)
+        widest = dict(zip(kept, means.tolist(), strict=True))  # of widths with as many units, the last
+        return Charges(second_pass=SecondPass(tuple(sorted(widest.items()))))

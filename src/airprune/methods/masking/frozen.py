@@ -6,24 +6,19 @@ known from FedPT, FedPart and FedPLT; here the part is the paper's mask, new in 
 
 from __future__ import annotations
 
-from airprune.methods.masking.base import WHOLE, DeviceView, Masking, SubModel
-from airprune.methods.masking.probe import RankingOptions, by_gradient, charges, ranked_mask, whole_units, whole_weights
+from airprune.methods.masking.base import WHOLE, DeviceView, SubModel
+from airprune.methods.masking.probe import Probe
+from airprune.methods.masking.ranking import ranked_mask
 
 
-def choose(options: RankingOptions, view: DeviceView) -> SubModel:
-    mask = ranked_mask(options, view)
-    return WHOLE if mask is None else SubModel(sent=mask, moves=mask)
+class Frozen(Probe):
+    """The paper's choice, without its zeros."""
 
+    name = "frozen"
+    summary = "as probe, but what does not fit keeps its received value instead of becoming zero"
+    source = "own; after partial training (FedPT, FedPart, FedPLT)"
+    dense_compute = 2 / 3  # forward pass and input gradients; weight gradients only for what moves
 
-MASKING = Masking(
-    name="frozen",
-    summary="as probe, but what does not fit keeps its received value instead of becoming zero",
-    source="own; after partial training (FedPT, FedPart, FedPLT)",
-    Options=RankingOptions,
-    choose=choose,
-    weights=whole_weights,
-    charges=charges,
-    whole_units=whole_units,
-    by_data=by_gradient,
-    dense_compute=2 / 3,  # forward pass and input gradients; weight gradients only for what moves
-)
+    def choose(self, view: DeviceView) -> SubModel:
+        mask = ranked_mask(self, view)
+        return WHOLE if mask is None else SubModel(sent=mask, moves=mask)

@@ -12,42 +12,27 @@ largest weights that fit. Gradients are sent whatever the deadline: those rounds
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, ReportKind, Slot
 from airprune.components.layers import PrunableLayers
-from airprune.methods.masking.base import Charges, DeviceView, Masking, RoundView, Values, as_prepared
-from airprune.methods.masking.common import fitted, hold, mask_slot, sizes_now, unless_whole
+from airprune.methods.masking.base import Charges, DeviceView, RoundView, SubModel, Values
+from airprune.methods.masking.common import OneMask, fitted, sizes_now
 from airprune.methods.masking.core.masks import choose_mask, largest
 from airprune.methods.objectives.base import LocalRun
-from airprune.settings.section import MAX_COUNT, Count, Positive, Ratio, Section
+from airprune.settings.section import MAX_COUNT, Count, Positive, Ratio
 
 Array = np.ndarray
 MASK, SQUARES = "prunefl.mask", "prunefl.squares"
 
 
-class PruneFlOptions(Section):
-    """When the mask is reconfigured, and how far."""
-
-    every: Count = Field(default=5, description="edge rounds between two reconfigurations")
-    share: Ratio = Field(default=0.3, description="of the kept weights that a reconfiguration may take out")
-    half_life: Positive = Field(default=10_000.0, description="edge rounds until that share has halved")
-    initial_rounds: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(
-        default=5, description="first edge rounds, each followed by a reconfiguration by what device 0 has seen"
-    )
-
-
 def with_one(shape: ModelShape) -> tuple[int, ...]:
     """One entry per prunable weight and one for all others together."""
     return (shape.prunable_weights + 1,)
-
-
-def slots(options: PruneFlOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """The mask, and what each device has not sent yet of its squared gradients."""
-    return (mask_slot(MASK), Slot(name=SQUARES, owner=Owner.DEVICE, shape=with_one))
 
 
 def reconfigured(
@@ -91,35 +76,6 @@ def reconfigured(
     return stays
 
 
-def starting(options: PruneFlOptions, round_index: int) -> bool:
-    return round_index < options.initial_rounds
-
-
-def due(options: PruneFlOptions, round_index: int) -> bool:
-    """Whether the mask is reconfigured after this round."""
-    return starting(options, round_index) or (round_index + 1) % options.every == 0
-
-
-def collects(options: PruneFlOptions, round_index: int) -> int:
-    """Σ g² of the steps in the beginning, later Σ g, to be squared."""
-    return 2 if starting(options, round_index) else 1
-
-
-def charges(options: PruneFlOptions, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-    """Gradients of all weights in every round; when due, a mask in the beginning, later one value per weight."""
-    if starting(options, round_index):
-        return Charges(always_bits=float(shape.prunable_weights), dense_gradients=True)
-    late_bits = value_bits * shape.prunable_weights if due(options, round_index) else 0.0
-    return Charges(late_bits=late_bits, dense_gradients=True)
-
-
-def prepare(options: PruneFlOptions, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-    keep = int(view.keep.min())
-    if view.round_index == 0:
-        values = {**values, MASK: choose_mask(sizes_now(view), keep=keep, layers=view.shape.layers)}
-    return fitted(values[MASK], keep, lambda: sizes_now(view)), values
-
-
 def by_weight(shape: ModelShape, squares: Array) -> Array:
     """Of all parameters, those of the prunable weights and the sum over all other weights.  [num_prunable + 1]"""
     others = shape.is_weight[: squares.size].copy()
@@ -127,76 +83,89 @@ def by_weight(shape: ModelShape, squares: Array) -> Array:
     return np.append(squares[shape.prunable], squares[others].sum())
 
 
-def not_sent(options: PruneFlOptions, view: DeviceView, run: LocalRun) -> Array:
+def not_sent(view: DeviceView, run: LocalRun) -> Array:
     """All that the device has seen since the last reconfiguration, this round included."""
     assert run.gradient_sum is not None
     squares = np.square(run.gradient_sum.astype(np.float64)) * run.num_samples
     return view.memory[SQUARES] + by_weight(view.shape, squares)
 
 
-def observe(options: PruneFlOptions, view: DeviceView, run: LocalRun) -> Values | None:
-    if not due(options, view.round_index):
-        return None
-    if not starting(options, view.round_index):
-        return {SQUARES: not_sent(options, view, run)}
-    assert run.gradient_sum is not None
-    return {SQUARES: by_weight(view.shape, run.gradient_sum.astype(np.float64))} if view.device == 0 else None
+class PruneFl(OneMask):
+    """One mask, reconfigured by squared gradients."""
 
+    name = "prunefl"
+    summary = "one mask for all, reconfigured every few rounds for the most squared gradient per second"
+    source = "PruneFL (Jiang et al.), with a shorter schedule"
+    fully_open: ClassVar = {"share": 0.0}
+    mask = MASK
+    adapts: ClassVar[bool] = False
 
-def reported(options: PruneFlOptions, shape: ModelShape) -> dict[str, ReportKind]:
-    return {SQUARES: ("<f8", with_one(shape))}
-
-
-def finish(options: PruneFlOptions, view: DeviceView, run: LocalRun) -> Values:
-    kept = view.memory[SQUARES]
-    if due(options, view.round_index):
-        return {SQUARES: np.zeros_like(kept)}
-    return {SQUARES: not_sent(options, view, run).astype(kept.dtype)}
-
-
-def update(options: PruneFlOptions, view: RoundView, values: Values, sums: Values) -> Values:
-    """A reconfiguration, if anybody has reported."""
-    if SQUARES not in sums:
-        return values
-    layers = view.shape.layers
-    mask = reconfigured(
-        sizes_now(view),
-        values[MASK],
-        sums[SQUARES][:-1],
-        layers=layers,
-        share=options.share * 0.5 ** (view.round_index / options.half_life),
-        seconds=np.ones(len(layers)),
-        fixed_square=float(sums[SQUARES][-1]),
-        fixed_seconds=float(view.shape.fixed_weights),
-        at_most=int(view.keep.min()),
+    every: Count = Field(default=5, description="edge rounds between two reconfigurations")
+    share: Ratio = Field(default=0.3, description="of the kept weights that a reconfiguration may take out")
+    half_life: Positive = Field(default=10_000.0, description="edge rounds until that share has halved")
+    initial_rounds: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(
+        default=5, description="first edge rounds, each followed by a reconfiguration by what device 0 has seen"
     )
-    return {**values, MASK: mask}
 
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """The mask, and what each device has not sent yet of its squared gradients."""
+        return (*super().slots(shape), Slot(name=SQUARES, owner=Owner.DEVICE, shape=with_one))
 
-def stays(options: PruneFlOptions, values: Values) -> Array | None:
-    return unless_whole(values[MASK])
+    def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
+        """Gradients of all weights in every round; when due, a mask in the beginning, later one value per weight."""
+        if self._is_starting(round_index):
+            return Charges(always_bits=float(shape.prunable_weights), dense_gradients=True)
+        late_bits = value_bits * shape.prunable_weights if self._is_due(round_index) else 0.0
+        return Charges(late_bits=late_bits, dense_gradients=True)
 
+    def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
+        keep = int(view.keep.min())
+        if view.round_index == 0:
+            values = {**values, MASK: choose_mask(sizes_now(view), keep=keep, layers=view.shape.layers)}
+        return fitted(values[MASK], keep, lambda: sizes_now(view)), values
 
-def late(options: PruneFlOptions) -> bool:
-    return False
+    def choose(self, view: DeviceView) -> SubModel:
+        """The common mask, and Σ g² of the steps in the beginning, later Σ g, to be squared."""
+        return replace(super().choose(view), collect=2 if self._is_starting(view.round_index) else 1)
 
+    def observe(self, view: DeviceView, run: LocalRun) -> Values | None:
+        if not self._is_due(view.round_index):
+            return None
+        if not self._is_starting(view.round_index):
+            return {SQUARES: not_sent(view, run)}
+        assert run.gradient_sum is not None
+        return {SQUARES: by_weight(view.shape, run.gradient_sum.astype(np.float64))} if view.device == 0 else None
 
-MASKING = Masking(
-    name="prunefl",
-    summary="one mask for all, reconfigured every few rounds for the most squared gradient per second",
-    source="PruneFL (Jiang et al.), with a shorter schedule",
-    Options=PruneFlOptions,
-    slots=slots,
-    choose=hold,
-    charges=charges,
-    prepare=prepare,
-    counts=as_prepared,
-    collects=collects,
-    observe=observe,
-    reported=reported,
-    finish=finish,
-    update=update,
-    stays=stays,
-    adapts=late,
-    fully_open={"share": 0.0},
-)
+    def reported(self, shape: ModelShape) -> dict[str, ReportKind]:
+        return {SQUARES: ("<f8", with_one(shape))}
+
+    def finish(self, view: DeviceView, run: LocalRun) -> Values:
+        kept = view.memory[SQUARES]
+        if self._is_due(view.round_index):
+            return {SQUARES: np.zeros_like(kept)}
+        return {SQUARES: not_sent(view, run).astype(kept.dtype)}
+
+    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
+        """A reconfiguration, if anybody has reported."""
+        if SQUARES not in sums:
+            return values
+        layers = view.shape.layers
+        mask = reconfigured(
+            sizes_now(view),
+            values[MASK],
+            sums[SQUARES][:-1],
+            layers=layers,
+            share=self.share * 0.5 ** (view.round_index / self.half_life),
+            seconds=np.ones(len(layers)),
+            fixed_square=float(sums[SQUARES][-1]),
+            fixed_seconds=float(view.shape.fixed_weights),
+            at_most=int(view.keep.min()),
+        )
+        return {**values, MASK: mask}
+
+    def _is_starting(self, round_index: int) -> bool:
+        return round_index < self.initial_rounds
+
+    def _is_due(self, round_index: int) -> bool:
+        """Whether the mask is reconfigured after this round."""
+        return self._is_starting(round_index) or (round_index + 1) % self.every == 0

@@ -10,88 +10,66 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, ReportKind, Slot, prunable_weights
-from airprune.methods.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values
+from airprune.methods.masking.base import FREE, Charges, DeviceView, RoundView, SubModel, Values
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.methods.masking.core.structured import choose_units
-from airprune.methods.masking.probe import RankingOptions, scores_of, whole_units, whole_weights
+from airprune.methods.masking.ranking import Ranking, scores_of
 from airprune.settings.section import Count
 
 Array = np.ndarray
 RANKING = "shared.ranking"
 
 
-class SharedOptions(RankingOptions):
-    """How the common ranking is made."""
+class Shared(Ranking):
+    """One ranking for all."""
+
+    name = "shared"
+    summary = "one mask for all devices, from their summed scores, chosen again every few rounds"
 
     every: Count = Field(
         default=5, description="edge rounds between two reports of scores, and so between two rankings"
     )
 
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """The scores that rank the weights; all zero until the first report: then the size of the weights decides."""
+        return (Slot(name=RANKING, owner=Owner.RUN, shape=prunable_weights, dtype="<f8"),)
 
-def slots(options: SharedOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """The scores that rank the weights; all zero until the first report: then the size of the weights decides."""
-    return (Slot(name=RANKING, owner=Owner.RUN, shape=prunable_weights, dtype="<f8"),)
+    def num_kept(self, budget: Array, shape: ModelShape) -> Array:
+        """The tightest device decides for all."""
+        return np.full_like(budget, super().num_kept(budget, shape).min())
 
+    def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
+        """One exact value per prunable weight and a minibatch on the whole model when scores are reported.
 
-def reports(options: SharedOptions, round_index: int) -> bool:
-    """Whether devices send scores in this round: the last before a new ranking."""
-    return (round_index + 1) % options.every == 0
+        The mask itself comes from the cloud and costs no uplink.
+        """
+        if not self._is_due(round_index):
+            return FREE
+        return Charges(always_bits=value_bits * shape.prunable_weights, probe=self.count_probe)
 
+    def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
+        """The top of the ranking, as many as everybody can carry."""
+        keep, layers = int(view.keep.min()), view.shape.layers
+        if keep >= layers.num_weights:
+            return None, values
+        scores, size = values[RANKING], np.abs(view.model[view.shape.prunable])
+        if self.structure == "neurons":
+            return choose_units(scores, keep=keep, layers=layers, tie_break=size).mask, values
+        return choose_mask(scores, keep=keep, layers=layers, scope=self.scope, tie_break=size), values
 
-def weights(options: SharedOptions, budget: Array, shape: ModelShape) -> Array:
-    """The tightest device decides for all."""
-    return np.full_like(budget, whole_weights(options, budget, shape).min())
+    def choose(self, view: DeviceView) -> SubModel:
+        return SubModel(sent=view.shared, held=view.shared, moves=view.shared)
 
+    def report(self, view: DeviceView, round_index: int) -> Values | None:
+        return {RANKING: scores_of(self, view).astype(np.float64)} if self._is_due(round_index) else None
 
-def charges(options: SharedOptions, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-    """One exact value per prunable weight and a minibatch on the whole model when scores are reported.
+    def reported(self, shape: ModelShape) -> dict[str, ReportKind]:
+        return {RANKING: ("<f8", prunable_weights(shape))}
 
-    The mask itself comes from the cloud and costs no uplink.
-    """
-    if not reports(options, round_index):
-        return Charges()
-    return Charges(always_bits=value_bits * shape.prunable_weights, probe=options.count_probe)
+    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
+        """New scores replace the old ones."""
+        return values | {RANKING: sums[RANKING]} if RANKING in sums else values
 
-
-def prepare(options: SharedOptions, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-    """The top of the ranking, as many as everybody can carry."""
-    keep, layers = int(view.keep.min()), view.shape.layers
-    if keep >= layers.num_weights:
-        return None, values
-    scores, size = values[RANKING], np.abs(view.model[view.shape.prunable])
-    if options.structure == "neurons":
-        return choose_units(scores, keep=keep, layers=layers, tie_break=size).mask, values
-    return choose_mask(scores, keep=keep, layers=layers, scope=options.scope, tie_break=size), values
-
-
-def choose(options: SharedOptions, view: DeviceView) -> SubModel:
-    return SubModel(sent=view.shared, held=view.shared, moves=view.shared)
-
-
-def report(options: SharedOptions, view: DeviceView, round_index: int) -> Values | None:
-    return {RANKING: scores_of(options, view).astype(np.float64)} if reports(options, round_index) else None
-
-
-def reported(options: SharedOptions, shape: ModelShape) -> dict[str, ReportKind]:
-    return {RANKING: ("<f8", prunable_weights(shape))}
-
-
-def update(options: SharedOptions, view: RoundView, values: Values, sums: Values) -> Values:
-    """New scores replace the old ones."""
-    return values | {RANKING: sums[RANKING]} if RANKING in sums else values
-
-
-MASKING = Masking(
-    name="shared",
-    summary="one mask for all devices, from their summed scores, chosen again every few rounds",
-    Options=SharedOptions,
-    slots=slots,
-    choose=choose,
-    weights=weights,
-    charges=charges,
-    whole_units=whole_units,
-    prepare=prepare,
-    report=report,
-    reported=reported,
-    update=update,
-)
+    def _is_due(self, round_index: int) -> bool:
+        """Whether devices send scores in this round: the last before a new ranking."""
+        return (round_index + 1) % self.every == 0

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
+from pydantic import Field, field_validator
 
 from airprune.components.component import ModelShape
 from airprune.components.units import UnitGraph, leading, widest
 from airprune.errors import InvalidValue
-from airprune.methods.masking.base import WHOLE, SubModel
+from airprune.methods.masking.base import WHOLE, Masking, SubModel, Values
+from airprune.settings.section import Ratio
 
 Array = np.ndarray
 
@@ -52,3 +55,28 @@ def narrowed(graph: UnitGraph, mask: Array, factors: Iterable[float] | None = No
         return WHOLE
     scale = None if factors is None else graph.leaving(factors)
     return SubModel(sent=mask, held=mask, moves=mask, scale=scale, units=graph.kept(mask))
+
+
+class LeadingUnits(Masking):
+    """A masking whose sub-models are the leading units of each hidden layer, at one of a few widths."""
+
+    by_data: ClassVar[bool] = False
+    whole_units: ClassVar[bool] = True
+
+    widths: tuple[Ratio, ...] = Field(
+        default=(0.0625, 0.125, 0.25, 0.5, 1.0), description="shares of every hidden layer's units, ascending up to 1"
+    )
+
+    @field_validator("widths")
+    @classmethod
+    def _ascend(cls, widths: tuple[float, ...]) -> tuple[float, ...]:
+        if not widths or widths[0] <= 0.0 or widths[-1] != 1.0 or any(np.diff(widths) <= 0.0):
+            rule = "must be shares above 0, ascending up to 1"
+            raise InvalidValue(f"{cls.owner}.widths", rule, list(widths), "Example: [0.25, 0.5, 1.0]")
+        return widths
+
+    def num_kept(self, budget: Array, shape: ModelShape) -> Array:
+        return weights_within(graph_of(shape), budget, self.widths)
+
+    def bounds(self, shape: ModelShape, values: Values) -> tuple[int, int]:
+        return weights_at(graph_of(shape), self.widths[0]), shape.prunable_weights

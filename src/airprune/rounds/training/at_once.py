@@ -15,7 +15,8 @@ import numpy as np
 
 from airprune.data import Holdings
 from airprune.methods.aggregation.masked_sum import MaskedSum
-from airprune.methods.masking import probe
+from airprune.methods.masking.probe import Probe
+from airprune.methods.masking.ranking import by_moves
 from airprune.models.kernels.base import Stacked
 from airprune.models.kernels.native import NativeGradient
 from airprune.models.kernels.stacked_chunks import train_chunk
@@ -84,7 +85,6 @@ def _only_trains(device: Device) -> bool:
         device.adjusts
         or device.reports
         or device.observes
-        or device.collects
         or device.finishes
         or device.memory_slots
         or device.shape.num_personal
@@ -97,8 +97,9 @@ def _only_trains(device: Device) -> bool:
     return (
         not does_more
         and settings.optimizer == "sgd"
-        and method.masking.component.choose is probe.choose
-        and probe.by_moves(method.masking.options)
+        and isinstance(method.masking, Probe)
+        and not method.masking.overrides(Probe.choose)
+        and by_moves(method.masking)
         and method.compression("exact", device.wire)
         and added_up.Sum is MaskedSum
         and added_up.read is None
