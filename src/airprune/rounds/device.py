@@ -146,11 +146,10 @@ class Device:
             self.teaching = build(model, x, y)
         widened = model.state_array.dtype == np.float64 and x.dtype == np.float32
         self.x, self.y = x.astype(np.float64) if widened else x, y
-        compression = method.compression
         self.adjusts, self.reports = method.objective.overrides(Objective.adjust), method.masking.has("report")
         self.observes, self.collects = method.masking.has("observe"), method.masking.has("collects")
         self.finishes = method.objective.overrides(Objective.finish) or method.masking.has("finish")
-        self.memory_slots = compression("slots", self.shape)
+        self.memory_slots = method.compression.slots(self.shape)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
         self._smaller: dict[tuple[int, ...], Device | None] = {}
         self.tensor_stops = np.array([tensor.stop for tensor in self.shape.tensors if tensor.counted])

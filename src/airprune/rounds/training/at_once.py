@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from airprune.data import Holdings
+from airprune.methods.aggregation import Aggregation
 from airprune.methods.aggregation.masked_sum import MaskedSum
 from airprune.methods.masking import probe
 from airprune.models.kernels.base import Stacked
@@ -93,15 +94,15 @@ def _only_trains(device: Device) -> bool:
         or settings.diagnostics
         or settings.clip_norm is not None
     )
-    added_up = method.aggregation.component
+    added_up = method.aggregation
     return (
         not does_more
         and settings.optimizer == "sgd"
         and method.masking.component.choose is probe.choose
         and probe.by_moves(method.masking.options)
-        and method.compression("exact", device.wire)
+        and method.compression.exact(device.wire)
         and added_up.Sum is MaskedSum
-        and added_up.read is None
+        and not added_up.overrides(Aggregation.read)
         and not added_up.by_group
     )
 
@@ -126,7 +127,7 @@ def _statistics(
     """
     shape, counts, means = device.shape, *_mean_losses(batches, losses)
     sent = [shape.fixed_weights + min(keep, shape.prunable_weights) for keep in task.keep]
-    bits_of = {number: float(device.method.compression("bits", device.wire, number)) for number in set(sent)}
+    bits_of = {number: float(device.method.compression.message_bits(device.wire, number)) for number in set(sent)}
     unmeasured = np.full(len(sent), np.nan)
     return DeviceStatistics(
         device=np.array(task.devices, np.int64),
