@@ -91,8 +91,8 @@ def _component_rows(prefix: str, model: type[Section]) -> list[str]:
     rows: list[str] = []
     for registry in {registry.kind: registry for registry in getattr(model, "choices", {}).values()}.values():
         for name, component in registry.items():
-            options = options_of(component)
-            rows += _rows(f"{prefix}{name}.", options, options.model_fields)
+            kind = options_of(component)
+            rows += _rows(f"{prefix}{name}.", kind, kind.model_fields)
     return rows
 
 
