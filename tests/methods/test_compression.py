@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import airprune as ap
-from airprune.components.component import ModelShape, Owner, Tensor
+from airprune.components.component import ModelShape, Owner, Tensor, paper_shape
 from airprune.components.layers import PrunableLayers
-from airprune.errors import InvalidValue, UnknownName
-from airprune.methods.compression import COMPRESSIONS, Message, Wire, transmit
+from airprune.errors import InvalidValue, UnknownName, UsageError
+from airprune.methods.compression import COMPRESSIONS, Compression, Message, Wire, transmit
 from airprune.methods.compression.cast import bfloat16_bits
 from airprune.methods.compression.packing import pack, unpack
 from airprune.methods.compression.top_k import largest
@@ -477,6 +477,35 @@ def test_memory_is_one_float32_per_counted_weight_of_a_device_or_nothing(name, o
     assert (slot.name, slot.owner, slot.num_bytes(shape)) == (f"{name}.error", Owner.DEVICE, 40)
     assert not slot.row(shape).any()
     assert of(name, **options, memory=False).slots(shape) == ()
+
+
+class Bare(Compression):
+    """Every value as float64, and nothing else said."""
+
+    name = "bare"
+
+    def line(self, wire):
+        return 64.0, 0.0
+
+    def message_bits(self, wire, num_weights):
+        return 64.0 * num_weights
+
+    def encode(self, wire, values, starts, rng):
+        return Message(values.tobytes(), self.message_bits(wire, values.size), values.size)
+
+    def decode(self, wire, message, starts):
+        return np.frombuffer(message.payload)
+
+
+def test_what_a_compression_does_not_say_is_one_code_for_all_that_remembers_nothing():
+    bare = Bare()
+    assert bare.codes(PAPER) is None and bare.ladder(PAPER) is None
+    assert not bare.exact(PAPER) and bare.slots(paper_shape()) == ()
+
+
+def test_a_compression_given_as_a_value_with_functions_is_told_to_be_a_class():
+    with pytest.raises(UsageError, match="Compression is a class to derive from"):
+        Compression(name="old", summary="old", line=Bare.line)
 
 
 # Knobs fully open

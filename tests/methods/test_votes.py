@@ -54,6 +54,8 @@ def test_who_did_not_send_a_weight_has_no_vote_and_groups_vote_by_size():
 def test_the_rate_of_a_vote_is_that_of_the_round_or_its_own():
     assert VOTE().at_rate(0.25).rate == 0.25
     assert VOTE(rate=0.01).at_rate(0.25).rate == 0.01
+    in_groups = AGGREGATIONS["group-vote"](masters="alike").at_rate(0.25)
+    assert (in_groups.rate, in_groups.masters) == (0.25, "alike")
 
 
 def one_device(tmp_path, name, **changes):
