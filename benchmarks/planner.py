@@ -65,8 +65,7 @@ def with_codes() -> None:
     from airprune.methods.compression import COMPRESSIONS, Wire
     from airprune.planning import Ladder
 
-    component = COMPRESSIONS["ladder"]
-    codes = component.ladder(component.Options(), Wire(value_bits=64, num_weights=43_888, num_tensors=4))
+    codes = COMPRESSIONS["ladder"]().ladder(Wire(value_bits=64, num_weights=43_888, num_tensors=4))
     ladder = Ladder([code.bits_per_weight for code in codes], [code.error for code in codes])
     problem = fleet(1_000_000, 10_000)
     steps = len(ladder.hull) - 1

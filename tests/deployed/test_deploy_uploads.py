@@ -157,7 +157,7 @@ def case(name: str) -> Case:
     one = device(choices=choices)
     one.wire = replace(one.wire, value_bits=value_bits)
     received = one.model.state_array.copy()
-    memory = {slot.name: slot.row(one.shape) for slot in one.method.compression("slots", one.shape)}
+    memory = {slot.name: slot.row(one.shape) for slot in one.method.compression.slots(one.shape)}
     orders = Orders(device=3, keep=keep, learning_rate=0.05, round_index=0, code=code, memory=memory)
     upload = device_round(one, Broadcast(model=received), orders, samples=np.arange(60), streams=Streams(0, 0, 0))
     kinds = {"own.scores": ("<f8", (1024,)), "own.union": ("<i8", (8, 128))} if reports else {}

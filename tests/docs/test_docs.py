@@ -160,7 +160,7 @@ def test_the_table_of_kinds_names_what_can_be_registered_and_where_it_is_chosen(
 
 def test_a_file_of_ones_own_serves_the_command_line(tmp_path, capsys, unregistered, blank_pictures):
     """The snippets' definitions, named with --import."""
-    found = [code for code, _ in snippets("docs/your-own.md") if "SmoothedOptions" in code or "Recipe(" in code]
+    found = [code for code, _ in snippets("docs/your-own.md") if "class Smoothed" in code or "Recipe(" in code]
     kept = "\n".join(
         line for code in found for line in code.splitlines() if not line.startswith(("*_, last", "print("))
     )

@@ -11,7 +11,6 @@ from airprune.methods.aggregation import AGGREGATIONS
 from airprune.methods.aggregation.masked_sum import MaskedSum
 from airprune.models.catalogue import FlatModel
 from airprune.rounds.cloud import combine_children
-from airprune.rounds.method import Chosen
 
 
 def by_hand(values, masks, previous, weights):
@@ -99,8 +98,7 @@ def test_a_sum_counts_who_was_added_from_nobody_on():
 def test_the_cloud_averages_edges_alike_or_by_their_data():
     edges, shape = np.array([[1.0, 2.0], [3.0, 6.0]]), FlatModel(torch.nn.Linear(2, 1, bias=False)).shape
     for name, expected in (("masked-mean", [2.0, 4.0]), ("data-weighted", [1.5, 3.0])):
-        chosen = Chosen(AGGREGATIONS[name], AGGREGATIONS[name].Options())
-        assert combine_children(chosen, edges, np.array([3, 1]), np.zeros(2), shape).tolist() == expected
+        assert combine_children(AGGREGATIONS[name](), edges, np.array([3, 1]), np.zeros(2), shape).tolist() == expected
 
 
 def test_wrong_shapes_are_refused_with_the_shapes():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from airprune.components.component import NoOptions
+from airprune.components.component import paper_shape
 from airprune.methods.aggregation import AGGREGATIONS
 from airprune.methods.aggregation.masked_sum import MaskedSum
 from airprune.methods.aggregation.predicted import SumOfSquares
@@ -30,13 +30,12 @@ def local(start, target, objective="plain", **options):
 
 
 def combined(name, models, sizes, previous, masks=None):
-    component = AGGREGATIONS[name]
-    options = component.Options()
-    total = component.Sum.zeros(len(previous), slice(0, len(previous)))
+    aggregation = AGGREGATIONS[name]()
+    total = aggregation.Sum.zeros(len(previous), slice(0, len(previous)))
     masks = [None] * len(models) if masks is None else masks
-    for model, mask, weight in zip(models, masks, component.weights(options, np.asarray(sizes)), strict=True):
+    for model, mask, weight in zip(models, masks, aggregation.weights(np.asarray(sizes)), strict=True):
         total.add(model if mask is None else np.where(mask, model, 0.0), mask, float(weight))
-    return component.finish(options, total, np.asarray(previous, dtype=np.float64))
+    return aggregation.finish(total, np.asarray(previous, dtype=np.float64))
 
 
 def hierarchical(name, edge_rounds, start=(0.0, 0.0)):
@@ -79,13 +78,12 @@ def test_prox_pulls_each_device_back_to_where_it_started():
 
 def two_rounds(step, **options):
     """Models after one and two flat rounds of the three quadratics, uniform averages."""
-    component = STEPS[step]
-    chosen, shape = component.Options(**options), None
-    values = {slot.name: np.full(2, slot.start) for slot in component.slots(chosen, shape)}
+    chosen = STEPS[step](**options)
+    values = {slot.name: np.full(2, slot.start) for slot in chosen.slots(paper_shape())}
     w, found = np.zeros(2), []
     for _ in range(2):
         average = combined("masked-mean", [local(w, target) for target in TARGETS], SIZES, w)
-        w, values = component.move(chosen, w, average, None, values)
+        w, values = chosen.move(w, average, None, values)
         found.append(w)
     return found
 
@@ -106,20 +104,18 @@ def test_server_adam_gives_the_models_computed_by_hand_without_a_correction_of_i
 def test_momentum_without_memory_and_rate_one_is_replacement_to_the_bit(dtype):
     rng = np.random.default_rng(1)
     previous, average = rng.normal(size=(2, 1000)).astype(dtype) * np.logspace(-9, 9, 1000).astype(dtype)
-    options = STEPS["momentum"].Options(beta=0.0, rate=1.0)
     values = {"momentum.velocity": rng.normal(size=1000)}
-    moved, _ = STEPS["momentum"].move(options, previous, average, None, values)
+    moved, _ = STEPS["momentum"](beta=0.0, rate=1.0).move(previous, average, None, values)
     assert moved.dtype == dtype
     assert np.array_equal(moved, average)
 
 
 @pytest.mark.parametrize("name", ["momentum", "adam"])
 def test_what_nobody_held_keeps_its_value_and_its_memory(name):
-    component = STEPS[name]
-    options = component.Options()
-    values = {slot.name: np.array([0.5, 0.25, 0.125]) for slot in component.slots(options, None)}
+    step = STEPS[name]()
+    values = {slot.name: np.array([0.5, 0.25, 0.125]) for slot in step.slots(paper_shape())}
     held = np.array([True, False, True])
-    model, moved = component.move(options, np.ones(3), np.array([2.0, 1.0, 3.0]), held, values)
+    model, moved = step.move(np.ones(3), np.array([2.0, 1.0, 3.0]), held, values)
     assert model[1] == 1.0
     assert model[0] != 1.0 != model[2]
     for slot, before in values.items():
@@ -201,7 +197,7 @@ def test_prediction_is_nearer_to_what_all_would_have_sent_than_masked_mean_and_f
     total, size = summed(states, masks), masks.shape[1]
 
     def distance(name: str) -> float:
-        return float(np.square(AGGREGATIONS[name].finish(NoOptions(), total, previous) - truth)[size:].mean())
+        return float(np.square(AGGREGATIONS[name]().finish(total, previous) - truth)[size:].mean())
 
     assert distance("predicted") <= 1.001 * min(distance("masked-mean"), distance("fill"))
 
@@ -221,7 +217,7 @@ def test_prediction_by_hand():
     total = SumOfSquares.zeros(3, slice(2, 3))
     total.add(np.array([1.0, 3.0, 4.0]), np.array([True]))
     total.add(np.array([3.0, 5.0, 0.0]), np.array([False]))
-    moved = AGGREGATIONS["predicted"].finish(NoOptions(), total, np.zeros(3))
+    moved = AGGREGATIONS["predicted"]().finish(total, np.zeros(3))
     assert total.disagreement(np.zeros(3)) == pytest.approx(4 / 18)
     np.testing.assert_allclose(moved, [2, 4, 4 * (1 / 2 + 1 / 2 / (1 + 4 / 18))], rtol=1e-12)
 
@@ -229,4 +225,4 @@ def test_prediction_by_hand():
 def test_a_single_child_that_leaves_weights_out_is_not_trusted_with_them():
     total = SumOfSquares.zeros(2, slice(1, 2))
     total.add(np.array([1.0, 0.0]), np.array([False]))
-    assert AGGREGATIONS["predicted"].finish(NoOptions(), total, np.array([0.0, 7.0])).tolist() == [1.0, 7.0]
+    assert AGGREGATIONS["predicted"]().finish(total, np.array([0.0, 7.0])).tolist() == [1.0, 7.0]

@@ -23,11 +23,10 @@ def update(kind: str, seed: int = 0) -> np.ndarray:
 
 def lost(name: str, values: np.ndarray, starts: np.ndarray = STARTS, **options) -> float:
     """‖x − sent‖² / ‖x‖²."""
-    component = COMPRESSIONS[name]
-    settings = component.Options(**options)
+    compression = COMPRESSIONS[name](**options)
     wire = Wire(value_bits=64, num_weights=values.size, num_tensors=starts.size - 1)
-    message = component.encode(settings, wire, values, starts, np.random.default_rng(0))
-    return float(np.sum((component.decode(settings, wire, message, starts) - values) ** 2) / np.sum(values**2))
+    message = compression.encode(wire, values, starts, np.random.default_rng(0))
+    return float(np.sum((compression.decode(wire, message, starts) - values) ** 2) / np.sum(values**2))
 
 
 @pytest.mark.parametrize("kind", ["laplace", "heavy"])
@@ -52,38 +51,34 @@ def test_ternary_sends_the_largest_entries_as_signs_times_their_mean(one_in):
     for first, last in itertools.pairwise(STARTS):
         here = chosen[(chosen >= first) & (chosen < last)]
         expected[here] = np.sign(values[here]) * np.abs(values[here]).mean() if here.size else 0.0
-    component = COMPRESSIONS["ternary"]
-    settings = component.Options(one_in=one_in)
-    message = component.encode(settings, PAPER, values, STARTS, None)
-    np.testing.assert_allclose(component.decode(settings, PAPER, message, STARTS), expected, rtol=1e-12)
+    ternary = COMPRESSIONS["ternary"](one_in=one_in)
+    message = ternary.encode(PAPER, values, STARTS, None)
+    np.testing.assert_allclose(ternary.decode(PAPER, message, STARTS), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("one_in", [8, 16, 64])
 def test_positions_cost_at_most_a_sixth_more_than_their_entropy(one_in):
-    component = COMPRESSIONS["ternary"]
     p = 1 / one_in
     entropy = p - p * math.log2(p) - (1 - p) * math.log2(1 - p)
-    per_weight, _ = component.line(component.Options(one_in=one_in), PAPER)
+    per_weight, _ = COMPRESSIONS["ternary"](one_in=one_in).line(PAPER)
     assert entropy < per_weight < 7 / 6 * entropy
 
 
 def test_a_ternary_list_by_hand():
     """m = 4: l = 2, k = 2 of 8 entries, at 1 and 6: low bits 01 10, high parts 0 1 as 1 0 1, signs + −."""
     values = np.array([0.1, 3.0, 0, 0, 0.2, 0, -5.0, 0])
-    component = COMPRESSIONS["ternary"]
-    settings, wire = component.Options(one_in=4), Wire(value_bits=64, num_weights=8, num_tensors=1)
-    message = component.encode(settings, wire, values, np.array([0, 8]), None)
+    compression, wire = COMPRESSIONS["ternary"](one_in=4), Wire(value_bits=64, num_weights=8, num_tensors=1)
+    message = compression.encode(wire, values, np.array([0, 8]), None)
     assert message.payload == np.array([4.0]).tobytes() + bytes([0b01_10_101_0, 0b1_0000000])
     assert message.bits == 64 + 4 + 3 + 2
-    assert component.decode(settings, wire, message, np.array([0, 8])).tolist() == [0, 4, 0, 0, 0, 0, -4, 0]
+    assert compression.decode(wire, message, np.array([0, 8])).tolist() == [0, 4, 0, 0, 0, 0, -4, 0]
 
 
 @pytest.mark.parametrize("row", [0b01_10_111_0, 0b01_10_000_0, 0b11_01_110_0])
 def test_a_list_that_no_encoder_makes_is_refused(row):
-    component = COMPRESSIONS["ternary"]
-    settings, wire = component.Options(one_in=4), Wire(value_bits=64, num_weights=8, num_tensors=1)
+    compression, wire = COMPRESSIONS["ternary"](one_in=4), Wire(value_bits=64, num_weights=8, num_tensors=1)
     with pytest.raises(InvalidValue, match=r"Message\.payload must list"):
-        component.decode(settings, wire, Message(bytes(8) + bytes([row, 0]), 73, 8), np.array([0, 8]))
+        compression.decode(wire, Message(bytes(8) + bytes([row, 0]), 73, 8), np.array([0, 8]))
 
 
 def test_one_bit_is_the_sign_times_the_mean():
@@ -112,35 +107,33 @@ def test_tiny_and_huge_updates_are_rounded_like_others(size):
 
 
 def test_rungs_ascend_in_bits_and_descend_in_error_and_their_errors_are_those_of_laplacian_updates():
-    codes = COMPRESSIONS["ladder"].ladder(COMPRESSIONS["ladder"].Options(), PAPER)
+    codes = COMPRESSIONS["ladder"]().ladder(PAPER)
     bits, errors = [code.bits_per_weight for code in codes], [code.error for code in codes]
     assert bits == sorted(bits) and errors == sorted(errors, reverse=True) and len(set(bits)) == len(bits)
     values = update("laplace")
     for rung, code in zip(RUNGS, codes, strict=True):
-        message = rung.component.encode(rung.options, PAPER, values, STARTS, np.random.default_rng(0))
-        measured = np.sum((rung.component.decode(rung.options, PAPER, message, STARTS) - values) ** 2)
+        message = rung.compression.encode(PAPER, values, STARTS, np.random.default_rng(0))
+        measured = np.sum((rung.compression.decode(PAPER, message, STARTS) - values) ** 2)
         assert measured / np.sum(values**2) == pytest.approx(code.error, rel=0.25, abs=1e-6)
 
 
 def test_fixed_bits_of_the_ladder_suffice_for_every_rung():
-    component = COMPRESSIONS["ladder"]
-    options = component.Options()
-    codes, (_, fixed) = component.ladder(options, PAPER), component.line(options, PAPER)
+    ladder = COMPRESSIONS["ladder"]()
+    codes, (_, fixed) = ladder.ladder(PAPER), ladder.line(PAPER)
     for place, code in enumerate(codes):
         wire = Wire(value_bits=64, num_weights=43_888, num_tensors=4, code=place)
         for n in (0, 1, 777, 43_888):
-            assert component.bits(options, wire, n) <= code.bits_per_weight * n + fixed
+            assert ladder.message_bits(wire, n) <= code.bits_per_weight * n + fixed
 
 
 def test_one_memory_serves_all_rungs_and_forgets_nothing():
     """Sent so far + memory = all that was wanted, to rounding, whatever code each round used."""
-    component = COMPRESSIONS["ladder"]
-    options, rng = component.Options(), np.random.default_rng(5)
+    ladder, rng = COMPRESSIONS["ladder"](), np.random.default_rng(5)
     memory, wanted, sent = np.zeros(43_888), np.zeros(43_888), np.zeros(43_888)
     for round_number in range(12):
         delta = rng.laplace(size=43_888)
         wire = Wire(value_bits=64, num_weights=43_888, num_tensors=4, code=int(rng.integers(len(RUNGS))))
-        decoded, _, memory = transmit(component, options, wire, delta, STARTS, memory, rng)
+        decoded, _, memory = transmit(ladder, wire, delta, STARTS, memory, rng)
         wanted, sent = wanted + delta, sent + decoded
         assert round_number or np.any(memory != 0)
     np.testing.assert_allclose(sent + memory, wanted, atol=1e-12)
@@ -148,5 +141,4 @@ def test_one_memory_serves_all_rungs_and_forgets_nothing():
 
 def test_without_a_planner_everybody_has_the_best_code_of_so_many_bits():
     for bits, expected in ((0.01, 0.140625), (0.44, 0.4375), (4.0, 4.0), (7.9, 6.0), (32, 32.0)):
-        component = COMPRESSIONS["ladder"]
-        assert component.line(component.Options(bits=bits), PAPER)[0] == expected
+        assert COMPRESSIONS["ladder"](bits=bits).line(PAPER)[0] == expected

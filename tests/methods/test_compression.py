@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import airprune as ap
-from airprune.components.component import ModelShape, Owner, Tensor
+from airprune.components.component import ModelShape, Owner, Tensor, paper_shape
 from airprune.components.layers import PrunableLayers
-from airprune.errors import InvalidValue, UnknownName
-from airprune.methods.compression import COMPRESSIONS, Message, Wire, transmit
+from airprune.errors import InvalidValue, UnknownName, UsageError
+from airprune.methods.compression import COMPRESSIONS, Compression, Message, Wire, transmit
 from airprune.methods.compression.cast import bfloat16_bits
 from airprune.methods.compression.packing import pack, unpack
-from airprune.methods.compression.top_k import largest, num_sent
+from airprune.methods.compression.top_k import largest
 
 PAPER = Wire(value_bits=64, num_weights=43_888, num_tensors=4)
 
@@ -63,8 +63,7 @@ class Uniforms:
 
 
 def of(name, **options):
-    component = COMPRESSIONS[name]
-    return component, component.Options(**options)
+    return COMPRESSIONS[name](**options)
 
 
 def case(seed):
@@ -84,42 +83,42 @@ def case(seed):
 @every_member
 @given(st.integers(0, 2**32 - 1))
 def test_charged_bits_are_the_bits_in_the_payload(name, options, seed):
-    component, settings = of(name, **options)
+    compression = of(name, **options)
     wire, values, starts, rng = case(seed)
-    message = component.encode(settings, wire, values, starts, rng)
-    assert message.bits == component.bits(settings, wire, values.size) == int(message.bits)
+    message = compression.encode(wire, values, starts, rng)
+    assert message.bits == compression.message_bits(wire, values.size) == int(message.bits)
     assert len(message.payload) == math.ceil(message.bits / 8)
 
 
 @every_member
 @given(st.integers(0, 2**32 - 1), st.sampled_from([8.0, 32.0, 36.5, 64.0, 100.0]))
 def test_the_planners_line_is_never_below_the_charge_and_meets_it_at_the_full_model(name, options, seed, value_bits):
-    component, settings = of(name, **options)
+    compression = of(name, **options)
     rng = np.random.default_rng(seed)
     num_weights = int(rng.integers(1, 100_000))
     wire = Wire(value_bits=value_bits, num_weights=num_weights, num_tensors=int(rng.integers(1, 9)))
-    per_weight, fixed = component.line(settings, wire)
+    per_weight, fixed = compression.line(wire)
     for n in {0, 1, int(rng.integers(0, num_weights + 1)), num_weights}:
-        assert component.bits(settings, wire, n) <= (per_weight * n + fixed) * (1 + 1e-15)
+        assert compression.message_bits(wire, n) <= (per_weight * n + fixed) * (1 + 1e-15)
     # Top-k rounds k down and adds at most one entry.
     one_entry = value_bits + 17
-    assert per_weight * num_weights + fixed - component.bits(settings, wire, num_weights) < 2 * one_entry
+    assert per_weight * num_weights + fixed - compression.message_bits(wire, num_weights) < 2 * one_entry
 
 
 @every_member
 @given(st.integers(0, 2**32 - 1))
 def test_decoding_needs_only_the_bytes(name, options, seed):
-    component, settings = of(name, **options)
+    compression = of(name, **options)
     wire, values, starts, rng = case(seed)
-    message = component.encode(settings, wire, values, starts, rng)
+    message = compression.encode(wire, values, starts, rng)
     same_bytes = Message(bytes(bytearray(message.payload)), 0.0, values.size)
-    decoded = component.decode(settings, wire, same_bytes, starts)
-    np.testing.assert_array_equal(decoded, component.decode(settings, wire, message, starts))
+    decoded = compression.decode(wire, same_bytes, starts)
+    np.testing.assert_array_equal(decoded, compression.decode(wire, message, starts))
     assert decoded.shape == values.shape and decoded.dtype == np.float64
     if name == "sign":
         assert np.all(decoded[values != 0] * values[values != 0] >= 0)
     elif name in ("top-k", "random-k"):
-        factor = values.size / max(num_sent(settings, values.size), 1) if name == "random-k" else 1.0
+        factor = values.size / max(compression.num_sent(values.size), 1) if name == "random-k" else 1.0
         np.testing.assert_allclose(decoded[decoded != 0], (factor * values)[decoded != 0], rtol=1e-12)
     elif name in ("rounded", "ternary", "ladder"):
         assert np.sum((decoded - values) ** 2) <= np.sum(values**2) * (1 + 1e-12)  # never loses more than it was given
@@ -127,45 +126,45 @@ def test_decoding_needs_only_the_bytes(name, options, seed):
         length = np.linalg.norm(values) if options.get("norm") == "l2" else np.abs(values).max(initial=0)
         step = {"exact": 0, "float32": 2**-24, "bfloat16": 2**-8, "float16": 2**-11}.get(options.get("format"))
         if step is None:
-            step = 1 / settings.num_levels
+            step = 1 / compression.num_levels
         smallest_half = 2**-25  # float16 below its normal range
         assert np.all(np.abs(decoded - values) <= step * length * (1 + 1e-12) + smallest_half * (name == "cast"))
 
 
 @every_member
 def test_the_same_generator_gives_the_same_bytes(name, options):
-    component, settings = of(name, **options)
+    compression = of(name, **options)
     _, values, starts, _ = case(1)
     wire = Wire(value_bits=64, num_weights=500, num_tensors=starts.size - 1)
-    first, second = (component.encode(settings, wire, values, starts, np.random.default_rng(3)) for _ in range(2))
+    first, second = (compression.encode(wire, values, starts, np.random.default_rng(3)) for _ in range(2))
     assert first == second
 
 
 @every_member
 def test_a_payload_of_another_length_is_refused(name, options):
-    component, settings = of(name, **options)
+    compression = of(name, **options)
     wire, values, starts, rng = case(2)
-    message = component.encode(settings, wire, values, starts, rng)
+    message = compression.encode(wire, values, starts, rng)
     for payload in (message.payload[:-1], message.payload + b"\0", b""):
         with pytest.raises(InvalidValue, match=r"Message\.payload must have"):
-            component.decode(settings, wire, Message(payload, message.bits, values.size), starts)
+            compression.decode(wire, Message(payload, message.bits, values.size), starts)
 
 
 def test_levels_and_indices_out_of_range_are_refused():
     starts, wire = np.array([0, 3]), Wire(value_bits=64, num_weights=4, num_tensors=1)
-    component, settings = of("quantised", levels=4)  # 3 bits could say 7
+    compression = of("quantised", levels=4)  # 3 bits could say 7
     with pytest.raises(InvalidValue, match="levels up to 4"):
-        component.decode(settings, wire, Message(bytes(8) + pack(np.array([0, 7, 0]), 4), 76, 3), starts)
-    component, settings = of("top-k", count=1)
+        compression.decode(wire, Message(bytes(8) + pack(np.array([0, 7, 0]), 4), 76, 3), starts)
+    compression = of("top-k", count=1)
     with pytest.raises(InvalidValue, match="indices below 3"):
-        component.decode(settings, wire, Message(bytes(8) + pack(np.array([3]), 2), 66, 3), starts)
+        compression.decode(wire, Message(bytes(8) + pack(np.array([3]), 2), 66, 3), starts)
 
 
 def test_more_weights_than_the_model_has_are_refused():
-    component, settings = of("top-k")
+    compression = of("top-k")
     wire = Wire(value_bits=64, num_weights=4, num_tensors=1)
     with pytest.raises(InvalidValue, match=r"Wire\.num_weights must be ≥ the 5 weights of the update, got 4"):
-        transmit(component, settings, wire, np.ones(5), np.array([0, 5]), None, None)
+        transmit(compression, wire, np.ones(5), np.array([0, 5]), None, None)
 
 
 @given(st.integers(0, 64), st.integers(0, 50), st.integers(0, 2**32 - 1))
@@ -181,56 +180,54 @@ def test_packed_numbers_are_their_binary_digits_in_a_row(width, count, seed):
 
 @pytest.mark.parametrize("levels,expected", [(1, 2), (2, 3), (4, 4), (16, 6), (256, 10)])
 def test_bits_of_s_levels_are_as_published(levels, expected):
-    component, settings = of("quantised", levels=levels)
-    assert component.line(settings, PAPER) == (expected, 64 * 4)
-    assert component.bits(settings, PAPER, 1000) == 1000 * expected + 256
+    compression = of("quantised", levels=levels)
+    assert compression.line(PAPER) == (expected, 64 * 4)
+    assert compression.message_bits(PAPER, 1000) == 1000 * expected + 256
 
 
 @pytest.mark.parametrize("bits", range(2, 17))
 def test_bits_count_the_sign_and_are_all_used(bits):
-    _, settings = of("quantised", bits=bits)
-    assert settings.code_bits == bits
-    assert settings.num_levels == 2 ** (bits - 1) - 1
+    compression = of("quantised", bits=bits)
+    assert compression.code_bits == bits
+    assert compression.num_levels == 2 ** (bits - 1) - 1
 
 
 def test_top_k_charges_a_value_and_sixteen_bits_of_index_in_the_papers_network():
-    component, settings = of("top-k", count=100)
-    assert component.bits(settings, PAPER, 43_888) == 100 * (64 + 16)
-    assert component.line(settings, PAPER) == (0.0, 8000.0)
-    assert component.bits(settings, PAPER, 60) == 60 * 80
+    compression = of("top-k", count=100)
+    assert compression.message_bits(PAPER, 43_888) == 100 * (64 + 16)
+    assert compression.line(PAPER) == (0.0, 8000.0)
+    assert compression.message_bits(PAPER, 60) == 60 * 80
 
 
 @pytest.mark.parametrize("rate_mbps,expected", [(300, 36_768), (240, 29_414), (200, 24_512)])
 def test_largest_k_before_the_deadline_on_three_devices(rate_mbps, expected):
     """Equal shares, a = 40 / 3 GHz, 30 ms: k = ⌊b r (T − a W) / (q + ⌈log2 W⌉)⌋, found by trying."""
     budget_bits = rate_mbps * 1e6 / 3 * (0.030 - 40 / 3e9 * 43_888)
-    component = COMPRESSIONS["top-k"]
 
     def fits(k):
-        return component.bits(component.Options(count=k), PAPER, 43_888) <= budget_bits
+        return of("top-k", count=k).message_bits(PAPER, 43_888) <= budget_bits
 
     assert fits(expected) and not fits(expected + 1)
 
 
 def test_signs_cost_one_bit_and_a_scale_per_tensor_unless_it_is_fixed():
-    component, mean = of("sign")
-    assert component.bits(mean, PAPER, 1000) == 1256
-    assert component.bits(component.Options(scale=0.1), PAPER, 1000) == 1000
+    assert of("sign").message_bits(PAPER, 1000) == 1256
+    assert of("sign", scale=0.1).message_bits(PAPER, 1000) == 1000
 
 
 @pytest.mark.parametrize("name,bits", [("exact", 36), ("float32", 32), ("bfloat16", 16), ("float16", 16)])
 def test_cast_charges_its_format_and_exact_what_the_scenario_says(name, bits):
-    component, settings = of("cast", format=name)
+    compression = of("cast", format=name)
     wire = Wire(value_bits=36, num_weights=100, num_tensors=2)
-    assert component.line(settings, wire) == (bits, 0)
-    assert component.bits(settings, wire, 10) == 10 * bits
+    assert compression.line(wire) == (bits, 0)
+    assert compression.message_bits(wire, 10) == 10 * bits
 
 
 @pytest.mark.parametrize("value_bits,dtype", [(64, "<f8"), (36, "<f8"), (32, "<f4"), (16, "<f4")])
 def test_top_k_values_travel_in_the_next_real_format(value_bits, dtype):
     wire = Wire(value_bits=value_bits, num_weights=256, num_tensors=1)
-    component, settings = of("top-k", count=2)
-    message = component.encode(settings, wire, np.array([0.1, -0.3, 0.2]), np.array([0, 3]), None)
+    compression = of("top-k", count=2)
+    message = compression.encode(wire, np.array([0.1, -0.3, 0.2]), np.array([0, 3]), None)
     assert message.payload == np.array([-0.3, 0.2], dtype).tobytes() + bytes([1, 2])
     assert message.bits == 2 * (value_bits + 8)
 
@@ -288,11 +285,11 @@ def test_nearest_levels_draw_nothing_and_are_at_most_half_a_step_away():
 
 @pytest.mark.parametrize("norm", ["max", "l2"])
 def test_each_tensor_has_its_own_scale_and_zeros_stay_zero(norm):
-    component, settings = of("quantised", bits=3, norm=norm)
+    compression = of("quantised", bits=3, norm=norm)
     wire, starts = Wire(value_bits=64, num_weights=9, num_tensors=4), np.array([0, 1, 1, 2, 4])
     values = np.array([1e-6, -1e3, 0.0, -0.0])
-    message = component.encode(settings, wire, values, starts, np.random.default_rng(0))
-    decoded = component.decode(settings, wire, message, starts)
+    message = compression.encode(wire, values, starts, np.random.default_rng(0))
+    decoded = compression.decode(wire, message, starts)
     assert decoded.tolist() == [1e-6, -1e3, 0.0, 0.0]
     assert not np.signbit(decoded[2:]).any()
 
@@ -359,10 +356,10 @@ def test_sign_of_zero_is_a_fair_coin():
 
 
 def test_signs_stand_for_the_mean_magnitude_of_their_tensor():
-    component, settings = of("sign")
+    compression = of("sign")
     wire, starts = Wire(value_bits=64, num_weights=9, num_tensors=3), np.array([0, 2, 2, 5])
-    message = component.encode(settings, wire, np.array([1, -3, 0.5, 0.25, -0.75]), starts, Uniforms(0.0))
-    assert component.decode(settings, wire, message, starts).tolist() == [2, -2, 0.5, 0.5, -0.5]
+    message = compression.encode(wire, np.array([1, -3, 0.5, 0.25, -0.75]), starts, Uniforms(0.0))
+    assert compression.decode(wire, message, starts).tolist() == [2, -2, 0.5, 0.5, -0.5]
 
 
 def test_equal_magnitudes_go_to_the_lowest_index():
@@ -383,7 +380,7 @@ def test_largest_entries_are_those_of_a_stable_sort(seed):
     "share,n,expected", [(0.29, 100, 29), (0.1, 30, 3), (0.01, 43_888, 438), (0.1, 3, 1), (0.5, 0, 0)]
 )
 def test_share_counts_as_it_is_written_and_sends_at_least_one(share, n, expected):
-    assert num_sent(COMPRESSIONS["top-k"].Options(share=share), n) == expected
+    assert of("top-k", share=share).num_sent(n) == expected
 
 
 # Error feedback
@@ -401,11 +398,11 @@ def test_mem_sgd_two_steps():
 @every_member
 @given(st.integers(0, 2**32 - 1))
 def test_sent_and_memory_make_what_was_wanted(name, options, seed):
-    component, settings = of(name, **options)
+    compression = of(name, **options)
     wire, values, starts, rng = case(seed)
     memory = rng.normal(size=values.size).astype(np.float32)
     wanted = values + memory.astype(np.float64)
-    sent, _, left = transmit(component, settings, wire, values, starts, memory, rng)
+    sent, _, left = transmit(compression, wire, values, starts, memory, rng)
     assert left.dtype == np.float32
     half_a_unit = 2.0**-24 * np.abs(wanted - sent) + 2.0**-150
     assert np.all(np.abs(wanted - sent - left.astype(np.float64)) <= half_a_unit)
@@ -418,12 +415,12 @@ def test_sent_and_memory_make_what_was_wanted(name, options, seed):
 def test_top_k_loses_nothing_over_many_rounds(seed, dtype):
     """Updates are multiples of 2^-10, so that every sum is exact in either dtype and nothing hides in a tolerance."""
     rng = np.random.default_rng(seed)
-    component, settings = of("top-k", share=0.1)
+    compression = of("top-k", share=0.1)
     wire, starts = Wire(value_bits=64, num_weights=40, num_tensors=2), np.array([0, 10, 40])
     memory, total_sent, total_wanted = np.zeros(40, dtype), np.zeros(40), np.zeros(40)
     for _ in range(12):
         update = rng.integers(-1000, 1000, 40) / 1024
-        sent, _, memory = transmit(component, settings, wire, update, starts, memory, rng)
+        sent, _, memory = transmit(compression, wire, update, starts, memory, rng)
         total_sent += sent
         total_wanted += update
         np.testing.assert_array_equal(total_sent + memory, total_wanted)
@@ -431,9 +428,9 @@ def test_top_k_loses_nothing_over_many_rounds(seed, dtype):
 
 
 def test_without_memory_nothing_is_added_and_nothing_remembered():
-    component, settings = of("top-k", count=1)
+    compression = of("top-k", count=1)
     wire, starts = Wire(value_bits=64, num_weights=3, num_tensors=1), np.array([0, 3])
-    sent, _, left = transmit(component, settings, wire, np.array([1.0, 3, 2]), starts, None, None)
+    sent, _, left = transmit(compression, wire, np.array([1.0, 3, 2]), starts, None, None)
     assert sent.tolist() == [0, 3, 0] and left is None
 
 
@@ -463,13 +460,12 @@ def test_memory_of_the_length_scaled_quantiser_diverges_so_it_is_off_unless_aske
     for _ in range(10):
         _, _, memory = ap.compress(delta, "quantised", bits=4, norm="l2", memory=memory, rng=rng)
     assert np.linalg.norm(memory) > 100 * np.linalg.norm(delta)
-    Options = COMPRESSIONS["quantised"].Options
-    assert not Options(norm="l2").memory and Options(norm="l2", memory=True).memory and Options().memory
+    assert not of("quantised", norm="l2").memory and of("quantised", norm="l2", memory=True).memory
+    assert of("quantised").memory
 
 
 @every_member
 def test_memory_is_one_float32_per_counted_weight_of_a_device_or_nothing(name, options):
-    component = COMPRESSIONS[name]
     shape = ModelShape(
         num_state=12,
         num_parameters=12,
@@ -477,10 +473,39 @@ def test_memory_is_one_float32_per_counted_weight_of_a_device_or_nothing(name, o
         layers=PrunableLayers.of([("fc", 2, 5)]),
         tensors=(Tensor("weight", 0, 10, True), Tensor("bias", 10, 12, False)),
     )
-    (slot,) = component.slots(component.Options(**options, memory=True), shape)
+    (slot,) = of(name, **options, memory=True).slots(shape)
     assert (slot.name, slot.owner, slot.num_bytes(shape)) == (f"{name}.error", Owner.DEVICE, 40)
     assert not slot.row(shape).any()
-    assert component.slots(component.Options(**options, memory=False), shape) == ()
+    assert of(name, **options, memory=False).slots(shape) == ()
+
+
+class Bare(Compression):
+    """Every value as float64, and nothing else said."""
+
+    name = "bare"
+
+    def line(self, wire):
+        return 64.0, 0.0
+
+    def message_bits(self, wire, num_weights):
+        return 64.0 * num_weights
+
+    def encode(self, wire, values, starts, rng):
+        return Message(values.tobytes(), self.message_bits(wire, values.size), values.size)
+
+    def decode(self, wire, message, starts):
+        return np.frombuffer(message.payload)
+
+
+def test_what_a_compression_does_not_say_is_one_code_for_all_that_remembers_nothing():
+    bare = Bare()
+    assert bare.codes(PAPER) is None and bare.ladder(PAPER) is None
+    assert not bare.exact(PAPER) and bare.slots(paper_shape()) == ()
+
+
+def test_a_compression_given_as_a_value_with_functions_is_told_to_be_a_class():
+    with pytest.raises(UsageError, match="Compression is a class to derive from"):
+        Compression(name="old", summary="old", line=Bare.line)
 
 
 # Knobs fully open
@@ -489,7 +514,7 @@ def test_memory_is_one_float32_per_counted_weight_of_a_device_or_nothing(name, o
 @pytest.mark.parametrize("name,options", [("cast", {}), ("top-k", {"share": 1.0}), ("top-k", {"count": 5000})])
 @pytest.mark.parametrize("memory", [False, True])
 def test_fully_open_gives_the_trained_weights_back_to_the_bit(name, options, memory):
-    component, settings = of(name, **options)
+    compression = of(name, **options)
     rng = np.random.default_rng(0)
     wire, starts = Wire(value_bits=64, num_weights=5000, num_tensors=2), np.array([0, 1000, 5000])
     received = rng.normal(size=5000).astype(np.float32)
@@ -498,8 +523,8 @@ def test_fully_open_gives_the_trained_weights_back_to_the_bit(name, options, mem
     trained[100:200] = received[100:200]
     before = np.zeros(5000, np.float32) if memory else None
     update = trained.astype(np.float64) - received.astype(np.float64)
-    sent, _, left = transmit(component, settings, wire, update, starts, before, rng)
-    assert component.exact(settings, wire)
+    sent, _, left = transmit(compression, wire, update, starts, before, rng)
+    assert compression.exact(wire)
     np.testing.assert_array_equal((received.astype(np.float64) + sent).astype(np.float32), trained)
     assert left is None or not left.any()
 
@@ -507,12 +532,12 @@ def test_fully_open_gives_the_trained_weights_back_to_the_bit(name, options, mem
 @every_member
 @given(st.integers(0, 2**32 - 1), st.sampled_from([32, 64]))
 def test_codes_that_say_exact_change_nothing(name, options, seed, value_bits):
-    component, settings = of(name, **options)
+    compression = of(name, **options)
     _, values, starts, rng = case(seed)
     wire = Wire(value_bits=value_bits, num_weights=values.size + 5, num_tensors=starts.size - 1)
-    if component.exact(settings, wire):
-        message = component.encode(settings, wire, values, starts, rng)
-        assert component.decode(settings, wire, message, starts).tobytes() == values.tobytes()
+    if compression.exact(wire):
+        message = compression.encode(wire, values, starts, rng)
+        assert compression.decode(wire, message, starts).tobytes() == values.tobytes()
 
 
 # A diverged update
@@ -522,12 +547,12 @@ def test_codes_that_say_exact_change_nothing(name, options, seed, value_bits):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("memory", [None, np.zeros(6, np.float32)])
 def test_a_diverged_update_arrives_as_such(name, options, bad, memory):
-    component, settings = of(name, **options)
+    compression = of(name, **options)
     wire, starts = Wire(value_bits=64, num_weights=6, num_tensors=2), np.array([0, 4, 6])
     values = np.array([1.0, bad, 2.0, 3.0, 4.0, 5.0])
-    sent, message, left = transmit(component, settings, wire, values, starts, memory, np.random.default_rng(0))
-    assert message.bits == component.bits(settings, wire, 6)
-    if settings == COMPRESSIONS["sign"].Options(scale=0.01):
+    sent, message, left = transmit(compression, wire, values, starts, memory, np.random.default_rng(0))
+    assert message.bits == compression.message_bits(wire, 6)
+    if compression == of("sign", scale=0.01):
         assert np.isfinite(sent).all()  # one bit has no room for it; the memory shows it
     else:
         assert not np.isfinite(sent[1])

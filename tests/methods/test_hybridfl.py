@@ -62,15 +62,15 @@ def test_the_round_ends_with_the_last_upload_of_the_quota_or_never():
 
 
 def test_devices_that_were_not_heard_count_as_what_the_edge_had():
-    cached = AGGREGATIONS["cached"]
-    options, previous, samples = cached.Options(), np.full(3, 5.0), np.array([1, 2, 3, 4])
-    weights = cached.weights(options, samples)
+    cached = AGGREGATIONS["cached"]()
+    previous, samples = np.full(3, 5.0), np.array([1, 2, 3, 4])
+    weights = cached.weights(samples)
     total = cached.Sum.zeros(3, slice(1, 3))
     for value, weight in zip((10.0, 20.0), weights[:2].tolist(), strict=True):
         total.add(np.full(3, value), None, weight)
     heard = total.all_weight / weights.sum()
-    combined = cached.finish(options, total, previous)
-    assert cached.absent(options, combined, previous, heard) == pytest.approx([8.5] * 3, rel=1e-12)
+    combined = cached.finish(total, previous)
+    assert cached.absent(combined, previous, heard) == pytest.approx([8.5] * 3, rel=1e-12)
 
 
 def hybrid(**changes):

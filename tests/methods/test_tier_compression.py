@@ -12,7 +12,6 @@ from airprune.planning.periods import best_edge_rounds, local_steps_at
 from airprune.randomness import rng_for
 from airprune.rounds.backhaul import Backhaul
 from airprune.rounds.cloud import combine_level
-from airprune.rounds.method import Chosen
 from airprune.simulation.experiment import Experiment
 from support.tiny import blobs, tiny_scenario
 
@@ -51,9 +50,8 @@ def test_a_parent_moves_by_the_mean_of_its_childrens_quantised_moves():
     """‖x‖ sign(x) (⌊s|x|/‖x‖⌋ + Bernoulli)/s of every child's move, written out once more; by data."""
     experiment = Experiment.of(tiny_scenario(), dataset=blobs())
     shape, levels = experiment.shape, 4
-    component = COMPRESSIONS["quantised"]
     backhaul = Backhaul(
-        compression=Chosen(component, component.Options(levels=levels, norm="l2")),
+        compression=COMPRESSIONS["quantised"](levels=levels, norm="l2"),
         wire=experiment.wire,
         shape=shape,
         seed=3,
@@ -61,7 +59,7 @@ def test_a_parent_moves_by_the_mean_of_its_childrens_quantised_moves():
     rng = np.random.default_rng(0)
     models = rng.normal(size=(3, shape.num_state))
     tree = Tree((Level(name="edge", parent=np.zeros(2, int), rounds=np.ones(2, int), rate_bps=np.full(2, np.inf)),))
-    average = Chosen(AGGREGATIONS["data-weighted"], AGGREGATIONS["data-weighted"].Options())
+    average = AGGREGATIONS["data-weighted"]()
     combined = combine_level(average, tree, models, 0, np.array([1, 3]), backhaul, 7)[0]
 
     expected = models[0] + sum(share * moved for share, moved in zip((0.25, 0.75), models[1:] - models[0], strict=True))

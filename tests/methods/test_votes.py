@@ -9,7 +9,7 @@ from airprune.components.component import paper_shape
 from airprune.errors import InvalidValue
 from airprune.methods.aggregation import AGGREGATIONS
 from airprune.rounds.compute_times import compute_times
-from airprune.rounds.method import Chosen, Method
+from airprune.rounds.method import Method
 from airprune.rounds.summing import add_child
 from airprune.simulation.experiment import Experiment
 from airprune.wireless.device_speed.work import LayerWork, ModelWork
@@ -21,14 +21,14 @@ VOTE = AGGREGATIONS["vote"]
 def voted(children, previous, *, rate=0.5, masks=None, weights=None):
     """All entries prunable; children's models are given as moves from the previous one."""
     previous = np.asarray(previous)
-    chosen = Chosen(VOTE, VOTE.Options()).at_rate(rate)
+    chosen = VOTE().at_rate(rate)
     total = VOTE.Sum.zeros(previous.size, slice(0, previous.size))
     for n, move in enumerate(children):
         mask = None if masks is None else np.array(masks[n])
         state = previous + np.array(move, dtype=previous.dtype)
         weight = 1.0 if weights is None else weights[n]
         add_child(chosen, total, state if mask is None else state * mask, mask, weight, previous)
-    return chosen("finish", total, previous)
+    return chosen.finish(total, previous)
 
 
 def test_the_majority_of_three_gradients():
@@ -52,8 +52,10 @@ def test_who_did_not_send_a_weight_has_no_vote_and_groups_vote_by_size():
 
 
 def test_the_rate_of_a_vote_is_that_of_the_round_or_its_own():
-    assert VOTE.at_rate(VOTE.Options(), 0.25).rate == 0.25
-    assert VOTE.at_rate(VOTE.Options(rate=0.01), 0.25).rate == 0.01
+    assert VOTE().at_rate(0.25).rate == 0.25
+    assert VOTE(rate=0.01).at_rate(0.25).rate == 0.01
+    in_groups = AGGREGATIONS["group-vote"](masters="alike").at_rate(0.25)
+    assert (in_groups.rate, in_groups.masters) == (0.25, "alike")
 
 
 def one_device(tmp_path, name, **changes):
@@ -108,7 +110,7 @@ GROUP_VOTE = AGGREGATIONS["group-vote"]
 
 def group_voted(signs, heads, *, chunks=None, masks=None, **options):
     """The move of one edge from 0 at a rate of 1, its devices' signs added in these chunks."""
-    chosen = Chosen(GROUP_VOTE, GROUP_VOTE.Options(**options)).at_rate(1.0)
+    chosen = GROUP_VOTE(**options).at_rate(1.0)
     previous = np.zeros(len(signs[0]))
     parts = []
     for chunk in chunks or [range(len(signs))]:
@@ -120,7 +122,7 @@ def group_voted(signs, heads, *, chunks=None, masks=None, **options):
         parts.append(total)
     for part in parts[1:]:
         parts[0].merge(part)
-    return chosen("finish", parts[0], previous)
+    return chosen.finish(parts[0], previous)
 
 
 def test_groups_of_two_and_one_vote_by_size_and_would_tie_alike():

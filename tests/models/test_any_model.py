@@ -7,13 +7,13 @@ from torch import nn
 from torch.nn import functional as F
 
 import airprune as ap
+from airprune.components.component import paper_shape
 from airprune.engines.serial import SerialEngine
 from airprune.methods.aggregation.steps import STEPS
 from airprune.models.catalogue import FlatModel, ResNet8, build_model
 from airprune.models.losses import LOSSES
 from airprune.models.losses.base import Loss, Metric
 from airprune.rounds.edge import close_round
-from airprune.rounds.method import Chosen
 from airprune.runs.checkpoint import read
 from airprune.runs.driver import InProcess
 from airprune.simulation.experiment import Experiment
@@ -208,9 +208,9 @@ def test_running_means_are_averaged_over_devices():
 
 @pytest.mark.parametrize("name", ["adam", "momentum"])
 def test_server_steps_move_weights_but_take_buffers_as_combined(name):
-    step = Chosen(STEPS[name], STEPS[name].Options())
+    step = STEPS[name]()
     previous, combined = np.array([1.0, 0.05], np.float32), np.array([0.5, 0.01], np.float32)
-    values = {f"cloud_step/{slot.name}": np.zeros(2) for slot in step.component.slots(step.options, None)}
+    values = {f"cloud_step/{slot.name}": np.zeros(2) for slot in step.slots(paper_shape())}
     for _ in range(3):
         model, values = close_round(step, "cloud_step", previous, combined, None, values, num_parameters=1)
     assert model[1] == combined[1] and model[0] != combined[0]

@@ -21,11 +21,10 @@ SECONDS_PER_WEIGHT = 40 / 3e9
 
 
 def codes_of(name: str, wire: Wire = PAPER, **options) -> Codes:
-    component = COMPRESSIONS[name]
-    settings = component.Options(**options)
+    compression = COMPRESSIONS[name](**options)
     return Codes(
-        numbers=component.codes(settings, wire),
-        bits=lambda code, weights: component.bits(settings, dataclasses.replace(wire, code=code), weights),
+        numbers=compression.codes(wire),
+        bits=lambda code, weights: compression.message_bits(dataclasses.replace(wire, code=code), weights),
     )
 
 
@@ -65,8 +64,8 @@ def test_the_deadline_decides_the_levels_of_a_quantiser(deadline_s):
 def test_options_are_the_most_that_is_sent():
     assert np.all(three_devices(codes_of("top-k", count=500)).code == 500)
     assert np.all(three_devices(codes_of("quantised", levels=4)).code == 4)  # 1 + ⌈log2 5⌉ bits
-    component = COMPRESSIONS["quantised"]
-    assert component.bits(component.Options(levels=4), dataclasses.replace(PAPER, code=4), W) == 4 * W + 256
+    quantised = COMPRESSIONS["quantised"](levels=4)
+    assert quantised.message_bits(dataclasses.replace(PAPER, code=4), W) == 4 * W + 256
 
 
 def test_who_cannot_send_the_smallest_code_blocks_its_edge_and_the_way_out_works():

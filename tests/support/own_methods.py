@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +16,7 @@ from airprune.methods.masking.base import Masking, SubModel
 from airprune.methods.masking.core import Importance
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.methods.selection.base import Selection
-from airprune.settings.section import Ratio, Section
+from airprune.settings.section import Ratio
 
 
 class Fading(Masking):
@@ -49,45 +49,46 @@ def saliency(probe):
     return np.abs(probe.weights * probe.gradient)
 
 
-class ShrunkOptions(Section):
+@ap.register
+class Shrunk(Compression):
+    """Sends less than was learnt."""
+
+    name = "shrunk"
+    summary = "a share of the update"
+    fully_open: ClassVar = {"factor": 1.0}
+
     factor: Ratio = 1.0
 
+    def line(self, wire):
+        return wire.value_bits, 0.0
 
-def bits(options, wire, num_weights):
-    return wire.value_bits * num_weights
+    def message_bits(self, wire, num_weights):
+        return wire.value_bits * num_weights
 
+    def encode(self, wire, values, starts, rng):
+        return Message((self.factor * values).tobytes(), self.message_bits(wire, values.size), values.size)
 
-def encode(options, wire, values, starts, rng):
-    return Message((options.factor * values).tobytes(), bits(options, wire, values.size), values.size)
-
-
-def decode(options, wire, message, starts):
-    return np.frombuffer(message.payload, "<f8").copy()
+    def decode(self, wire, message, starts):
+        return np.frombuffer(message.payload, "<f8").copy()
 
 
 class OwnSum(AGGREGATIONS["masked-mean"].Sum):
     """Travels between processes as what it is."""
 
 
+@ap.register
+class OwnMean(AGGREGATIONS["masked-mean"]):
+    """The paper's average, with a sum of its own."""
+
+    name = "own-mean"
+    Sum = OwnSum
+
+
 ap.register(Fading)
 ap.register(Importance(name="saliency", summary="weight times gradient", score=saliency, needs_gradient=True))
 ap.register(
-    Compression(
-        name="shrunk",
-        summary="a share of the update",
-        Options=ShrunkOptions,
-        line=lambda options, wire: (wire.value_bits, 0.0),
-        bits=bits,
-        encode=encode,
-        decode=decode,
-        exact=lambda options, wire: False,
-        fully_open={"factor": 1.0},
-    )
-)
-ap.register(
     Selection(name="even", summary="devices of even number", before=lambda options, found: found.device % 2 == 0)
 )
-ap.register(dataclasses.replace(AGGREGATIONS["masked-mean"], name="own-mean", Sum=OwnSum))
 ap.register(
     Recipe(
         name="own-recipe",

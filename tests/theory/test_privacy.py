@@ -15,12 +15,12 @@ import airprune as ap
 from airprune.deployment.remote import CloudSettings
 from airprune.deployment.replaying import Replayed
 from airprune.errors import InvalidValue, UsageError
-from airprune.methods.aggregation import AGGREGATIONS
+from airprune.methods.aggregation import AGGREGATIONS, Aggregation
 from airprune.methods.compression.base import Wire
 from airprune.models.catalogue import MLP, FlatModel
 from airprune.rounds.device import Device, LocalSettings, Streams, device_round
 from airprune.rounds.messages import Broadcast, Orders
-from airprune.rounds.method import Chosen, Method
+from airprune.rounds.method import Method
 from airprune.rounds.private import clipped, secret_normals
 from airprune.rounds.training.chunks import ChunkSum, DeviceStatistics, EdgeGroup, parts_averaged
 from airprune.runs.layout import RunFolder
@@ -241,10 +241,10 @@ def test_a_deployed_device_adds_the_noise_of_its_simulation(tmp_path: Path):
 
 def edge_result(least: int, states, masks, previous, *, edge="masked-mean", served=None):
     """Three weights, of which the first two are prunable, and a bias-like last one."""
-    aggregation = Chosen(AGGREGATIONS[edge], AGGREGATIONS[edge].Options()).at_rate(0.5)
+    aggregation = AGGREGATIONS[edge]().at_rate(0.5)
     total = AGGREGATIONS[edge].Sum.zeros(3, slice(0, 2))
     for state, mask in zip(states, masks, strict=True):
-        state = aggregation("read", np.array(state), previous) if aggregation.has("read") else np.array(state)
+        state = aggregation.read(np.array(state), previous)
         total.add(state * np.append(mask, True), np.array(mask), 1.0)
     rows = [(number, 3, 0.0, 0.0, 1.0, 1, 0.0, 0.0, 0.0, 0.0) for number in range(len(states))]
     group = EdgeGroup(
@@ -273,7 +273,7 @@ def test_a_weight_that_fewer_than_two_kept_stays_and_is_uncovered():
 
 @pytest.mark.parametrize("edge", sorted(set(AGGREGATIONS) - {"group-vote"}))
 def test_every_aggregation_that_counts_devices_keeps_what_too_few_sent(edge):
-    served = 4.0 if AGGREGATIONS[edge].absent else None
+    served = 4.0 if AGGREGATIONS[edge]().overrides(Aggregation.absent) else None
     one, two = (edge_result(least, STATES, MASKS, BEFORE, edge=edge, served=served) for least in (1, 2))
     assert two.combined[1] == BEFORE[1] != one.combined[1]
     assert two.combined[[0, 2]].tolist() == one.combined[[0, 2]].tolist()

@@ -299,12 +299,12 @@ def _mask(kind: int, packed: memoryview | None, num_prunable: int, codec: Codec,
 
 
 def _bits(codec: Codec, head: _Header) -> float:
-    return float(codec.compression("bits", codec.coded(head.code), head.num_sent))
+    return float(codec.compression.message_bits(codec.coded(head.code), head.num_sent))
 
 
 def _decoded(codec: Codec, head: _Header, message: Message, index: Array) -> Array:
     try:
-        decoded: Array = codec.compression("decode", codec.coded(head.code), message, codec.starts(index))
+        decoded = codec.compression.decode(codec.coded(head.code), message, codec.starts(index))
     except InvalidValue as error:
         raise BadUpload("update", f"must be one by {codec.compression.name} ({error})", "another") from None
     return decoded

@@ -30,7 +30,7 @@ def _air(method: Any, shape: ModelShape, value_bits: float) -> str:
     scheme = method.scheme.component
     if scheme.chooses_codes or scheme.fits_codes:
         return "bits per weight as the deadline allows"
-    per_weight = method.compression("bits", wire, shape.num_weights) / shape.num_weights
+    per_weight = method.compression.message_bits(wire, shape.num_weights) / shape.num_weights
     if per_weight == value_bits:
         return ""
     return "1 bit per weight" if per_weight == 1.0 else f"{per_weight:.4g} bits per weight"

@@ -13,9 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from airprune.components.component import ModelShape
-from airprune.methods.compression.base import Wire, transmit
+from airprune.methods.compression.base import Compression, Wire, transmit
 from airprune.randomness import rng_for
-from airprune.rounds.method import Chosen
 
 Array = np.ndarray
 
@@ -28,7 +27,7 @@ class Backhaul:
       extra_bits: that travel beside the model, e.g. control variates.
     """
 
-    compression: Chosen
+    compression: Compression
     wire: Wire
     shape: ModelShape
     seed: int
@@ -37,7 +36,7 @@ class Backhaul:
     @cached_property
     def bits(self) -> float:
         """Of a whole model on one link."""
-        return float(self.compression("bits", self.wire, self.shape.num_weights)) + self.extra_bits
+        return float(self.compression.message_bits(self.wire, self.shape.num_weights)) + self.extra_bits
 
     def received(self, child: Array, parent: Array, *address: int) -> Array:
         """A child's model as its parent decodes it.  [num_state]
@@ -46,14 +45,13 @@ class Backhaul:
           parent: the model that both know.  [num_state]
           address: of the randomness: round, level, node.
         """
-        if self.compression("exact", self.wire):
+        if self.compression.exact(self.wire):
             return child
         index = self._weight_index
         base = parent[index].astype(np.float64)
         rng = rng_for(self.seed, "backhaul", *address)
         update = child[index].astype(np.float64) - base
-        chosen = self.compression
-        decoded, _, _ = transmit(chosen.component, chosen.options, self.wire, update, self._starts, None, rng)
+        decoded, _, _ = transmit(self.compression, self.wire, update, self._starts, None, rng)
         arrived = child.copy()
         arrived[index] = (base + decoded).astype(child.dtype)
         return arrived

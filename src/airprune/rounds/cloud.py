@@ -7,16 +7,16 @@ from collections.abc import Iterable
 import numpy as np
 
 from airprune.components.component import ModelShape
+from airprune.methods.aggregation import Aggregation
 from airprune.methods.topology import Tree
 from airprune.rounds.backhaul import Backhaul
-from airprune.rounds.method import Chosen
 from airprune.rounds.summing import add_child
 
 Array = np.ndarray
 
 
 def combine_children(
-    aggregation: Chosen, children: Iterable[Array], samples: Array, previous: Array, shape: ModelShape
+    aggregation: Aggregation, children: Iterable[Array], samples: Array, previous: Array, shape: ModelShape
 ) -> Array:
     """One parent's combined model, children in their order.
 
@@ -25,15 +25,14 @@ def combine_children(
       samples: that each child stands for.  [num_children]
       previous: what the parent has.  [num_state]
     """
-    total = aggregation.component.Sum.zeros(shape.num_state, shape.prunable)
-    for model, weight in zip(children, aggregation("weights", samples).tolist(), strict=True):
+    total = aggregation.Sum.zeros(shape.num_state, shape.prunable)
+    for model, weight in zip(children, aggregation.weights(samples).tolist(), strict=True):
         add_child(aggregation, total, model, None, weight, previous)
-    combined: Array = aggregation("finish", total, previous)
-    return combined
+    return aggregation.finish(total, previous)
 
 
 def combine_level(
-    aggregation: Chosen,
+    aggregation: Aggregation,
     tree: Tree,
     models: Array,
     level: int,
@@ -65,7 +64,7 @@ def combine_level(
 
 
 def combined_up_to(
-    top: int, aggregation: Chosen, tree: Tree, models: Array, samples: Array, backhaul: Backhaul, round_index: int
+    top: int, aggregation: Aggregation, tree: Tree, models: Array, samples: Array, backhaul: Backhaul, round_index: int
 ) -> Array:
     """What the nodes of a level would have if every level below combined now; changes nothing.  [num_nodes, num_state]
 

@@ -146,12 +146,11 @@ class Device:
             self.teaching = build(model, x, y)
         widened = model.state_array.dtype == np.float64 and x.dtype == np.float32
         self.x, self.y = x.astype(np.float64) if widened else x, y
-        compression = method.compression
         masking, objective = method.masking, method.objective
         self.reports, self.observes = masking.overrides(Masking.report), masking.overrides(Masking.observe)
         self.adjusts = objective.overrides(Objective.adjust)
         self.finishes = objective.overrides(Objective.finish) or masking.overrides(Masking.finish)
-        self.memory_slots = compression("slots", self.shape)
+        self.memory_slots = method.compression.slots(self.shape)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
         self._smaller: dict[tuple[int, ...], Device | None] = {}
         self.tensor_stops = np.array([tensor.stop for tensor in self.shape.tensors if tensor.counted])

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from airprune.methods.aggregation.steps import Step
 from airprune.methods.masking.base import Charges, RoundView
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.relay import Relay
 from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
-from airprune.rounds.method import Chosen, tier_name
+from airprune.rounds.method import tier_name
 from airprune.rounds.opened import OpenRound
 from airprune.rounds.relayed import Positions, for_groups, relay_of, whole_bits, whole_s, without_uplink
 from airprune.rounds.terms import Terms, asked_only, plan_as_set, plan_problem
@@ -198,7 +199,7 @@ def prepared_round(terms: Terms, opened: OpenRound, view: RoundView, values: Val
 
 
 def close_round(
-    step: Chosen,
+    step: Step,
     tier: str,
     previous: Array,
     combined: Array,
@@ -214,7 +215,7 @@ def close_round(
     """
     own = {slot: values[tier_name(tier, slot)] for slot in _names(values, tier)}
     with np.errstate(over="ignore", invalid="ignore"):  # that training diverges shows in the model
-        model, moved = step("move", previous, combined, held, own)
+        model, moved = step.move(previous, combined, held, own)
     if num_parameters < len(model) and model is not combined:
         model = model.copy()
         model[num_parameters:] = combined[num_parameters:]

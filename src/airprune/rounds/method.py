@@ -8,6 +8,9 @@ from typing import Any
 
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
+from airprune.methods.aggregation import Aggregation
+from airprune.methods.aggregation.steps import Step
+from airprune.methods.compression import Compression
 from airprune.methods.masking import Masking
 from airprune.methods.objectives import Objective
 from airprune.rounds import personal
@@ -47,10 +50,6 @@ class Chosen:
     def has(self, function: str) -> bool:
         return getattr(self.component, function) is not None
 
-    def at_rate(self, learning_rate: float) -> Chosen:
-        """An aggregation with the options of a round of this learning rate."""
-        return replace(self, options=self("at_rate", learning_rate)) if self.has("at_rate") else self
-
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
@@ -65,12 +64,12 @@ class Method:
     scheme: Chosen
     masking: Masking
     objective: Objective
-    compression: Chosen
-    backhaul: Chosen
-    edge: Chosen
-    cloud: Chosen
-    edge_step: Chosen
-    cloud_step: Chosen
+    compression: Compression
+    backhaul: Compression
+    edge: Aggregation
+    cloud: Aggregation
+    edge_step: Step
+    cloud_step: Step
     topology: Chosen
     personal: bool = False
 
@@ -121,8 +120,8 @@ class LocalMethod:
 
     masking: Masking
     objective: Objective
-    compression: Chosen
-    aggregation: Chosen
+    compression: Compression
+    aggregation: Aggregation
 
 
 def tier_name(tier: str, slot: str) -> str:

@@ -64,9 +64,9 @@ def encode(
         state[model.prunable] *= sent
     slot = device.memory_slots[0].name if device.memory_slots else None
     # What is exact leaves nothing to remember; but it may have to bring what earlier, smaller codes have left.
-    if compression("exact", wire) and (orders.code is None or slot is None or not memory[slot].any()):
+    if compression.exact(wire) and (orders.code is None or slot is None or not memory[slot].any()):
         num_kept = shape.prunable_weights if sent is None else int(np.count_nonzero(sent))
-        return Encoded(float(compression("bits", wire, shape.fixed_weights + num_kept)), None, 0.0, num_kept)
+        return Encoded(float(compression.message_bits(wire, shape.fixed_weights + num_kept)), None, 0.0, num_kept)
     index, places = device.weight_index, None
     if sent is not None:
         is_sent = np.ones(shape.num_state, dtype=bool)
@@ -78,7 +78,7 @@ def encode(
     kept = None if slot is None else memory[slot] if places is None else memory[slot][places]
     update = state[index].astype(np.float64) - base
     rng = streams.compression[orders.device]
-    decoded, message, new = transmit(compression.component, compression.options, wire, update, starts, kept, rng)
+    decoded, message, new = transmit(compression, wire, update, starts, kept, rng)
     state[index] = (base + decoded).astype(state.dtype)
     if slot is not None and new is not None:
         if places is not None:

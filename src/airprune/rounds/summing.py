@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from airprune.rounds.method import Chosen
+from airprune.methods.aggregation import Aggregation
+from airprune.methods.aggregation.masked_sum import MaskedSum
 
 Array = np.ndarray
 
 
 def add_child(
-    aggregation: Chosen,
-    total: Any,
+    aggregation: Aggregation,
+    total: MaskedSum,
     state: Array,
     mask: Array | None,
     weight: float,
@@ -27,12 +26,12 @@ def add_child(
       previous: the parent's model that it started from.  [num_state]
       member: of a device: its number, and that of the device that uploads for it.
     """
-    if aggregation.has("read"):
-        state = aggregation("read", state, previous)
+    if aggregation.overrides(Aggregation.read):
+        state = aggregation.read(state, previous)
         if mask is not None:
             state[total.prunable] = np.where(mask, state[total.prunable], 0.0)
-    if aggregation.component.by_group and member is not None:
+    if member is None:
+        total.add(state, mask, weight)
+    else:
         device, master = member
         total.add_member(state, mask, weight, is_master=device == master, master=master)
-    else:
-        total.add(state, mask, weight)

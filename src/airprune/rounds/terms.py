@@ -120,36 +120,30 @@ class Terms:
         """Of the update alone."""
         if self.plan.framing:
             return 8.0 * self.codec.update_bytes(num_sent, code)
-        return float(self.method.compression("bits", self.codec.coded(code), num_sent))
+        return float(self.method.compression.message_bits(self.codec.coded(code), num_sent))
 
     @cached_property
     def line(self) -> tuple[float, float]:
         """(bits per sent weight, fixed bits) of the update alone, never below `update_bits`."""
         if not self.plan.framing:
-            per_weight_bits, fixed_bits = self.method.compression("line", self.wire)
+            per_weight_bits, fixed_bits = self.method.compression.line(self.wire)
             return per_weight_bits, fixed_bits
-        per_weight_bits, fixed_bits = self.method.compression("line", self.codec.stored)
+        per_weight_bits, fixed_bits = self.method.compression.line(self.codec.stored)
         return per_weight_bits, fixed_bits + PADDING_BITS
 
     @cached_property
     def ladder(self) -> Ladder | None:
         """The codes among which the scheme may choose."""
-        compression = self.method.compression
-        if not compression.has("ladder"):
+        codes = self.method.compression.ladder(self.codec.stored if self.plan.framing else self.wire)
+        if codes is None:
             return None
-        codes = compression("ladder", self.codec.stored if self.plan.framing else self.wire)
         return Ladder([code.bits_per_weight for code in codes], [code.error for code in codes])
 
     @cached_property
     def codes(self) -> Codes | None:
         """The codes of which the scheme may take the largest that fits."""
-        compression = self.method.compression
-        if not compression.has("codes"):
-            return None
-        return Codes(
-            numbers=compression("codes", self.wire),
-            bits=self.update_bits,
-        )
+        numbers = self.method.compression.codes(self.wire)
+        return None if numbers is None else Codes(numbers=numbers, bits=self.update_bits)
 
 
 def asked_only(candidates: Candidates, asked: Array) -> Candidates:

@@ -20,11 +20,10 @@ import safetensors.numpy
 
 from airprune.components.component import ModelShape
 from airprune.errors import WorkFailed
-from airprune.methods.compression.base import Wire
+from airprune.methods.compression.base import Compression, Wire
 from airprune.methods.compression.packing import num_bytes
 from airprune.methods.masking import Masking
 from airprune.rounds.messages import Broadcast
-from airprune.rounds.method import Chosen
 
 Array = np.ndarray
 
@@ -42,7 +41,7 @@ class Codec:
       float64: whether the model's state is in double precision.
     """
 
-    compression: Chosen
+    compression: Compression
     wire: Wire
     shape: ModelShape
     float64: bool = False
@@ -53,7 +52,7 @@ class Codec:
 
     def sends_values(self, code: int | None) -> bool:
         """Whether the weights travel as they are, and not as an encoder's message."""
-        return bool(self.compression("exact", self.coded(code)))
+        return self.compression.exact(self.coded(code))
 
     @cached_property
     def state_dtype(self) -> np.dtype:
@@ -111,7 +110,7 @@ class Codec:
         if self.sends_values(code):
             return num_sent * self.value_dtype.itemsize
         stored = self.stored if code is None else replace(self.stored, code=code)
-        return math.ceil(self.compression("bits", stored, num_sent) / 8)
+        return math.ceil(self.compression.message_bits(stored, num_sent) / 8)
 
 
 def upload_size(codec: Codec, num_sent: int, *, code: int | None, has_mask: bool) -> int:

@@ -135,10 +135,10 @@ class Fleet:
         What a code sends whatever the number of weights, as the scales of its tensors, belongs to `fixed_bits`.
         """
         weights = int(np.max(self.columns["conv_weights"] + self.columns["fc_weights"]))
-        coded = COMPRESSIONS["ladder"]
         wire = Wire(value_bits=value_bits, num_weights=weights, num_tensors=1)
-        assert coded.ladder is not None
-        codes = [code for code in coded.ladder(coded.Options(), wire) if code.bits_per_weight < value_bits]
+        rungs = COMPRESSIONS["ladder"]().ladder(wire)
+        assert rungs is not None
+        codes = [code for code in rungs if code.bits_per_weight < value_bits]
         return Ladder([*(code.bits_per_weight for code in codes), value_bits], [*(code.error for code in codes), 0.0])
 
     def table_columns(self, plan: Plan | None = None) -> dict[str, np.ndarray]:

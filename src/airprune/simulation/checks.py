@@ -7,7 +7,7 @@ import numpy as np
 from airprune.components.component import ModelShape
 from airprune.data import Dataset
 from airprune.errors import InvalidValue
-from airprune.methods.compression.base import Wire
+from airprune.methods.compression.base import Compression, Wire
 from airprune.methods.masking import Masking
 from airprune.methods.objectives import Objective
 from airprune.models.losses.own import Judged
@@ -38,7 +38,7 @@ def check_model(source: ModelSource, data: Dataset, judged_by: Judged, num_sampl
 def _check_deadline(scenario: Scenario, method: Method) -> None:
     """Only where codes are chosen can a deadline be: nothing else tells what a shorter one costs."""
     if scenario.plan.deadline_s == "auto" and not (
-        method.scheme.component.chooses_codes and method.compression.has("ladder")
+        method.scheme.component.chooses_codes and method.compression.overrides(Compression.ladder)
     ):
         got = f"scheme {method.scheme.name!r} with compression {method.compression.name!r}"
         rule = 'can be "auto" only with a scheme and a compression that choose codes'
@@ -47,11 +47,11 @@ def _check_deadline(scenario: Scenario, method: Method) -> None:
 
 def _check_relay(scenario: Scenario, method: Method) -> None:
     """Devices add up each other's updates, which codes do not allow, unless all that goes on is a vote."""
-    if method.edge.component.by_group and method.topology.component.masters:
+    if method.edge.by_group and method.topology.component.masters:
         return
     # Of so many weights that a code which leaves some out does.
     wire = Wire(value_bits=scenario.plan.bits_per_weight, num_weights=1_000_000, num_tensors=1)
-    if method.topology.has("relay") and not method.compression("exact", wire):
+    if method.topology.has("relay") and not method.compression.exact(wire):
         rule = f"must leave values as they are with topology {method.topology.name!r}, whose devices add them up"
         way_out = 'Example: compression.name = "cast"'
         raise InvalidValue("Scenario.compression.name", rule, repr(method.compression.name), way_out)
@@ -69,7 +69,7 @@ def _check_steps(scenario: Scenario, method: Method) -> None:
 def _check_contributors(scenario: Scenario, method: Method, num_devices: int) -> None:
     """An edge must know how many devices kept each weight, and so many must be able to."""
     least, field = scenario.aggregation.min_contributors, "Scenario.aggregation.min_contributors"
-    if least > 1 and method.edge.component.by_group:
+    if least > 1 and method.edge.by_group:
         rule = f"must be 1 with aggregation {method.edge.name!r}: a group's vote does not say how many made it"
         raise InvalidValue(field, rule, least, 'Example: aggregation.edge = "vote"')
     if least > num_devices:

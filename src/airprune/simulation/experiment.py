@@ -270,7 +270,7 @@ class Experiment:
             tracks_held=self.method.cloud_step.name != "replace",
         )
         state.values |= self.stations.initial_values
-        if self.method.cloud.component.counts == "heard":
+        if self.method.cloud.counts == "heard":
             state.values[_HEARD] = np.zeros(self.network.num_edges)
         if self.scenario.plan.deadline_s == "auto":
             state.values[_KAPPA] = np.array([FIRST_KAPPA])

@@ -17,6 +17,7 @@ import numpy as np
 from airprune.components.component import Owner
 from airprune.engines.base import MAX_TRIES, Engine
 from airprune.errors import WorkFailed
+from airprune.methods.aggregation import Aggregation
 from airprune.methods.masking.base import FREE, RoundView
 from airprune.methods.registration import is_own
 from airprune.methods.selection.base import Candidates, Outcome
@@ -210,7 +211,7 @@ def _group(
         TrainTask(
             devices=tuple(opened.device[chunk].tolist()),
             keep=tuple(opened.keep[chunk].tolist()),
-            weights=tuple(method.edge("weights", experiment.data_sizes[opened.device[chunk]]).tolist()),
+            weights=tuple(method.edge.weights(experiment.data_sizes[opened.device[chunk]]).tolist()),
             code=None if opened.code is None else tuple(opened.code[chunk].tolist()),
             group=None if opened.relay is None else tuple(opened.device[opened.relay.head[chunk]].tolist()),
             local_steps=None if steps is None else tuple(steps[opened.device[chunk]].tolist()),
@@ -229,12 +230,12 @@ def _group(
             values={name: state.values[name] for name in method.objective.broadcast},
         ),
         tasks=tuple(tasks),
-        travels=state.store is not None or is_own(method.edge.component),  # whose sums strangers cannot read
+        travels=state.store is not None or is_own(method.edge),  # whose sums strangers cannot read
         aggregation=method.edge.at_rate(learning_rate),
         prunable=experiment.shape.prunable,
         drop_failing=scenario.engine.on_device_failure == "drop-device",
         store=state.store,
-        served_weight=_served_weight(experiment, state, edge) if method.edge.has("absent") else None,
+        served_weight=_served_weight(experiment, state, edge) if method.edge.overrides(Aggregation.absent) else None,
         min_contributors=scenario.aggregation.min_contributors,
     )
 
@@ -242,7 +243,7 @@ def _group(
 def _served_weight(experiment: Experiment, state: RunState, edge: int) -> float:
     """Σ c_n of all devices of an edge, asked or not."""
     samples = experiment.data_sizes[experiment.stations.serving(state.values) == edge]
-    return float(experiment.method.edge("weights", samples).sum())
+    return float(experiment.method.edge.weights(samples).sum())
 
 
 def _report_sums(experiment: Experiment, state: RunState, view: RoundView, results: list[EdgeResult]) -> None:

@@ -18,17 +18,17 @@ from __future__ import annotations
 from airprune.components.registry import Registry
 from airprune.methods.aggregation.base import Aggregation
 
-AGGREGATIONS: Registry[Aggregation] = Registry(
+AGGREGATIONS: Registry[type[Aggregation]] = Registry(
     "aggregation",
     {
-        "masked-mean": "airprune.methods.aggregation.masked_mean:AGGREGATION",
-        "data-weighted": "airprune.methods.aggregation.data_weighted:AGGREGATION",
-        "heard-weighted": "airprune.methods.aggregation.heard_weighted:AGGREGATION",
-        "cached": "airprune.methods.aggregation.cached:AGGREGATION",
-        "fill": "airprune.methods.aggregation.fill:AGGREGATION",
-        "vote": "airprune.methods.aggregation.vote:AGGREGATION",
-        "group-vote": "airprune.methods.aggregation.group_vote:AGGREGATION",
-        "predicted": "airprune.methods.aggregation.predicted:AGGREGATION",
+        "masked-mean": "airprune.methods.aggregation.masked_mean:MaskedMean",
+        "data-weighted": "airprune.methods.aggregation.data_weighted:DataWeighted",
+        "heard-weighted": "airprune.methods.aggregation.heard_weighted:HeardWeighted",
+        "cached": "airprune.methods.aggregation.cached:Cached",
+        "fill": "airprune.methods.aggregation.fill:Fill",
+        "vote": "airprune.methods.aggregation.vote:Vote",
+        "group-vote": "airprune.methods.aggregation.group_vote:GroupVote",
+        "predicted": "airprune.methods.aggregation.predicted:Predicted",
     },
 )
 

@@ -2,64 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Self
+from abc import abstractmethod
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from airprune.components.component import Listed
+from airprune.components.component import Component
 from airprune.methods.aggregation.masked_sum import MaskedSum
 
 Array = np.ndarray
 
 
-class Sum(Protocol):
-    """What is added up. Adding and merging happen in a fixed order, so every engine ends in the same bits."""
-
-    @classmethod
-    def zeros(cls, num_state: int, prunable: slice) -> Self: ...
-
-    def add(self, state: Array, mask: Array | None, weight: float = 1.0) -> None:
-        """One child: its state, zero where `mask` (over the prunable weights) is false; None for all of it."""
-
-    def merge(self, other: Self) -> None: ...
-
-    def copy(self) -> Self: ...
-
-    @property
-    def kept_by(self) -> Array:
-        """How many children sent each prunable weight.  [num_prunable]"""
-
-    all_count: int
-
-
-def alike(options: Any, num_samples: Array) -> Array:
-    return np.ones(len(num_samples))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Aggregation(Listed):
-    """One way to combine; every function takes the component's options first.
+class Aggregation(Component):
+    """One way to combine.
 
     Attributes:
-      finish: the combined model from the sum and what the parent had before.  [num_state]
-      weights: c_n of each child, given the samples it stands for.  [num_children]
-      Sum: what is added up.
-      absent: at an edge, how devices count that it serves and did not hear from: of (combined model, what the edge had,
-        the share of its devices' weight that was heard) → combined model. None: they do not count.
+      Sum: what is added up: masked sums, or a class derived from them. Adding and merging happen in a fixed order, so
+        every engine ends in the same bits.
       counts: at the cloud, which samples a child stands for: those of all devices it serves, or of the uploads it has
         heard since the last global round.
-      read: what is added of a child, given its model and what the parent had: a new array; None: its model.
-      by_group: whether a device that uploads for others combines them by this rule; its sum then has `add_member`.
-      at_rate: the options for a round with this learning rate; None if it does not matter.
+      by_group: whether a device that uploads for others combines them by this rule; its sum then has its own
+        `add_member`.
     """
 
-    finish: Callable[[Any, Any, Array], Array]
-    weights: Callable[[Any, Array], Array] = alike
-    Sum: type[Any] = MaskedSum
-    absent: Callable[[Any, Array, Array, float], Array] | None = None
-    counts: Literal["served", "heard"] = "served"
-    read: Callable[[Any, Array, Array], Array] | None = None
-    by_group: bool = False
-    at_rate: Callable[[Any, float], Any] | None = None
+    Sum: ClassVar[type[MaskedSum]] = MaskedSum
+    counts: ClassVar[Literal["served", "heard"]] = "served"
+    by_group: ClassVar[bool] = False
+
+    @abstractmethod
+    def finish(self, total: MaskedSum, previous: Array) -> Array:
+        """Returns the combined model from the sum, a `Sum`, and what the parent had before.  [num_state]"""
+
+    def weights(self, num_samples: Array) -> Array:
+        """Returns c_n of each child, given the samples it stands for.  [num_children]"""
+        return np.ones(len(num_samples))
+
+    def read(self, state: Array, previous: Array) -> Array:
+        """Returns what is added of a child, given its model and what the parent had; if not the model, a new array."""
+        return state
+
+    def absent(self, combined: Array, previous: Array, heard_share: float) -> Array:
+        """Returns an edge's combined model with the devices counted that it serves and did not hear from.
+
+        Args:
+          previous: what the edge had.  [num_state]
+          heard_share: of its devices' weight that was heard.
+        """
+        return combined
+
+    def at_rate(self, learning_rate: float) -> Self:
+        """Returns the aggregation for a round with this learning rate."""
+        return self

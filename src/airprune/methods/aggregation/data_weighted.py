@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from airprune.methods.aggregation.base import Aggregation
-from airprune.methods.aggregation.masked_mean import finish
+from airprune.methods.aggregation.masked_mean import MaskedMean
 
 Array = np.ndarray
 
 
-def weights(options: Any, num_samples: Array) -> Array:
-    """c_n = D_n."""
-    return np.asarray(num_samples, dtype=np.float64)
+class DataWeighted(MaskedMean):
+    """The masked mean by samples."""
 
+    name = "data-weighted"
+    summary = "each weight averaged over the children that sent it, who count by their samples"
+    source = "FedAvg, HierFAVG"
 
-AGGREGATION = Aggregation(
-    name="data-weighted",
-    summary="each weight averaged over the children that sent it, who count by their samples",
-    source="FedAvg, HierFAVG",
-    finish=finish,
-    weights=weights,
-)
+    def weights(self, num_samples: Array) -> Array:
+        """c_n = D_n."""
+        return np.asarray(num_samples, dtype=np.float64)

@@ -5,8 +5,6 @@ fill − previous = (share of the children that sent the weight) · (masked mean
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from airprune.methods.aggregation.base import Aggregation
@@ -15,18 +13,17 @@ from airprune.methods.aggregation.masked_sum import MaskedSum
 Array = np.ndarray
 
 
-def finish(options: Any, total: MaskedSum, previous: Array) -> Array:
-    """(Σ c w ⊙ m + (Σ c − Σ c m) previous) / Σ c. Where everybody sent a weight, exactly the masked mean."""
-    if total.all_weight <= 0.0:
-        return previous
-    missing = total.all_weight - total.weight
-    mean = np.where(missing > 0.0, total.total + missing * previous.astype(np.float64), total.total) / total.all_weight
-    return mean.astype(previous.dtype)
+class Fill(Aggregation):
+    """The mean over all children."""
 
+    name = "fill"
+    summary = "the mean over all children, a weight that one did not send counting as unchanged"
+    source = "after FedDrop (Wen et al.)"
 
-AGGREGATION = Aggregation(
-    name="fill",
-    summary="the mean over all children, a weight that one did not send counting as unchanged",
-    source="after FedDrop (Wen et al.)",
-    finish=finish,
-)
+    def finish(self, total: MaskedSum, previous: Array) -> Array:
+        """(Σ c w ⊙ m + (Σ c − Σ c m) previous) / Σ c. Where everybody sent a weight, exactly the masked mean."""
+        if total.all_weight <= 0.0:
+            return previous
+        missing, before = total.all_weight - total.weight, previous.astype(np.float64)
+        mean = np.where(missing > 0.0, total.total + missing * before, total.total) / total.all_weight
+        return mean.astype(previous.dtype)

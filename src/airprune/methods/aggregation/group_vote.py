@@ -15,24 +15,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.aggregation import vote
-from airprune.methods.aggregation.base import Aggregation
 from airprune.methods.aggregation.masked_sum import MaskedSum
-from airprune.methods.aggregation.vote import VoteOptions
+from airprune.methods.aggregation.vote import Vote
 
 Array = np.ndarray
-
-
-class GroupVoteOptions(VoteOptions):
-    """How far a vote moves, and how groups count."""
-
-    masters: Literal["by-size", "alike"] = Field(
-        default="by-size", description="how a group's vote counts: as many times as it has devices, or once"
-    )
-
-
-def at_rate(options: GroupVoteOptions, learning_rate: float) -> GroupVoteOptions:
-    return GroupVoteOptions(rate=vote.at_rate(options, learning_rate).rate, masters=options.masters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,24 +80,24 @@ class GroupedVotes(MaskedSum):
         return min(0, *self.ballots) - 1 if self.ballots else -1
 
 
-def finish(options: GroupVoteOptions, total: GroupedVotes, previous: Array) -> Array:
-    assert options.rate != "train"
-    votes = np.zeros(len(previous), dtype=np.int64)
-    for ballot in total.ballots.values():
-        votes += (ballot.size if options.masters == "by-size" else 1) * ballot.result
-    model: Array = (previous + options.rate * np.sign(votes)).astype(previous.dtype)
-    model[~np.isfinite(total.total)] = np.nan
-    return model
+class GroupVote(Vote):
+    """A vote of groups of devices."""
 
+    name = "group-vote"
+    summary = "a majority vote in every group of devices, then one over the groups by their size"
+    source = "own: sign-SGD with majority vote (Bernstein et al. 2018) in device-to-device groups"
+    Sum = GroupedVotes
+    by_group = True
 
-AGGREGATION = Aggregation(
-    name="group-vote",
-    summary="a majority vote in every group of devices, then one over the groups by their size",
-    source="own: sign-SGD with majority vote (Bernstein et al. 2018) in device-to-device groups",
-    Options=GroupVoteOptions,
-    finish=finish,
-    Sum=GroupedVotes,
-    read=vote.read,
-    at_rate=at_rate,
-    by_group=True,
-)
+    masters: Literal["by-size", "alike"] = Field(
+        default="by-size", description="how a group's vote counts: as many times as it has devices, or once"
+    )
+
+    def finish(self, total: MaskedSum, previous: Array) -> Array:
+        assert isinstance(total, GroupedVotes)
+        votes = np.zeros(len(previous), dtype=np.int64)
+        for ballot in total.ballots.values():
+            votes += (ballot.size if self.masters == "by-size" else 1) * ballot.result
+        model = self.moved(previous, votes)
+        model[~np.isfinite(total.total)] = np.nan
+        return model

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from airprune.methods.aggregation.base import Aggregation
-from airprune.methods.aggregation.data_weighted import weights
-from airprune.methods.aggregation.masked_mean import finish
+from airprune.methods.aggregation.data_weighted import DataWeighted
 
-AGGREGATION = Aggregation(
-    name="heard-weighted",
-    summary="as data-weighted, edges counting by the samples of the devices they heard from",
-    source="after HybridFL (Wu et al.)",
-    finish=finish,
-    weights=weights,
-    counts="heard",
-)
+
+class HeardWeighted(DataWeighted):
+    """The masked mean by samples that were heard."""
+
+    name = "heard-weighted"
+    summary = "as data-weighted, edges counting by the samples of the devices they heard from"
+    source = "after HybridFL (Wu et al.)"
+    counts = "heard"

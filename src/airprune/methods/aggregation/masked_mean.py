@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from airprune.methods.aggregation.base import Aggregation
@@ -12,13 +10,12 @@ from airprune.methods.aggregation.masked_sum import MaskedSum
 Array = np.ndarray
 
 
-def finish(options: Any, total: MaskedSum, previous: Array) -> Array:
-    return total.mean(previous)
+class MaskedMean(Aggregation):
+    """The mean over the children that sent a weight."""
 
+    name = "masked-mean"
+    summary = "each weight averaged over the children that sent it, who count alike"
+    source = "the paper, Eqs. (12) and (13)"
 
-AGGREGATION = Aggregation(
-    name="masked-mean",
-    summary="each weight averaged over the children that sent it, who count alike",
-    source="the paper, Eqs. (12) and (13)",
-    finish=finish,
-)
+    def finish(self, total: MaskedSum, previous: Array) -> Array:
+        return total.mean(previous)

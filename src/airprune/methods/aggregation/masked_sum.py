@@ -68,6 +68,10 @@ class MaskedSum:
             else:
                 native.add_counts(self.masked_count, mask)
 
+    def add_member(self, state: Array, mask: Array | None, weight: float, *, is_master: bool, master: int) -> None:
+        """One device, and the number of the one that uploads for it; groups make no difference here."""
+        self.add(state, mask, weight)
+
     def count(self, weight: float, *, is_dense: bool) -> None:
         """One device of which the arrays know already."""
         self.all_weight += weight

@@ -13,7 +13,6 @@ q is measured in every round and at every edge on the weights that all of them s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -60,27 +59,27 @@ class SumOfSquares(MaskedSum):
         return scatter / common if common > 0.0 else np.inf
 
 
-def finish(options: Any, total: SumOfSquares, previous: Array) -> Array:
-    """Where everybody sent a weight, exactly the masked mean."""
-    mean = total.mean(previous)
-    if total.all_weight <= 0.0:
-        return mean
-    kept_by = np.full(len(previous), total.all_count)
-    kept_by[total.prunable] = total.kept_by
-    share = total.weight / total.all_weight
-    damping = share + (1.0 - share) * kept_by / (kept_by + total.disagreement(previous))
-    before = previous.astype(np.float64)
-    return np.where(kept_by < total.all_count, before + damping * (mean - before), mean).astype(previous.dtype)
+class Predicted(Aggregation):
+    """The masked mean where children agree, fill where they do not."""
+
+    name = "predicted"
+    summary = "the masked mean where children agree, fill where they contradict each other"
+    source = "own; best linear prediction of what was not sent"
+    Sum = SumOfSquares
+
+    def finish(self, total: MaskedSum, previous: Array) -> Array:
+        """Where everybody sent a weight, exactly the masked mean."""
+        assert isinstance(total, SumOfSquares)
+        mean = total.mean(previous)
+        if total.all_weight <= 0.0:
+            return mean
+        kept_by = np.full(len(previous), total.all_count)
+        kept_by[total.prunable] = total.kept_by
+        share = total.weight / total.all_weight
+        damping = share + (1.0 - share) * kept_by / (kept_by + total.disagreement(previous))
+        before = previous.astype(np.float64)
+        return np.where(kept_by < total.all_count, before + damping * (mean - before), mean).astype(previous.dtype)
 
 
 def _outside(values: Array, prunable: slice) -> Array:
     return np.concatenate([values[: prunable.start], values[prunable.stop :]])
-
-
-AGGREGATION = Aggregation(
-    name="predicted",
-    summary="the masked mean where children agree, fill where they contradict each other",
-    source="own; best linear prediction of what was not sent",
-    finish=finish,
-    Sum=SumOfSquares,
-)

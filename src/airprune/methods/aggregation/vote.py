@@ -8,46 +8,40 @@ A tie moves nothing, and what a child did not send, or did not move, is no vote.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field
 
 from airprune.methods.aggregation.base import Aggregation
 from airprune.methods.aggregation.masked_sum import MaskedSum
-from airprune.settings.section import Positive, Section
+from airprune.settings.section import Positive
 
 Array = np.ndarray
 
 
-class VoteOptions(Section):
-    """How far a vote moves."""
+class Vote(Aggregation):
+    """One step with the majority."""
+
+    name = "vote"
+    summary = "one step up or down for each weight, as the majority of the children says"
+    source = "sign-SGD with majority vote (Bernstein et al. 2018)"
 
     rate: Positive | Literal["train"] = Field(
         default="train", description="eta of a parent's step; train: the learning rate of the round"
     )
 
+    def at_rate(self, learning_rate: float) -> Self:
+        return type(self)(**self.model_dump() | {"rate": learning_rate}) if self.rate == "train" else self
 
-def at_rate(options: VoteOptions, learning_rate: float) -> VoteOptions:
-    return VoteOptions(rate=learning_rate) if options.rate == "train" else options
+    def read(self, state: Array, previous: Array) -> Array:
+        """Whole numbers, whose sums are exact: a tie is a tie."""
+        return np.sign(state.astype(np.float64) - previous)
 
+    def finish(self, total: MaskedSum, previous: Array) -> Array:
+        return self.moved(previous, total.total)
 
-def read(options: VoteOptions, state: Array, previous: Array) -> Array:
-    """Whole numbers, whose sums are exact: a tie is a tie."""
-    return np.sign(state.astype(np.float64) - previous)
-
-
-def finish(options: VoteOptions, total: MaskedSum, previous: Array) -> Array:
-    assert options.rate != "train"
-    return (previous + options.rate * np.sign(total.total)).astype(previous.dtype)
-
-
-AGGREGATION = Aggregation(
-    name="vote",
-    summary="one step up or down for each weight, as the majority of the children says",
-    source="sign-SGD with majority vote (Bernstein et al. 2018)",
-    Options=VoteOptions,
-    finish=finish,
-    read=read,
-    at_rate=at_rate,
-)
+    def moved(self, previous: Array, votes: Array) -> Array:
+        """One step from `previous` to where the votes point.  [num_state]"""
+        assert self.rate != "train"
+        return (previous + self.rate * np.sign(votes)).astype(previous.dtype)

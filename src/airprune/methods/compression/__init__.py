@@ -20,17 +20,17 @@ from airprune.text import shown
 Array = np.ndarray
 Generator = np.random.Generator
 
-COMPRESSIONS: Registry[Compression] = Registry(
+COMPRESSIONS: Registry[type[Compression]] = Registry(
     "compression",
     {
-        "cast": "airprune.methods.compression.cast:COMPRESSION",
-        "quantised": "airprune.methods.compression.quantised:COMPRESSION",
-        "top-k": "airprune.methods.compression.top_k:COMPRESSION",
-        "random-k": "airprune.methods.compression.random_k:COMPRESSION",
-        "sign": "airprune.methods.compression.sign:COMPRESSION",
-        "rounded": "airprune.methods.compression.rounded:COMPRESSION",
-        "ternary": "airprune.methods.compression.ternary:COMPRESSION",
-        "ladder": "airprune.methods.compression.ladder:COMPRESSION",
+        "cast": "airprune.methods.compression.cast:Cast",
+        "quantised": "airprune.methods.compression.quantised:Quantised",
+        "top-k": "airprune.methods.compression.top_k:TopK",
+        "random-k": "airprune.methods.compression.random_k:RandomK",
+        "sign": "airprune.methods.compression.sign:Sign",
+        "rounded": "airprune.methods.compression.rounded:Rounded",
+        "ternary": "airprune.methods.compression.ternary:Ternary",
+        "ladder": "airprune.methods.compression.ladder:Ladder",
     },
 )
 
@@ -62,7 +62,7 @@ def compress(
     """
     if not isinstance(name, str):
         raise InvalidValue("compress.name", "must be the name of a compression", shown(name), 'Example: "quantised"')
-    component = COMPRESSIONS[name]
+    kind = COMPRESSIONS[name]
     update = _vector("compress.delta", delta)
     before = np.zeros(update.size) if memory is None else _vector("compress.memory", memory)
     if before.size != update.size:
@@ -73,9 +73,9 @@ def compress(
         raise InvalidValue("compress.value_bits", "must be one number", shown(value_bits))
     wire = Wire(value_bits=float(bits_each), num_weights=update.size, num_tensors=1)
     starts = np.array([0, update.size])
-    remembers = {"memory": memory is not None} if "memory" in component.Options.model_fields else {}
-    settings = component.Options(**options, **remembers)
-    decoded, message, left = transmit(component, settings, wire, update, starts, before, _generator(rng))
+    remembers = {"memory": memory is not None} if "memory" in kind.model_fields else {}
+    compression = kind(**options, **remembers)
+    decoded, message, left = transmit(compression, wire, update, starts, before, _generator(rng))
     assert left is not None
     return decoded, message.bits, left
 

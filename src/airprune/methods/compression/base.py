@@ -7,13 +7,14 @@ be remembered and added to the next Δ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from airprune.components.component import Listed, ModelShape, Owner, Slot, all_weights
+from airprune.components.component import Component, ModelShape, Owner, Slot, all_weights
 from airprune.errors import InvalidValue
 
 Array = np.ndarray
@@ -73,44 +74,61 @@ class Message:
     num_weights: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compression(Listed):
+class Compression(Component):
     """What travels and how many bits it takes. `values` are float64 [n]; `starts` [num_tensors + 1] are the offsets of
     the tensors in them, from 0 to n; a tensor of which nothing is sent is empty.
 
-    Attributes:
-      line: (bits per sent weight, fixed bits), never below `bits`: what the planner uses.
-      bits: exact bits of a message about n weights; the same as its `Message.bits`.
-      encode: (options, wire, values, starts, rng) → message.
-      decode: (options, wire, message, starts) → float64 [n].
-      exact: whether decoding gives back every value bit for bit.
-      ladder: codes among which a planner may choose for each device, cheapest first; None if there is one for all.
-      codes: what `Wire.code` may be, in ascending order of `bits`; the options say which is the largest. A scheme that
-        goes by size alone gives each device the largest that fits; None if there is one for all.
+    One that keeps a slot has what it left out of earlier updates added to the next (error feedback); see `Remembering`.
     """
 
-    line: Callable[[Any, Wire], tuple[float, float]]
-    bits: Callable[[Any, Wire, int], float]
-    encode: Callable[[Any, Wire, Array, Array, Generator], Message]
-    decode: Callable[[Any, Wire, Message, Array], Array]
-    exact: Callable[[Any, Wire], bool]
-    ladder: Callable[[Any, Wire], tuple[Code, ...]] | None = None
-    codes: Callable[[Any, Wire], Sequence[int]] | None = None
+    @abstractmethod
+    def line(self, wire: Wire) -> tuple[float, float]:
+        """Returns (bits per sent weight, fixed bits), never below `message_bits`: what the planner uses."""
+
+    @abstractmethod
+    def message_bits(self, wire: Wire, num_weights: int) -> float:
+        """Returns the exact bits of a message about so many weights; the same as its `Message.bits`."""
+
+    @abstractmethod
+    def encode(self, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
+        """Turns an update into a message."""
+
+    @abstractmethod
+    def decode(self, wire: Wire, message: Message, starts: Array) -> Array:
+        """Turns a message back into an update.  float64 [n]"""
+
+    def exact(self, wire: Wire) -> bool:
+        """Returns whether decoding gives back every value bit for bit."""
+        return False
+
+    def ladder(self, wire: Wire) -> tuple[Code, ...] | None:
+        """Returns codes among which a planner may choose for each device, cheapest first; None: one for all."""
+        return None
+
+    def codes(self, wire: Wire) -> Sequence[int] | None:
+        """Returns what `Wire.code` may be, in ascending order of `message_bits`; the options say which is the largest.
+
+        A scheme that goes by size alone gives each device the largest that fits; None: one for all.
+        """
+        return None
 
 
-def error_memory(name: str) -> Callable[[Any, ModelShape], tuple[Slot, ...]]:
-    """Slots of a compression whose options say by `memory` whether it remembers what it left out."""
-    slot = Slot(name=f"{name}.error", owner=Owner.DEVICE, shape=all_weights)
+class Remembering(Compression):
+    """A compression whose option `memory` says whether it remembers what it left out.
 
-    def slots(options: Any, shape: ModelShape) -> tuple[Slot, ...]:
-        return (slot,) if options.memory else ()
+    Members declare the option themselves, after their others, with the default that suits them.
+    """
 
-    return slots
+    if TYPE_CHECKING:
+        memory: bool
+
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """What a device has left out of its updates so far."""
+        return (Slot(name=f"{self.name}.error", owner=Owner.DEVICE, shape=all_weights),) if self.memory else ()
 
 
 def transmit(
-    component: Compression,
-    options: Any,
+    compression: Compression,
     wire: Wire,
     update: Array,
     starts: Array,
@@ -139,8 +157,8 @@ def transmit(
         raise InvalidValue("Wire.num_weights", f"must be ≥ the {update.size:,} weights of the update", wire.num_weights)
     with np.errstate(invalid="ignore", over="ignore"):
         wanted = np.array(update, dtype=np.float64) if memory is None else np.add(update, memory, dtype=np.float64)
-        message = component.encode(options, wire, wanted, starts, rng)
-        sent = component.decode(options, wire, message, starts)
+        message = compression.encode(wire, wanted, starts, rng)
+        sent = compression.decode(wire, message, starts)
         left = None if memory is None else (wanted - sent).astype(memory.dtype)
     return sent, message, left
 

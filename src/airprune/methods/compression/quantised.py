@@ -11,32 +11,26 @@ wanted: a memory of it grows without bound unless s is large against √n.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from airprune.errors import InvalidValue
-from airprune.methods.compression.base import (
-    SCALE_BITS,
-    Compression,
-    Generator,
-    Message,
-    Wire,
-    check_length,
-    error_memory,
-)
+from airprune.methods.compression.base import SCALE_BITS, Generator, Message, Remembering, Wire, check_length
 from airprune.methods.compression.packing import num_bytes, pack, unpack, word
-from airprune.settings.section import Section
 
 Array = np.ndarray
 
 SQUARES_FIT = 1e-140, 1e140  # magnitudes whose squares neither vanish nor overflow in float64
 
 
-class QuantisedOptions(Section):
-    """Options of `quantised`."""
+class Quantised(Remembering):
+    """A few levels and a sign per weight."""
 
+    name = "quantised"
+    summary = "a few levels and a sign per weight, one scale per tensor, right on average"
+    source = "QSGD (Alistarh et al. 2017) with norm = l2; norm = max and the memory are additions"
     owner: ClassVar[str] = "Scenario.compression.quantised"
     either: ClassVar[tuple[tuple[str, str], ...]] = (("bits", "levels"),)
 
@@ -64,7 +58,7 @@ class QuantisedOptions(Section):
         return {**defaults, **data}
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> QuantisedOptions:
+    def _one_of_two(self) -> Self:
         if (self.bits is None) == (self.levels is None):
             got = "neither" if self.bits is None else f"{self.bits} and {self.levels}"
             raise InvalidValue(f"{self.owner}.bits", "or levels must be given, and not both", got, "Example: bits = 4")
@@ -80,73 +74,64 @@ class QuantisedOptions(Section):
         """1 + ⌈log2(s + 1)⌉, in whole numbers so that no logarithm is a little off."""
         return 1 + self.num_levels.bit_length()
 
+    def codes(self, wire: Wire) -> range:
+        """A code is the bits per weight: of all numbers of levels that take so many, the largest is the best."""
+        return range(2, self.code_bits + 1)
 
-def codes(options: QuantisedOptions, wire: Wire) -> range:
-    """A code is the bits per weight: of all numbers of levels that take so many, the largest is the best."""
-    return range(2, options.code_bits + 1)
+    def width_and_levels(self, wire: Wire) -> tuple[int, int]:
+        """(bits per weight, s), as the planner has chosen or as the options say."""
+        if wire.code is None:
+            return self.code_bits, self.num_levels
+        return wire.code, min(2 ** (wire.code - 1) - 1, self.num_levels)
 
+    def line(self, wire: Wire) -> tuple[float, float]:
+        return float(self.width_and_levels(wire)[0]), float(SCALE_BITS * wire.num_tensors)
 
-def width_and_levels(options: QuantisedOptions, wire: Wire) -> tuple[int, int]:
-    """(bits per weight, s), as the planner has chosen or as the options say."""
-    if wire.code is None:
-        return options.code_bits, options.num_levels
-    return wire.code, min(2 ** (wire.code - 1) - 1, options.num_levels)
+    def message_bits(self, wire: Wire, num_weights: int) -> float:
+        """n (1 + ⌈log2(s + 1)⌉) + 64 per tensor, also for a tensor of which nothing is sent."""
+        return float(num_weights * self.width_and_levels(wire)[0] + SCALE_BITS * wire.num_tensors)
 
-
-def line(options: QuantisedOptions, wire: Wire) -> tuple[float, float]:
-    return float(width_and_levels(options, wire)[0]), float(SCALE_BITS * wire.num_tensors)
-
-
-def bits(options: QuantisedOptions, wire: Wire, num_weights: int) -> float:
-    """n (1 + ⌈log2(s + 1)⌉) + 64 per tensor, also for a tensor of which nothing is sent."""
-    return float(num_weights * width_and_levels(options, wire)[0] + SCALE_BITS * wire.num_tensors)
-
-
-def encode(options: QuantisedOptions, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
-    """A tensor with a NaN or Inf has the scale NaN and arrives as NaN throughout."""
-    width, num_levels = width_and_levels(options, wire)
-    levels = np.abs(values)
-    scales = np.zeros(wire.num_tensors)
-    for tensor in range(wire.num_tensors):
-        part = levels[starts[tensor] : starts[tensor + 1]]
-        scale = scales[tensor] = _scale(part, options.norm)
-        if scale > 0:
-            part /= scale
-            part *= num_levels
+    def encode(self, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
+        """A tensor with a NaN or Inf has the scale NaN and arrives as NaN throughout."""
+        width, num_levels = self.width_and_levels(wire)
+        levels = np.abs(values)
+        scales = np.zeros(wire.num_tensors)
+        for tensor in range(wire.num_tensors):
+            part = levels[starts[tensor] : starts[tensor + 1]]
+            scale = scales[tensor] = _scale(part, self.norm)
+            if scale > 0:
+                part /= scale
+                part *= num_levels
+            else:
+                part[:] = 0.0
+        if self.stochastic:
+            lower = np.floor(levels)
+            levels -= lower
+            lower += rng.random(values.size) < levels
+            levels = lower
         else:
-            part[:] = 0.0
-    if options.stochastic:
-        lower = np.floor(levels)
-        levels -= lower
-        lower += rng.random(values.size) < levels
-        levels = lower
-    else:
-        np.rint(levels, out=levels)
-    np.minimum(levels, num_levels, out=levels)  # a length can be rounded below its only entry
-    codes = levels.astype(word(width))
-    codes |= np.signbit(values).astype(codes.dtype) << codes.dtype.type(width - 1)
-    return Message(scales.astype("<f8").tobytes() + pack(codes, width), bits(options, wire, values.size), values.size)
+            np.rint(levels, out=levels)
+        np.minimum(levels, num_levels, out=levels)  # a length can be rounded below its only entry
+        codes = levels.astype(word(width))
+        codes |= np.signbit(values).astype(codes.dtype) << codes.dtype.type(width - 1)
+        payload = scales.astype("<f8").tobytes() + pack(codes, width)
+        return Message(payload, self.message_bits(wire, values.size), values.size)
 
-
-def decode(options: QuantisedOptions, wire: Wire, message: Message, starts: Array) -> Array:
-    (width, num_levels), count = width_and_levels(options, wire), message.num_weights
-    scale_bytes = SCALE_BITS // 8 * wire.num_tensors
-    check_length(f"quantised to {width} bits", message, scale_bytes + num_bytes(count * width))
-    scales = np.frombuffer(message.payload[:scale_bytes], "<f8")
-    codes = unpack(message.payload[scale_bytes:], width, count)
-    sign_bit = codes.dtype.type(1 << (width - 1))
-    levels = codes & ~sign_bit
-    if levels.max(initial=0) > num_levels:
-        raise InvalidValue("Message.payload", f"must hold levels up to {num_levels}", int(levels.max()))
-    decoded = levels / num_levels
-    np.negative(decoded, out=decoded, where=(codes >= sign_bit) & (levels > 0))  # zero has no sign
-    for tensor, scale in enumerate(scales):
-        decoded[starts[tensor] : starts[tensor + 1]] *= scale
-    return decoded
-
-
-def exact(options: QuantisedOptions, wire: Wire) -> bool:
-    return False
+    def decode(self, wire: Wire, message: Message, starts: Array) -> Array:
+        (width, num_levels), count = self.width_and_levels(wire), message.num_weights
+        scale_bytes = SCALE_BITS // 8 * wire.num_tensors
+        check_length(f"quantised to {width} bits", message, scale_bytes + num_bytes(count * width))
+        scales = np.frombuffer(message.payload[:scale_bytes], "<f8")
+        codes = unpack(message.payload[scale_bytes:], width, count)
+        sign_bit = codes.dtype.type(1 << (width - 1))
+        levels = codes & ~sign_bit
+        if levels.max(initial=0) > num_levels:
+            raise InvalidValue("Message.payload", f"must hold levels up to {num_levels}", int(levels.max()))
+        decoded = levels / num_levels
+        np.negative(decoded, out=decoded, where=(codes >= sign_bit) & (levels > 0))  # zero has no sign
+        for tensor, scale in enumerate(scales):
+            decoded[starts[tensor] : starts[tensor + 1]] *= scale
+        return decoded
 
 
 def _scale(magnitude: Array, norm: str) -> float:
@@ -160,18 +145,3 @@ def _scale(magnitude: Array, norm: str) -> float:
         return math.sqrt(float(np.square(magnitude).sum()))  # not BLAS, whose order depends on its threads
     length = peak * math.sqrt(float(np.square(magnitude / peak).sum()))
     return length if math.isfinite(length) else math.nan
-
-
-COMPRESSION = Compression(
-    name="quantised",
-    summary="a few levels and a sign per weight, one scale per tensor, right on average",
-    Options=QuantisedOptions,
-    slots=error_memory("quantised"),
-    source="QSGD (Alistarh et al. 2017) with norm = l2; norm = max and the memory are additions",
-    line=line,
-    bits=bits,
-    encode=encode,
-    decode=decode,
-    exact=exact,
-    codes=codes,
-)

@@ -11,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.compression.base import Compression, Generator, Message, Wire, check_length, error_memory
-from airprune.methods.compression.top_k import TopKOptions, codes, count_sent, value_format
+from airprune.methods.compression.base import Generator, Message, Wire, check_length
+from airprune.methods.compression.top_k import TopK, value_format
 from airprune.randomness import rng_for
 
 Array = np.ndarray
@@ -20,48 +20,47 @@ Array = np.ndarray
 SEED_BITS = 64
 
 
-class RandomKOptions(TopKOptions):
-    """Options of `random-k`."""
+class RandomK(TopK):
+    """Entries at random places, which a seed tells."""
 
+    name = "random-k"
+    summary = "k entries of the update at random, right on average; their places cost no bits"
+    source = "random sparsification; with a memory Mem-SGD's random-k (Stich et al. 2018)"
+    fully_open: ClassVar = {"share": 1.0}
     owner: ClassVar[str] = "Scenario.compression.random-k"
 
     memory: bool = Field(
         default=False, description="add what was left out to the next update, and send entries as they are"
     )
 
+    def line(self, wire: Wire) -> tuple[float, float]:
+        """Of a share, k ≤ share · n + (1 − share), because at least one entry is sent."""
+        if self.share is None:
+            return 0.0, self.message_bits(wire, wire.num_weights)
+        return self.share * wire.value_bits, (1.0 - self.share) * wire.value_bits + SEED_BITS
 
-def line(options: RandomKOptions, wire: Wire) -> tuple[float, float]:
-    """Of a share, k ≤ share · n + (1 − share), because at least one entry is sent."""
-    if options.share is None:
-        return 0.0, bits(options, wire, wire.num_weights)
-    return options.share * wire.value_bits, (1.0 - options.share) * wire.value_bits + SEED_BITS
+    def message_bits(self, wire: Wire, num_weights: int) -> float:
+        return self.count_sent(wire, num_weights) * wire.value_bits + SEED_BITS
 
+    def encode(self, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
+        """Values travel as in `top-k`."""
+        seed = int(rng.random(1)[0] * 2**53)
+        index = drawn(seed, values.size, self.count_sent(wire, values.size))
+        with np.errstate(over="ignore"):
+            stored = (values[index] * self._factor(values.size, index.size)).astype(value_format(wire))
+        payload = np.uint64(seed).astype("<u8").tobytes() + stored.tobytes()
+        return Message(payload, self.message_bits(wire, values.size), values.size)
 
-def bits(options: RandomKOptions, wire: Wire, num_weights: int) -> float:
-    return count_sent(options, wire, num_weights) * wire.value_bits + SEED_BITS
+    def decode(self, wire: Wire, message: Message, starts: Array) -> Array:
+        count, stored = self.count_sent(wire, message.num_weights), np.dtype(value_format(wire))
+        check_length(f"random-{count}", message, SEED_BITS // 8 + count * stored.itemsize)
+        seed = int(np.frombuffer(message.payload[: SEED_BITS // 8], "<u8")[0])
+        values = np.zeros(message.num_weights)
+        values[drawn(seed, message.num_weights, count)] = np.frombuffer(message.payload[SEED_BITS // 8 :], stored)
+        return values
 
-
-def encode(options: RandomKOptions, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
-    """Values travel as in `top-k`."""
-    seed = int(rng.random(1)[0] * 2**53)
-    index = drawn(seed, values.size, count_sent(options, wire, values.size))
-    with np.errstate(over="ignore"):
-        stored = (values[index] * _factor(options, values.size, index.size)).astype(value_format(wire))
-    payload = np.uint64(seed).astype("<u8").tobytes() + stored.tobytes()
-    return Message(payload, bits(options, wire, values.size), values.size)
-
-
-def decode(options: RandomKOptions, wire: Wire, message: Message, starts: Array) -> Array:
-    count, stored = count_sent(options, wire, message.num_weights), np.dtype(value_format(wire))
-    check_length(f"random-{count}", message, SEED_BITS // 8 + count * stored.itemsize)
-    seed = int(np.frombuffer(message.payload[: SEED_BITS // 8], "<u8")[0])
-    values = np.zeros(message.num_weights)
-    values[drawn(seed, message.num_weights, count)] = np.frombuffer(message.payload[SEED_BITS // 8 :], stored)
-    return values
-
-
-def exact(options: RandomKOptions, wire: Wire) -> bool:
-    return count_sent(options, wire, wire.num_weights) == wire.num_weights and value_format(wire) == "<f8"
+    def _factor(self, num_weights: int, count: int) -> float:
+        return 1.0 if self.memory or count == 0 else num_weights / count
 
 
 def drawn(seed: int, num_weights: int, count: int) -> Array:
@@ -70,23 +69,3 @@ def drawn(seed: int, num_weights: int, count: int) -> Array:
         return np.arange(num_weights)
     keys = rng_for(seed, "random-k").random(num_weights)
     return np.sort(np.argpartition(keys, count)[:count])
-
-
-def _factor(options: RandomKOptions, num_weights: int, count: int) -> float:
-    return 1.0 if options.memory or count == 0 else num_weights / count
-
-
-COMPRESSION = Compression(
-    name="random-k",
-    summary="k entries of the update at random, right on average; their places cost no bits",
-    Options=RandomKOptions,
-    slots=error_memory("random-k"),
-    source="random sparsification; with a memory Mem-SGD's random-k (Stich et al. 2018)",
-    line=line,
-    bits=bits,
-    encode=encode,
-    decode=decode,
-    exact=exact,
-    codes=codes,
-    fully_open={"share": 1.0},
-)

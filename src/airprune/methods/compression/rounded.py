@@ -21,17 +21,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.compression.base import (
-    SCALE_BITS,
-    Compression,
-    Generator,
-    Message,
-    Wire,
-    check_length,
-    error_memory,
-)
+from airprune.methods.compression.base import SCALE_BITS, Generator, Message, Remembering, Wire, check_length
 from airprune.methods.compression.packing import num_bytes, pack, unpack, word
-from airprune.settings.section import Section
 
 Array = np.ndarray
 
@@ -41,49 +32,44 @@ SAMPLE, SMALL = 2_048, 1 / 8
 CUTS = range(13)
 
 
-class RoundedOptions(Section):
-    """Options of `rounded`."""
+class Rounded(Remembering):
+    """The nearest of evenly spaced levels."""
 
+    name = "rounded"
+    summary = "a few bits per weight, to the nearest level; never loses more than it was given"
+    source = "own; uniform quantiser with the least-squares scale, error feedback after Karimireddy et al."
     owner: ClassVar[str] = "Scenario.compression.rounded"
 
     bits: Annotated[int, Field(ge=1, le=16)] = Field(default=4, description="per weight")
     memory: bool = Field(default=True, description="add what was left out to the next update")
 
+    def line(self, wire: Wire) -> tuple[float, float]:
+        return float(self.bits), float(SCALE_BITS * wire.num_tensors)
 
-def line(options: RoundedOptions, wire: Wire) -> tuple[float, float]:
-    return float(options.bits), float(SCALE_BITS * wire.num_tensors)
+    def message_bits(self, wire: Wire, num_weights: int) -> float:
+        return float(self.bits * num_weights + SCALE_BITS * wire.num_tensors)
 
+    def encode(self, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
+        """The sign of 0 is a fair coin, as in `sign`. A tensor with a NaN or Inf has the scale NaN."""
+        scales = np.zeros(wire.num_tensors)
+        codes = np.zeros(values.size, dtype=word(self.bits))
+        undecided = values == 0.0
+        nudged = values
+        if undecided.any():  # less than half a level, so it decides signs alone
+            nudged = values.copy()
+            nudged[undecided] = np.where(rng.random(int(np.count_nonzero(undecided))) < 0.5, -0.0, 0.0)
+        for tensor in range(wire.num_tensors):
+            part = slice(starts[tensor], starts[tensor + 1])
+            scales[tensor], codes[part] = _rounded(nudged[part], self.bits)
+        payload = scales.astype("<f8").tobytes() + pack(codes, self.bits)
+        return Message(payload, self.message_bits(wire, values.size), values.size)
 
-def bits(options: RoundedOptions, wire: Wire, num_weights: int) -> float:
-    return float(options.bits * num_weights + SCALE_BITS * wire.num_tensors)
-
-
-def encode(options: RoundedOptions, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
-    """The sign of 0 is a fair coin, as in `sign`. A tensor with a NaN or Inf has the scale NaN."""
-    scales = np.zeros(wire.num_tensors)
-    codes = np.zeros(values.size, dtype=word(options.bits))
-    undecided = values == 0.0
-    nudged = values
-    if undecided.any():  # less than half a level, so it decides signs alone
-        nudged = values.copy()
-        nudged[undecided] = np.where(rng.random(int(np.count_nonzero(undecided))) < 0.5, -0.0, 0.0)
-    for tensor in range(wire.num_tensors):
-        part = slice(starts[tensor], starts[tensor + 1])
-        scales[tensor], codes[part] = _rounded(nudged[part], options.bits)
-    payload = scales.astype("<f8").tobytes() + pack(codes, options.bits)
-    return Message(payload, bits(options, wire, values.size), values.size)
-
-
-def decode(options: RoundedOptions, wire: Wire, message: Message, starts: Array) -> Array:
-    width, scale_bytes = options.bits, SCALE_BITS // 8 * wire.num_tensors
-    check_length(f"rounded to {width} bits", message, scale_bytes + num_bytes(message.num_weights * width))
-    scales = np.frombuffer(message.payload[:scale_bytes], "<f8")
-    codes = unpack(message.payload[scale_bytes:], width, message.num_weights)
-    return _levels(codes, width) * np.repeat(scales, np.diff(starts))
-
-
-def exact(options: RoundedOptions, wire: Wire) -> bool:
-    return False
+    def decode(self, wire: Wire, message: Message, starts: Array) -> Array:
+        width, scale_bytes = self.bits, SCALE_BITS // 8 * wire.num_tensors
+        check_length(f"rounded to {width} bits", message, scale_bytes + num_bytes(message.num_weights * width))
+        scales = np.frombuffer(message.payload[:scale_bytes], "<f8")
+        codes = unpack(message.payload[scale_bytes:], width, message.num_weights)
+        return _levels(codes, width) * np.repeat(scales, np.diff(starts))
 
 
 def _rounded(values: Array, width: int) -> tuple[float, Array]:
@@ -133,17 +119,3 @@ def _codes(values: Array, step: float, width: int) -> Array:
 
 def _levels(codes: Array, width: int) -> Array:
     return codes - (2.0**width - 1.0) / 2.0
-
-
-COMPRESSION = Compression(
-    name="rounded",
-    summary="a few bits per weight, to the nearest level; never loses more than it was given",
-    Options=RoundedOptions,
-    slots=error_memory("rounded"),
-    source="own; uniform quantiser with the least-squares scale, error feedback after Karimireddy et al.",
-    line=line,
-    bits=bits,
-    encode=encode,
-    decode=decode,
-    exact=exact,
-)

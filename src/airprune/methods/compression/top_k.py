@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from airprune.errors import InvalidValue
-from airprune.methods.compression.base import Compression, Generator, Message, Wire, check_length, error_memory
+from airprune.methods.compression.base import Generator, Message, Remembering, Wire, check_length
 from airprune.methods.compression.packing import num_bytes, pack, unpack
-from airprune.settings.section import Section
 
 Array = np.ndarray
 
 
-class TopKOptions(Section):
-    """Options of `top-k`."""
+class TopK(Remembering):
+    """The largest entries and their places."""
 
+    name = "top-k"
+    summary = "the largest k entries of the update; the rest is remembered"
+    source = "Mem-SGD (Stich et al. 2018), error feedback on the update"
+    fully_open: ClassVar = {"share": 1.0}
     owner: ClassVar[str] = "Scenario.compression.top-k"
     either: ClassVar[tuple[tuple[str, str], ...]] = (("share", "count"),)
 
@@ -38,7 +41,7 @@ class TopKOptions(Section):
         return data
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> TopKOptions:
+    def _one_of_two(self) -> Self:
         if (self.share is None) == (self.count is None):
             got = "neither" if self.share is None else f"{self.share:g} and {self.count}"
             raise InvalidValue(
@@ -46,64 +49,56 @@ class TopKOptions(Section):
             )
         return self
 
+    def num_sent(self, num_weights: int) -> int:
+        """k. The share counts as it is written: 0.29 of 100 weights are 29, although 0.29 · 100 < 29 in float64."""
+        if self.share is None:
+            return min(self.count or 0, num_weights)
+        return min(num_weights, max(1, math.floor(Fraction(repr(self.share)) * num_weights)))
 
-def num_sent(options: TopKOptions, num_weights: int) -> int:
-    """k. The share counts as it is written: 0.29 of 100 weights are 29, although 0.29 · 100 < 29 in float64."""
-    if options.share is None:
-        return min(options.count or 0, num_weights)
-    return min(num_weights, max(1, math.floor(Fraction(repr(options.share)) * num_weights)))
+    def codes(self, wire: Wire) -> range:
+        """A code is k itself."""
+        return range(1, self.num_sent(wire.num_weights) + 1)
 
+    def count_sent(self, wire: Wire, num_weights: int) -> int:
+        """k as the planner has chosen it, or as the options say."""
+        return self.num_sent(num_weights) if wire.code is None else min(wire.code, num_weights)
 
-def codes(options: TopKOptions, wire: Wire) -> range:
-    """A code is k itself."""
-    return range(1, num_sent(options, wire.num_weights) + 1)
+    def line(self, wire: Wire) -> tuple[float, float]:
+        """Of a share, k ≤ share · n + (1 − share), because at least one entry is sent."""
+        if self.share is None:
+            return 0.0, self.num_sent(wire.num_weights) * entry_bits(wire)
+        return self.share * entry_bits(wire), (1.0 - self.share) * entry_bits(wire)
 
+    def message_bits(self, wire: Wire, num_weights: int) -> float:
+        return self.count_sent(wire, num_weights) * entry_bits(wire)
 
-def count_sent(options: TopKOptions, wire: Wire, num_weights: int) -> int:
-    """k as the planner has chosen it, or as the options say."""
-    return num_sent(options, num_weights) if wire.code is None else min(wire.code, num_weights)
+    def encode(self, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
+        """The k largest |values|, of equal ones those with the lowest index; NaN counts as larger than anything."""
+        index = largest(values, self.count_sent(wire, values.size))
+        with np.errstate(over="ignore"):
+            stored = values[index].astype(value_format(wire))
+        payload = stored.tobytes() + pack(index, _index_bits(wire))
+        return Message(payload, self.message_bits(wire, values.size), values.size)
+
+    def decode(self, wire: Wire, message: Message, starts: Array) -> Array:
+        count, width = self.count_sent(wire, message.num_weights), _index_bits(wire)
+        stored = np.dtype(value_format(wire))
+        value_bytes = count * stored.itemsize
+        check_length(f"top-{count}", message, value_bytes + num_bytes(count * width))
+        index = unpack(message.payload[value_bytes:], width, count)
+        if index.size and index.max() >= message.num_weights:
+            raise InvalidValue("Message.payload", f"must hold indices below {message.num_weights}", int(index.max()))
+        values = np.zeros(message.num_weights)
+        values[index] = np.frombuffer(message.payload[:value_bytes], stored)
+        return values
+
+    def exact(self, wire: Wire) -> bool:
+        return self.count_sent(wire, wire.num_weights) == wire.num_weights and value_format(wire) == "<f8"
 
 
 def entry_bits(wire: Wire) -> float:
     """A value and its index: q̂ + ⌈log2 W⌉."""
     return wire.value_bits + _index_bits(wire)
-
-
-def line(options: TopKOptions, wire: Wire) -> tuple[float, float]:
-    """Of a share, k ≤ share · n + (1 − share), because at least one entry is sent."""
-    if options.share is None:
-        return 0.0, num_sent(options, wire.num_weights) * entry_bits(wire)
-    return options.share * entry_bits(wire), (1.0 - options.share) * entry_bits(wire)
-
-
-def bits(options: TopKOptions, wire: Wire, num_weights: int) -> float:
-    return count_sent(options, wire, num_weights) * entry_bits(wire)
-
-
-def encode(options: TopKOptions, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
-    """The k largest |values|, of equal ones those with the lowest index; NaN counts as larger than anything."""
-    index = largest(values, count_sent(options, wire, values.size))
-    with np.errstate(over="ignore"):
-        stored = values[index].astype(value_format(wire))
-    payload = stored.tobytes() + pack(index, _index_bits(wire))
-    return Message(payload, bits(options, wire, values.size), values.size)
-
-
-def decode(options: TopKOptions, wire: Wire, message: Message, starts: Array) -> Array:
-    count, width = count_sent(options, wire, message.num_weights), _index_bits(wire)
-    stored = np.dtype(value_format(wire))
-    value_bytes = count * stored.itemsize
-    check_length(f"top-{count}", message, value_bytes + num_bytes(count * width))
-    index = unpack(message.payload[value_bytes:], width, count)
-    if index.size and index.max() >= message.num_weights:
-        raise InvalidValue("Message.payload", f"must hold indices below {message.num_weights}", int(index.max()))
-    values = np.zeros(message.num_weights)
-    values[index] = np.frombuffer(message.payload[:value_bytes], stored)
-    return values
-
-
-def exact(options: TopKOptions, wire: Wire) -> bool:
-    return count_sent(options, wire, wire.num_weights) == wire.num_weights and value_format(wire) == "<f8"
 
 
 def largest(values: Array, count: int) -> Array:
@@ -126,19 +121,3 @@ def _index_bits(wire: Wire) -> int:
 def value_format(wire: Wire) -> str:
     """float64 if q̂ > 32, else float32: the next real format if q̂ is in between. The charge is q̂."""
     return "<f8" if wire.value_bits > 32 else "<f4"
-
-
-COMPRESSION = Compression(
-    name="top-k",
-    summary="the largest k entries of the update; the rest is remembered",
-    Options=TopKOptions,
-    slots=error_memory("top-k"),
-    source="Mem-SGD (Stich et al. 2018), error feedback on the update",
-    line=line,
-    bits=bits,
-    encode=encode,
-    decode=decode,
-    exact=exact,
-    codes=codes,
-    fully_open={"share": 1.0},
-)

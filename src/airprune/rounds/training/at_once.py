@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from airprune.data import Holdings
+from airprune.methods.aggregation import Aggregation
 from airprune.methods.aggregation.masked_sum import MaskedSum
 from airprune.methods.masking.probe import Probe
 from airprune.methods.masking.ranking import by_moves
@@ -93,16 +94,16 @@ def _only_trains(device: Device) -> bool:
         or settings.diagnostics
         or settings.clip_norm is not None
     )
-    added_up = method.aggregation.component
+    added_up = method.aggregation
     return (
         not does_more
         and settings.optimizer == "sgd"
         and isinstance(method.masking, Probe)
         and not method.masking.overrides(Probe.choose)
         and by_moves(method.masking)
-        and method.compression("exact", device.wire)
+        and method.compression.exact(device.wire)
         and added_up.Sum is MaskedSum
-        and added_up.read is None
+        and not added_up.overrides(Aggregation.read)
         and not added_up.by_group
     )
 
@@ -127,7 +128,7 @@ def _statistics(
     """
     shape, counts, means = device.shape, *_mean_losses(batches, losses)
     sent = [shape.fixed_weights + min(keep, shape.prunable_weights) for keep in task.keep]
-    bits_of = {number: float(device.method.compression("bits", device.wire, number)) for number in set(sent)}
+    bits_of = {number: float(device.method.compression.message_bits(device.wire, number)) for number in set(sent)}
     unmeasured = np.full(len(sent), np.nan)
     return DeviceStatistics(
         device=np.array(task.devices, np.int64),

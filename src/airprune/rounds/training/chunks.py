@@ -16,9 +16,10 @@ import numpy as np
 from airprune.components.component import ModelShape
 from airprune.engines.base import MAX_TRIES, Died, Group, Task
 from airprune.errors import WorkFailed
+from airprune.methods.aggregation import Aggregation
+from airprune.methods.aggregation.masked_sum import MaskedSum
 from airprune.methods.masking.core.coverage import Coverage, coverage_of
 from airprune.rounds.messages import Broadcast, Upload
-from airprune.rounds.method import Chosen
 from airprune.rounds.summing import add_child
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class ChunkSum:
       memory: the devices' slots after the round; gone as soon as the driver has stored them.
     """
 
-    total: Any
+    total: MaskedSum | None
     statistics: DeviceStatistics
     failures: tuple[Failure, ...] = ()
     reports: Mapping[str, Array] = field(default_factory=dict)
@@ -178,14 +179,14 @@ class ChunkSum:
 
 
 def chunk_sum(
-    aggregation: Chosen, shape: ModelShape, received: Array, task: TrainTask, uploads: Iterable[Upload | Failure]
+    aggregation: Aggregation, shape: ModelShape, received: Array, task: TrainTask, uploads: Iterable[Upload | Failure]
 ) -> ChunkSum:
     """A chunk's part of the sums of Eq. (12), from the uploads of its devices in their order.
 
     Args:
       received: the model that they started from.  [num_state]
     """
-    total = aggregation.component.Sum.zeros(shape.num_state, shape.prunable)
+    total = aggregation.Sum.zeros(shape.num_state, shape.prunable)
     rows: list[tuple[Any, ...]] = []
     failures, reports = [], dict[str, Array]()
     memory: dict[str, list[Array]] = {name: [] for name in task.memory}
@@ -268,7 +269,7 @@ class EdgeGroup(Group):
     """
 
     shared: Broadcast
-    aggregation: Chosen
+    aggregation: Aggregation
     prunable: slice
     drop_failing: bool = False
     store: DeviceStore | None = None
@@ -315,9 +316,9 @@ class EdgeGroup(Group):
             held[:] = part.total.all_count >= least
             held[self.prunable] = kept_by > 0
             coverage = coverage_of(kept_by, part.total.all_count)
-            combined = self.aggregation("finish", part.total, received)
+            combined = self.aggregation.finish(part.total, received)
             if self.served_weight is not None:
-                combined = self.aggregation("absent", combined, received, part.total.all_weight / self.served_weight)
+                combined = self.aggregation.absent(combined, received, part.total.all_weight / self.served_weight)
             if least > 1:
                 combined = np.where(held, combined, received)
         return EdgeResult(

@@ -11,12 +11,12 @@ from __future__ import annotations
 from airprune.components.registry import Registry
 from airprune.methods.aggregation.steps.base import Step
 
-STEPS: Registry[Step] = Registry(
+STEPS: Registry[type[Step]] = Registry(
     "steps",
     {
-        "replace": "airprune.methods.aggregation.steps.replace:STEP",
-        "momentum": "airprune.methods.aggregation.steps.momentum:STEP",
-        "adam": "airprune.methods.aggregation.steps.adam:STEP",
+        "replace": "airprune.methods.aggregation.steps.replace:Replace",
+        "momentum": "airprune.methods.aggregation.steps.momentum:Momentum",
+        "adam": "airprune.methods.aggregation.steps.adam:Adam",
     },
 )
 

@@ -12,15 +12,19 @@ from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot, whole_state
 from airprune.methods.aggregation.steps.base import Step, Values, where_held
-from airprune.settings.section import NonNegative, Positive, Section
+from airprune.settings.section import NonNegative, Positive
 
 Array = np.ndarray
 FIRST, SECOND = "adam.first", "adam.second"
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-class AdamOptions(Section):
-    """Rates of the parent's step."""
+class Adam(Step):
+    """A step scaled by the size of recent ones."""
+
+    name = "adam"
+    summary = "the parent's move scaled entry by entry by its recent size"
+    source = "FedAdam, as published"
 
     rate: Positive = Field(default=0.1, description="eta of the parent's step")
     beta_1: Share = Field(default=0.9, description="what is kept of the mean move")
@@ -28,31 +32,17 @@ class AdamOptions(Section):
     tau: Positive = Field(default=1e-3, description="added to the root: below it, moves are not enlarged")
     start: NonNegative = Field(default=0.0, description="v before the first round")
 
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        return (
+            Slot(name=FIRST, owner=Owner.CLOUD, shape=whole_state, dtype="<f8"),
+            Slot(name=SECOND, owner=Owner.CLOUD, shape=whole_state, dtype="<f8", start=self.start),
+        )
 
-def slots(options: AdamOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    return (
-        Slot(name=FIRST, owner=Owner.CLOUD, shape=whole_state, dtype="<f8"),
-        Slot(name=SECOND, owner=Owner.CLOUD, shape=whole_state, dtype="<f8", start=options.start),
-    )
-
-
-def move(
-    options: AdamOptions, previous: Array, combined: Array, held: Array | None, values: Values
-) -> tuple[Array, Values]:
-    before = previous.astype(np.float64)
-    change = combined.astype(np.float64) - before
-    first = options.beta_1 * values[FIRST] + (1.0 - options.beta_1) * change
-    second = options.beta_2 * values[SECOND] + (1.0 - options.beta_2) * change**2
-    moved = (before + options.rate * first / (np.sqrt(second) + options.tau)).astype(previous.dtype)
-    kept = {FIRST: where_held(held, first, values[FIRST]), SECOND: where_held(held, second, values[SECOND])}
-    return where_held(held, moved, previous), values | kept
-
-
-STEP = Step(
-    name="adam",
-    summary="the parent's move scaled entry by entry by its recent size",
-    source="FedAdam, as published",
-    Options=AdamOptions,
-    slots=slots,
-    move=move,
-)
+    def move(self, previous: Array, combined: Array, held: Array | None, own: Values) -> tuple[Array, Values]:
+        before = previous.astype(np.float64)
+        change = combined.astype(np.float64) - before
+        first = self.beta_1 * own[FIRST] + (1.0 - self.beta_1) * change
+        second = self.beta_2 * own[SECOND] + (1.0 - self.beta_2) * change**2
+        moved = (before + self.rate * first / (np.sqrt(second) + self.tau)).astype(previous.dtype)
+        kept = {FIRST: where_held(held, first, own[FIRST]), SECOND: where_held(held, second, own[SECOND])}
+        return where_held(held, moved, previous), own | kept

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from abc import abstractmethod
 
 import numpy as np
 
-from airprune.components.component import Listed
+from airprune.components.component import Component
 
 Array = np.ndarray
 Values = dict[str, Array]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step(Listed):
-    """One way to move; takes the component's options first.
+class Step(Component):
+    """One way to move. Slots are declared for one parent (owner CLOUD); at the edges each has its own."""
 
-    Slots are declared for one parent (owner CLOUD); at the edges each has its own.
+    @abstractmethod
+    def move(self, previous: Array, combined: Array, held: Array | None, own: Values) -> tuple[Array, Values]:
+        """Returns the parent's next model and its slots.
 
-    Attributes:
-      move: of (previous model, combined model, which entries some child held, slots) → (model, slots). What nobody
-        held keeps its value in the model and in every slot; None means that everything was held.
-    """
+        What nobody held keeps its value in the model and in every slot.
 
-    move: Callable[[Any, Array, Array, Array | None, Values], tuple[Array, Values]]
+        Args:
+          previous: the parent's model.  [num_state]
+          combined: the children's.  [num_state]
+          held: which entries some child held; None: all.  [num_state] bool
+          own: the parent's slots.
+        """
 
 
 def where_held(held: Array | None, new: Array, old: Array) -> Array:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from airprune.methods.aggregation.steps.base import Step, Values
@@ -11,8 +9,12 @@ from airprune.methods.aggregation.steps.base import Step, Values
 Array = np.ndarray
 
 
-def move(options: Any, previous: Array, combined: Array, held: Array | None, values: Values) -> tuple[Array, Values]:
-    return combined, values
+class Replace(Step):
+    """The combined model as it is."""
 
+    name = "replace"
+    summary = "the combined model becomes the parent's"
+    source = "the paper"
 
-STEP = Step(name="replace", summary="the combined model becomes the parent's", source="the paper", move=move)
+    def move(self, previous: Array, combined: Array, held: Array | None, own: Values) -> tuple[Array, Values]:
+        return combined, own
