@@ -93,9 +93,17 @@ ap.register(
         fully_open={"factor": 1.0},
     )
 )
-ap.register(
-    Selection(name="even", summary="devices of even number", before=lambda options, found: found.device % 2 == 0)
-)
+
+
+class Even(Selection):
+    name = "even"
+    summary = "devices of even number"
+
+    def before(self, candidates):
+        return candidates.device % 2 == 0
+
+
+ap.register(Even)
 ap.register(dataclasses.replace(AGGREGATIONS["masked-mean"], name="own-mean", Sum=OwnSum))
 ap.register(
     Recipe(

@@ -8,7 +8,11 @@ from typing import Any
 
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
+from airprune.methods.association import Association
 from airprune.methods.objectives import Objective
+from airprune.methods.selection import Selection
+from airprune.methods.topology import Topology
+from airprune.planning.schemes import Scheme
 from airprune.rounds import personal
 from airprune.scenario import Scenario
 
@@ -59,9 +63,9 @@ class Method:
       personal: whether some layers stay on the devices.
     """
 
-    association: Chosen
-    selection: Chosen
-    scheme: Chosen
+    association: Association
+    selection: Selection
+    scheme: Scheme
     masking: Chosen
     objective: Objective
     compression: Chosen
@@ -70,7 +74,7 @@ class Method:
     cloud: Chosen
     edge_step: Chosen
     cloud_step: Chosen
-    topology: Chosen
+    topology: Topology
     personal: bool = False
 
     @classmethod
