@@ -100,7 +100,7 @@ def test_words_do_not_wait_for_the_charts(server, page):
     page.goto(f"{server.url}/planner", wait_until="commit")
     page.wait_for_function("() => document.getElementById('mean-pruning')?.textContent.startsWith('70.1')")
     page.wait_for_selector("#compared tbody tr")
-    assert page.locator("#compared tbody tr").count() == sum(scheme.plans_fleets for scheme in ap.SCHEMES.values())
+    assert page.locator("#compared tbody tr").count() == sum(scheme.plans_fleets() for scheme in ap.SCHEMES.values())
     page.unroute_all(behavior="ignoreErrors")
 
 

@@ -11,6 +11,8 @@ import airprune as ap
 from airprune.deployment.groundwork import check_deployable
 from airprune.deployment.remote import CloudSettings
 from airprune.errors import UsageError
+from airprune.methods.selection import Selection
+from airprune.methods.topology import Topology
 from airprune.rounds.method import Method
 from airprune.scenario import Scenario
 from support.federation import Tasks
@@ -38,8 +40,8 @@ def scenario_of(method: str) -> Scenario:
 def is_deployable(method: str) -> bool:
     scenario = scenario_of(method)
     method = Method.of(scenario)
-    alone = not (method.topology.has("relay") or method.topology.has("due"))
-    return alone and not method.selection.has("barrier") and scenario.train.steps_decay == "none"
+    alone = not (method.topology.overrides(Topology.relay) or method.topology.overrides(Topology.due))
+    return alone and not method.selection.overrides(Selection.barrier) and scenario.train.steps_decay == "none"
 
 
 DEPLOYABLE = [name for name in ap.METHODS if is_deployable(name)]

@@ -89,7 +89,7 @@ def test_no_shares_end_sooner_than_min_max_time():
 
 def selected(rate, deadline_s, **options) -> list[int]:
     """Who stays in the end."""
-    component, stays = SELECTIONS["ratio-cap"], np.arange(len(rate))
+    selection, stays = SELECTIONS["ratio-cap"](**options), np.arange(len(rate))
     while True:
         problem = four(deadline_s, np.asarray(rate)[stays])
         candidates = Candidates(
@@ -100,7 +100,7 @@ def selected(rate, deadline_s, **options) -> list[int]:
             round_index=0,
             rng=np.random.default_rng(0),
         )
-        kept = component.after(component.Options(**options), candidates, ap.plan(problem))
+        kept = selection.after(candidates, ap.plan(problem))
         if kept.all():
             return stays.tolist()
         stays = stays[kept]

@@ -13,7 +13,7 @@ import airprune as ap
 from airprune.engines.serial import SerialEngine
 from airprune.methods.association import ASSOCIATIONS
 from airprune.methods.association.descent import descend, members
-from airprune.methods.association.hfel import HfelOptions, edge_costs
+from airprune.methods.association.hfel import Hfel
 from airprune.methods.association.ina import descended, exact, listed, node_times_s
 from airprune.methods.association.replicator import contest_bids, evolved, filled, matched, quotas, stepped
 from airprune.runs.driver import InProcess
@@ -124,14 +124,14 @@ def test_edges_cost_what_their_plans_cost():
         ((0.0, 0.0, 1.0), plan.problem.groups.sum(plan.pruning_ratio)),
     ):
         names = ("energy_weight", "time_weight", "pruning_weight")
-        options = HfelOptions(**dict(zip(names, weights, strict=True)))
-        np.testing.assert_allclose(edge_costs(options, view, groups), expected, rtol=1e-12)
+        hfel = Hfel(**dict(zip(names, weights, strict=True)))
+        np.testing.assert_allclose(hfel.edge_costs(view, groups), expected, rtol=1e-12)
 
 
 def test_who_blocks_an_edge_counts_as_everybody_pruned_whole():
     view = view_of(plan__scheme="optimal", plan__deadline_s=1e-7)
-    options = HfelOptions(energy_weight=0.0, time_weight=0.0, pruning_weight=1.0)
-    np.testing.assert_array_equal(edge_costs(options, view, [(0, (0, 1, 2)), (1, (4,))]), [18.0, 6.0])
+    hfel = Hfel(energy_weight=0.0, time_weight=0.0, pruning_weight=1.0)
+    np.testing.assert_array_equal(hfel.edge_costs(view, [(0, (0, 1, 2)), (1, (4,))]), [18.0, 6.0])
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,11 @@ def test_who_blocks_an_edge_counts_as_everybody_pruned_whole():
 )
 def test_hfel_costs_no_more_than_the_best_channel_and_hardly_more_than_the_best_assignment(scheme, options):
     view = view_of(plan__scheme=scheme, plan__deadline_s=0.0002)
-    component = ASSOCIATIONS["hfel"]
-    chosen = component.Options(**options)
-    served, _ = component.decide(chosen, view, {})
+    hfel = Hfel(**options)
+    served, _ = hfel.decide(view, {})
     np.testing.assert_array_equal(served.gain, view.gains()[np.arange(6), served.edge])
     every = [(k, devices) for k in (0, 1) for size in range(1, 7) for devices in itertools.combinations(range(6), size)]
-    known = dict(zip(every, edge_costs(chosen, view, every).tolist(), strict=True))
+    known = dict(zip(every, hfel.edge_costs(view, every).tolist(), strict=True))
 
     def cost(edge):
         groups = (members(np.asarray(edge), k) for k in (0, 1))
@@ -223,7 +222,7 @@ def test_associations_decide_whose_samples_an_edge_stands_for():
 def test_devices_are_matched_with_blocks_of_all_stations_at_the_least_energy():
     """Brute force over who serves whom, at most three devices a station, each with a third of the band."""
     view = view_of(plan__scheme="conflict-graph", plan__deadline_s=0.002)
-    component = ASSOCIATIONS["conflict-graph"]
+    matching = ASSOCIATIONS["conflict-graph"]
     device, station = np.divmod(np.arange(12), 2)
     thirds = view.problem(device, station, np.arange(12))
     thirds = dataclasses.replace(thirds, full_band_rate_bps=thirds.full_band_rate_bps / 3)
@@ -233,9 +232,9 @@ def test_devices_are_matched_with_blocks_of_all_stations_at_the_least_energy():
     energy_j = plan.energy_j.reshape(6, 2)
     allowed = [edge for edge in itertools.product((0, 1), repeat=6) if sum(edge) == 3]
     best = min(energy_j[np.arange(6), edge].sum() for edge in allowed)
-    served, _ = component.decide(component.Options(), view, {})
+    served, _ = matching().decide(view, {})
     assert energy_j[np.arange(6), served.edge].sum() == pytest.approx(best, rel=1e-9)
-    greedy, _ = component.decide(component.Options(search="greedy"), view, {})
+    greedy, _ = matching(search="greedy").decide(view, {})
     assert energy_j[np.arange(6), greedy.edge].sum() >= best * (1 - 1e-9)
 
 

@@ -11,7 +11,7 @@ from airprune.methods.selection import slack
 from airprune.methods.selection.base import Candidates, Outcome, known_rates
 from support.tiny import blobs, last_state, tiny_scenario
 
-OPTIONS = slack.ShareOptions(share=0.3)
+SLACK = slack.Slack(share=0.3)
 
 
 def after_rounds(asked, submitted):
@@ -36,7 +36,7 @@ def after_rounds(asked, submitted):
             latency_s=np.ones(sent),
             loss=np.ones(sent),
         )
-        memory = slack.observe(OPTIONS, outcome)
+        memory = SLACK.observe(outcome)
     return memory[slack.PRODUCT], memory[slack.SQUARE]
 
 
@@ -56,9 +56,9 @@ def test_edges_ask_the_share_itself_before_they_know_and_everybody_where_nobody_
 
 def test_the_round_ends_with_the_last_upload_of_the_quota_or_never():
     arrives_s = np.array([5.0, 1.0, np.inf, 3.0, 2.0])
-    assert slack.barrier(OPTIONS, arrives_s, 10) == 3.0  # ⌈0.3 · 10⌉ = 3
-    assert slack.barrier(OPTIONS, arrives_s, 14) == np.inf  # 5 wanted, 4 come
-    assert slack.barrier(OPTIONS, arrives_s, 100) == np.inf
+    assert SLACK.barrier(arrives_s, 10) == 3.0  # ⌈0.3 · 10⌉ = 3
+    assert SLACK.barrier(arrives_s, 14) == np.inf  # 5 wanted, 4 come
+    assert SLACK.barrier(arrives_s, 100) == np.inf
 
 
 def test_devices_that_were_not_heard_count_as_what_the_edge_had():

@@ -25,8 +25,7 @@ def candidates(rate, edge=None, seed=0):
 
 
 def asked(name, found, **options):
-    component = SELECTIONS[name]
-    return component.before(component.Options(**options), found)
+    return SELECTIONS[name](**options).before(found)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.1, [1, 1]), (0.34, [2, 2]), (0.5, [2, 3]), (1.0, [4, 5])])
@@ -50,8 +49,7 @@ def test_every_device_is_asked_about_equally_often_at_random():
 
 def let_go(rate, deadline_s, max_ratio=0.8):
     """The devices that stay when the one to go is left out again and again, and their ratios."""
-    component, stays = SELECTIONS["ratio-cap"], np.arange(len(rate))
-    options = component.Options(max_ratio=max_ratio)
+    selection, stays = SELECTIONS["ratio-cap"](max_ratio=max_ratio), np.arange(len(rate))
     while True:
         problem = PlanProblem(
             full_band_rate_bps=np.asarray(rate)[stays],
@@ -60,7 +58,7 @@ def let_go(rate, deadline_s, max_ratio=0.8):
             max_pruning_ratio=0.95,
         )
         plan = ap.plan(problem)
-        kept = component.after(options, candidates(np.asarray(rate)[stays]), plan)
+        kept = selection.after(candidates(np.asarray(rate)[stays]), plan)
         if kept.all():
             return stays.tolist(), plan.pruning_ratio
         stays = stays[kept]

@@ -17,11 +17,10 @@ class Rounds:
     """A selection asked round after round, its slots handed back in."""
 
     def __init__(self, name, num_devices, edge=None, **options):
-        self.component = SELECTIONS[name]
-        self.options = self.component.Options(**options)
+        self.selection = SELECTIONS[name](**options)
         self.edge = np.zeros(num_devices, dtype=np.int64) if edge is None else np.asarray(edge)
         shape = paper_shape().on(num_devices=num_devices, num_edges=int(self.edge.max()) + 1)
-        self.memory = {slot.name: slot.row(shape) for slot in self.component.slots(self.options, shape)}
+        self.memory = {slot.name: slot.row(shape) for slot in self.selection.slots(shape)}
         self.index = 0
 
     def ask(self, rate=None, *, loss=1.0, latency_s=1.0, arrives=True):
@@ -37,7 +36,7 @@ class Rounds:
             rng=np.random.default_rng(self.index),
             memory=self.memory,
         )
-        asked = np.flatnonzero(self.component.before(self.options, found))
+        asked = np.flatnonzero(self.selection.before(found))
         outcome = Outcome(
             candidates=found,
             device=asked,
@@ -47,7 +46,7 @@ class Rounds:
             latency_s=np.broadcast_to(latency_s, count)[asked],
             loss=np.broadcast_to(loss, count)[asked],
         )
-        self.memory = self.memory | self.component.observe(self.options, outcome)
+        self.memory = self.memory | self.selection.observe(outcome)
         self.index += 1
         return asked.tolist()
 
@@ -76,10 +75,10 @@ def test_oort_slow_devices_lose_by_the_square_and_none_beyond_the_hundredth_perc
 
 
 def test_oort_explores_less_and_less_but_never_below_a_fifth():
-    options = rules.OortOptions()
-    assert rules.explored_share(options, 1) == pytest.approx(0.882)
-    assert rules.explored_share(options, 10) == pytest.approx(0.9 * 0.98**10)
-    assert rules.explored_share(options, 500) == 0.2
+    oort = rules.Oort()
+    assert oort.explored_share(1) == pytest.approx(0.882)
+    assert oort.explored_share(10) == pytest.approx(0.9 * 0.98**10)
+    assert oort.explored_share(500) == 0.2
 
 
 def test_a_lot_is_won_by_weight():
@@ -92,11 +91,11 @@ def test_a_lot_is_won_by_weight():
     ("past", "present", "moved"), [(10.0, 10.5, 60.0), (10.0, 15.0, 50.0), (10.0, 70.0, 40.0), (10.0, 0.5, 50.0)]
 )
 def test_the_pacer_waits_longer_when_utility_stands_still_and_less_when_it_jumps(past, present, moved):
-    options = rules.OortOptions()
-    assert rules.paced(options, 50.0, np.array([past, present]), 39) == (50.0, pytest.approx([past, present]))
-    percentile, gains = rules.paced(options, 50.0, np.array([past, present]), 40)
+    oort = rules.Oort()
+    assert oort.paced(50.0, np.array([past, present]), 39) == (50.0, pytest.approx([past, present]))
+    percentile, gains = oort.paced(50.0, np.array([past, present]), 40)
     assert percentile == moved and gains.tolist() == [present, 0.0]
-    assert rules.paced(options, 50.0, np.array([past, present]), 20)[0] == 50.0  # nothing to compare with yet
+    assert oort.paced(50.0, np.array([past, present]), 20)[0] == 50.0  # nothing to compare with yet
 
 
 def test_oort_tries_everybody_once_before_anybody_twice_while_it_explores():

@@ -14,8 +14,7 @@ from support.tiny import blobs, last_state, tiny_scenario
 
 
 def tree_of(edge_rounds, **options) -> Tree:
-    component = TOPOLOGIES["tree"]
-    return component.build(component.Options(**options), np.array(edge_rounds))
+    return TOPOLOGIES["tree"](**options).build(np.array(edge_rounds))
 
 
 def test_edges_are_dealt_to_the_level_above_evenly_and_in_order():

@@ -14,18 +14,16 @@ from airprune.engines.serial import SerialEngine
 from airprune.errors import InvalidValue
 from airprune.methods.masking.core.coverage import coverage_of
 from airprune.methods.selection.base import Candidates, known_rates
-from airprune.methods.topology import TOPOLOGIES
-from airprune.methods.topology.d2d import d2d_rate_bps, masters, without_leavers
+from airprune.methods.topology.d2d import D2d, d2d_rate_bps, masters, without_leavers
 from airprune.methods.topology.fog import chosen_edge, queueing_s, utility
 from airprune.methods.topology.lan import ring_share
 from airprune.methods.topology.relay import Relay
-from airprune.methods.topology.tiers import due, tier_of
+from airprune.methods.topology.tiers import Tiers, tier_of
 from airprune.randomness import rng_for
 from airprune.results.traffic import link_bits
 from airprune.rounds.device import Streams, device_round
 from airprune.rounds.edge import open_round
 from airprune.rounds.messages import Broadcast, Orders
-from airprune.rounds.method import Chosen
 from airprune.rounds.records import record_from
 from airprune.rounds.training.chunks import DeviceStatistics, EdgeResult, parts_averaged
 from airprune.runs.driver import InProcess
@@ -169,8 +167,12 @@ GROUPS = Relay(
 
 def r3(experiment, relay):
     """The round of r = (300, 240, 200) Mbit/s with these groups."""
-    topology = replace(TOPOLOGIES["d2d"], relay=lambda options, view: relay)
-    terms = replace(experiment.terms, method=replace(experiment.method, topology=Chosen(topology, None)))
+
+    class Given(D2d):
+        def relay(self, view):
+            return relay
+
+    terms = replace(experiment.terms, method=replace(experiment.method, topology=Given()))
     candidates = Candidates(
         device=np.arange(3),
         edge=np.zeros(3, dtype=np.int64),
@@ -331,13 +333,13 @@ def test_times_of_12_25_and_47_ms_are_tiers_1_2_and_4_of_15_ms():
 
 
 def test_a_tier_delivers_every_so_many_rounds_what_it_began_then():
-    options = TOPOLOGIES["tiers"].Options(tiers=4)
+    topology = Tiers(tiers=4)
     latency_s, edge = np.array([0.012, 0.025, 0.047]), np.zeros(3, dtype=np.int64)
-    delivered = [due(options, latency_s, edge, 0.060, k).delivers.tolist() for k in range(4)]
+    delivered = [topology.due(latency_s, edge, 0.060, k).delivers.tolist() for k in range(4)]
     assert delivered == [[True, False, False], [True, True, False], [True, False, False], [True, True, True]]
-    found = due(options, latency_s, edge, 0.060, 3)
+    found = topology.due(latency_s, edge, 0.060, 3)
     assert found.lag.tolist() == [0, 1, 3] and found.period_s.tolist() == [0.015] * 3
-    late = due(options, latency_s, edge, 0.030, 0)  # a baseline beyond the deadline
+    late = topology.due(latency_s, edge, 0.030, 0)  # a baseline beyond the deadline
     assert late.period_s == pytest.approx(0.047 / 4) and late.delivers.tolist() == [False, False, False]
 
 

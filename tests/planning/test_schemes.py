@@ -9,7 +9,6 @@ import pytest
 import airprune as ap
 from airprune.planning import DeviceLimits, PlanProblem
 from airprune.planning.schemes import SCHEMES, Allocation, Scheme, plan
-from airprune.settings.section import Section
 from support.fleets import paper_fleet
 
 
@@ -68,28 +67,40 @@ def test_every_scheme_keeps_ratios_inside_the_box_or_says_that_it_left(scheme):
         assert inside[plan.problem.edge == k].all() or plan.status[k] == "outside-box"
 
 
-class HalfOptions(Section):
+class Half(Scheme):
+    """The same ratio for everybody."""
+
+    name = "half"
+    summary = "half of everything"
+
     ratio: float = 0.5
 
-
-def half(problem: ap.PlanProblem, options: HalfOptions) -> Allocation:
-    """The same ratio for everybody."""
-    ratio = np.full(problem.num_devices, options.ratio)
-    return dataclasses.replace(SCHEMES["no-pruning"].allocate(problem), ratio=ratio)
+    def allocate(self, problem: ap.PlanProblem) -> Allocation:
+        ratio = np.full(problem.num_devices, self.ratio)
+        return dataclasses.replace(SCHEMES["no-pruning"]().allocate(problem), ratio=ratio)
 
 
 @pytest.fixture
 def half_scheme():
-    yield SCHEMES.add(Scheme(name="half", summary="half of everything", allocate=half, Options=HalfOptions))
+    yield SCHEMES.add(Half)
     SCHEMES.remove("half")
 
 
 def test_a_scheme_of_ones_own_is_planned_with_its_options(half_scheme):
     assert np.all(ap.plan(paper_fleet(), "half").pruning_ratio == 0.5)
     assert np.all(ap.plan(paper_fleet(), "half", {"ratio": 0.25}).pruning_ratio == 0.25)
-    assert np.all(ap.plan(paper_fleet(), "half", HalfOptions(ratio=0.75)).pruning_ratio == 0.75)
-    with pytest.raises(ap.UsageError, match="ratoi"):
+    assert np.all(ap.plan(paper_fleet(), "half", Half(ratio=0.75)).pruning_ratio == 0.75)
+    with pytest.raises(ap.UsageError, match=r"^Scenario\.plan\.half\.ratoi is unknown; did you mean 'ratio'"):
         ap.plan(paper_fleet(), "half", {"ratoi": 0.25})
+    with pytest.raises(ap.UsageError, match=r"^Options of scheme 'half' must be a mapping, got 0\.25"):
+        ap.plan(paper_fleet(), "half", 0.25)
+
+
+def test_a_plan_knows_how_another_problem_is_planned_in_the_same_way(half_scheme):
+    first = ap.plan(paper_fleet(), "half", {"ratio": 0.25})
+    again = ap.plan(two_edges(), first.scheme, first.options)
+    assert again.options == first.options == Half(ratio=0.25)
+    assert np.all(again.pruning_ratio == 0.25)
 
 
 def test_a_scheme_without_options_refuses_any():

@@ -14,7 +14,7 @@ import airprune as ap
 from airprune import extras
 from airprune.cli import main
 from airprune.errors import InvalidValue, UnknownName, UsageError
-from airprune.planning.schemes.base import Scheme
+from airprune.planning.schemes.optimal import Optimal
 from airprune.results.figures.curves import PaperColumn, new_figure, picture_files, save_figure
 from airprune.results.figures.styles import styles_for
 from airprune.results.latex import latex_table
@@ -309,9 +309,11 @@ def test_latex_shows_names_to_the_letter():
 
 
 def test_own_schemes_stay_in_reports_where_nobody_knows_them(tmp_path, unregistered, blank_pictures):
-    from airprune.planning.schemes import SCHEMES
+    class Mine(Optimal):
+        name = "mine"
+        summary = "as optimal"
 
-    ap.register(Scheme(name="mine", summary="as optimal", allocate=SCHEMES["optimal"].allocate))
+    ap.register(Mine)
     out = tmp_path / "c"
     ap.compare(tiny_scenario(**TINY), schemes=["mine", "optimal"], out=out, dataset=blobs())
     for registry in ap.registration.registries().values():

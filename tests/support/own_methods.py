@@ -86,9 +86,17 @@ class OwnMean(AGGREGATIONS["masked-mean"]):
 
 ap.register(Fading)
 ap.register(Importance(name="saliency", summary="weight times gradient", score=saliency, needs_gradient=True))
-ap.register(
-    Selection(name="even", summary="devices of even number", before=lambda options, found: found.device % 2 == 0)
-)
+
+
+@ap.register
+class Even(Selection):
+    name = "even"
+    summary = "devices of even number"
+
+    def before(self, candidates):
+        return candidates.device % 2 == 0
+
+
 ap.register(
     Recipe(
         name="own-recipe",

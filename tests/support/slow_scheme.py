@@ -4,16 +4,19 @@ import os
 import time
 
 import airprune as ap
-from airprune.planning.schemes.base import Scheme
-from airprune.planning.schemes.equal_resolved import allocate
+from airprune.planning.schemes.equal_resolved import EqualResolved
 
 TAKES_S = float(os.environ.get("SLOW_SCHEME_S", "1"))
 
 
-def slowly(problem):
-    if problem.num_devices > 20_000:
-        time.sleep(TAKES_S)
-    return allocate(problem)
+class Slow(EqualResolved):
+    name = "slow"
+    summary = "for tests of the web page"
+
+    def allocate(self, problem):
+        if problem.num_devices > 20_000:
+            time.sleep(TAKES_S)
+        return super().allocate(problem)
 
 
-ap.register(Scheme(name="slow", summary="for tests of the web page", allocate=slowly))
+ap.register(Slow)

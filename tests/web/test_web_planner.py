@@ -28,7 +28,7 @@ from support.processes import airprune
 pytest_plugins = ["support.browser"]
 
 FLEET = "device,edge,snr_db,cpu_hz\ncam-1,north,43.0,3e9\ncam-2,north,42.0,1e9\nçam-3,south,38.9,2e9\n"
-OFFERED = [name for name, scheme in ap.SCHEMES.items() if scheme.plans_fleets]
+OFFERED = [name for name, scheme in ap.SCHEMES.items() if scheme.plans_fleets()]
 ROUNDING = 1e-9  # the page draws edges elsewhere than `place_hierarchical`, so distances differ in their last digits
 
 

@@ -17,6 +17,8 @@ from airprune.errors import UsageError
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking import Masking
 from airprune.methods.objectives import Objective
+from airprune.methods.selection import Selection
+from airprune.methods.topology import Topology
 from airprune.rounds.method import Method
 from airprune.rounds.wire import Codec
 from airprune.scenario import Scenario
@@ -130,14 +132,15 @@ def check_deployable(method: Method, *, steps_decay: str = "none") -> None:
             f'train.steps_decay = "{steps_decay}" cannot be deployed; simulate it with `airprune run`, or set '
             'train.steps_decay="none".'
         )
-    if method.selection.has("barrier"):
+    if method.selection.overrides(Selection.barrier):
         raise UsageError(
             f"Selection {method.selection.name!r}, which ends rounds before the deadline, cannot be deployed; simulate "
             'it with `airprune run`, or choose selection.name="random-share".'
         )
     topology = method.topology
-    if topology.has("relay") or topology.has("due"):
-        what = "whose devices send to each other" if topology.has("relay") else "whose devices begin at different times"
+    relays = topology.overrides(Topology.relay)
+    if relays or topology.overrides(Topology.due):
+        what = "whose devices send to each other" if relays else "whose devices begin at different times"
         raise UsageError(
             f"Topology {topology.name!r}, {what}, cannot be deployed; simulate it with `airprune run`, or choose "
             'topology.name="hierarchical".'

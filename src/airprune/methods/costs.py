@@ -20,14 +20,14 @@ def extra_cost(method: Any, shape: ModelShape, value_bits: float) -> list[str]:
     told = [_air(method, shape, value_bits), *_masking(method, shape, value_bits)]
     if beside := method.objective.upload_bits(shape, value_bits):
         told.append(f"{beside:,.0f} bits beside every update")
-    if method.selection.component.report_bits:
-        told.append(f"{method.selection.component.report_bits:,.0f} bits for the selection")
+    if method.selection.report_bits:
+        told.append(f"{method.selection.report_bits:,.0f} bits for the selection")
     return [words for words in told if words]
 
 
 def _air(method: Any, shape: ModelShape, value_bits: float) -> str:
     wire = Wire.of(shape, value_bits=value_bits)
-    scheme = method.scheme.component
+    scheme = method.scheme
     if scheme.chooses_codes or scheme.fits_codes:
         return "bits per weight as the deadline allows"
     per_weight = method.compression.message_bits(wire, shape.num_weights) / shape.num_weights

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from airprune.planning.limits import energy_j, limits_of, slowdown
 from airprune.planning.problem import PlanProblem
 from airprune.planning.tradeoff import latency_s
 from airprune.wireless.latency import kept_weights
+
+if TYPE_CHECKING:
+    from airprune.planning.schemes.base import Scheme
 
 Array = np.ndarray
 
@@ -54,7 +57,7 @@ class Plan:
       code: rungs of the problem's ladder, if the scheme has chosen them.  [num_devices]
       block: of the band, if the scheme has assigned them; `problem` then has the rates of these.  [num_devices]
       blocking: devices that the scheme itself could not serve; None where the band alone decides.  [num_devices]
-      options: of the scheme, as given; for planning another problem in the same way.
+      options: the scheme with its options, for planning another problem in the same way.
     """
 
     problem: PlanProblem
@@ -70,7 +73,7 @@ class Plan:
     code: Array | None = None
     block: Array | None = None
     blocking: Array | None = None
-    options: Any = None
+    options: Scheme | None = None
 
     @cached_property
     def latency_s(self) -> Array:

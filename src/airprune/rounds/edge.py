@@ -123,18 +123,19 @@ def _selected_plan(
 ) -> tuple[Array, PlanProblem, Plan]:
     """(who is asked, their problem, its plan): planned again for as long as the selection lets somebody go."""
     selection = terms.method.selection
-    asked = selection("before", candidates)
+    asked = selection.before(candidates)
     while True:
         chosen = asked_only(candidates, asked)
         problem = plan_problem(terms, chosen, cpu_hz[asked], charges)
         if terms.plan.deadline_s == "auto":
-            fair = bool(getattr(terms.method.scheme.options, "fair", False))
+            fair = bool(getattr(terms.method.scheme, "fair", False))
             deadline_s = auto_deadline_s(problem, lambda changed: plan_as_set(terms, changed), kappa, fair=fair)
             problem = replace(problem, deadline_s=deadline_s)
-        if terms.method.topology.has("deadlines"):
-            problem = replace(problem, deadline_s=terms.method.topology("deadlines", problem))
+        deadlines_s = terms.method.topology.deadlines(problem)
+        if deadlines_s is not None:
+            problem = replace(problem, deadline_s=deadlines_s)
         plan = plan_as_set(terms, problem)
-        stays = selection("after", chosen, plan) if selection.has("after") else None
+        stays = selection.after(chosen, plan)
         if stays is None or stays.all():
             return asked, problem, plan
         asked = asked.copy()

@@ -10,9 +10,13 @@ from airprune.components.component import ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
 from airprune.methods.aggregation import Aggregation
 from airprune.methods.aggregation.steps import Step
+from airprune.methods.association import Association
 from airprune.methods.compression import Compression
 from airprune.methods.masking import Masking
 from airprune.methods.objectives import Objective
+from airprune.methods.selection import Selection
+from airprune.methods.topology import Topology
+from airprune.planning.schemes import Scheme
 from airprune.rounds import personal
 from airprune.scenario import Scenario
 
@@ -59,9 +63,9 @@ class Method:
       personal: whether some layers stay on the devices.
     """
 
-    association: Chosen
-    selection: Chosen
-    scheme: Chosen
+    association: Association
+    selection: Selection
+    scheme: Scheme
     masking: Masking
     objective: Objective
     compression: Compression
@@ -70,7 +74,7 @@ class Method:
     cloud: Aggregation
     edge_step: Step
     cloud_step: Step
-    topology: Chosen
+    topology: Topology
     personal: bool = False
 
     @classmethod

@@ -10,6 +10,7 @@ import numpy as np
 from airprune.errors import InvalidValue
 from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
+from airprune.methods.topology import Topology
 from airprune.methods.topology.relay import Relay, RelayView
 from airprune.planning import PlanProblem
 from airprune.planning.plan import Status
@@ -27,7 +28,7 @@ def relay_of(
 ) -> Relay | None:
     """What the devices do among themselves; None if nothing."""
     topology = terms.method.topology
-    if not topology.has("relay"):
+    if not topology.overrides(Topology.relay):
         return None
 
     def positions() -> Array:
@@ -44,8 +45,8 @@ def relay_of(
         radio=terms.radio,
         positions_m=positions,
     )
-    relay: Relay = topology("relay", view)
-    return None if relay.is_idle else relay
+    relay = topology.relay(view)
+    return None if relay is None or relay.is_idle else relay
 
 
 def whole_s(problem: PlanProblem) -> Array:

@@ -14,7 +14,6 @@ from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
 from airprune.planning import Codes, Ladder, Plan, PlanProblem
 from airprune.planning.limits import DeviceLimits
-from airprune.planning.schemes import plan as plan_by
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
 from airprune.rounds.wire import Codec, told_mask
@@ -75,7 +74,7 @@ class Terms:
         With framing, for all that frames an update too; and a mask, until it is known that everybody was told one.
         """
         charged = self.method.masking.charges(round_index, self.shape, self.wire.value_bits)
-        beside = self.objective_bits + self.method.selection.component.report_bits
+        beside = self.objective_bits + self.method.selection.report_bits
         if self.plan.framing:
             beside += 8.0 * self.codec.frame_bytes
             charged = replace(charged, uplink_bits=8.0 * self.codec.mask_bytes)
@@ -157,7 +156,7 @@ def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: C
     """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
     plan, shape = terms.plan, terms.shape
     per_weight_bits, fixed_bits = terms.line
-    scheme = terms.method.scheme.component
+    scheme = terms.method.scheme
     ladder = terms.ladder if scheme.chooses_codes else None
     codes = terms.codes if scheme.fits_codes else None
     if ladder is not None:
@@ -193,15 +192,14 @@ def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: C
 
 def _block_rates_bps(terms: Terms, candidates: Candidates) -> Array | None:
     """For a scheme that assigns blocks: as many as the edge with the most devices has."""
-    scheme = terms.method.scheme
-    if not scheme.has("blocks") or candidates.block_rates_bps is None:
+    blocks = terms.method.scheme.blocks(int(np.bincount(candidates.edge).max(initial=0)))
+    if blocks is None or candidates.block_rates_bps is None:
         return None
-    _, counts = np.unique(candidates.edge, return_counts=True)
-    return candidates.block_rates_bps(candidates.device, scheme("blocks", int(counts.max())))
+    return candidates.block_rates_bps(candidates.device, blocks)
 
 
 def has_limits(terms: Terms) -> bool:
-    return terms.method.scheme.component.needs_limits or terms.plan.max_energy_j is not None
+    return terms.method.scheme.needs_limits or terms.plan.max_energy_j is not None
 
 
 def device_limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
@@ -217,5 +215,4 @@ def device_limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
 
 def plan_as_set(terms: Terms, problem: PlanProblem) -> Plan:
     """By the scheme of the scenario, with its options."""
-    scheme = terms.method.scheme
-    return plan_by(problem, scheme.name, scheme.options)
+    return terms.method.scheme.plan(problem)

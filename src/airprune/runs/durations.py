@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airprune.data import DATASETS
-from airprune.methods.selection import SELECTIONS
+from airprune.methods.selection import Selection
 from airprune.scenario import Scenario
 
 # A sample that is tested, in samples that are trained on: forward only.
@@ -54,12 +54,11 @@ def workload_of(scenario: Scenario) -> Workload:
 
 def most_asked(scenario: Scenario) -> int:
     """Devices of an edge round, of all edges together, at the most."""
-    selection = SELECTIONS[scenario.selection.name]
-    if selection.most is None or scenario.network.table is not None:
+    if scenario.network.table is not None:
         return scenario.num_devices
     counts = [scenario.num_devices] if scenario.is_flat else scenario.network.device_counts
-    options = scenario.selection.options_of("name")
-    return sum(selection.most(options, count) for count in counts)
+    selection: Selection = scenario.selection.options_of("name")
+    return sum(selection.most(count) for count in counts)
 
 
 def about(seconds: float) -> str:

@@ -253,7 +253,7 @@ class Scenario(Section):
     @property
     def is_flat(self) -> bool:
         """Whether the cloud's own band serves the devices."""
-        return bool(TOPOLOGIES[self.topology.name].stations == "cloud")
+        return TOPOLOGIES[self.topology.name].stations == "cloud"
 
     def build_network(self) -> Network:
         """Who is where: placed by the seed, or read from the table."""

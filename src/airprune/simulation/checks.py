@@ -10,6 +10,7 @@ from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Compression, Wire
 from airprune.methods.masking import Masking
 from airprune.methods.objectives import Objective
+from airprune.methods.topology import Topology
 from airprune.models.losses.own import Judged
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import ModelSource
@@ -38,7 +39,7 @@ def check_model(source: ModelSource, data: Dataset, judged_by: Judged, num_sampl
 def _check_deadline(scenario: Scenario, method: Method) -> None:
     """Only where codes are chosen can a deadline be: nothing else tells what a shorter one costs."""
     if scenario.plan.deadline_s == "auto" and not (
-        method.scheme.component.chooses_codes and method.compression.overrides(Compression.ladder)
+        method.scheme.chooses_codes and method.compression.overrides(Compression.ladder)
     ):
         got = f"scheme {method.scheme.name!r} with compression {method.compression.name!r}"
         rule = 'can be "auto" only with a scheme and a compression that choose codes'
@@ -47,11 +48,11 @@ def _check_deadline(scenario: Scenario, method: Method) -> None:
 
 def _check_relay(scenario: Scenario, method: Method) -> None:
     """Devices add up each other's updates, which codes do not allow, unless all that goes on is a vote."""
-    if method.edge.by_group and method.topology.component.masters:
+    if method.edge.by_group and method.topology.masters:
         return
     # Of so many weights that a code which leaves some out does.
     wire = Wire(value_bits=scenario.plan.bits_per_weight, num_weights=1_000_000, num_tensors=1)
-    if method.topology.has("relay") and not method.compression.exact(wire):
+    if method.topology.overrides(Topology.relay) and not method.compression.exact(wire):
         rule = f"must leave values as they are with topology {method.topology.name!r}, whose devices add them up"
         way_out = 'Example: compression.name = "cast"'
         raise InvalidValue("Scenario.compression.name", rule, repr(method.compression.name), way_out)

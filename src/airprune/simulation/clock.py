@@ -208,8 +208,7 @@ def _with_relay(timed: TimedRound, relay: Relay) -> TimedRound:
 
 def _end_of_round_s(terms: Terms, arrives_s: Array) -> float:
     """When the selection has seen enough uploads; infinite if it waits for all."""
-    selection = terms.method.selection
-    return float(selection("barrier", arrives_s, terms.shape.num_devices)) if selection.has("barrier") else np.inf
+    return terms.method.selection.barrier(arrives_s, terms.shape.num_devices)
 
 
 def _energy_j(terms: Terms, opened: OpenRound, compute_s: Array, uplink_s: Array) -> Array:

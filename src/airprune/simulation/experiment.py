@@ -15,8 +15,8 @@ from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking import Masking
 from airprune.methods.registration import luggage
-from airprune.methods.selection.base import Candidates
-from airprune.methods.topology import Tree
+from airprune.methods.selection.base import Candidates, Selection
+from airprune.methods.topology import Topology, Tree
 from airprune.methods.topology.root import RootRound, RootView
 from airprune.models.kernels import kernel_for
 from airprune.models.kernels.devices import device_named
@@ -250,8 +250,7 @@ class Experiment:
 
     @cached_property
     def tree(self) -> Tree:
-        tree: Tree = self.method.topology("build", np.array(self.scenario.edge_rounds_on(self.network)))
-        return tree
+        return self.method.topology.build(np.array(self.scenario.edge_rounds_on(self.network)))
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -276,7 +275,7 @@ class Experiment:
             state.values[_KAPPA] = np.array([FIRST_KAPPA])
         if self.scenario.train.steps_decay == "loss":
             state.values[_LOSSES] = np.zeros(2)
-        if self.method.topology.has("root"):
+        if self.method.topology.overrides(Topology.root):
             state.values[_RECEIVED_BITS] = np.zeros(self.network.num_edges)
         if self.scenario.diagnostics.sub_models:
             state.values |= {_MEDIAN: np.array([], dtype=np.int64), _TOLD: np.array([])}
@@ -371,7 +370,7 @@ class Experiment:
 
         One, the cloud's, unless models stay apart. `now` gives them as if every level below combined at once.
         """
-        top, masking = self.method.topology.component.top, self.method.masking
+        top, masking = self.method.topology.top, self.method.masking
         models = self.combined_now(state, top) if now else state.models[self.tree.nodes(top)]
         if not masking.overrides(Masking.evaluated):
             return models
@@ -413,10 +412,10 @@ class Experiment:
     def most_devices(self) -> int:
         """How many different devices can take part in the whole run."""
         selection, everyone = self.method.selection, self.network.num_devices
-        if not selection.has("most") or self.method.association.component.when != "run":
+        if not selection.overrides(Selection.most) or self.method.association.when != "run":
             return everyone
         counts = np.bincount(self.stations.serving({}), minlength=self.network.num_edges)
-        asked = sum(selection("most", count) for count in counts.tolist() if count)
+        asked = sum(selection.most(count) for count in counts.tolist() if count)
         return min(everyone, self.num_rounds * asked)
 
     @cached_property
@@ -458,8 +457,10 @@ class Experiment:
         if _RECEIVED_BITS in state.values:
             state.values[_RECEIVED_BITS] += np.bincount(edge, bits, minlength=self.network.num_edges)
 
-    def root_round(self, state: RunState) -> RootRound:
-        """What the topology's own round at the root takes; what edges have received starts again from 0."""
+    def root_round(self, state: RunState) -> RootRound | None:
+        """What the topology's own round at the root takes, if it has one; what edges have received starts from 0."""
+        if _RECEIVED_BITS not in state.values:
+            return None
         view = RootView(
             network=self.network,
             radio=self.radio,
@@ -471,7 +472,7 @@ class Experiment:
                 self.network.flat(), self.radio, seed=self.scenario.seed, round_index=self.round_index(state)
             ),
         )
-        found: RootRound = self.method.topology("root", view)
+        found = self.method.topology.root(view)
         state.values[_RECEIVED_BITS] = np.zeros(self.network.num_edges)
         return found
 
@@ -503,7 +504,7 @@ class Experiment:
         """(the devices of these edges as known before planning, who of the network loses this round's upload)."""
         round_index = self.round_index(state)
         served, state.values = self.stations.served(state.values, round_index, starts=not any(state.counters))
-        memory = {slot.name: state.values[slot.name] for slot in self.method.selection("slots", self.shape)}
+        memory = {slot.name: state.values[slot.name] for slot in self.method.selection.slots(self.shape)}
         return self.stations.candidates(served, edges, round_index, memory), served.interrupted
 
     @cached_property

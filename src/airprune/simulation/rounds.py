@@ -20,8 +20,8 @@ from airprune.errors import WorkFailed
 from airprune.methods.aggregation import Aggregation
 from airprune.methods.masking.base import FREE, RoundView
 from airprune.methods.registration import is_own
-from airprune.methods.selection.base import Candidates, Outcome
-from airprune.methods.topology.base import HISTORY, Due
+from airprune.methods.selection.base import Candidates, Outcome, Selection
+from airprune.methods.topology.base import HISTORY, Topology
 from airprune.randomness import rng_for
 from airprune.rounds.device import Streams
 from airprune.rounds.edge import close_round, open_round, prepared_round
@@ -70,7 +70,7 @@ def run_rounds(
     reported: set[int] = set()  # devices whose failure the user has read
     while not experiment.has_ended(state):  # line 2
         if not any(state.counters):
-            _send_down(state, experiment.method.topology.component.top)  # line 3: everybody starts from w_G
+            _send_down(state, experiment.method.topology.top)  # line 3: everybody starts from w_G
         while True:
             yield from _middle_rounds(experiment, state, world)  # only in trees deeper than the paper's
             if state.counters[0] >= tree.max_rounds(0) or state.diverged:  # line 4
@@ -126,7 +126,7 @@ def _edge_round(
     experiment.count_received(state, opened.edge, timed.uploaded_bits)
     sample = experiment.recorded(state, len(opened.device))
     state.counters[-1] += 1
-    shown_lag = lag if experiment.method.topology.has("due") else None
+    shown_lag = lag if experiment.method.topology.overrides(Topology.due) else None
     record = edge_record(state, timed, present, results, len(candidates.device), shown_lag, sample)
     if experiment.scenario.rounds.evaluate_every == "edge":
         record |= accuracy_of(experiment, engine, state, now=True)
@@ -166,13 +166,16 @@ def _with_mask(experiment: Experiment, state: RunState, opened: OpenRound) -> tu
 def _only_due(experiment: Experiment, state: RunState, timed: TimedRound) -> tuple[TimedRound, Array]:
     """(the round of the devices that deliver now, how many rounds ago each began), where not all begin together."""
     topology, opened = experiment.method.topology, timed.opened
-    if not topology.has("due"):
-        return timed, np.zeros(len(opened.device), dtype=np.int64)
+    together = timed, np.zeros(len(opened.device), dtype=np.int64)
+    if not topology.overrides(Topology.due):
+        return together
     history = state.values[HISTORY]
     history[:, 1:] = history[:, :-1].copy()
     history[:, 0] = state.edge_states
     latency_s = np.where(timed.fate == Fate.LATE, np.nan, timed.total_s)  # who is late does not hold up the others
-    due: Due = topology("due", latency_s, opened.edge, opened.deadline_s, experiment.round_index(state))
+    due = topology.due(latency_s, opened.edge, opened.deadline_s, experiment.round_index(state))
+    if due is None:
+        return together
     place = np.searchsorted(opened.edges, opened.edge)
     period_s = timed.edge_latency_s.copy()
     period_s[place] = due.period_s
@@ -271,7 +274,7 @@ def _tell_selection(
     """What came of those asked, for the selection's memory and for a cloud that weighs edges by whom they heard."""
     opened, arrived, selection = timed.opened, timed.takes_part, experiment.method.selection
     experiment.note_heard(state, opened.edge[arrived], opened.device[arrived])
-    if not selection.has("observe"):
+    if not selection.overrides(Selection.observe):
         return
     outcome = Outcome(
         candidates=candidates,
@@ -282,7 +285,7 @@ def _tell_selection(
         latency_s=timed.total_s,
         loss=by_device(timed, results)["loss"],
     )
-    state.values = state.values | selection("observe", outcome)
+    state.values = state.values | selection.observe(outcome)
 
 
 def _check_bits(experiment: Experiment, timed: TimedRound, results: list[EdgeResult]) -> None:
@@ -400,11 +403,11 @@ def _global_round(experiment: Experiment, engine: Engine, state: RunState, world
     state.values = experiment.method.objective.close(state.values, experiment.network.num_devices)
     latency_s = float(_latency_s(experiment, state, 0)[0])
     metrics: dict[str, Any] = {}
-    if experiment.method.topology.has("root"):
-        root = experiment.root_round(state)
+    root = experiment.root_round(state)
+    if root is not None:
         latency_s += root.latency_s
         metrics = count_root_round(state.totals, root)
-    if experiment.method.topology.has("relay"):
+    if experiment.method.topology.overrides(Topology.relay):
         metrics |= {"d2d_bits": state.totals.d2d_bits, "d2d_energy_j": state.totals.d2d_energy_j}
     state.totals.time_s += latency_s
     if experiment.scenario.rounds.evaluate_every != "never":

@@ -69,7 +69,7 @@ class Stations:
         """
         if self._decided_once:
             return self._always, values
-        if self.terms.method.association.component.when == "global" and not starts:
+        if self.terms.method.association.when == "global" and not starts:
             return Served(edge=values[_EDGE], gain=values[_GAIN]), values
         served, values = self._decide(values, round_index)
         return served, values | {_EDGE: served.edge, _GAIN: served.gain}
@@ -110,7 +110,7 @@ class Stations:
 
     @property
     def _decided_once(self) -> bool:
-        return self.terms.method.association.component.when == "run"
+        return self.terms.method.association.when == "run"
 
     @cached_property
     def _always(self) -> Served:
@@ -118,8 +118,7 @@ class Stations:
         return served
 
     def _decide(self, values: Values, round_index: int) -> tuple[Served, Values]:
-        decided: tuple[Served, Values] = self.terms.method.association("decide", self.view(round_index), values)
-        return decided
+        return self.terms.method.association.decide(self.view(round_index), values)
 
     @cached_property
     def _own_gain(self) -> Array:

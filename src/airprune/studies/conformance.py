@@ -209,7 +209,7 @@ def _resumes(subject: Subject) -> tuple[bool, str]:
 
 def _deadline(subject: Subject) -> tuple[bool, str] | None:
     method = subject.method
-    if not (method.scheme.component.adapts and method.topology.component.adapts and method.masking.adapts):
+    if not (method.scheme.adapts and method.topology.adapts and method.masking.adapts):
         return None
     totals = [timed.total_s[timed.takes_part] for timed, _ in subject.watched.rounds]
     latest = max(float(total.max(initial=0.0)) for total in totals)

@@ -85,7 +85,7 @@ def privacy_notes(scenario: Scenario, *, deployed: bool = False) -> list[str]:
     if not settings.noise_multiplier:
         return ["Privacy: updates are clipped, but without noise (privacy.noise_multiplier) nothing is guaranteed."]
     method = Method.of(scenario)
-    tree = method.topology("build", np.array(scenario.edge_rounds_of))
+    tree = method.topology.build(np.array(scenario.edge_rounds_of))
     rounds = scenario.rounds.global_rounds * math.prod(tree.max_rounds(level) for level in range(tree.depth))
     epsilon = privacy_epsilon(settings.noise_multiplier, rounds, settings.delta)
     notes = [

@@ -17,17 +17,17 @@ from __future__ import annotations
 from airprune.components.registry import Registry
 from airprune.methods.association.base import Association
 
-ASSOCIATIONS: Registry[Association] = Registry(
+ASSOCIATIONS: Registry[type[Association]] = Registry(
     "association",
     {
-        "fixed": "airprune.methods.association.fixed:ASSOCIATION",
-        "nearest": "airprune.methods.association.nearest:ASSOCIATION",
-        "best-rate": "airprune.methods.association.best_rate:ASSOCIATION",
-        "handover": "airprune.methods.association.handover:ASSOCIATION",
-        "hfel": "airprune.methods.association.hfel:ASSOCIATION",
-        "ina": "airprune.methods.association.ina:ASSOCIATION",
-        "replicator": "airprune.methods.association.replicator:ASSOCIATION",
-        "conflict-graph": "airprune.methods.association.conflict_graph:ASSOCIATION",
+        "fixed": "airprune.methods.association.fixed:Fixed",
+        "nearest": "airprune.methods.association.nearest:Nearest",
+        "best-rate": "airprune.methods.association.best_rate:BestRate",
+        "handover": "airprune.methods.association.handover:Handover",
+        "hfel": "airprune.methods.association.hfel:Hfel",
+        "ina": "airprune.methods.association.ina:Ina",
+        "replicator": "airprune.methods.association.replicator:Replicator",
+        "conflict-graph": "airprune.methods.association.conflict_graph:ConflictGraph",
     },
 )
 

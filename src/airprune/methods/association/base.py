@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from airprune.components.component import Listed
+from airprune.components.component import Component
 from airprune.planning import Plan, PlanProblem
 from airprune.planning.tradeoff import uplink_bits
 from airprune.wireless.network import Network
@@ -72,17 +73,18 @@ class Served:
     interrupted: Array | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Association(Listed):
-    """One way to assign; takes the component's options first.
+class Association(Component):
+    """One way to associate devices with stations.
 
     Attributes:
-      decide: of (view, slots) → (who is served by whom, slots).
-      when: before every edge round, or once before each global round.
+      when: once for the whole run, before each global round, or before every edge round.
     """
 
-    decide: Callable[[Any, AssociationView, Values], tuple[Served, Values]]
-    when: Literal["run", "global", "edge"] = "run"
+    when: ClassVar[Literal["run", "global", "edge"]] = "run"
+
+    @abstractmethod
+    def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
+        """Returns the station of each device, and the slots as they are from now on."""
 
 
 def by_largest(gains: Array) -> Served:

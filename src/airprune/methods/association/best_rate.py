@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from airprune.methods.association.base import Association, AssociationView, Served, Values, by_largest
 
 
-def decide(options: Any, view: AssociationView, values: Values) -> tuple[Served, Values]:
-    return by_largest(view.gains()), values
+class BestRate(Association):
+    """Associates by channel."""
 
+    name = "best-rate"
+    summary = "every device at the station with the best channel"
 
-ASSOCIATION = Association(name="best-rate", summary="every device at the station with the best channel", decide=decide)
+    def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
+        return by_largest(view.gains()), values

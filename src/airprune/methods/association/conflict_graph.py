@@ -16,21 +16,19 @@ from airprune.planning.schemes.energy import Fit
 Array = np.ndarray
 
 
-def decide(options: ConflictOptions, view: AssociationView, values: Values) -> tuple[Served, Values]:
-    """Every station has ⌈N/K⌉ blocks and the spare ones; who has no vertex stays with the best channel."""
-    count, num_edges = view.network.num_devices, view.network.num_edges
-    blocks = -(-count // num_edges) + options.spare_blocks
-    device, station = np.divmod(np.arange(count * num_edges), num_edges)
-    alone = view.problem(device, station, np.arange(len(device)))
-    cost, _ = offered(Fit.of(options.narrowed(alone), np.full(len(device), 1.0 / blocks)), least_energy)
-    column = options.assign(np.repeat(cost.reshape(count, num_edges), blocks, axis=1))
-    return view.served_by(np.where(column < 0, view.gains().argmax(axis=1), column // blocks)), values
+class ConflictGraph(Association, ConflictOptions):
+    """Associates by a matching of devices with blocks."""
 
+    name = "conflict-graph"
+    summary = "devices matched with blocks of all stations at the least energy that meets the deadline"
+    source = "after Al-Abiad et al., arXiv:2107.03520"
 
-ASSOCIATION = Association(
-    name="conflict-graph",
-    summary="devices matched with blocks of all stations at the least energy that meets the deadline",
-    source="after Al-Abiad et al., arXiv:2107.03520",
-    Options=ConflictOptions,
-    decide=decide,
-)
+    def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
+        """Every station has ⌈N/K⌉ blocks and the spare ones; who has no vertex stays with the best channel."""
+        count, num_edges = view.network.num_devices, view.network.num_edges
+        blocks = -(-count // num_edges) + self.spare_blocks
+        device, station = np.divmod(np.arange(count * num_edges), num_edges)
+        alone = view.problem(device, station, np.arange(len(device)))
+        cost, _ = offered(Fit.of(self.narrowed(alone), np.full(len(device), 1.0 / blocks)), least_energy)
+        column = self.assign(np.repeat(cost.reshape(count, num_edges), blocks, axis=1))
+        return view.served_by(np.where(column < 0, view.gains().argmax(axis=1), column // blocks)), values

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from airprune.methods.association.base import Association, AssociationView, Served, Values
 
 
-def decide(options: Any, view: AssociationView, values: Values) -> tuple[Served, Values]:
-    return Served(edge=view.network.edge, gain=view.own_gain), values
+class Fixed(Association):
+    """Leaves every device where the network has it."""
 
+    name = "fixed"
+    summary = "as the network says"
+    source = "the paper"
 
-ASSOCIATION = Association(name="fixed", summary="as the network says", source="the paper", decide=decide)
+    def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
+        return Served(edge=view.network.edge, gain=view.own_gain), values

@@ -5,20 +5,26 @@ A device that moves stands to its new station as it stood to the old one, so its
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.methods.association.base import Association, AssociationView, Served, Values
-from airprune.settings.section import Ratio, Section
+from airprune.settings.section import Ratio
 
 PLACE = "handover.moves"
 
 
-class HandoverOptions(Section):
-    """How devices move."""
+class Handover(Association):
+    """Moves devices at random."""
+
+    name = "handover"
+    summary = "devices move to other edges between edge rounds"
+    source = "after Feng et al. (mobility)"
+    when = "edge"
+    fully_open: ClassVar = {"probability": 0.0}
 
     probability: Ratio = Field(default=0.1, description="of a device moving before an edge round; 0: fixed")
     to: Literal["any", "neighbour"] = Field(
@@ -28,35 +34,21 @@ class HandoverOptions(Section):
         default="carried", description="a device that moves takes part at its new edge, or uploads nothing this round"
     )
 
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """How many edges on, counted around the ring, each device now is from where it started."""
+        return (Slot(name=PLACE, owner=Owner.RUN, shape=lambda s: (s.num_devices,), dtype="<i8"),)
 
-def slots(options: HandoverOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """How many edges on, counted around the ring, each device now is from where it started."""
-    return (Slot(name=PLACE, owner=Owner.RUN, shape=lambda s: (s.num_devices,), dtype="<i8"),)
-
-
-def decide(options: HandoverOptions, view: AssociationView, values: Values) -> tuple[Served, Values]:
-    start, num_edges = view.network.edge, view.network.num_edges
-    draws = view.rng.random((len(start), 2))  # the same draws for every option, so that runs can be compared
-    moving = (draws[:, 0] < options.probability) & (num_edges > 1)
-    steps = np.where(draws[:, 1] < 0.5, 1, num_edges - 1)
-    if options.to == "any" and num_edges > 1:
-        steps = 1 + np.floor(draws[:, 1] * (num_edges - 1)).astype(np.int64)
-    moved = (values[PLACE] + np.where(moving, steps, 0)) % num_edges
-    served = Served(
-        edge=(start + moved) % num_edges,
-        gain=view.own_gain,
-        interrupted=moving if options.update == "lost" else None,
-    )
-    return served, values | {PLACE: moved}
-
-
-ASSOCIATION = Association(
-    name="handover",
-    summary="devices move to other edges between edge rounds",
-    source="after Feng et al. (mobility)",
-    Options=HandoverOptions,
-    slots=slots,
-    decide=decide,
-    when="edge",
-    fully_open={"probability": 0.0},
-)
+    def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
+        start, num_edges = view.network.edge, view.network.num_edges
+        draws = view.rng.random((len(start), 2))  # the same draws for every option, so that runs can be compared
+        moving = (draws[:, 0] < self.probability) & (num_edges > 1)
+        steps = np.where(draws[:, 1] < 0.5, 1, num_edges - 1)
+        if self.to == "any" and num_edges > 1:
+            steps = 1 + np.floor(draws[:, 1] * (num_edges - 1)).astype(np.int64)
+        moved = (values[PLACE] + np.where(moving, steps, 0)) % num_edges
+        served = Served(
+            edge=(start + moved) % num_edges,
+            gain=view.own_gain,
+            interrupted=moving if self.update == "lost" else None,
+        )
+        return served, values | {PLACE: moved}

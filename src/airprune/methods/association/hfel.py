@@ -13,13 +13,17 @@ from pydantic import Field
 
 from airprune.methods.association.base import Association, AssociationView, Served, Values
 from airprune.methods.association.descent import Group, as_bands, descend
-from airprune.settings.section import NonNegative, Section
+from airprune.settings.section import NonNegative
 
 Array = np.ndarray
 
 
-class HfelOptions(Section):
-    """What is lowered."""
+class Hfel(Association):
+    """Associates by what the edges' plans cost."""
+
+    name = "hfel"
+    summary = "transfers and exchanges of devices while they lower what the edges cost"
+    source = "after Luo et al. (HFEL)"
 
     energy_weight: NonNegative = Field(default=1.0, description="of a joule of an edge's devices in a round")
     time_weight: NonNegative = Field(default=1.0, description="of a second until an edge's last device has sent")
@@ -29,45 +33,34 @@ class HfelOptions(Section):
     objective: Literal["sum", "max"] = Field(default="sum", description="of the edges' costs")
     exchanges: bool = Field(default=True, description="also of two devices; pairs are many on large networks")
 
+    def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
+        """From the best channel of everybody on."""
+        edge = descend(
+            view.gains().argmax(axis=1),
+            view.network.num_edges,
+            lambda groups: self.edge_costs(view, groups),
+            worst=self.objective == "max",
+            exchanges=self.exchanges,
+        )
+        return view.served_by(edge), values
 
-def edge_costs(options: HfelOptions, view: AssociationView, groups: Sequence[Group]) -> Array:
-    """λ_e Σ E + λ_t max T + λ_ρ (Σ ρ + N · blocked devices) of every group.  [num_groups]
+    def edge_costs(self, view: AssociationView, groups: Sequence[Group]) -> Array:
+        """λ_e Σ E + λ_t max T + λ_ρ (Σ ρ + N · blocked devices) of every group.  [num_groups]
 
-    N are all devices of the network: were it less, it might pay to send devices where they cannot take part.
-    """
-    problem = view.problem(*as_bands(groups))
-    plan = view.plan(problem)
-    cost = np.zeros(len(groups))
-    if plan.failed.any():
-        blocked = plan.blocking_devices
-        np.add.at(cost, problem.edge[blocked], options.pruning_weight * view.network.num_devices)
-        if blocked.all():
-            return cost
-        plan = view.plan(problem.subset(~blocked))
-    bands = plan.problem.groups
-    cost[bands.ids] += options.pruning_weight * bands.sum(plan.pruning_ratio)
-    cost[bands.ids] += options.time_weight * plan.edge_latency_s
-    if options.energy_weight > 0.0:
-        cost[bands.ids] += options.energy_weight * bands.sum(plan.energy_j)
-    return cost
-
-
-def decide(options: HfelOptions, view: AssociationView, values: Values) -> tuple[Served, Values]:
-    """From the best channel of everybody on."""
-    edge = descend(
-        view.gains().argmax(axis=1),
-        view.network.num_edges,
-        lambda groups: edge_costs(options, view, groups),
-        worst=options.objective == "max",
-        exchanges=options.exchanges,
-    )
-    return view.served_by(edge), values
-
-
-ASSOCIATION = Association(
-    name="hfel",
-    summary="transfers and exchanges of devices while they lower what the edges cost",
-    source="after Luo et al. (HFEL)",
-    Options=HfelOptions,
-    decide=decide,
-)
+        N are all devices of the network: were it less, it might pay to send devices where they cannot take part.
+        """
+        problem = view.problem(*as_bands(groups))
+        plan = view.plan(problem)
+        cost = np.zeros(len(groups))
+        if plan.failed.any():
+            blocked = plan.blocking_devices
+            np.add.at(cost, problem.edge[blocked], self.pruning_weight * view.network.num_devices)
+            if blocked.all():
+                return cost
+            plan = view.plan(problem.subset(~blocked))
+        bands = plan.problem.groups
+        cost[bands.ids] += self.pruning_weight * bands.sum(plan.pruning_ratio)
+        cost[bands.ids] += self.time_weight * plan.edge_latency_s
+        if self.energy_weight > 0.0:
+            cost[bands.ids] += self.energy_weight * bands.sum(plan.energy_j)
+        return cost

@@ -13,7 +13,7 @@ from pydantic import Field
 from airprune.methods.association.base import Association, AssociationView, Served, Values
 from airprune.methods.association.descent import Costs, Group, Price, as_bands, descend, members
 from airprune.planning.feasibility import min_deadline_s
-from airprune.settings.section import Count, Section
+from airprune.settings.section import Count
 
 Array = np.ndarray
 
@@ -21,32 +21,11 @@ Array = np.ndarray
 MOST_DEVICES = 10
 
 
-class InaOptions(Section):
-    """How hard to look."""
-
-    exact_up_to: Count = Field(
-        default=MOST_DEVICES, le=MOST_DEVICES, description="devices of the network, for which the optimum is found"
-    )
-    exchanges: bool = Field(default=True, description="of the descent; pairs are many on large networks")
-
-
 def node_times_s(view: AssociationView, groups: Sequence[Group]) -> Array:
     """E_k rounds of the soonest end that shares allow, then the model's way up.  [num_groups]"""
     problem = view.problem(*as_bands(groups))
     station = np.array([k for k, _ in groups])
     return view.rounds[station] * min_deadline_s(problem, problem.largest_model_weights) + view.link_s[station]
-
-
-def decide(options: InaOptions, view: AssociationView, values: Values) -> tuple[Served, Values]:
-    def price(groups: Sequence[Group]) -> Array:
-        return node_times_s(view, groups)
-
-    count, num_edges = view.network.num_devices, view.network.num_edges
-    if count <= options.exact_up_to:
-        edge = exact(count, num_edges, price)
-    else:
-        edge = descended(view.upload_s(), price, exchanges=options.exchanges)
-    return view.served_by(edge), values
 
 
 def exact(count: int, num_edges: int, price: Price) -> Array:
@@ -96,10 +75,25 @@ def listed(least_s: Array, num_edges: int, price: Price) -> Array:
     return edge
 
 
-ASSOCIATION = Association(
-    name="ina",
-    summary="the assignment with which the slowest edge, with its way to the cloud, ends soonest",
-    source="after Dinh et al. (in-network aggregation)",
-    Options=InaOptions,
-    decide=decide,
-)
+class Ina(Association):
+    """Associates by when the slowest edge ends."""
+
+    name = "ina"
+    summary = "the assignment with which the slowest edge, with its way to the cloud, ends soonest"
+    source = "after Dinh et al. (in-network aggregation)"
+
+    exact_up_to: Count = Field(
+        default=MOST_DEVICES, le=MOST_DEVICES, description="devices of the network, for which the optimum is found"
+    )
+    exchanges: bool = Field(default=True, description="of the descent; pairs are many on large networks")
+
+    def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
+        def price(groups: Sequence[Group]) -> Array:
+            return node_times_s(view, groups)
+
+        count, num_edges = view.network.num_devices, view.network.num_edges
+        if count <= self.exact_up_to:
+            edge = exact(count, num_edges, price)
+        else:
+            edge = descended(view.upload_s(), price, exchanges=self.exchanges)
+        return view.served_by(edge), values

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from airprune.methods.association.base import Association, AssociationView, Served, Values
 
 
-def decide(options: Any, view: AssociationView, values: Values) -> tuple[Served, Values]:
-    network = view.network
-    if network.topology == "flat":
-        return Served(edge=network.edge, gain=view.own_gain), values
-    away = network.device_position_m[:, None, :] - network.edge_position_m[None, :, :]
-    edge = np.hypot(away[..., 0], away[..., 1]).argmin(axis=1)
-    return Served(edge=edge, gain=view.gains()[np.arange(len(edge)), edge]), values
+class Nearest(Association):
+    """Associates by distance."""
 
+    name = "nearest"
+    summary = "every device at the nearest station"
 
-ASSOCIATION = Association(name="nearest", summary="every device at the nearest station", decide=decide)
+    def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
+        network = view.network
+        if network.topology == "flat":
+            return Served(edge=network.edge, gain=view.own_gain), values
+        away = network.device_position_m[:, None, :] - network.edge_position_m[None, :, :]
+        edge = np.hypot(away[..., 0], away[..., 1]).argmin(axis=1)
+        return Served(edge=edge, gain=view.gains()[np.arange(len(edge)), edge]), values

@@ -14,7 +14,7 @@ from airprune.components.component import ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
 from airprune.methods.association.base import Association, AssociationView, Served, Values
 from airprune.planning.matching import assigned
-from airprune.settings.section import Count, NonNegative, Section
+from airprune.settings.section import Count, NonNegative
 
 Array = np.ndarray
 SHARE = "replicator.share"
@@ -23,51 +23,6 @@ SHARE = "replicator.share"
 SETTLED = 1e-9
 # An upload to a station that is out of reach.
 _FOREVER_S = 1e6
-
-
-class ReplicatorOptions(Section):
-    """What edges pay and how fast devices follow."""
-
-    rewards: tuple[NonNegative, ...] = Field(
-        default=(), description="of every edge, shared by its devices; empty: 1 each"
-    )
-    contest: Literal["none", "tullock"] = Field(
-        default="none",
-        description="tullock: rewards are what a device is worth to each edge, who bid against each other",
-    )
-    time_cost: NonNegative = Field(default=1.0, description="c_t, of a second of upload over an equal share")
-    speed: Annotated[float, Field(gt=0, le=1)] = Field(default=0.1, description="delta, of a step of the dynamics")
-    places: Literal["best-channel", "in-order"] = Field(
-        default="best-channel",
-        description="who goes where: the least sum of uploads, or devices in order to the edge with most places left",
-    )
-    steps: Count = Field(default=10_000, description="before a global round; fewer once the shares have settled")
-
-
-def slots(options: ReplicatorOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """x_k of every edge, up to a common factor: equal in the beginning."""
-    return (Slot(name=SHARE, owner=Owner.RUN, shape=lambda s: (s.num_edges,), dtype="<f8", start=1.0),)
-
-
-def decide(options: ReplicatorOptions, view: AssociationView, values: Values) -> tuple[Served, Values]:
-    count, num_edges = view.network.num_devices, view.network.num_edges
-    if len(options.rewards) not in (0, num_edges):
-        rule = f"must be empty or have one entry for each of {num_edges} edges"
-        raise InvalidValue("Scenario.association.replicator.rewards", rule, list(options.rewards))
-    rewards = np.array(options.rewards or (1.0,) * num_edges)
-    upload_s = np.minimum(view.upload_s(), _FOREVER_S)
-    share = evolved(
-        values[SHARE] / values[SHARE].sum(),
-        contest_bids(rewards) if options.contest == "tullock" else rewards,
-        count,
-        alone_s=upload_s.mean(axis=0),
-        time_cost=options.time_cost,
-        speed=options.speed,
-        steps=options.steps,
-    )
-    places = quotas(share, count)
-    edge = filled(places, view.gains()) if options.places == "in-order" else matched(places, upload_s)
-    return view.served_by(edge), values | {SHARE: share}
 
 
 def stepped(share: Array, rewards: Array, count: int, *, alone_s: Array, time_cost: float, speed: float) -> Array:
@@ -141,12 +96,49 @@ def filled(places: Array, gains: Array) -> Array:
     return edge
 
 
-ASSOCIATION = Association(
-    name="replicator",
-    summary="edges grow with what they pay their devices, less what uploads cost them",
-    source="after Lim et al.: evolutionary association, static rewards",
-    Options=ReplicatorOptions,
-    slots=slots,
-    decide=decide,
-    when="global",
-)
+class Replicator(Association):
+    """Associates by shares of the edges that evolve from round to round."""
+
+    name = "replicator"
+    summary = "edges grow with what they pay their devices, less what uploads cost them"
+    source = "after Lim et al.: evolutionary association, static rewards"
+    when = "global"
+
+    rewards: tuple[NonNegative, ...] = Field(
+        default=(), description="of every edge, shared by its devices; empty: 1 each"
+    )
+    contest: Literal["none", "tullock"] = Field(
+        default="none",
+        description="tullock: rewards are what a device is worth to each edge, who bid against each other",
+    )
+    time_cost: NonNegative = Field(default=1.0, description="c_t, of a second of upload over an equal share")
+    speed: Annotated[float, Field(gt=0, le=1)] = Field(default=0.1, description="delta, of a step of the dynamics")
+    places: Literal["best-channel", "in-order"] = Field(
+        default="best-channel",
+        description="who goes where: the least sum of uploads, or devices in order to the edge with most places left",
+    )
+    steps: Count = Field(default=10_000, description="before a global round; fewer once the shares have settled")
+
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """x_k of every edge, up to a common factor: equal in the beginning."""
+        return (Slot(name=SHARE, owner=Owner.RUN, shape=lambda s: (s.num_edges,), dtype="<f8", start=1.0),)
+
+    def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
+        count, num_edges = view.network.num_devices, view.network.num_edges
+        if len(self.rewards) not in (0, num_edges):
+            rule = f"must be empty or have one entry for each of {num_edges} edges"
+            raise InvalidValue("Scenario.association.replicator.rewards", rule, list(self.rewards))
+        rewards = np.array(self.rewards or (1.0,) * num_edges)
+        upload_s = np.minimum(view.upload_s(), _FOREVER_S)
+        share = evolved(
+            values[SHARE] / values[SHARE].sum(),
+            contest_bids(rewards) if self.contest == "tullock" else rewards,
+            count,
+            alone_s=upload_s.mean(axis=0),
+            time_cost=self.time_cost,
+            speed=self.speed,
+            steps=self.steps,
+        )
+        places = quotas(share, count)
+        edge = filled(places, view.gains()) if self.places == "in-order" else matched(places, upload_s)
+        return view.served_by(edge), values | {SHARE: share}

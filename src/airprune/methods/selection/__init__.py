@@ -15,16 +15,16 @@ from __future__ import annotations
 from airprune.components.registry import Registry
 from airprune.methods.selection.base import Selection
 
-SELECTIONS: Registry[Selection] = Registry(
+SELECTIONS: Registry[type[Selection]] = Registry(
     "selection",
     {
-        "everyone": "airprune.methods.selection.everyone:SELECTION",
-        "random-share": "airprune.methods.selection.random_share:SELECTION",
-        "best-channel": "airprune.methods.selection.best_channel:SELECTION",
-        "proportional-fair": "airprune.methods.selection.proportional_fair:SELECTION",
-        "oort": "airprune.methods.selection.oort:SELECTION",
-        "slack": "airprune.methods.selection.slack:SELECTION",
-        "ratio-cap": "airprune.methods.selection.ratio_cap:SELECTION",
+        "everyone": "airprune.methods.selection.everyone:Everyone",
+        "random-share": "airprune.methods.selection.random_share:RandomShare",
+        "best-channel": "airprune.methods.selection.best_channel:BestChannel",
+        "proportional-fair": "airprune.methods.selection.proportional_fair:ProportionalFair",
+        "oort": "airprune.methods.selection.oort:Oort",
+        "slack": "airprune.methods.selection.slack:Slack",
+        "ratio-cap": "airprune.methods.selection.ratio_cap:RatioCap",
     },
 )
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from airprune.components.component import Listed
+from airprune.components.component import Component
 from airprune.planning import Plan
 from airprune.planning.edges import EdgeGroups
 
 Array = np.ndarray
+Values = dict[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,30 +78,47 @@ class Outcome:
     loss: Array
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection(Listed):
-    """One way to select; every function takes the component's options first.
+class Selection(Component):
+    """One client selection. What is not overridden drops no device, ends no round early and remembers nothing.
 
     Attributes:
-      before: who is asked.  [num_candidates] bool
-      after: of those asked, given their plan (which may have failed on some edges): who stays. If somebody is dropped,
-        the others are planned again and asked for again, until nobody is.  [num_asked] bool
-      barrier: when nobody is waited for any longer, if the deadline is not the only end of a round: of (seconds until
-        each upload, infinite for those that never come [num_asked], devices of the network) → seconds.
-      observe: after the round: the slots that change.
-      most: how many of an edge's so many devices are asked at the most; None: all of them.
-      report_bits: what a device that is asked uploads for `observe` beside its model.
+      report_bits: what a selected device uploads for `observe` beside its model.
     """
 
-    before: Callable[[Any, Candidates], Array]
-    after: Callable[[Any, Candidates, Plan], Array] | None = None
-    barrier: Callable[[Any, Array, int], float] | None = None
-    observe: Callable[[Any, Outcome], dict[str, Array]] | None = None
-    most: Callable[[Any, int], int] | None = None
-    report_bits: float = 0.0
+    report_bits: ClassVar[float] = 0.0
+
+    @abstractmethod
+    def before(self, candidates: Candidates) -> Array:
+        """Returns which devices are selected.  [num_candidates] bool"""
+
+    def after(self, candidates: Candidates, plan: Plan) -> Array | None:
+        """Returns which of the selected devices stay, given their plan (which may have failed on some edges).
+
+        If one is dropped, the others are planned again and this is called again, until all stay. None: all stay.
+        [num_selected] bool
+        """
+        return None
+
+    def barrier(self, arrives_s: Array, num_devices: int) -> float:
+        """Returns when a round ends, if not at the deadline alone; infinite: it waits for all.
+
+        Args:
+          arrives_s: seconds until each upload, infinite for those that never come.  [num_selected]
+          num_devices: devices of the network.
+        """
+        return math.inf
+
+    def observe(self, outcome: Outcome) -> Values:
+        """Returns the slots that change after the round."""
+        return {}
+
+    def most(self, count: int) -> int:
+        """Returns how many of an edge's `count` devices are selected at the most."""
+        return count
 
 
-def everyone(options: Any, candidates: Candidates) -> Array:
+def everyone(candidates: Candidates) -> Array:
+    """Returns all of them.  [num_candidates] bool"""
     return np.ones(len(candidates.device), dtype=bool)
 
 

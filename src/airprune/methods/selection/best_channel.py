@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from airprune.methods.selection.base import Candidates, Selection, best_of_each_edge
-from airprune.methods.selection.random_share import ShareOptions, most
+from airprune.methods.selection.base import Candidates, best_of_each_edge
+from airprune.methods.selection.random_share import ShareSelection
 
 Array = np.ndarray
 
 
-def before(options: ShareOptions, candidates: Candidates) -> Array:
-    return best_of_each_edge(candidates, candidates.full_band_rate_bps, options.share)
+class BestChannel(ShareSelection):
+    """Selects the share by channels."""
 
+    name = "best-channel"
+    summary = "the share of each edge's devices with the best channels"
 
-SELECTION = Selection(
-    name="best-channel",
-    summary="the share of each edge's devices with the best channels",
-    Options=ShareOptions,
-    before=before,
-    most=most,
-    fully_open={"share": 1.0},
-)
+    def before(self, candidates: Candidates) -> Array:
+        return best_of_each_edge(candidates, candidates.full_band_rate_bps, self.share)

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
-from airprune.methods.selection.base import Selection, everyone
+import numpy as np
 
-SELECTION = Selection(name="everyone", summary="all devices, in every round", source="the paper", before=everyone)
+from airprune.methods.selection.base import Candidates, Selection, everyone
+
+Array = np.ndarray
+
+
+class Everyone(Selection):
+    """Selects all devices."""
+
+    name = "everyone"
+    summary = "all devices, in every round"
+    source = "the paper"
+
+    def before(self, candidates: Candidates) -> Array:
+        return everyone(candidates)

@@ -13,9 +13,9 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
-from airprune.methods.selection.base import Candidates, Outcome, Selection, number_of
+from airprune.methods.selection.base import Candidates, Outcome, Values, number_of
 from airprune.methods.selection.proportional_fair import per_device
-from airprune.methods.selection.random_share import ShareOptions, most
+from airprune.methods.selection.random_share import ShareSelection
 from airprune.settings.section import Count, NonNegative, Ratio
 
 Array = np.ndarray
@@ -24,37 +24,6 @@ PERCENTILE, GAINS = "oort.percentile", "oort.gains"
 _CLIP = 0.95  # quantile beyond which utilities count alike
 _FLAT, _JUMP = 0.1, 5.0  # changes of utility between two windows at which the pacer moves
 _SMALL = 1e-4
-
-
-class OortOptions(ShareOptions):
-    """How many are asked, how many of them are new, how slow ones are punished. Defaults of the authors' code."""
-
-    explore: Ratio = Field(default=0.9, description="share of places for devices never tried, in the beginning")
-    explore_decay: Ratio = Field(default=0.98, description="of that share, per round")
-    explore_least: Ratio = Field(default=0.2, description="that share is never less, while some are untried")
-    percentile: NonNegative = Field(
-        default=50.0, description="of durations, beyond which a device is slow; the pacer moves it; from 100 on: none"
-    )
-    penalty: NonNegative = Field(default=2.0, description="exponent with which slow devices lose score; 0: none")
-    cut_off: Ratio = Field(
-        default=0.95, description="of the first score that gets no place; all above it draw for the places"
-    )
-    pacer_every: Count = Field(default=20, description="rounds between two moves of the percentile")
-    pacer_step: NonNegative = Field(default=10.0, description="by which the percentile moves; 0: never")
-
-
-def slots(options: OortOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """Of every device: U, the round of its last upload (0: never tried), its duration. And the pacer's:
-
-    the percentile, and the exploited devices' mean utilities, summed over the last window and over this one.
-    """
-    return (
-        Slot(name=UTILITY, owner=Owner.RUN, shape=per_device, dtype="<f8"),
-        Slot(name=LAST, owner=Owner.RUN, shape=per_device, dtype="<i8"),
-        Slot(name=DURATION, owner=Owner.RUN, shape=per_device, dtype="<f8"),
-        Slot(name=PERCENTILE, owner=Owner.RUN, shape=lambda s: (1,), dtype="<f8", start=options.percentile),
-        Slot(name=GAINS, owner=Owner.RUN, shape=lambda s: (2,), dtype="<f8"),
-    )
 
 
 def preferred_duration_s(duration_s: Array, percentile: float) -> float:
@@ -76,94 +45,108 @@ def scores(utility: Array, last: Array, duration_s: Array, *, t: int, preferred_
     return score
 
 
-def explored_share(options: OortOptions, t: int) -> float:
-    """0.9 · 0.98^t, but at least 0.2."""
-    return float(max(options.explore * options.explore_decay**t, options.explore_least))
-
-
 def by_lot(weight: Array, draws: Array, count: int) -> Array:
     """Places of `count` winners, one after the other with odds by weight: the least exponential draws over weights."""
     with np.errstate(divide="ignore"):
         return np.argsort(draws / weight, kind="stable")[:count]
 
 
-def before(options: OortOptions, candidates: Candidates) -> Array:
-    """Scores are compared among all candidates, places given edge by edge; one number is drawn for each device."""
-    device, memory, t = candidates.device, candidates.memory, candidates.round_index + 1
-    tried = memory[LAST][device] > 0
-    score = np.zeros(len(device))
-    if tried.any():
-        known = device[tried]
-        durations_s = memory[DURATION][memory[LAST] > 0]
-        score[tried] = scores(
-            memory[UTILITY][known],
-            memory[LAST][known],
-            memory[DURATION][known],
-            t=t,
-            preferred_s=preferred_duration_s(durations_s, float(memory[PERCENTILE][0])),
-            penalty=options.penalty,
+class Oort(ShareSelection):
+    """Selects by the last losses and durations, and a share of the untried. Defaults of the authors' code."""
+
+    name = "oort"
+    summary = "devices with large losses, much data and short rounds, and a share of those never tried"
+    source = "after Oort (Lai et al.), rules of the authors' code"
+    report_bits = 64.0  # the training loss
+
+    explore: Ratio = Field(default=0.9, description="share of places for devices never tried, in the beginning")
+    explore_decay: Ratio = Field(default=0.98, description="of that share, per round")
+    explore_least: Ratio = Field(default=0.2, description="that share is never less, while some are untried")
+    percentile: NonNegative = Field(
+        default=50.0, description="of durations, beyond which a device is slow; the pacer moves it; from 100 on: none"
+    )
+    penalty: NonNegative = Field(default=2.0, description="exponent with which slow devices lose score; 0: none")
+    cut_off: Ratio = Field(
+        default=0.95, description="of the first score that gets no place; all above it draw for the places"
+    )
+    pacer_every: Count = Field(default=20, description="rounds between two moves of the percentile")
+    pacer_step: NonNegative = Field(default=10.0, description="by which the percentile moves; 0: never")
+
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """Of every device: U, the round of its last upload (0: never tried), its duration. And the pacer's:
+
+        the percentile, and the exploited devices' mean utilities, summed over the last window and over this one.
+        """
+        return (
+            Slot(name=UTILITY, owner=Owner.RUN, shape=per_device, dtype="<f8"),
+            Slot(name=LAST, owner=Owner.RUN, shape=per_device, dtype="<i8"),
+            Slot(name=DURATION, owner=Owner.RUN, shape=per_device, dtype="<f8"),
+            Slot(name=PERCENTILE, owner=Owner.RUN, shape=lambda s: (1,), dtype="<f8", start=self.percentile),
+            Slot(name=GAINS, owner=Owner.RUN, shape=lambda s: (2,), dtype="<f8"),
         )
-    draws = candidates.rng.exponential(size=len(device))
-    asked = np.zeros(len(device), dtype=bool)
-    for edge in np.unique(candidates.edge):
-        here = np.flatnonzero(candidates.edge == edge)
-        asked[_places(options, here, tried, score, candidates.num_samples, draws, t)] = True
-    return asked
 
+    def before(self, candidates: Candidates) -> Array:
+        """Scores are compared among all candidates, places given edge by edge; one number is drawn for each device."""
+        device, memory, t = candidates.device, candidates.memory, candidates.round_index + 1
+        tried = memory[LAST][device] > 0
+        score = np.zeros(len(device))
+        if tried.any():
+            known = device[tried]
+            durations_s = memory[DURATION][memory[LAST] > 0]
+            score[tried] = scores(
+                memory[UTILITY][known],
+                memory[LAST][known],
+                memory[DURATION][known],
+                t=t,
+                preferred_s=preferred_duration_s(durations_s, float(memory[PERCENTILE][0])),
+                penalty=self.penalty,
+            )
+        draws = candidates.rng.exponential(size=len(device))
+        asked = np.zeros(len(device), dtype=bool)
+        for edge in np.unique(candidates.edge):
+            here = np.flatnonzero(candidates.edge == edge)
+            asked[self._places(here, tried, score, candidates.num_samples, draws, t)] = True
+        return asked
 
-def _places(
-    options: OortOptions, here: Array, tried: Array, score: Array, num_samples: Array, draws: Array, t: int
-) -> Array:
-    """Who of an edge's candidates is asked: the best tried, some untried by their data, then whoever is left."""
-    wanted = number_of(options.share, len(here))
-    old, new = here[tried[here]], here[~tried[here]]
-    exploit = min(int(wanted * (1.0 - explored_share(options, t))) if len(new) else wanted, len(old))
-    if exploit:
-        ranked = np.sort(score[old])[::-1]
-        old = old[score[old] >= options.cut_off * ranked[min(exploit, len(ranked) - 1)]]
-    chosen = old[by_lot(score[old], draws[old], exploit)]
-    chosen = np.append(chosen, new[by_lot(num_samples[new], draws[new], wanted - len(chosen))])
-    others = np.setdiff1d(here, chosen)
-    return np.append(chosen, others[by_lot(np.ones(len(others)), draws[others], wanted - len(chosen))])
+    def _places(self, here: Array, tried: Array, score: Array, num_samples: Array, draws: Array, t: int) -> Array:
+        """Who of an edge's candidates is asked: the best tried, some untried by their data, then whoever is left."""
+        wanted = number_of(self.share, len(here))
+        old, new = here[tried[here]], here[~tried[here]]
+        exploit = min(int(wanted * (1.0 - self.explored_share(t))) if len(new) else wanted, len(old))
+        if exploit:
+            ranked = np.sort(score[old])[::-1]
+            old = old[score[old] >= self.cut_off * ranked[min(exploit, len(ranked) - 1)]]
+        chosen = old[by_lot(score[old], draws[old], exploit)]
+        chosen = np.append(chosen, new[by_lot(num_samples[new], draws[new], wanted - len(chosen))])
+        others = np.setdiff1d(here, chosen)
+        return np.append(chosen, others[by_lot(np.ones(len(others)), draws[others], wanted - len(chosen))])
 
+    def explored_share(self, t: int) -> float:
+        """0.9 · 0.98^t, but at least 0.2."""
+        return float(max(self.explore * self.explore_decay**t, self.explore_least))
 
-def observe(options: OortOptions, outcome: Outcome) -> dict[str, Array]:
-    """Of who arrived: U, the round, the duration; then the pacer."""
-    memory, t = outcome.candidates.memory, outcome.candidates.round_index + 1
-    arrived = outcome.device[outcome.arrived]
-    utility, last, duration_s = (memory[name].copy() for name in (UTILITY, LAST, DURATION))
-    exploited = arrived[last[arrived] > 0]
-    utility[arrived] = (outcome.num_samples * outcome.loss)[outcome.arrived]
-    duration_s[arrived] = outcome.latency_s[outcome.arrived]
-    last[arrived] = t
-    gain = float(utility[exploited].mean()) if len(exploited) else 0.0
-    percentile, gains = paced(options, float(memory[PERCENTILE][0]), memory[GAINS] + [0.0, gain], t)
-    return {UTILITY: utility, LAST: last, DURATION: duration_s, PERCENTILE: np.array([percentile]), GAINS: gains}
+    def observe(self, outcome: Outcome) -> Values:
+        """Of who arrived: U, the round, the duration; then the pacer."""
+        memory, t = outcome.candidates.memory, outcome.candidates.round_index + 1
+        arrived = outcome.device[outcome.arrived]
+        utility, last, duration_s = (memory[name].copy() for name in (UTILITY, LAST, DURATION))
+        exploited = arrived[last[arrived] > 0]
+        utility[arrived] = (outcome.num_samples * outcome.loss)[outcome.arrived]
+        duration_s[arrived] = outcome.latency_s[outcome.arrived]
+        last[arrived] = t
+        gain = float(utility[exploited].mean()) if len(exploited) else 0.0
+        percentile, gains = self.paced(float(memory[PERCENTILE][0]), memory[GAINS] + [0.0, gain], t)
+        return {UTILITY: utility, LAST: last, DURATION: duration_s, PERCENTILE: np.array([percentile]), GAINS: gains}
 
-
-def paced(options: OortOptions, percentile: float, gains: Array, t: int) -> tuple[float, Array]:
-    """(percentile, gains of the last and of this window): compared whenever a window is full, from the second on."""
-    if t % options.pacer_every:
-        return percentile, gains
-    past, present = gains.tolist()
-    if t >= 2 * options.pacer_every:
-        change = abs(present - past)
-        if change <= _FLAT * past:
-            percentile = min(100.0, percentile + options.pacer_step)
-        elif change >= _JUMP * past:
-            percentile = max(options.pacer_step, percentile - options.pacer_step)
-    return percentile, np.array([present, 0.0])
-
-
-SELECTION = Selection(
-    name="oort",
-    summary="devices with large losses, much data and short rounds, and a share of those never tried",
-    source="after Oort (Lai et al.), rules of the authors' code",
-    Options=OortOptions,
-    slots=slots,
-    before=before,
-    most=most,
-    observe=observe,
-    report_bits=64.0,  # the training loss
-    fully_open={"share": 1.0},
-)
+    def paced(self, percentile: float, gains: Array, t: int) -> tuple[float, Array]:
+        """Returns (percentile, gains of the last and this window); compared when one is full, from the second on."""
+        if t % self.pacer_every:
+            return percentile, gains
+        past, present = gains.tolist()
+        if t >= 2 * self.pacer_every:
+            change = abs(present - past)
+            if change <= _FLAT * past:
+                percentile = min(100.0, percentile + self.pacer_step)
+            elif change >= _JUMP * past:
+                percentile = max(self.pacer_step, percentile - self.pacer_step)
+        return percentile, np.array([present, 0.0])

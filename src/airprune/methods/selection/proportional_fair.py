@@ -10,59 +10,47 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
-from airprune.methods.selection.base import Candidates, Outcome, Selection, best_of_each_edge
-from airprune.methods.selection.random_share import ShareOptions, most
+from airprune.methods.selection.base import Candidates, Outcome, Values, best_of_each_edge
+from airprune.methods.selection.random_share import ShareSelection
 from airprune.settings.section import Count
 
 Array = np.ndarray
 MEAN, ROUNDS = "proportional-fair.mean_rate_bps", "proportional-fair.rounds"
 
 
-class FairOptions(ShareOptions):
-    """How many are asked, and what their channels are held against."""
+def per_device(shape: ModelShape) -> tuple[int, ...]:
+    return (shape.num_devices,)
+
+
+class ProportionalFair(ShareSelection):
+    """Selects the share by channels compared with what they usually are."""
+
+    name = "proportional-fair"
+    summary = "the share of each edge's devices whose channels are best compared with their running mean"
+    source = "proportional fair scheduling, after Yang et al."
 
     window: Count = Field(
         default=100, description="rounds that the running mean looks back; while fewer have passed, the plain mean"
     )
 
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        return (
+            Slot(name=MEAN, owner=Owner.RUN, shape=per_device, dtype="<f8"),
+            Slot(name=ROUNDS, owner=Owner.RUN, shape=per_device, dtype="<i8"),
+        )
 
-def per_device(shape: ModelShape) -> tuple[int, ...]:
-    return (shape.num_devices,)
+    def before(self, candidates: Candidates) -> Array:
+        """A device that was never seen is held against the others: the first round asks the best channels."""
+        rate, known = candidates.full_band_rate_bps, candidates.memory[ROUNDS][candidates.device] > 0
+        usual = np.where(known, candidates.memory[MEAN][candidates.device], np.mean(rate))
+        order = np.lexsort((candidates.rng.random(len(rate)), rate / usual))
+        return best_of_each_edge(candidates, np.argsort(order), self.share)
 
-
-def slots(options: FairOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    return (
-        Slot(name=MEAN, owner=Owner.RUN, shape=per_device, dtype="<f8"),
-        Slot(name=ROUNDS, owner=Owner.RUN, shape=per_device, dtype="<i8"),
-    )
-
-
-def before(options: FairOptions, candidates: Candidates) -> Array:
-    """A device that was never seen is held against the others: the first round asks the best channels."""
-    rate, known = candidates.full_band_rate_bps, candidates.memory[ROUNDS][candidates.device] > 0
-    usual = np.where(known, candidates.memory[MEAN][candidates.device], np.mean(rate))
-    order = np.lexsort((candidates.rng.random(len(rate)), rate / usual))
-    return best_of_each_edge(candidates, np.argsort(order), options.share)
-
-
-def observe(options: FairOptions, outcome: Outcome) -> dict[str, Array]:
-    """R ← R + (r − R) / min(t, window), of all candidates, asked or not."""
-    seen = outcome.candidates
-    mean, rounds = seen.memory[MEAN].copy(), seen.memory[ROUNDS].copy()
-    rounds[seen.device] += 1
-    weight = 1.0 / np.minimum(rounds[seen.device], options.window)
-    mean[seen.device] += weight * (seen.full_band_rate_bps - mean[seen.device])
-    return {MEAN: mean, ROUNDS: rounds}
-
-
-SELECTION = Selection(
-    name="proportional-fair",
-    summary="the share of each edge's devices whose channels are best compared with their running mean",
-    source="proportional fair scheduling, after Yang et al.",
-    Options=FairOptions,
-    slots=slots,
-    before=before,
-    most=most,
-    observe=observe,
-    fully_open={"share": 1.0},
-)
+    def observe(self, outcome: Outcome) -> Values:
+        """R ← R + (r − R) / min(t, window), of all candidates, asked or not."""
+        seen = outcome.candidates
+        mean, rounds = seen.memory[MEAN].copy(), seen.memory[ROUNDS].copy()
+        rounds[seen.device] += 1
+        weight = 1.0 / np.minimum(rounds[seen.device], self.window)
+        mean[seen.device] += weight * (seen.full_band_rate_bps - mean[seen.device])
+        return {MEAN: mean, ROUNDS: rounds}

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from airprune.methods.selection.base import Candidates, Selection, best_of_each_edge, number_of
-from airprune.settings.section import Section
 
 Array = np.ndarray
 
 
-class ShareOptions(Section):
-    """How many are asked."""
+class ShareSelection(Selection):
+    """Selects a share of each edge's devices; which ones, its members say."""
+
+    fully_open: ClassVar = {"share": 1.0}
 
     share: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.1, description="C, of each edge's devices, rounded up; 1: everyone"
     )
 
-
-def before(options: ShareOptions, candidates: Candidates) -> Array:
-    """One number is drawn for each device of the edges that are active; the largest are asked."""
-    return best_of_each_edge(candidates, candidates.rng.random(len(candidates.device)), options.share)
+    def most(self, count: int) -> int:
+        return number_of(self.share, count)
 
 
-def most(options: ShareOptions, num_devices: int) -> int:
-    return number_of(options.share, num_devices)
+class RandomShare(ShareSelection):
+    """Selects the share at random."""
 
+    name = "random-share"
+    summary = "a random share of each edge's devices"
+    source = "FedAvg, as published"
 
-SELECTION = Selection(
-    name="random-share",
-    summary="a random share of each edge's devices",
-    source="FedAvg, as published",
-    Options=ShareOptions,
-    before=before,
-    most=most,
-    fully_open={"share": 1.0},
-)
+    def before(self, candidates: Candidates) -> Array:
+        """One number is drawn for each device of the edges that are active; the largest are selected."""
+        return best_of_each_edge(candidates, candidates.rng.random(len(candidates.device)), self.share)

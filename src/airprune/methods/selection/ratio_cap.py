@@ -7,7 +7,7 @@ argmin over S of Σ_S ρ + ν (N − |S|), a device that is left out counting as
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,48 +16,12 @@ from airprune.errors import InvalidValue
 from airprune.methods.selection.base import Candidates, Selection, everyone
 from airprune.planning import Plan, PlanProblem
 from airprune.planning.schemes import plan as plan_by
-from airprune.settings.section import Count, NonNegative, Ratio, Section
+from airprune.settings.section import Count, NonNegative, Ratio
 
 Array = np.ndarray
 
 # All 2^N sets of an edge's devices are planned: beyond it, for longer than anybody waits.
 MOST_DEVICES = 12
-
-
-class CapOptions(Section):
-    """When a device is dropped from a round."""
-
-    max_ratio: Ratio = Field(
-        default=0.8, description="largest pruning ratio that is worth a place; 1: nobody is dropped"
-    )
-    min_devices: Count = Field(default=1, description="of each edge, that stay whatever their ratios")
-    search: Literal["one-by-one", "exact"] = Field(
-        default="one-by-one",
-        description=f"exact: the best of all sets of an edge's devices, of which there are at most {MOST_DEVICES}",
-    )
-    left_out_cost: NonNegative = Field(default=1.0, description="of exact: nu, of a device that is left out, in ratios")
-
-
-def after(options: CapOptions, candidates: Candidates, plan: Plan) -> Array:
-    if options.max_ratio >= 1.0:
-        return np.ones(len(candidates.device), dtype=bool)
-    return _best_sets(options, plan) if options.search == "exact" else _one_less(options, candidates, plan)
-
-
-def _best_sets(options: CapOptions, plan: Plan) -> Array:
-    """The cheapest set of every edge (ties: the larger set, then the one that comes first); all, if none has a plan."""
-    problem, stays = plan.problem, np.ones(plan.problem.num_devices, dtype=bool)
-    for edge in problem.edge_ids:
-        here = np.flatnonzero(problem.edge == edge)
-        if len(here) > MOST_DEVICES:
-            rule = f'must be "one-by-one" with more than {MOST_DEVICES} devices on an edge'
-            raise InvalidValue("Scenario.selection.ratio-cap.search", rule, f'"exact" with {len(here)}')
-        least = min(options.min_devices, len(here))
-        sets, cost = set_costs(problem.subset(here), plan, least=least, left_out_cost=options.left_out_cost)
-        best = int(np.lexsort((-sets.sum(axis=1), np.round(cost, 12)))[0])
-        if np.isfinite(cost[best]):
-            stays[here] = sets[best]
-    return stays
 
 
 def set_costs(problem: PlanProblem, plan: Plan, *, least: int, left_out_cost: float) -> tuple[Array, Array]:
@@ -74,28 +38,58 @@ def set_costs(problem: PlanProblem, plan: Plan, *, least: int, left_out_cost: fl
     return sets, np.where(copies.failed, np.inf, pruned + left_out_cost * (count - sets.sum(axis=1)))
 
 
-def _one_less(options: CapOptions, candidates: Candidates, plan: Plan) -> Array:
-    """Of every edge the one to go: argmax ρ above the cap (ties: worse channel, then higher number), or argmin r."""
-    stays = np.ones(len(candidates.device), dtype=bool)
-    failed = plan.problem.groups.spread(plan.failed)
-    for edge in np.unique(candidates.edge):
-        here = np.flatnonzero(candidates.edge == edge)
-        if len(here) <= options.min_devices:
-            continue
-        rate = candidates.full_band_rate_bps[here]
-        ratio = np.where(failed[here], np.inf, plan.pruning_ratio[here])
-        worst = here[np.lexsort((candidates.device[here], -rate, ratio))[-1]]
-        if failed[worst] or plan.pruning_ratio[worst] > options.max_ratio:
-            stays[worst] = False
-    return stays
+class RatioCap(Selection):
+    """Selects all devices and drops those that would be pruned too much."""
 
+    name = "ratio-cap"
+    summary = "everyone, then without those whose models would be pruned too much"
+    source = "after Liu et al. 2022"
+    fully_open: ClassVar = {"max_ratio": 1.0}
 
-SELECTION = Selection(
-    name="ratio-cap",
-    summary="everyone, then without those whose models would be pruned too much",
-    source="after Liu et al. 2022",
-    Options=CapOptions,
-    before=everyone,
-    after=after,
-    fully_open={"max_ratio": 1.0},
-)
+    max_ratio: Ratio = Field(
+        default=0.8, description="largest pruning ratio that is worth a place; 1: nobody is dropped"
+    )
+    min_devices: Count = Field(default=1, description="of each edge, that stay whatever their ratios")
+    search: Literal["one-by-one", "exact"] = Field(
+        default="one-by-one",
+        description=f"exact: the best of all sets of an edge's devices, of which there are at most {MOST_DEVICES}",
+    )
+    left_out_cost: NonNegative = Field(default=1.0, description="of exact: nu, of a device that is left out, in ratios")
+
+    def before(self, candidates: Candidates) -> Array:
+        return everyone(candidates)
+
+    def after(self, candidates: Candidates, plan: Plan) -> Array:
+        if self.max_ratio >= 1.0:
+            return np.ones(len(candidates.device), dtype=bool)
+        return self._best_sets(plan) if self.search == "exact" else self._one_less(candidates, plan)
+
+    def _best_sets(self, plan: Plan) -> Array:
+        """The cheapest set of every edge (ties: the larger set, then the first one); all, if none has a plan."""
+        problem, stays = plan.problem, np.ones(plan.problem.num_devices, dtype=bool)
+        for edge in problem.edge_ids:
+            here = np.flatnonzero(problem.edge == edge)
+            if len(here) > MOST_DEVICES:
+                rule = f'must be "one-by-one" with more than {MOST_DEVICES} devices on an edge'
+                raise InvalidValue("Scenario.selection.ratio-cap.search", rule, f'"exact" with {len(here)}')
+            least = min(self.min_devices, len(here))
+            sets, cost = set_costs(problem.subset(here), plan, least=least, left_out_cost=self.left_out_cost)
+            best = int(np.lexsort((-sets.sum(axis=1), np.round(cost, 12)))[0])
+            if np.isfinite(cost[best]):
+                stays[here] = sets[best]
+        return stays
+
+    def _one_less(self, candidates: Candidates, plan: Plan) -> Array:
+        """Drops one of every edge: argmax ρ above the cap (ties: worse channel, then higher number), or argmin r."""
+        stays = np.ones(len(candidates.device), dtype=bool)
+        failed = plan.problem.groups.spread(plan.failed)
+        for edge in np.unique(candidates.edge):
+            here = np.flatnonzero(candidates.edge == edge)
+            if len(here) <= self.min_devices:
+                continue
+            rate = candidates.full_band_rate_bps[here]
+            ratio = np.where(failed[here], np.inf, plan.pruning_ratio[here])
+            worst = here[np.lexsort((candidates.device[here], -rate, ratio))[-1]]
+            if failed[worst] or plan.pruning_ratio[worst] > self.max_ratio:
+                stays[worst] = False
+        return stays

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from airprune.components.component import ModelShape, Owner, Slot
-from airprune.methods.selection.base import Candidates, Outcome, Selection, best_of_each_edge, number_of
-from airprune.methods.selection.random_share import ShareOptions
+from airprune.methods.selection.base import Candidates, Outcome, Values, best_of_each_edge, number_of
+from airprune.methods.selection.random_share import ShareSelection
 
 Array = np.ndarray
 PRODUCT, SQUARE = "slack.asked_submitted", "slack.asked_sq"
@@ -22,47 +22,42 @@ def one(shape: ModelShape) -> tuple[int, ...]:
     return ()
 
 
-def slots(options: ShareOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """The two sums of θ_r, of every edge."""
-    return (
-        Slot(name=PRODUCT, owner=Owner.EDGE, shape=one, dtype="<f8"),
-        Slot(name=SQUARE, owner=Owner.EDGE, shape=one, dtype="<f8"),
-    )
-
-
 def shares_asked(share: float, product: Array, square: Array) -> Array:
     """C_r of every edge.  [num_edges]"""
     slack = np.divide(product, square, out=np.ones(len(square)), where=square > 0.0)
     return np.clip(np.divide(share, slack, out=np.ones(len(square)), where=slack > 0.0), share, 1.0)
 
 
-def before(options: ShareOptions, candidates: Candidates) -> Array:
-    shares = shares_asked(options.share, candidates.memory[PRODUCT], candidates.memory[SQUARE])
-    return best_of_each_edge(candidates, candidates.rng.random(len(candidates.device)), shares[candidates.edge])
+class Slack(ShareSelection):
+    """Selects at random, more devices where fewer used to answer."""
 
+    name = "slack"
+    summary = "more of each edge's devices the fewer used to answer; the round ends when enough have"
+    source = "after HybridFL (Wu et al.)"
 
-def barrier(options: ShareOptions, arrives_s: Array, num_devices: int) -> float:
-    """The ⌈C N⌉-th smallest latency; infinite if fewer arrive."""
-    quota = number_of(options.share, num_devices)
-    return float(np.sort(arrives_s)[quota - 1]) if quota <= len(arrives_s) else np.inf
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """The two sums of θ_r, of every edge."""
+        return (
+            Slot(name=PRODUCT, owner=Owner.EDGE, shape=one, dtype="<f8"),
+            Slot(name=SQUARE, owner=Owner.EDGE, shape=one, dtype="<f8"),
+        )
 
+    def before(self, candidates: Candidates) -> Array:
+        shares = shares_asked(self.share, candidates.memory[PRODUCT], candidates.memory[SQUARE])
+        return best_of_each_edge(candidates, candidates.rng.random(len(candidates.device)), shares[candidates.edge])
 
-def observe(options: ShareOptions, outcome: Outcome) -> dict[str, Array]:
-    memory = outcome.candidates.memory
-    num_edges = len(memory[SQUARE])
-    asked = np.bincount(outcome.edge, minlength=num_edges)
-    submitted = np.bincount(outcome.edge, outcome.arrived, minlength=num_edges)
-    return {PRODUCT: memory[PRODUCT] + asked * submitted, SQUARE: memory[SQUARE] + asked**2.0}
+    def barrier(self, arrives_s: Array, num_devices: int) -> float:
+        """The ⌈C N⌉-th smallest latency; infinite if fewer arrive."""
+        quota = number_of(self.share, num_devices)
+        return float(np.sort(arrives_s)[quota - 1]) if quota <= len(arrives_s) else np.inf
 
+    def observe(self, outcome: Outcome) -> Values:
+        memory = outcome.candidates.memory
+        num_edges = len(memory[SQUARE])
+        asked = np.bincount(outcome.edge, minlength=num_edges)
+        submitted = np.bincount(outcome.edge, outcome.arrived, minlength=num_edges)
+        return {PRODUCT: memory[PRODUCT] + asked * submitted, SQUARE: memory[SQUARE] + asked**2.0}
 
-SELECTION = Selection(
-    name="slack",
-    summary="more of each edge's devices the fewer used to answer; the round ends when enough have",
-    source="after HybridFL (Wu et al.)",
-    Options=ShareOptions,
-    slots=slots,
-    before=before,
-    barrier=barrier,
-    observe=observe,
-    fully_open={"share": 1.0},
-)
+    def most(self, count: int) -> int:
+        """Returns all: where hardly any device answered, C_r is 1."""
+        return count

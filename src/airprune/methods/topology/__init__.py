@@ -18,17 +18,17 @@ from __future__ import annotations
 from airprune.components.registry import Registry
 from airprune.methods.topology.base import Level, Topology, Tree
 
-TOPOLOGIES: Registry[Topology] = Registry(
+TOPOLOGIES: Registry[type[Topology]] = Registry(
     "topology",
     {
-        "hierarchical": "airprune.methods.topology.hierarchical:TOPOLOGY",
-        "flat": "airprune.methods.topology.flat:TOPOLOGY",
-        "tree": "airprune.methods.topology.tree:TOPOLOGY",
-        "fog": "airprune.methods.topology.fog:TOPOLOGY",
-        "d2d": "airprune.methods.topology.d2d:TOPOLOGY",
-        "lan": "airprune.methods.topology.lan:TOPOLOGY",
-        "tiers": "airprune.methods.topology.tiers:TOPOLOGY",
-        "ensemble": "airprune.methods.topology.ensemble:TOPOLOGY",
+        "hierarchical": "airprune.methods.topology.hierarchical:Hierarchical",
+        "flat": "airprune.methods.topology.flat:Flat",
+        "tree": "airprune.methods.topology.tree:TreeTopology",
+        "fog": "airprune.methods.topology.fog:Fog",
+        "d2d": "airprune.methods.topology.d2d:D2d",
+        "lan": "airprune.methods.topology.lan:Lan",
+        "tiers": "airprune.methods.topology.tiers:Tiers",
+        "ensemble": "airprune.methods.topology.ensemble:Ensemble",
     },
 )
 

@@ -8,13 +8,14 @@ the parent is. The rounds of a level go on in step; a node that has fewer of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from airprune.components.component import Listed
+from airprune.components.component import Component
 from airprune.errors import InvalidValue
 from airprune.methods.topology.relay import Relay, RelayView
 from airprune.methods.topology.root import RootRound, RootView
@@ -111,35 +112,53 @@ class Due:
     period_s: Array
 
 
-@dataclass(frozen=True, kw_only=True)
-class Topology(Listed):
-    """One kind of tree, and what it does on its links; functions take the component's options first.
+class Topology(Component):
+    """One kind of tree, and what it does on its links. What is not overridden does nothing and costs nothing.
 
     Attributes:
-      build: of (rounds of every station per round of its parent) → the tree.
       stations: whether the edges serve the devices, or the cloud itself over one band.
       adapts: whether its edge rounds keep the deadline if the scheme does.
-      relay: what devices do among themselves before the uplink. Whoever then uploads is planned; the others are not.
       masters: whether its relay hands updates to a device that may combine them by the rule of the edge's aggregation.
-      root: what the round at the root costs beyond the links of the tree.
-      deadlines: T_th of each device of a plan problem, where they differ.  [num_devices]
-      due: of (how long each device of the round takes, NaN if it does not arrive, its edge, the deadline, edge rounds
-        since the start) → who delivers now; not together with `relay`. Devices that started from different models are
-        averaged apart, then these averages alike. Needs the slot `HISTORY`: the models with which the last rounds of
-        each edge began, the latest first.
       apart: whether the models of the nodes below the root stay apart: the root sends nothing down, and what is judged
         is the mean of their predictions. The root's own model is their mean, which nobody uses.
     """
 
-    build: Callable[[Any, Array], Tree]
-    stations: Literal["edges", "cloud"] = "edges"
-    adapts: bool = True
-    relay: Callable[[Any, RelayView], Relay] | None = None
-    masters: bool = False
-    root: Callable[[Any, RootView], RootRound] | None = None
-    deadlines: Callable[[Any, PlanProblem], Array] | None = None
-    due: Callable[[Any, Array, Array, float, int], Due] | None = None
-    apart: bool = False
+    stations: ClassVar[Literal["edges", "cloud"]] = "edges"
+    adapts: ClassVar[bool] = True
+    masters: ClassVar[bool] = False
+    apart: ClassVar[bool] = False
+
+    @abstractmethod
+    def build(self, rounds: Array) -> Tree:
+        """Returns the tree, given the rounds of every station per round of its parent."""
+
+    def relay(self, view: RelayView) -> Relay | None:
+        """Returns what devices do among themselves before the uplink; None: nothing.
+
+        Devices that then upload are planned; the others are not.
+        """
+        return None
+
+    def root(self, view: RootView) -> RootRound | None:
+        """Returns what the round at the root costs beyond the links of the tree; None: nothing."""
+        return None
+
+    def deadlines(self, problem: PlanProblem) -> Array | None:
+        """Returns T_th of each device of a plan problem, where they differ; None: they do not.  [num_devices]"""
+        return None
+
+    def due(self, latency_s: Array, edge: Array, deadline_s: float, round_index: int) -> Due | None:
+        """Returns which devices deliver now; None: all do. Not together with `relay`.
+
+        Devices that started from different models are averaged apart, then these averages alike. Needs the slot
+        `HISTORY`: the models with which the last rounds of each edge began, the latest first.
+
+        Args:
+          latency_s: how long each device of the round takes, NaN if it does not arrive.
+          edge: which edge serves it.
+          round_index: edge rounds since the start.
+        """
+        return None
 
     @property
     def top(self) -> int:

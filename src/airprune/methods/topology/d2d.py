@@ -9,30 +9,18 @@ with its own upload. The master adds with counts, so the edge's average is that 
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from airprune.methods.topology.base import Topology, Tree, edges_below
 from airprune.methods.topology.relay import Relay, RelayView
-from airprune.settings.section import Count, Decibel, NonNegative, Positive, Section
+from airprune.settings.section import Count, Decibel, NonNegative, Positive
 from airprune.units import db_to_ratio, dbm_to_watt
 from airprune.wireless.channel import Radio, full_band_rate_bps, path_loss_db
 
 Array = np.ndarray
-
-
-class D2dOptions(Section):
-    """Who can be in one group, and the links inside it."""
-
-    max_distance_m: NonNegative = Field(default=50.0, description="of a member to its master; 0: no groups")
-    max_members: Count = Field(default=4, description="of a group, besides its master")
-    power_dbm: Decibel = Field(default=23.0, description="of a device that sends to another")
-    min_distance_m: Positive = Field(default=3.0, description="nearer devices have the path loss of this distance")
-
-
-def build(options: D2dOptions, rounds: Array) -> Tree:
-    return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
 
 
 def masters(rate_bps: Array, distance_m: Array, *, max_distance_m: float, max_members: int) -> Array:
@@ -85,32 +73,39 @@ def d2d_rate_bps(distance_m: Array, radio: Radio, *, power_w: float) -> Array:
     return rate
 
 
-def relay(options: D2dOptions, view: RelayView) -> Relay:
-    count, power_w = len(view.edge), float(dbm_to_watt(options.power_dbm))
-    head, rate_bps = np.arange(count), np.ones(count)
-    for edge in np.unique(view.edge).tolist() if options.max_distance_m > 0.0 else ():
-        here = np.flatnonzero(view.edge == edge)
-        place = view.positions_m()[here]
-        distance_m = np.hypot(*(place[:, np.newaxis] - place[np.newaxis]).transpose(2, 0, 1))
-        uplink_bps = view.full_band_rate_bps[here]
-        master = masters(uplink_bps, distance_m, max_distance_m=options.max_distance_m, max_members=options.max_members)
-        link_m = np.maximum(distance_m[np.arange(len(here)), master], options.min_distance_m)
-        rate_bps[here] = d2d_rate_bps(link_m, view.radio, power_w=power_w)
-        bits = view.model_bits[here]
-        with np.errstate(divide="ignore"):
-            master = without_leavers(master, bits / rate_bps[here], bits / uplink_bps)
-        head[here] = here[master]
-    is_master = head == np.arange(count)
-    return Relay(head=head, uploads=is_master, sends=np.where(is_master, 0.0, 1.0), rate_bps=rate_bps, power_w=power_w)
+class D2d(Topology):
+    """Groups near devices; options say which, and the links inside a group."""
 
+    name = "d2d"
+    summary = "near devices hand their updates to a master, which uploads for all of them"
+    source = "after D2D-FedAvg (Zhang et al.)"
+    fully_open: ClassVar = {"max_distance_m": 0.0}
+    masters = True
 
-TOPOLOGY = Topology(
-    name="d2d",
-    summary="near devices hand their updates to a master, which uploads for all of them",
-    source="after D2D-FedAvg (Zhang et al.)",
-    Options=D2dOptions,
-    build=build,
-    relay=relay,
-    masters=True,
-    fully_open={"max_distance_m": 0.0},
-)
+    max_distance_m: NonNegative = Field(default=50.0, description="of a member to its master; 0: no groups")
+    max_members: Count = Field(default=4, description="of a group, besides its master")
+    power_dbm: Decibel = Field(default=23.0, description="of a device that sends to another")
+    min_distance_m: Positive = Field(default=3.0, description="nearer devices have the path loss of this distance")
+
+    def build(self, rounds: Array) -> Tree:
+        return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
+
+    def relay(self, view: RelayView) -> Relay:
+        count, power_w = len(view.edge), float(dbm_to_watt(self.power_dbm))
+        head, rate_bps = np.arange(count), np.ones(count)
+        for edge in np.unique(view.edge).tolist() if self.max_distance_m > 0.0 else ():
+            here = np.flatnonzero(view.edge == edge)
+            place = view.positions_m()[here]
+            distance_m = np.hypot(*(place[:, np.newaxis] - place[np.newaxis]).transpose(2, 0, 1))
+            uplink_bps = view.full_band_rate_bps[here]
+            master = masters(uplink_bps, distance_m, max_distance_m=self.max_distance_m, max_members=self.max_members)
+            link_m = np.maximum(distance_m[np.arange(len(here)), master], self.min_distance_m)
+            rate_bps[here] = d2d_rate_bps(link_m, view.radio, power_w=power_w)
+            bits = view.model_bits[here]
+            with np.errstate(divide="ignore"):
+                master = without_leavers(master, bits / rate_bps[here], bits / uplink_bps)
+            head[here] = here[master]
+        is_master = head == np.arange(count)
+        return Relay(
+            head=head, uploads=is_master, sends=np.where(is_master, 0.0, 1.0), rate_bps=rate_bps, power_w=power_w
+        )

@@ -15,37 +15,31 @@ from pydantic import Field
 
 from airprune.errors import InvalidValue
 from airprune.methods.topology.base import Level, Topology, Tree, edges_below
-from airprune.settings.section import Count, Section
+from airprune.settings.section import Count
 
 Array = np.ndarray
 
 
-class EnsembleOptions(Section):
-    """How many models."""
+class Ensemble(Topology):
+    """Keeps several models apart."""
+
+    name = "ensemble"
+    summary = "models that stay apart, one per edge or per few edges, and predict together"
+    source = "after Cheng, Charles, Garrett, Rush (ensembles against federated dropout)"
+    apart = True
 
     members: Count | None = Field(default=None, description="models to which edges are dealt; none: one for each edge")
 
-
-def build(options: EnsembleOptions, rounds: Array) -> Tree:
-    edges, members = len(rounds), options.members
-    if members is None:
-        return Tree((edges_below(np.zeros(edges, dtype=np.int64), rounds, math.inf),))
-    if members > edges:
-        raise InvalidValue(f"{options.owner}.members", f"must be at most {edges}, one for each edge", members)
-    level = Level(
-        name="member",
-        parent=np.zeros(members, dtype=np.int64),
-        rounds=np.ones(members, dtype=np.int64),
-        rate_bps=np.full(members, math.inf),
-    )
-    return Tree((level, edges_below(np.arange(edges) * members // edges, rounds, math.inf)))
-
-
-TOPOLOGY = Topology(
-    name="ensemble",
-    summary="models that stay apart, one per edge or per few edges, and predict together",
-    source="after Cheng, Charles, Garrett, Rush (ensembles against federated dropout)",
-    Options=EnsembleOptions,
-    build=build,
-    apart=True,
-)
+    def build(self, rounds: Array) -> Tree:
+        edges, members = len(rounds), self.members
+        if members is None:
+            return Tree((edges_below(np.zeros(edges, dtype=np.int64), rounds, math.inf),))
+        if members > edges:
+            raise InvalidValue(f"{self.owner}.members", f"must be at most {edges}, one for each edge", members)
+        level = Level(
+            name="member",
+            parent=np.zeros(members, dtype=np.int64),
+            rounds=np.ones(members, dtype=np.int64),
+            rate_bps=np.full(members, math.inf),
+        )
+        return Tree((level, edges_below(np.arange(edges) * members // edges, rounds, math.inf)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -12,14 +11,13 @@ from airprune.methods.topology.base import Topology, Tree, edges_below
 Array = np.ndarray
 
 
-def build(options: Any, rounds: Array) -> Tree:
-    return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
+class Flat(Topology):
+    """Has the cloud serve the devices."""
 
+    name = "flat"
+    summary = "the cloud's own band serves all devices"
+    source = "the paper's baseline"
+    stations = "cloud"
 
-TOPOLOGY = Topology(
-    name="flat",
-    summary="the cloud's own band serves all devices",
-    source="the paper's baseline",
-    build=build,
-    stations="cloud",
-)
+    def build(self, rounds: Array) -> Tree:
+        return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))

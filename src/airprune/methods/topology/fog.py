@@ -11,36 +11,18 @@ links differ from `hierarchical`: the model is the same to the bit.
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from airprune.methods.topology.base import Topology, Tree, edges_below
 from airprune.methods.topology.root import RootRound, RootView
-from airprune.settings.section import NonNegative, Positive, Ratio, Section
+from airprune.settings.section import NonNegative, Positive, Ratio
 
 Array = np.ndarray
 
 _LIGHT_M_PER_S = 299_792_458.0
-
-
-class FogOptions(Section):
-    """How the edge that averages is chosen, and the links to it."""
-
-    alpha: Ratio = Field(default=0.5, description="weight of latency; the rest is that of workload")
-    rate_bps: Positive | None = Field(default=1e9, description="between any two edges; none: takes no time")
-    cloud_bps: Positive | None = Field(
-        default=None, description="of each edge to the cloud, if no edge may average; none: takes no time"
-    )
-    max_latency_s: Positive | None = Field(default=None, description="L_max, of an edge that may average; none: any")
-    max_workload_bytes: Positive | None = Field(default=None, description="O_max of such an edge; none: any")
-    cycles_per_weight: NonNegative = Field(default=1.0, description="to add one weight of one edge's model")
-    cpu_hz: Positive = Field(default=3e9, description="of an edge")
-    service_factor: Positive = Field(default=10.0, description="μ_i / N_i: requests served per second and device")
-
-
-def build(options: FogOptions, rounds: Array) -> Tree:
-    return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
 
 
 def utility(latency_s: Array, workload: Array, *, alpha: float) -> Array:
@@ -76,44 +58,56 @@ def queueing_s(num_devices: Array, service_rate: Array) -> Array:
     return np.where(spare > 0.0, 1.0 / np.where(spare > 0.0, spare, 1.0), np.inf)
 
 
-def latencies_s(options: FogOptions, view: RootView) -> Array:
-    """L_i of every edge.  [num_edges]"""
-    place = view.network.edge_position_m
-    distance_m = np.hypot(*(place[:, np.newaxis] - place[np.newaxis]).transpose(2, 0, 1))
-    link_s = _link_s(view.model_bits, options.rate_bps) + distance_m / _LIGHT_M_PER_S
-    np.fill_diagonal(link_s, 0.0)
-    adding_s = options.cycles_per_weight * view.num_weights * len(place) / options.cpu_hz
-    devices = view.devices_per_edge
-    return link_s.max(axis=1) + adding_s + queueing_s(devices, options.service_factor * devices)
-
-
-def root(options: FogOptions, view: RootView) -> RootRound:
-    latency_s = latencies_s(options, view)
-    edge = chosen_edge(
-        latency_s,
-        view.received_bits / 8.0,
-        alpha=options.alpha,
-        max_latency_s=options.max_latency_s,
-        max_workload=options.max_workload_bytes,
-    )
-    num_edges = view.network.num_edges
-    if edge is None:
-        return RootRound(
-            latency_s=_link_s(view.model_bits, options.cloud_bps), backhaul_bits=num_edges * view.model_bits
-        )
-    return RootRound(latency_s=float(latency_s[edge]), backhaul_bits=(num_edges - 1) * view.model_bits, aggregator=edge)
-
-
 def _link_s(bits: float, rate_bps: float | None) -> float:
     return 0.0 if rate_bps is None else bits / rate_bps
 
 
-TOPOLOGY = Topology(
-    name="fog",
-    summary="one of the edges, chosen by latency and workload, averages for all",
-    source="FogFL (Saha, Misra, Deb), its choice of the node",
-    Options=FogOptions,
-    build=build,
-    root=root,
-    fully_open={},
-)
+class Fog(Topology):
+    """Has one of the edges average in the cloud's place."""
+
+    name = "fog"
+    summary = "one of the edges, chosen by latency and workload, averages for all"
+    source = "FogFL (Saha, Misra, Deb), its choice of the node"
+    fully_open: ClassVar = {}
+
+    alpha: Ratio = Field(default=0.5, description="weight of latency; the rest is that of workload")
+    rate_bps: Positive | None = Field(default=1e9, description="between any two edges; none: takes no time")
+    cloud_bps: Positive | None = Field(
+        default=None, description="of each edge to the cloud, if no edge may average; none: takes no time"
+    )
+    max_latency_s: Positive | None = Field(default=None, description="L_max, of an edge that may average; none: any")
+    max_workload_bytes: Positive | None = Field(default=None, description="O_max of such an edge; none: any")
+    cycles_per_weight: NonNegative = Field(default=1.0, description="to add one weight of one edge's model")
+    cpu_hz: Positive = Field(default=3e9, description="of an edge")
+    service_factor: Positive = Field(default=10.0, description="μ_i / N_i: requests served per second and device")
+
+    def build(self, rounds: Array) -> Tree:
+        return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
+
+    def root(self, view: RootView) -> RootRound:
+        latency_s = self.latencies_s(view)
+        edge = chosen_edge(
+            latency_s,
+            view.received_bits / 8.0,
+            alpha=self.alpha,
+            max_latency_s=self.max_latency_s,
+            max_workload=self.max_workload_bytes,
+        )
+        num_edges = view.network.num_edges
+        if edge is None:
+            return RootRound(
+                latency_s=_link_s(view.model_bits, self.cloud_bps), backhaul_bits=num_edges * view.model_bits
+            )
+        return RootRound(
+            latency_s=float(latency_s[edge]), backhaul_bits=(num_edges - 1) * view.model_bits, aggregator=edge
+        )
+
+    def latencies_s(self, view: RootView) -> Array:
+        """L_i of every edge.  [num_edges]"""
+        place = view.network.edge_position_m
+        distance_m = np.hypot(*(place[:, np.newaxis] - place[np.newaxis]).transpose(2, 0, 1))
+        link_s = _link_s(view.model_bits, self.rate_bps) + distance_m / _LIGHT_M_PER_S
+        np.fill_diagonal(link_s, 0.0)
+        adding_s = self.cycles_per_weight * view.num_weights * len(place) / self.cpu_hz
+        devices = view.devices_per_edge
+        return link_s.max(axis=1) + adding_s + queueing_s(devices, self.service_factor * devices)

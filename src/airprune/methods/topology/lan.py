@@ -8,6 +8,7 @@ band so that they end together, Σ bits / r_n. There is no edge server, so the e
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -15,23 +16,9 @@ from pydantic import Field
 from airprune.methods.topology.base import Topology, Tree, edges_below
 from airprune.methods.topology.relay import Relay, RelayView
 from airprune.methods.topology.root import RootRound, RootView
-from airprune.settings.section import Positive, Section
+from airprune.settings.section import Positive
 
 Array = np.ndarray
-
-
-class LanOptions(Section):
-    """The links of the LAN, and out of it."""
-
-    rate_bps: Positive = Field(default=100e6, description="of each device's own link in the LAN, both ways at once")
-    power_w: Positive = Field(default=0.1, description="of a device while it sends in the LAN")
-    wan_bps: Positive | None = Field(
-        default=None, description="of each LAN to the cloud; none: over the cloud's radio band"
-    )
-
-
-def build(options: LanOptions, rounds: Array) -> Tree:
-    return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
 
 
 def ring_share(num_devices: Array) -> Array:
@@ -39,45 +26,49 @@ def ring_share(num_devices: Array) -> Array:
     return 2.0 * (num_devices - 1) / num_devices
 
 
-def relay(options: LanOptions, view: RelayView) -> Relay:
-    """Everybody in the ring at once: each is a group of its own, and none uploads."""
-    count = len(view.edge)
-    _, place, sizes = np.unique(view.edge, return_inverse=True, return_counts=True)
-    return Relay(
-        head=np.arange(count),
-        uploads=np.zeros(count, dtype=bool),
-        sends=ring_share(sizes[place]),
-        rate_bps=np.full(count, options.rate_bps),
-        power_w=options.power_w,
+class Lan(Topology):
+    """Has an edge's devices average on their LAN."""
+
+    name = "lan"
+    summary = "an edge's devices average among themselves on a LAN; one of them uploads to the cloud"
+    source = "after LanFL (Yuan et al.)"
+    fully_open: ClassVar = {}
+    adapts = False
+
+    rate_bps: Positive = Field(default=100e6, description="of each device's own link in the LAN, both ways at once")
+    power_w: Positive = Field(default=0.1, description="of a device while it sends in the LAN")
+    wan_bps: Positive | None = Field(
+        default=None, description="of each LAN to the cloud; none: over the cloud's radio band"
     )
 
+    def build(self, rounds: Array) -> Tree:
+        return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
 
-def root(options: LanOptions, view: RootView) -> RootRound:
-    lans = np.flatnonzero(view.devices_per_edge)
-    energy_j = 0.0
-    if options.wan_bps is not None:
-        latency_s = view.model_bits / options.wan_bps
-    else:
-        rate_bps = view.cloud_rate_bps()
-        best_bps = np.array([rate_bps[view.edge == lan].max() for lan in lans])
-        latency_s = float(np.sum(view.model_bits / best_bps))
-        energy_j = len(lans) * view.radio.transmit_power_w * latency_s
-    return RootRound(
-        latency_s=latency_s,
-        uploaded_weights=len(lans) * view.num_weights,
-        uploaded_bits=len(lans) * view.model_bits,
-        energy_j=energy_j,
-    )
+    def relay(self, view: RelayView) -> Relay:
+        """Everybody in the ring at once: each is a group of its own, and none uploads."""
+        count = len(view.edge)
+        _, place, sizes = np.unique(view.edge, return_inverse=True, return_counts=True)
+        return Relay(
+            head=np.arange(count),
+            uploads=np.zeros(count, dtype=bool),
+            sends=ring_share(sizes[place]),
+            rate_bps=np.full(count, self.rate_bps),
+            power_w=self.power_w,
+        )
 
-
-TOPOLOGY = Topology(
-    name="lan",
-    summary="an edge's devices average among themselves on a LAN; one of them uploads to the cloud",
-    source="after LanFL (Yuan et al.)",
-    Options=LanOptions,
-    build=build,
-    relay=relay,
-    root=root,
-    adapts=False,
-    fully_open={},
-)
+    def root(self, view: RootView) -> RootRound:
+        lans = np.flatnonzero(view.devices_per_edge)
+        energy_j = 0.0
+        if self.wan_bps is not None:
+            latency_s = view.model_bits / self.wan_bps
+        else:
+            rate_bps = view.cloud_rate_bps()
+            best_bps = np.array([rate_bps[view.edge == lan].max() for lan in lans])
+            latency_s = float(np.sum(view.model_bits / best_bps))
+            energy_j = len(lans) * view.radio.transmit_power_w * latency_s
+        return RootRound(
+            latency_s=latency_s,
+            uploaded_weights=len(lans) * view.num_weights,
+            uploaded_bits=len(lans) * view.model_bits,
+            energy_j=energy_j,
+        )

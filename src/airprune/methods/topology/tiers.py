@@ -8,7 +8,7 @@ in with a whole model and an equal share of the band, but at most M, gives the d
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -16,27 +16,9 @@ from pydantic import Field
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.methods.topology.base import HISTORY, Due, Topology, Tree, edges_below
 from airprune.planning.problem import PlanProblem
-from airprune.settings.section import Section
 from airprune.wireless.latency import device_latency_s
 
 Array = np.ndarray
-
-
-class TiersOptions(Section):
-    """How often the edge averages."""
-
-    tiers: Annotated[int, Field(ge=1, le=64)] = Field(
-        default=2, description="M: averages per deadline, and models that an edge remembers; 1: everybody in step"
-    )
-
-
-def build(options: TiersOptions, rounds: Array) -> Tree:
-    return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
-
-
-def slots(options: TiersOptions, shape: ModelShape) -> tuple[Slot, ...]:
-    """The models with which the last M rounds of an edge began, the latest first."""
-    return (Slot(name=HISTORY, owner=Owner.EDGE, shape=lambda shape: (options.tiers, shape.num_state), dtype="<f8"),)
 
 
 def tier_of(latency_s: Array, period_s: Array | float) -> Array:
@@ -44,39 +26,44 @@ def tier_of(latency_s: Array, period_s: Array | float) -> Array:
     return np.maximum(np.ceil(np.asarray(latency_s) / period_s * (1.0 - 1e-9)), 1.0).astype(np.int64)
 
 
-def deadlines(options: TiersOptions, problem: PlanProblem) -> Array:
-    """m ΔT of each device; the last tier has T_th."""
-    equal_bps = problem.full_band_rate_bps / problem.groups.spread(problem.groups.counts)
-    whole_s = device_latency_s(
-        problem.fixed_weights + problem.prunable_weights,
-        seconds_per_weight=problem.seconds_per_weight,
-        rate_bps=equal_bps,
-        bits_per_weight=problem.bits_per_weight,
-        fixed_bits=problem.fixed_bits,
-        extra_seconds=problem.extra_seconds,
+class Tiers(Topology):
+    """Averages several times per deadline."""
+
+    name = "tiers"
+    summary = "the edge averages several times per deadline; slower devices deliver more rarely"
+    source = "after TT-Prune (Zhang, Deng, Mahmoodi)"
+    fully_open: ClassVar = {"tiers": 1}
+
+    tiers: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=2, description="M: averages per deadline, and models that an edge remembers; 1: everybody in step"
     )
-    share = np.minimum(whole_s / problem.deadline_s, 1.0)
-    return problem.deadline_s * tier_of(share, 1.0 / options.tiers) / options.tiers
 
+    def build(self, rounds: Array) -> Tree:
+        return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
 
-def due(options: TiersOptions, latency_s: Array, edge: Array, deadline_s: float, round_index: int) -> Due:
-    """Where a baseline is later than the deadline, ΔT is a part of its slowest device's time instead."""
-    period_s = np.full(len(edge), deadline_s / options.tiers)
-    for k in np.unique(edge).tolist():
-        slowest_s = np.nanmax(latency_s[edge == k], initial=deadline_s)
-        period_s[edge == k] = slowest_s / options.tiers
-    tier = tier_of(np.where(np.isnan(latency_s), 0.0, latency_s), period_s)
-    return Due(delivers=(round_index + 1) % tier == 0, lag=tier - 1, period_s=period_s)
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """The models with which the last M rounds of an edge began, the latest first."""
+        return (Slot(name=HISTORY, owner=Owner.EDGE, shape=lambda shape: (self.tiers, shape.num_state), dtype="<f8"),)
 
+    def deadlines(self, problem: PlanProblem) -> Array:
+        """m ΔT of each device; the last tier has T_th."""
+        equal_bps = problem.full_band_rate_bps / problem.groups.spread(problem.groups.counts)
+        whole_s = device_latency_s(
+            problem.fixed_weights + problem.prunable_weights,
+            seconds_per_weight=problem.seconds_per_weight,
+            rate_bps=equal_bps,
+            bits_per_weight=problem.bits_per_weight,
+            fixed_bits=problem.fixed_bits,
+            extra_seconds=problem.extra_seconds,
+        )
+        share = np.minimum(whole_s / problem.deadline_s, 1.0)
+        return problem.deadline_s * tier_of(share, 1.0 / self.tiers) / self.tiers
 
-TOPOLOGY = Topology(
-    name="tiers",
-    summary="the edge averages several times per deadline; slower devices deliver more rarely",
-    source="after TT-Prune (Zhang, Deng, Mahmoodi)",
-    Options=TiersOptions,
-    slots=slots,
-    build=build,
-    deadlines=deadlines,
-    due=due,
-    fully_open={"tiers": 1},
-)
+    def due(self, latency_s: Array, edge: Array, deadline_s: float, round_index: int) -> Due:
+        """Where a baseline is later than the deadline, ΔT is a part of its slowest device's time instead."""
+        period_s = np.full(len(edge), deadline_s / self.tiers)
+        for k in np.unique(edge).tolist():
+            slowest_s = np.nanmax(latency_s[edge == k], initial=deadline_s)
+            period_s[edge == k] = slowest_s / self.tiers
+        tier = tier_of(np.where(np.isnan(latency_s), 0.0, latency_s), period_s)
+        return Due(delivers=(round_index + 1) % tier == 0, lag=tier - 1, period_s=period_s)

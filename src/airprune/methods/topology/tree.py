@@ -13,45 +13,9 @@ from pydantic import Field, model_validator
 
 from airprune.errors import InvalidValue
 from airprune.methods.topology.base import Level, Topology, Tree, edges_below
-from airprune.settings.section import Count, Positive, Section
+from airprune.settings.section import Count, Positive
 
 Array = np.ndarray
-
-
-class TreeOptions(Section):
-    """The levels between cloud and edges, from the top down."""
-
-    nodes: tuple[Count, ...] = Field(default=(2,), description="averaging nodes of each level between cloud and edges")
-    rounds: tuple[Count, ...] = Field(default=(1,), description="of each such level per round of the level above it")
-    rate_bps: tuple[Positive, ...] = Field(
-        default=(), description="of the links up from each such level and from the edges; empty: they take no time"
-    )
-
-    @model_validator(mode="after")
-    def _agree(self) -> TreeOptions:
-        if len(self.rounds) != len(self.nodes):
-            rule = f"must have one entry for each of {len(self.nodes)} levels"
-            raise InvalidValue(f"{self.owner}.rounds", rule, list(self.rounds))
-        if self.rate_bps and len(self.rate_bps) != len(self.nodes) + 1:
-            rule = f"must be empty or have {len(self.nodes) + 1} entries: each level's links up, then the edges'"
-            raise InvalidValue(f"{self.owner}.rate_bps", rule, list(self.rate_bps))
-        return self
-
-
-def build(options: TreeOptions, rounds: Array) -> Tree:
-    rates = options.rate_bps or (math.inf,) * (len(options.nodes) + 1)
-    levels, above = [], 1
-    for number, (nodes, level_rounds) in enumerate(zip(options.nodes, options.rounds, strict=True)):
-        levels.append(
-            Level(
-                name=f"level-{number + 1}",
-                parent=_dealt(nodes, above),
-                rounds=np.full(nodes, level_rounds),
-                rate_bps=np.full(nodes, rates[number]),
-            )
-        )
-        above = nodes
-    return Tree((*levels, edges_below(_dealt(len(rounds), above), rounds, rates[-1])))
 
 
 def _dealt(children: int, parents: int) -> Array:
@@ -62,10 +26,40 @@ def _dealt(children: int, parents: int) -> Array:
     return np.arange(children) * parents // children
 
 
-TOPOLOGY = Topology(
-    name="tree",
-    summary="levels of averaging nodes between edges and cloud",
-    source="hierarchical SGD, any depth",
-    Options=TreeOptions,
-    build=build,
-)
+class TreeTopology(Topology):
+    """Puts averaging nodes between cloud and edges; options give the levels from the top down."""
+
+    name = "tree"
+    summary = "levels of averaging nodes between edges and cloud"
+    source = "hierarchical SGD, any depth"
+
+    nodes: tuple[Count, ...] = Field(default=(2,), description="averaging nodes of each level between cloud and edges")
+    rounds: tuple[Count, ...] = Field(default=(1,), description="of each such level per round of the level above it")
+    rate_bps: tuple[Positive, ...] = Field(
+        default=(), description="of the links up from each such level and from the edges; empty: they take no time"
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> TreeTopology:
+        if len(self.rounds) != len(self.nodes):
+            rule = f"must have one entry for each of {len(self.nodes)} levels"
+            raise InvalidValue(f"{self.owner}.rounds", rule, list(self.rounds))
+        if self.rate_bps and len(self.rate_bps) != len(self.nodes) + 1:
+            rule = f"must be empty or have {len(self.nodes) + 1} entries: each level's links up, then the edges'"
+            raise InvalidValue(f"{self.owner}.rate_bps", rule, list(self.rate_bps))
+        return self
+
+    def build(self, rounds: Array) -> Tree:
+        rates = self.rate_bps or (math.inf,) * (len(self.nodes) + 1)
+        levels, above = [], 1
+        for number, (nodes, level_rounds) in enumerate(zip(self.nodes, self.rounds, strict=True)):
+            levels.append(
+                Level(
+                    name=f"level-{number + 1}",
+                    parent=_dealt(nodes, above),
+                    rounds=np.full(nodes, level_rounds),
+                    rate_bps=np.full(nodes, rates[number]),
+                )
+            )
+            above = nodes
+        return Tree((*levels, edges_below(_dealt(len(rounds), above), rounds, rates[-1])))

@@ -7,7 +7,7 @@ and `optimal` decides what else must go; within an energy budget `energy` does, 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -16,50 +16,52 @@ from airprune.planning.feasibility import min_deadline_s
 from airprune.planning.ladder import Ladder, climb
 from airprune.planning.plan import Status
 from airprune.planning.problem import PlanProblem
-from airprune.planning.schemes import energy, optimal
 from airprune.planning.schemes.base import Allocation, Scheme
+from airprune.planning.schemes.energy import Energy
+from airprune.planning.schemes.optimal import Optimal
 from airprune.planning.tradeoff import ROUNDING_MARGIN
-from airprune.settings.section import Section
 
 Array = np.ndarray
 
 
-class AirBudgetOptions(Section):
-    """Options of `air-budget`."""
+class AirBudget(Scheme):
+    """Minimises the error of the updates over shares and codes."""
 
-    owner: ClassVar[str] = "Scenario.plan.air-budget"
+    name = "air-budget"
+    summary = "shares and bits per weight chosen together so that the least of the updates is lost"
+    source = "own"
+    chooses_codes = True
 
     fair: bool = Field(
         default=False, description="the most bits for whoever has the fewest, instead of the least error in all"
     )
 
-
-def allocate(problem: PlanProblem, options: AirBudgetOptions) -> Allocation:
-    """Everybody's rung by `planning.ladder.climb`; what is left of the band goes to all in proportion."""
-    ladder = problem.ladder or Ladder(float(np.max(problem.bits_per_weight)), 0.0)
-    cheapest = float(ladder.bits_per_weight[0])
-    if np.any(problem.bits_per_weight != cheapest):  # it is what everybody has where pruning must help
-        problem = dataclasses.replace(problem, bits_per_weight=cheapest)
-    weights = problem.largest_model_weights
-    upload_s = _upload_s(problem, weights)
-    found = climb(problem, ladder, weights, upload_s, fair=options.fair)
-    groups = problem.groups
-    total = groups.spread(groups.sum(found.share))
-    with np.errstate(divide="ignore", invalid="ignore"):  # nobody needs any band
-        share = np.minimum(found.share * ((1.0 - ROUNDING_MARGIN) / total), 1.0)
-    share = np.where((total > 0.0) & (total <= 1.0 - ROUNDING_MARGIN), share, found.share)
-    plain = Allocation(
-        share=share,
-        ratio=problem.min_pruning_ratio.copy(),
-        status=np.where(np.isnan(found.price), "", Status.OK.value).astype("<U24"),
-        shadow_price=found.price,
-        min_deadline_s=min_deadline_s(problem) if problem.limits is None else _fallback(problem).min_deadline_s,
-        bits_per_weight=ladder.bits_per_weight[found.rung],
-        code=found.rung,
-    )
-    if np.isnan(found.price).any():
-        plain = _with_pruning(problem, ladder, plain)
-    return plain if problem.ladder is not None else dataclasses.replace(plain, code=None)
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """Everybody's rung by `planning.ladder.climb`; what is left of the band goes to all in proportion."""
+        ladder = problem.ladder or Ladder(float(np.max(problem.bits_per_weight)), 0.0)
+        cheapest = float(ladder.bits_per_weight[0])
+        if np.any(problem.bits_per_weight != cheapest):  # it is what everybody has where pruning must help
+            problem = dataclasses.replace(problem, bits_per_weight=cheapest)
+        weights = problem.largest_model_weights
+        upload_s = _upload_s(problem, weights)
+        found = climb(problem, ladder, weights, upload_s, fair=self.fair)
+        groups = problem.groups
+        total = groups.spread(groups.sum(found.share))
+        with np.errstate(divide="ignore", invalid="ignore"):  # nobody needs any band
+            share = np.minimum(found.share * ((1.0 - ROUNDING_MARGIN) / total), 1.0)
+        share = np.where((total > 0.0) & (total <= 1.0 - ROUNDING_MARGIN), share, found.share)
+        plain = Allocation(
+            share=share,
+            ratio=problem.min_pruning_ratio.copy(),
+            status=np.where(np.isnan(found.price), "", Status.OK.value).astype("<U24"),
+            shadow_price=found.price,
+            min_deadline_s=min_deadline_s(problem) if problem.limits is None else _fallback(problem).min_deadline_s,
+            bits_per_weight=ladder.bits_per_weight[found.rung],
+            code=found.rung,
+        )
+        if np.isnan(found.price).any():
+            plain = _with_pruning(problem, ladder, plain)
+        return plain if problem.ladder is not None else dataclasses.replace(plain, code=None)
 
 
 def _upload_s(problem: PlanProblem, weights: Array) -> Array:
@@ -97,7 +99,7 @@ def _with_pruning(problem: PlanProblem, ladder: Ladder, plain: Allocation) -> Al
 
 def _fallback(problem: PlanProblem) -> Allocation:
     """Who decides where pruning is needed; with which deadlines there is a plan at all, is up to it too."""
-    return (optimal if problem.limits is None else energy).allocate(problem)
+    return (Optimal() if problem.limits is None else Energy()).allocate(problem)
 
 
 def _put(values: Any, where: Array, others: Any) -> Array:
@@ -105,13 +107,3 @@ def _put(values: Any, where: Array, others: Any) -> Array:
     changed = np.array(values)
     changed[where] = others
     return changed
-
-
-SCHEME = Scheme(
-    name="air-budget",
-    summary="shares and bits per weight chosen together so that the least of the updates is lost",
-    Options=AirBudgetOptions,
-    allocate=allocate,
-    chooses_codes=True,
-    source="own",
-)

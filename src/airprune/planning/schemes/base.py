@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from airprune.components.component import Listed, NoOptions
-from airprune.errors import InvalidValue
+from airprune.components.component import Component
 from airprune.planning.limits import limits_of
 from airprune.planning.plan import DEADLINE_TOLERANCE, Plan, Status
 from airprune.planning.problem import PlanProblem
 from airprune.planning.tradeoff import latency_s, share_for_weights
-from airprune.text import shown
 from airprune.wireless.channel import uplink_rate_bps
 from airprune.wireless.latency import device_latency_s
 
 Array = np.ndarray
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scheme(Listed):
+class Scheme(Component):
     """One way to choose (b, ρ).
 
     Attributes:
-      allocate: the choice itself: allocate(problem), or allocate(problem, options) if the scheme declares `Options`.
       adapts: whether it promises the deadline; a baseline that does not may be `late`.
       needs_limits: whether it chooses clock and power, and so needs `PlanProblem.limits`.
       chooses_codes: whether it chooses bits per weight from `PlanProblem.ladder`, if there is one.
       fits_codes: whether it takes the largest of `PlanProblem.codes` that fits, if there are any.
-      blocks: for a scheme that assigns blocks of the band, of (options, devices of an edge) → how many an edge has.
     """
 
-    allocate: Callable[..., Allocation]
-    adapts: bool = True
-    needs_limits: bool = False
-    chooses_codes: bool = False
-    fits_codes: bool = False
-    blocks: Callable[[Any, int], int] | None = None
+    adapts: ClassVar[bool] = True
+    needs_limits: ClassVar[bool] = False
+    chooses_codes: ClassVar[bool] = False
+    fits_codes: ClassVar[bool] = False
 
-    @property
-    def plans_fleets(self) -> bool:
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        cls.owner = f"Scenario.plan.{cls.name}"  # also where a script gives the options, and no scenario
+
+    @abstractmethod
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """Returns the choice itself."""
+
+    def blocks(self, num_devices: int) -> int | None:
+        """Returns how many blocks the band of an edge with so many devices has; None: it is shared without blocks."""
+        return None
+
+    @classmethod
+    def plans_fleets(cls) -> bool:
         """Whether rates and compute times are all it needs: neither limits nor codes."""
-        return not (self.needs_limits or self.chooses_codes or self.fits_codes)
+        return not (cls.needs_limits or cls.chooses_codes or cls.fits_codes)
 
-    def plan(self, problem: PlanProblem, options: Any = None) -> Plan:
-        """The scheme's plan; on edges that failed, shares and ratios are NaN."""
-        allocation = self._allocated(problem, options)
+    def plan(self, problem: PlanProblem) -> Plan:
+        """Returns the scheme's plan; on edges that failed, shares and ratios are NaN."""
+        if self.needs_limits:
+            limits_of(problem)
+        allocation = self.allocate(problem)
         failed = ~np.isin(allocation.status, [Status.OK, Status.LATE, Status.OUTSIDE_BOX])
         no_plan = problem.groups.spread(failed)
         return Plan(
@@ -65,22 +72,8 @@ class Scheme(Listed):
             code=allocation.code,
             block=allocation.block,
             blocking=allocation.blocking,
-            options=options,
+            options=self,
         )
-
-    def _allocated(self, problem: PlanProblem, options: Any) -> Allocation:
-        if self.needs_limits:
-            limits_of(problem)
-        if self.Options is NoOptions:
-            if options is not None and not isinstance(options, NoOptions) and not (_is_table(options) and not options):
-                raise InvalidValue(
-                    f"scheme {self.name!r}", "takes no options", options if _is_table(options) else shown(options)
-                )
-            return self.allocate(problem)
-        if options is not None and not isinstance(options, self.Options) and not _is_table(options):
-            raise InvalidValue(f"Options of scheme {self.name!r}", "must be a mapping", shown(options))
-        chosen = options if isinstance(options, self.Options) else self.Options(**(options or {}))
-        return self.allocate(problem, chosen)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,10 +95,6 @@ class Allocation:
     code: Array | None = None
     block: Array | None = None
     blocking: Array | None = None
-
-
-def _is_table(options: Any) -> bool:
-    return isinstance(options, Mapping) and all(isinstance(key, str) for key in options)
 
 
 def equal_shares(problem: PlanProblem) -> Array:

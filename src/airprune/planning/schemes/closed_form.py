@@ -17,44 +17,43 @@ from airprune.planning.tradeoff import latency_s, peak_root, unclipped_ratio_for
 _LOST_DIGITS = 1e-9
 
 
-def allocate(problem: PlanProblem) -> Allocation:
-    """b = (s u − q̂) / (a r) with u = (1 + Σ q̂/(a r)) / Σ s/(a r), and the ρ of Eq. (35), wherever they fall.
+class ClosedForm(Scheme):
+    """Evaluates Theorem 3 as printed."""
 
-    Eq. (34) divides by a; where compute is free it has no value, and the edge counts as outside the box. The theorem
-    knows no fixed bits and no extra seconds: with them, s and ρ are those of the widened Eq. (26), and the shares are
-    the stationary point of the problem without its box, which is what the theorem prints without them.
-    """
-    groups = problem.groups
-    with np.errstate(divide="ignore", invalid="ignore"):
-        per_share = problem.seconds_per_weight * problem.full_band_rate_bps
-        root = peak_root(problem)
-        u = (1.0 + groups.sum(problem.bits_per_weight / per_share)) / groups.sum(root / per_share)
-        share = (root * groups.spread(u) - problem.bits_per_weight) / per_share
-        ratio = unclipped_ratio_for_share(problem, share)
-        is_number = np.isfinite(share) & np.isfinite(ratio)
-        share, ratio = np.where(is_number, share, np.nan), np.where(is_number, ratio, np.nan)
-        # Where the formula loses all its digits, it may land inside the box and still be late.
-        in_time = latency_s(problem, share, ratio) <= problem.deadline_s * (1.0 + _LOST_DIGITS)
-        inside = (
-            in_time
-            & (share >= 0.0)
-            & (share <= 1.0 + DEADLINE_TOLERANCE)
-            & (ratio >= problem.min_pruning_ratio - DEADLINE_TOLERANCE)
-            & (ratio <= problem.max_pruning_ratio + DEADLINE_TOLERANCE)
+    name = "closed-form"
+    summary = "Theorem 3 as printed, without the box; its status tells when it cannot be used"
+
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """b = (s u − q̂) / (a r) with u = (1 + Σ q̂/(a r)) / Σ s/(a r), and the ρ of Eq. (35), wherever they fall.
+
+        Eq. (34) divides by a; where compute is free it has no value, and the edge counts as outside the box. The
+        theorem knows no fixed bits and no extra seconds: with them, s and ρ are those of the widened Eq. (26), and the
+        shares are the stationary point of the problem without its box, which is what the theorem prints without them.
+        """
+        groups = problem.groups
+        with np.errstate(divide="ignore", invalid="ignore"):
+            per_share = problem.seconds_per_weight * problem.full_band_rate_bps
+            root = peak_root(problem)
+            u = (1.0 + groups.sum(problem.bits_per_weight / per_share)) / groups.sum(root / per_share)
+            share = (root * groups.spread(u) - problem.bits_per_weight) / per_share
+            ratio = unclipped_ratio_for_share(problem, share)
+            is_number = np.isfinite(share) & np.isfinite(ratio)
+            share, ratio = np.where(is_number, share, np.nan), np.where(is_number, ratio, np.nan)
+            # Where the formula loses all its digits, it may land inside the box and still be late.
+            in_time = latency_s(problem, share, ratio) <= problem.deadline_s * (1.0 + _LOST_DIGITS)
+            inside = (
+                in_time
+                & (share >= 0.0)
+                & (share <= 1.0 + DEADLINE_TOLERANCE)
+                & (ratio >= problem.min_pruning_ratio - DEADLINE_TOLERANCE)
+                & (ratio <= problem.max_pruning_ratio + DEADLINE_TOLERANCE)
+            )
+            shadow_price = 1.0 / u**2
+        outside = groups.any(~inside)
+        return Allocation(
+            share=share,
+            ratio=ratio,
+            status=np.where(outside, str(Status.OUTSIDE_BOX), str(Status.OK)),
+            shadow_price=shadow_price,
+            min_deadline_s=min_deadline_s(problem),
         )
-        shadow_price = 1.0 / u**2
-    outside = groups.any(~inside)
-    return Allocation(
-        share=share,
-        ratio=ratio,
-        status=np.where(outside, str(Status.OUTSIDE_BOX), str(Status.OK)),
-        shadow_price=shadow_price,
-        min_deadline_s=min_deadline_s(problem),
-    )
-
-
-SCHEME = Scheme(
-    name="closed-form",
-    summary="Theorem 3 as printed, without the box; its status tells when it cannot be used",
-    allocate=allocate,
-)

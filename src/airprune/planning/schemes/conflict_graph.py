@@ -42,16 +42,6 @@ class ConflictOptions(Section):
         return replace(problem, max_pruning_ratio=problem.min_pruning_ratio) if self.whole_models else problem
 
 
-def num_blocks(options: ConflictOptions, num_devices: int) -> int:
-    return num_devices + options.spare_blocks
-
-
-def allocate(problem: PlanProblem, options: ConflictOptions) -> Allocation:
-    return allocate_blocks(
-        options.narrowed(problem), spare=options.spare_blocks, offer=least_energy, assign=options.assign
-    )
-
-
 def least_energy(fit: Fit) -> tuple[Array, Array]:
     """(energy at the slowest clock and the least power that meet the deadline, their level).
 
@@ -62,12 +52,16 @@ def least_energy(fit: Fit) -> tuple[Array, Array]:
     return fit.levels.energy_j(fit.level, fit.weights) * (whole / fit.weights), fit.level
 
 
-SCHEME = Scheme(
-    name="conflict-graph",
-    summary="one block of the band for each device, with the clock and power of least energy that meet the deadline",
-    allocate=allocate,
-    needs_limits=True,
-    blocks=num_blocks,
-    Options=ConflictOptions,
-    source="after Al-Abiad et al., arXiv:2107.03520",
-)
+class ConflictGraph(Scheme, ConflictOptions):
+    """Minimises the energy over blocks."""
+
+    name = "conflict-graph"
+    summary = "one block of the band for each device, with the clock and power of least energy that meet the deadline"
+    source = "after Al-Abiad et al., arXiv:2107.03520"
+    needs_limits = True
+
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        return allocate_blocks(self.narrowed(problem), spare=self.spare_blocks, offer=least_energy, assign=self.assign)
+
+    def blocks(self, num_devices: int) -> int:
+        return num_devices + self.spare_blocks

@@ -19,22 +19,30 @@ from airprune.wireless.latency import kept_weights
 Array = np.ndarray
 
 
-def allocate(problem: PlanProblem) -> Allocation:
-    """b = 1/N_k, then the largest W with which some (f, p) meets the deadline and the budget, at the cheapest such."""
-    share = equal_shares(problem)
-    fit = Fit.of(problem, share)
-    status = status_of_fixed_shares(problem, share)
-    too_dear = (status == Status.OK) & problem.groups.any(~fit.possible)
-    return Allocation(
-        share=share,
-        ratio=fit.ratio,
-        status=np.where(too_dear, str(Status.INFEASIBLE_ENERGY), status),
-        shadow_price=np.nan,
-        min_deadline_s=problem.groups.max(fit.needed_s),
-        cpu_hz=fit.levels.cpu_hz(fit.level),
-        power_w=fit.levels.power_w(fit.level),
-        blocking=~fit.possible,
-    )
+class Energy(Scheme):
+    """Maximises the models within deadline and energy budget, with equal shares."""
+
+    name = "energy"
+    summary = "equal shares; the largest models within deadline and energy, with the clock and power for them"
+    source = "after Pervej et al., arXiv:2308.01562"
+    needs_limits = True
+
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """b = 1/N_k, then the largest W with which some (f, p) meets deadline and budget, at the cheapest such."""
+        share = equal_shares(problem)
+        fit = Fit.of(problem, share)
+        status = status_of_fixed_shares(problem, share)
+        too_dear = (status == Status.OK) & problem.groups.any(~fit.possible)
+        return Allocation(
+            share=share,
+            ratio=fit.ratio,
+            status=np.where(too_dear, str(Status.INFEASIBLE_ENERGY), status),
+            shadow_price=np.nan,
+            min_deadline_s=problem.groups.max(fit.needed_s),
+            cpu_hz=fit.levels.cpu_hz(fit.level),
+            power_w=fit.levels.power_w(fit.level),
+            blocking=~fit.possible,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +99,3 @@ def _smallest_deadline_s(levels: Levels, weights: Array) -> Array:
     enough = levels.weights_in_budget(level) >= affordable
     time_s = levels.time_s(level, weights)
     return np.where(enough & np.isfinite(time_s), time_s, np.inf)
-
-
-SCHEME = Scheme(
-    name="energy",
-    summary="equal shares; the largest models within deadline and energy, with the clock and power for them",
-    allocate=allocate,
-    needs_limits=True,
-    source="after Pervej et al., arXiv:2308.01562",
-)

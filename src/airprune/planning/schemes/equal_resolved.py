@@ -18,18 +18,24 @@ from airprune.planning.tradeoff import ratio_for_share, share_for_weights
 Array = np.ndarray
 
 
-def allocate(problem: PlanProblem) -> Allocation:
-    """b = 1/N_k, then the smallest ρ that meets the deadline, Eq. (31)."""
-    share = equal_shares(problem)
-    status = status_of_fixed_shares(problem, share)
-    return Allocation(
-        share=share,
-        ratio=np.minimum(ratio_for_share(problem, share), problem.max_pruning_ratio),
-        status=status,
-        shadow_price=np.nan,
-        min_deadline_s=equal_share_latency_s(problem, problem.smallest_model_weights),
-        blocking=_blocking(problem) & problem.groups.spread(status != Status.OK),
-    )
+class EqualResolved(Scheme):
+    """Shares the band equally and prunes as little as that allows."""
+
+    name = "equal-resolved"
+    summary = "equal shares, each ratio the smallest that meets the deadline with its share"
+
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """b = 1/N_k, then the smallest ρ that meets the deadline, Eq. (31)."""
+        share = equal_shares(problem)
+        status = status_of_fixed_shares(problem, share)
+        return Allocation(
+            share=share,
+            ratio=np.minimum(ratio_for_share(problem, share), problem.max_pruning_ratio),
+            status=status,
+            shadow_price=np.nan,
+            min_deadline_s=equal_share_latency_s(problem, problem.smallest_model_weights),
+            blocking=_blocking(problem) & problem.groups.spread(status != Status.OK),
+        )
 
 
 def _blocking(problem: PlanProblem) -> Array:
@@ -45,10 +51,3 @@ def _blocking(problem: PlanProblem) -> Array:
     rank[order] = np.arange(len(need)) - groups.repeat(groups.starts) + 1.0
     staying = np.maximum.reduceat(np.where(need * rank <= 1.0, rank, 0.0), groups.starts)
     return groups.restore(rank > groups.repeat(staying))
-
-
-SCHEME = Scheme(
-    name="equal-resolved",
-    summary="equal shares, each ratio the smallest that meets the deadline with its share",
-    allocate=allocate,
-)

@@ -10,27 +10,26 @@ import numpy as np
 
 from airprune.planning.plan import Status
 from airprune.planning.problem import PlanProblem
-from airprune.planning.schemes import optimal
 from airprune.planning.schemes.base import Allocation, Scheme, equal_shares, status_of_latency
+from airprune.planning.schemes.optimal import Optimal
 
 
-def allocate(problem: PlanProblem) -> Allocation:
-    """ρ of `optimal` with b = 1/N_k; late wherever the optimum gave a device more than its equal share."""
-    joint = optimal.allocate(problem)
-    share = equal_shares(problem)
-    status = np.where(joint.status == Status.OK, status_of_latency(problem, share, joint.ratio), joint.status)
-    return Allocation(
-        share=share,
-        ratio=joint.ratio,
-        status=status,
-        shadow_price=np.nan,
-        min_deadline_s=joint.min_deadline_s,
-    )
+class EqualReused(Scheme):
+    """Takes the optimum's ratios with equal shares."""
 
+    name = "equal-reused"
+    summary = "ratios of the joint optimum, but equal shares (the paper's Table II baseline)"
+    adapts = False
 
-SCHEME = Scheme(
-    name="equal-reused",
-    summary="ratios of the joint optimum, but equal shares (the paper's Table II baseline)",
-    allocate=allocate,
-    adapts=False,
-)
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """ρ of `optimal` with b = 1/N_k; late wherever the optimum gave a device more than its equal share."""
+        joint = Optimal().allocate(problem)
+        share = equal_shares(problem)
+        status = np.where(joint.status == Status.OK, status_of_latency(problem, share, joint.ratio), joint.status)
+        return Allocation(
+            share=share,
+            ratio=joint.ratio,
+            status=status,
+            shadow_price=np.nan,
+            min_deadline_s=joint.min_deadline_s,
+        )

@@ -17,7 +17,7 @@ from airprune.planning.roots import bracketed_roots
 from airprune.planning.schemes.base import Allocation, Scheme, status_of_latency
 from airprune.planning.schemes.min_max_time import soonest
 from airprune.planning.tradeoff import latency_s, uplink_bits
-from airprune.settings.section import NonNegative, Positive, Section
+from airprune.settings.section import NonNegative, Positive
 
 Array = np.ndarray
 
@@ -29,38 +29,44 @@ _ROUNDING = 1e-14
 _LEAST_BAND = 1e-16
 
 
-class HfelOptions(Section):
-    """What an edge minimises."""
+class Hfel(Scheme):
+    """Minimises the weighted sum of energy and delay of each edge."""
+
+    name = "hfel"
+    summary = "whole models at the least weighted sum of energy and delay, with the clocks and shares for it"
+    source = "after Luo et al. (HFEL)"
+    adapts = False
+    needs_limits = True
 
     energy_weight: NonNegative = Field(default=1.0, description="lambda_e, of a joule of its devices")
     time_weight: Positive = Field(default=1.0, description="lambda_t, of a second until its last device has sent")
 
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """min λ_e Σ (κ f³ · D/f + p u/b) + λ_t t  over t, f, b  subject to  D/f + u/b ≤ t, Σ b ≤ 1, f inside its range.
 
-def allocate(problem: PlanProblem, options: HfelOptions) -> Allocation:
-    """min λ_e Σ (κ f³ · D/f + p u/b) + λ_t t  over t, f, b  subject to  D/f + u/b ≤ t, Σ b ≤ 1, f inside its range.
-
-    D = (a W + x) f_max are the cycles of a device and u = (q̂ W + e) / r its upload over the whole band; W = W(ρ_min).
-    """
-    limits, groups = limits_of(problem), problem.groups
-    weights = problem.largest_model_weights
-    soonest_s, share = soonest(problem, weights)
-    ratio, cpu_hz = np.array(problem.min_pruning_ratio), np.array(limits.cpu_hz_max)
-    possible = np.isfinite(soonest_s)
-    if options.energy_weight > 0.0 and possible.any():
-        here = groups.spread(possible)
-        part = problem.subset(here)
-        edges = _Edges.of(part, weights[here])
-        end_s = edges.best_end_s(soonest_s[possible], options.time_weight / options.energy_weight)
-        share[here], cpu_hz[here] = edges.shares_and_clocks(end_s)
-    taken_s = latency_s(problem, share, ratio, cpu_hz=cpu_hz)
-    return Allocation(
-        share=share,
-        ratio=ratio,
-        status=status_of_latency(problem, share, ratio, cpu_hz=cpu_hz),
-        shadow_price=np.nan,
-        min_deadline_s=groups.max(taken_s),
-        cpu_hz=cpu_hz,
-    )
+        D = (a W + x) f_max are the cycles of a device and u = (q̂ W + e) / r its upload over the whole band;
+        W = W(ρ_min).
+        """
+        limits, groups = limits_of(problem), problem.groups
+        weights = problem.largest_model_weights
+        soonest_s, share = soonest(problem, weights)
+        ratio, cpu_hz = np.array(problem.min_pruning_ratio), np.array(limits.cpu_hz_max)
+        possible = np.isfinite(soonest_s)
+        if self.energy_weight > 0.0 and possible.any():
+            here = groups.spread(possible)
+            part = problem.subset(here)
+            edges = _Edges.of(part, weights[here])
+            end_s = edges.best_end_s(soonest_s[possible], self.time_weight / self.energy_weight)
+            share[here], cpu_hz[here] = edges.shares_and_clocks(end_s)
+        taken_s = latency_s(problem, share, ratio, cpu_hz=cpu_hz)
+        return Allocation(
+            share=share,
+            ratio=ratio,
+            status=status_of_latency(problem, share, ratio, cpu_hz=cpu_hz),
+            shadow_price=np.nan,
+            min_deadline_s=groups.max(taken_s),
+            cpu_hz=cpu_hz,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,14 +169,3 @@ class _Edges:
         with np.errstate(divide="ignore", invalid="ignore"):
             slowest_s = np.where(self.cycles > 0.0, end - self.cycles / self.clock_min, end)
         return np.where(slack_s <= slowest_s, np.minimum(slack_s, latest_s), np.maximum(s, slowest_s))
-
-
-SCHEME = Scheme(
-    name="hfel",
-    summary="whole models at the least weighted sum of energy and delay, with the clocks and shares for it",
-    allocate=allocate,
-    adapts=False,
-    needs_limits=True,
-    Options=HfelOptions,
-    source="after Luo et al. (HFEL)",
-)

@@ -15,22 +15,28 @@ from airprune.wireless.latency import kept_weights
 Array = np.ndarray
 
 
-def allocate(problem: PlanProblem) -> Allocation:
-    """All devices of an edge take one common ratio t, each held inside its own box: ρ = clip(t, ρ_min, ρ_max).
+class MinMax(Scheme):
+    """Minimises the largest ratio."""
 
-    The shares that ρ needs shrink as t grows, so the smallest t with Σ b ≤ 1 is found down to the last bit. The shadow
-    price is −dt/dB: how much the largest ratio would fall per unit of band.
-    """
-    groups = problem.groups
-    common = _smallest_common(problem)
-    ratio = _ratio(problem, common)
-    return Allocation(
-        share=share_for_weights(problem, _weights(problem, ratio)),
-        ratio=ratio,
-        status=status_of_box(problem, share_for_weights(problem, problem.smallest_model_weights)),
-        shadow_price=_price(problem, ratio, groups.spread(common)),
-        min_deadline_s=min_deadline_s(problem),
-    )
+    name = "min-max"
+    summary = "the fairest: the largest ratio of each edge as small as possible"
+
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """All devices of an edge take one common ratio t, each held inside its own box: ρ = clip(t, ρ_min, ρ_max).
+
+        The shares that ρ needs shrink as t grows, so the smallest t with Σ b ≤ 1 is found down to the last bit. The
+        shadow price is −dt/dB: how much the largest ratio would fall per unit of band.
+        """
+        groups = problem.groups
+        common = _smallest_common(problem)
+        ratio = _ratio(problem, common)
+        return Allocation(
+            share=share_for_weights(problem, _weights(problem, ratio)),
+            ratio=ratio,
+            status=status_of_box(problem, share_for_weights(problem, problem.smallest_model_weights)),
+            shadow_price=_price(problem, ratio, groups.spread(common)),
+            min_deadline_s=min_deadline_s(problem),
+        )
 
 
 def _ratio(problem: PlanProblem, common: Array) -> Array:
@@ -83,10 +89,3 @@ def _price(problem: PlanProblem, ratio: Array, common: Array) -> Array:
     follows = (ratio == common) & (common > 0.0)
     total = problem.groups.sum(np.where(follows & np.isfinite(cost), cost, 0.0))
     return np.where(total > 0.0, 1.0 / np.where(total > 0.0, total, 1.0), 0.0)
-
-
-SCHEME = Scheme(
-    name="min-max",
-    summary="the fairest: the largest ratio of each edge as small as possible",
-    allocate=allocate,
-)

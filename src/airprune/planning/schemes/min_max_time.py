@@ -15,17 +15,24 @@ from airprune.planning.tradeoff import share_for_weights
 Array = np.ndarray
 
 
-def allocate(problem: PlanProblem) -> Allocation:
-    """ρ = ρ_min; b = (q̂ W + e) / (r (T − a W − x)) with the smallest T for which Σ b ≤ 1."""
-    ratio = np.array(problem.min_pruning_ratio)
-    soonest_s, share = soonest(problem, problem.largest_model_weights)
-    return Allocation(
-        share=share,
-        ratio=ratio,
-        status=status_of_latency(problem, share, ratio),
-        shadow_price=np.nan,
-        min_deadline_s=soonest_s,
-    )
+class MinMaxTime(Scheme):
+    """Minimises the time of whole models."""
+
+    name = "min-max-time"
+    summary = "whole models, and shares with which all devices of an edge arrive together, as soon as possible"
+    adapts = False
+
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """ρ = ρ_min; b = (q̂ W + e) / (r (T − a W − x)) with the smallest T for which Σ b ≤ 1."""
+        ratio = np.array(problem.min_pruning_ratio)
+        soonest_s, share = soonest(problem, problem.largest_model_weights)
+        return Allocation(
+            share=share,
+            ratio=ratio,
+            status=status_of_latency(problem, share, ratio),
+            shadow_price=np.nan,
+            min_deadline_s=soonest_s,
+        )
 
 
 def soonest(problem: PlanProblem, weights: Array) -> tuple[Array, Array]:
@@ -38,11 +45,3 @@ def soonest(problem: PlanProblem, weights: Array) -> tuple[Array, Array]:
     finite_s = np.where(np.isfinite(end_s), end_s, 1.0)
     share = share_for_weights(problem, weights, problem.groups.spread(finite_s))
     return end_s, np.where(never, equal_shares(problem), share)
-
-
-SCHEME = Scheme(
-    name="min-max-time",
-    summary="whole models, and shares with which all devices of an edge arrive together, as soon as possible",
-    allocate=allocate,
-    adapts=False,
-)

@@ -14,22 +14,21 @@ from airprune.planning.schemes.base import (
 )
 
 
-def allocate(problem: PlanProblem) -> Allocation:
-    """ρ = 0 even where ρ_min is larger, b = 1/N_k."""
-    share = equal_shares(problem)
-    ratio = np.zeros(problem.num_devices)
-    return Allocation(
-        share=share,
-        ratio=ratio,
-        status=status_of_latency(problem, share, ratio),
-        shadow_price=np.nan,
-        min_deadline_s=equal_share_latency_s(problem, problem.conv_weights + problem.fc_weights),
-    )
+class NoPruning(Scheme):
+    """Prunes nothing."""
 
+    name = "no-pruning"
+    summary = "equal shares and whole models, whatever the deadline says"
+    adapts = False
 
-SCHEME = Scheme(
-    name="no-pruning",
-    summary="equal shares and whole models, whatever the deadline says",
-    allocate=allocate,
-    adapts=False,
-)
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """ρ = 0 even where ρ_min is larger, b = 1/N_k."""
+        share = equal_shares(problem)
+        ratio = np.zeros(problem.num_devices)
+        return Allocation(
+            share=share,
+            ratio=ratio,
+            status=status_of_latency(problem, share, ratio),
+            shadow_price=np.nan,
+            min_deadline_s=equal_share_latency_s(problem, problem.conv_weights + problem.fc_weights),
+        )

@@ -8,20 +8,19 @@ from airprune.planning.schemes.base import Allocation, Scheme, status_of_box
 from airprune.planning.water_filling import ratio_of_filling, water_fill
 
 
-def allocate(problem: PlanProblem) -> Allocation:
-    """Minimise Σ c ρ: water-filling for b, then the smallest ρ that b allows, Eq. (31)."""
-    filling = water_fill(problem)
-    return Allocation(
-        share=filling.share,
-        ratio=ratio_of_filling(problem, filling),
-        status=status_of_box(problem, filling.lower_share),
-        shadow_price=filling.shadow_price,
-        min_deadline_s=min_deadline_s(problem),
-    )
+class Optimal(Scheme):
+    """Minimises what is pruned, exactly."""
 
+    name = "optimal"
+    summary = "shares and ratios chosen together so that the least is pruned (exact)"
 
-SCHEME = Scheme(
-    name="optimal",
-    summary="shares and ratios chosen together so that the least is pruned (exact)",
-    allocate=allocate,
-)
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        """Minimise Σ c ρ: water-filling for b, then the smallest ρ that b allows, Eq. (31)."""
+        filling = water_fill(problem)
+        return Allocation(
+            share=filling.share,
+            ratio=ratio_of_filling(problem, filling),
+            status=status_of_box(problem, filling.lower_share),
+            shadow_price=filling.shadow_price,
+            min_deadline_s=min_deadline_s(problem),
+        )

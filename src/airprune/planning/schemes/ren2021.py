@@ -13,46 +13,37 @@ from airprune.planning.problem import PlanProblem
 from airprune.planning.schemes.base import Allocation, Scheme
 from airprune.planning.schemes.blocks import allocate_blocks
 from airprune.planning.schemes.energy import Fit
-from airprune.settings.section import NonNegative, Section
+from airprune.settings.section import NonNegative
 
 Array = np.ndarray
 
 
-class RenOptions(Section):
-    """What is minimised, and over how many blocks."""
+class Ren2021(Scheme):
+    """Minimises the weighted sum of energy, time and pruning over blocks."""
+
+    name = "ren2021"
+    summary = "one block of the band for each device, with clock and power, by energy, time and pruning"
+    source = "after Ren et al., arXiv:2104.09177"
+    needs_limits = True
 
     energy_weight: NonNegative = Field(default=1.0, description="lambda_e, of a joule")
     time_weight: NonNegative = Field(default=1.0, description="lambda_t, of a second of each device")
     learning_weight: NonNegative = Field(default=1.0, description="lambda_l, of a pruning ratio")
     spare_blocks: int = Field(default=0, ge=0, le=10_000, description="of every edge's band, more than it has devices")
 
+    def allocate(self, problem: PlanProblem) -> Allocation:
+        return allocate_blocks(problem, spare=self.spare_blocks, offer=self.offer, assign=assigned)
 
-def num_blocks(options: RenOptions, num_devices: int) -> int:
-    return num_devices + options.spare_blocks
+    def offer(self, fit: Fit) -> tuple[Array, Array]:
+        """(λ_e E + λ_t T + λ_l ρ with the smallest ρ that the block allows, the level of clock and power at its least).
 
+        A second is worth λ_t / λ_e joules, so that f = (λ_t / (2 kappa λ_e))^(1/3) and (1 + γp) ln(1 + γp) − γp =
+        γ λ_t / λ_e, unless the deadline needs more or the energy budget allows less.
+        """
+        level = fit.with_time_worth(self.time_weight / self.energy_weight if self.energy_weight else np.inf)
+        cost = self.energy_weight * fit.levels.energy_j(level, fit.weights)
+        cost = cost + self.time_weight * fit.levels.time_s(level, fit.weights)
+        return cost + self.learning_weight * fit.ratio, level
 
-def allocate(problem: PlanProblem, options: RenOptions) -> Allocation:
-    return allocate_blocks(problem, spare=options.spare_blocks, offer=lambda fit: offer(options, fit), assign=assigned)
-
-
-def offer(options: RenOptions, fit: Fit) -> tuple[Array, Array]:
-    """(λ_e E + λ_t T + λ_l ρ with the smallest ρ that the block allows, the level of clock and power at its minimum).
-
-    A second is worth λ_t / λ_e joules, so that f = (λ_t / (2 kappa λ_e))^(1/3) and (1 + γp) ln(1 + γp) − γp =
-    γ λ_t / λ_e, unless the deadline needs more or the energy budget allows less.
-    """
-    level = fit.with_time_worth(options.time_weight / options.energy_weight if options.energy_weight else np.inf)
-    cost = options.energy_weight * fit.levels.energy_j(level, fit.weights)
-    cost = cost + options.time_weight * fit.levels.time_s(level, fit.weights)
-    return cost + options.learning_weight * fit.ratio, level
-
-
-SCHEME = Scheme(
-    name="ren2021",
-    summary="one block of the band for each device, with clock and power, by energy, time and pruning",
-    allocate=allocate,
-    needs_limits=True,
-    blocks=num_blocks,
-    Options=RenOptions,
-    source="after Ren et al., arXiv:2104.09177",
-)
+    def blocks(self, num_devices: int) -> int:
+        return num_devices + self.spare_blocks

@@ -187,7 +187,7 @@ def compared(planned: Planned) -> list[dict[str, Any]]:
     if planned.problem.num_devices > MAX_COMPARED:
         return []
     rows = []
-    for name in (name for name, scheme in SCHEMES.items() if scheme.plans_fleets):
+    for name in (name for name, scheme in SCHEMES.items() if scheme.plans_fleets()):
         other = planned
         if name != planned.plan.scheme:
             other = dataclasses.replace(planned, plan=plan_by(planned.problem, name))

@@ -77,7 +77,7 @@ async def page(request: Request) -> Response:
         "schemes": [
             {"name": scheme.name, "summary": scheme.summary, "colour": styles[scheme.name].colour}
             for scheme in SCHEMES.values()
-            if scheme.plans_fleets
+            if scheme.plans_fleets()
         ],
         "answer": answer or await _in_lane(request, {}, _answer),
         "error": error,
