@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from airprune.components.choice import options_of
 from airprune.data import DATASETS
 from airprune.json_types import JsonRecord
 from airprune.methods import METHODS
@@ -91,8 +90,7 @@ def _component_rows(prefix: str, model: type[Section]) -> list[str]:
     rows: list[str] = []
     for registry in {registry.kind: registry for registry in getattr(model, "choices", {}).values()}.values():
         for name, component in registry.items():
-            kind = options_of(component)
-            rows += _rows(f"{prefix}{name}.", kind, kind.model_fields)
+            rows += _rows(f"{prefix}{name}.", component, component.model_fields)
     return rows
 
 

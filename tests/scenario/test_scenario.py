@@ -726,12 +726,12 @@ def test_options_of_a_choice_live_in_its_own_table():
     scenario = PAPER.with_values({"masking.name": "frozen", "masking.frozen.importance": "magnitude"})
     written = tomllib.loads(scenario.to_toml())["masking"]
     assert written["name"] == "frozen" and written["frozen"]["importance"] == "magnitude" and "probe" not in written
-    assert scenario.masking.options_of("name").importance == "magnitude"
+    assert scenario.masking.chosen("name").importance == "magnitude"
 
 
 def test_a_choice_comes_with_its_defaults_and_the_former_one_leaves_with_its_options():
     scenario = PAPER.with_("masking.probe.importance", "magnitude").with_("masking.name", "shared")
-    assert scenario.masking.options_of("name").every == 5
+    assert scenario.masking.chosen("name").every == 5
     assert scenario.with_("masking.name", "probe") == PAPER
 
 
@@ -776,7 +776,7 @@ def test_a_key_of_before_names_the_new_one(old, new):
 def test_a_method_sets_its_parts_and_each_can_be_changed():
     scenario = PAPER.with_values({"method": "fedprox", "objective.prox.mu": 0.5})
     assert (scenario.method, scenario.objective.name, scenario.plan.scheme) == ("fedprox", "prox", "no-pruning")
-    assert scenario.objective.options_of("name").mu == 0.5
+    assert scenario.objective.chosen("name").mu == 0.5
     assert Scenario.from_text(scenario.to_toml()) == scenario
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +12,6 @@ from rich.table import Table
 
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson
-from airprune.components.component import Component
 from airprune.errors import UnknownName
 from airprune.settings.toml_text import literal
 
@@ -134,12 +132,10 @@ def _recipe_facts(recipe: Any) -> dict[str, Any]:
 
 
 def _component_facts(kind: str, component: Any) -> dict[str, Any]:
-    """Importances have neither options nor state."""
-    kinds: Any = component if isinstance(component, type) else getattr(component, "Options", None)
-    fields = {} if kinds is None else kinds.model_fields
+    """Importances, losses and metrics have neither options nor state."""
+    fields: dict[str, Any] = getattr(component, "model_fields", {})
     has_defaults = all(not field.is_required() for field in fields.values())
-    options = kinds() if kinds is not None and has_defaults else None
-    slots = options.slots if isinstance(options, Component) else partial(getattr(component, "slots", tuple), options)
+    slots = component().slots(_paper_shape()) if isinstance(component, type) and has_defaults else ()
     return {
         "kind": kind,
         "name": component.name,
@@ -153,7 +149,7 @@ def _component_facts(kind: str, component: Any) -> dict[str, Any]:
             }
             for name, field in fields.items()
         },
-        "state": [] if options is None else [_slot_facts(slot) for slot in slots(_paper_shape())],
+        "state": [_slot_facts(slot) for slot in slots],
     }
 
 

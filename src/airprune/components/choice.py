@@ -14,20 +14,15 @@ from weakref import WeakSet
 
 from pydantic import ConfigDict, model_validator
 
+from airprune.components.component import Component
 from airprune.components.registry import Registry
 from airprune.errors import InvalidValue
 from airprune.settings.problems import unknown_key
 from airprune.settings.section import Section
 from airprune.text import shown
 
-# Options that do not say whose they are.
-_ADOPTED: WeakSet[type[Section]] = WeakSet()
-
-
-def options_of(component: Any) -> type[Section]:
-    """What holds the options of a component: itself, if it is a class."""
-    kind: type[Section] = component if isinstance(component, type) else component.Options
-    return kind
+# Components that do not say whose their options are.
+_ADOPTED: WeakSet[type[Component]] = WeakSet()
 
 
 class ChoiceSection(Section):
@@ -56,7 +51,7 @@ class ChoiceSection(Section):
             cls._check_table(key, chosen)
         tables = {}
         for name, component in chosen.items():
-            if options_of(component).model_fields:
+            if component.model_fields:
                 tables[name] = cls._options(name, component, given.get(name, {}))
             elif given.get(name):
                 raise unknown_key(f"{cls.owner}.{name}", next(iter(given[name])), ())
@@ -87,16 +82,15 @@ class ChoiceSection(Section):
         raise unknown_key(cls.owner, key, [*cls.model_fields, *chosen])
 
     @classmethod
-    def _options(cls, name: str, component: Any, table: Any) -> Section:
+    def _options(cls, name: str, kind: type[Component], table: Any) -> Component:
         owner = f"{cls.owner}.{name}"
-        kind = options_of(component)
         if isinstance(table, kind):
             return table
         if not isinstance(table, Mapping):
             raise InvalidValue(owner, "must be a table of keys", shown(table))
         declared = None if kind in _ADOPTED else vars(kind).get("owner")
         if declared is None:
-            _ADOPTED.add(kind)  # two components may share their options
+            _ADOPTED.add(kind)
         kind.owner = owner
         try:
             return kind(**table)
@@ -104,23 +98,23 @@ class ChoiceSection(Section):
             if declared is not None:  # two sections may share a component
                 kind.owner = declared
 
-    def options_of(self, field: str) -> Any:
-        """The options of the component that `field` names."""
+    def chosen(self, field: str) -> Any:
+        """The component that `field` names, with its options."""
         name = getattr(self, field)
         extra = self.model_extra or {}
-        return extra[name] if name in extra else options_of(self.choices[field][name])()
+        return extra[name] if name in extra else self.choices[field][name]()
 
     @classmethod
-    def options_kind(cls, name: str) -> type[Section] | None:
-        """What the options of a component are; None if there is none of this name."""
-        return next((options_of(registry[name]) for registry in cls.choices.values() if name in registry), None)
+    def options_kind(cls, name: str) -> type[Component] | None:
+        """The component of a name, whose fields are its options; None if there is none."""
+        return next((registry[name] for registry in cls.choices.values() if name in registry), None)
 
     @classmethod
     def tables_schema(cls) -> dict[str, Any]:
         """JSON schemas of the options of every known component, by name."""
         members = {name: registry[name] for registry in cls.choices.values() for name in registry}
         return {
-            name: options_of(component).model_json_schema() | {"description": component.summary}
+            name: component.model_json_schema() | {"description": component.summary}
             for name, component in members.items()
-            if options_of(component).model_fields
+            if component.model_fields
         }

@@ -164,14 +164,6 @@ def prunable_weights(shape: ModelShape) -> tuple[int, ...]:
     return (shape.prunable_weights,)
 
 
-class NoOptions(Section):
-    """For components that have nothing to set."""
-
-
-def no_slots(options: Any, shape: ModelShape) -> tuple[Slot, ...]:
-    return ()
-
-
 class Component(Section):
     """The part that all kinds of components share. An instance is a component with its options; it is frozen.
 
@@ -208,24 +200,17 @@ class Component(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """What is listed by name and has functions as values.
+    """What is listed by name and is a value with functions, without options or state: kernels, losses, metrics.
 
     Attributes:
       name: how users call it.
       summary: one line for help texts, tables and docs.
-      Options: what can be set; validation, JSON schema, web form and docs follow from it.
-      slots: the memory it needs, given its options.
-      source: where it comes from, e.g. the paper or "as published" / "after …".
-      fully_open: options with which it changes nothing: the run equals hierarchical FedAvg bit for bit. None if there
-        are none.
+      source: where it comes from.
     """
 
     name: str
     summary: str
-    Options: type[Section] = NoOptions
-    slots: Callable[[Any, ModelShape], tuple[Slot, ...]] = no_slots
     source: str = ""
-    fully_open: Mapping[str, Any] | None = None
 
 
 def paper_shape() -> ModelShape:

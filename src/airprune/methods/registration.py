@@ -98,17 +98,11 @@ def registries() -> dict[type, Registry[Any]]:
 def register(component: Any) -> Any:
     """Lists a component, an importance or a recipe under its name; returns it."""
     import airprune.scenario  # noqa: F401, whose sections reserve names
-    from airprune.settings.section import Section
 
     for kind, registry in registries().items():
         if isinstance(component, type) and issubclass(component, kind):
             return registry.add(component)
         if isinstance(component, kind):
-            options = getattr(component, "Options", Section)
-            if not isinstance(options, type) or not issubclass(options, Section):
-                way_out = "Example: class MyOptions(Section): every: int = 5"
-                owner = f"{registry.kind} component {getattr(component, 'name', '')!r}"
-                raise InvalidValue(f"Options of {owner}", "must be a Section", options, way_out)
             return registry.add(component)
     kinds = ", ".join(kind.__name__ for kind in registries())
     raise InvalidValue("register", f"must be given one of {kinds}", type(component).__name__)
@@ -222,7 +216,7 @@ def _choices(scenario: Scenario) -> Iterator[Address]:
     for section, field, registry in scenario.choice_fields():
         part = getattr(scenario, section)
         yield registry.kind, getattr(part, field)
-        for value in part.options_of(field).model_dump().values():
+        for value in part.chosen(field).model_dump().values():
             if isinstance(value, str):
                 yield "importance", value
 

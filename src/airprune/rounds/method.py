@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airprune.components.component import ModelShape, Owner, Slot
+from airprune.components.component import Component, ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
 from airprune.methods.aggregation import Aggregation
 from airprune.methods.aggregation.steps import Step
@@ -35,24 +35,6 @@ CHOICES = {
     "cloud_step": "aggregation.cloud_step",
     "topology": "topology.name",
 }
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """A component and its options. Its functions are called as `chosen("encode", …)`, options first."""
-
-    component: Any
-    options: Any
-
-    @property
-    def name(self) -> str:
-        return str(self.component.name)
-
-    def __call__(self, function: str, *arguments: Any) -> Any:
-        return getattr(self.component, function)(self.options, *arguments)
-
-    def has(self, function: str) -> bool:
-        return getattr(self.component, function) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +87,10 @@ class Method:
 
     def _declared(self, shape: ModelShape) -> Iterator[Slot]:
         for part in CHOICES:
-            chosen = getattr(self, part)
+            component: Component = getattr(self, part)
             if part == "backhaul":  # remembers nothing
                 continue
-            for slot in chosen("slots", shape) if isinstance(chosen, Chosen) else chosen.slots(shape):
+            for slot in component.slots(shape):
                 if part in ("edge_step", "cloud_step"):
                     owner = Owner.EDGE if part == "edge_step" else Owner.CLOUD
                     yield replace(slot, name=tier_name(part, slot.name), owner=owner)
@@ -134,8 +116,6 @@ def tier_name(tier: str, slot: str) -> str:
 
 
 def _chosen(scenario: Scenario, key: str) -> Any:
+    """The component that a key of the scenario names, with its options."""
     section, _, field = key.partition(".")
-    part = getattr(scenario, section)
-    component = part.choices[field][getattr(part, field)]
-    options = part.options_of(field)
-    return options if isinstance(component, type) else Chosen(component, options)
+    return getattr(scenario, section).chosen(field)

@@ -148,7 +148,7 @@ def without_torch(
 
 def torch_needed_for(scenario: Scenario) -> str:
     """What of a scenario devices cannot do without torch; empty if they can do all."""
-    importance = getattr(scenario.masking.options_of("name"), "importance", None)
+    importance = getattr(scenario.masking.chosen("name"), "importance", None)
     reasons = {
         f"model.name = {scenario.model.name!r}": scenario.model.name not in _NATIVE,
         "model.float64": scenario.model.float64,

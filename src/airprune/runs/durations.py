@@ -57,7 +57,7 @@ def most_asked(scenario: Scenario) -> int:
     if scenario.network.table is not None:
         return scenario.num_devices
     counts = [scenario.num_devices] if scenario.is_flat else scenario.network.device_counts
-    selection: Selection = scenario.selection.options_of("name")
+    selection: Selection = scenario.selection.chosen("name")
     return sum(selection.most(count) for count in counts)
 
 

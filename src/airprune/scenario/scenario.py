@@ -225,7 +225,7 @@ class Scenario(Section):
             del values["backhaul"]
         for section, field, _ in self.choice_fields():
             part = getattr(self, section)
-            options = part.options_of(field)
+            options = part.chosen(field)
             for key in options.later:
                 if getattr(options, key) == type(options).model_fields[key].default:
                     del values[section][getattr(part, field)][key]
