@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from test_device import device
 
 from airprune.components.component import paper_shape
 from airprune.deployment.digests import digest_of
@@ -35,6 +34,7 @@ from airprune.rounds.wire import Codec
 from airprune.scenario import Scenario
 from airprune.simulation.experiment import Experiment
 from airprune.studies.conformance import Subject, _watched, points
+from support.one_device import device
 from support.tiny import tiny_scenario
 
 NUMBERS = ("sent_bits", "code_error", "loss", "num_samples", "pruning_error_sq")

@@ -1,31 +1,16 @@
 """One device: the choice of a sub-model, and steps that never move what may not move."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import Masking, SubModel
-from airprune.models.catalogue import MLP, FlatModel
-from airprune.rounds.device import Device, LocalSettings, Streams, device_round
+from airprune.models.catalogue import MLP
+from airprune.rounds.device import Device, Streams, device_round
 from airprune.rounds.messages import Broadcast, Orders
-from airprune.rounds.method import Method
 from airprune.rounds.training.optimisers import OPTIMISERS
-from support.tiny import blobs, tiny_scenario
-
-
-def device(*, masking=None, choices=None, **changes) -> Device:
-    torch.manual_seed(0)
-    (x, y), _ = blobs()
-    method = Method.of(tiny_scenario(**(choices or {}))).local
-    if masking is not None:
-        method = replace(method, masking=masking)
-    model = FlatModel(MLP((12,), 4))
-    wire = Wire(value_bits=64.0, num_weights=model.shape.num_weights, num_tensors=2)
-    return Device(model, x, y, LocalSettings(**{"batch_size": 16, "local_epochs": 2, **changes}), method, wire)
+from support.one_device import device
 
 
 def train(one: Device, keep: int, received: np.ndarray | None = None, seed: int = 0, rate: float = 0.05, memory=None):
