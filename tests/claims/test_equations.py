@@ -181,4 +181,4 @@ def test_the_tracer_sees_functions_properties_and_constructors():
     assert code_of("airprune.planning.plan.Plan.kept_fc_weights") in seen
     assert code_of("airprune.planning.plan.Plan") in seen
     assert code_of("airprune.planning.water_filling.water_fill") in seen
-    assert code_of("airprune.planning.schemes.min_max.allocate") not in seen
+    assert code_of("airprune.planning.schemes.min_max.MinMax.allocate") not in seen

@@ -108,6 +108,11 @@ def test_a_scheme_without_options_refuses_any():
         ap.plan(paper_fleet(), "optimal", {"ratio": 0.5})
 
 
+def test_options_of_another_scheme_are_refused():
+    with pytest.raises(ap.UsageError, match="scheme 'optimal' takes no options"):
+        ap.plan(paper_fleet(), "optimal", SCHEMES["equal-reused"]())
+
+
 def test_unknown_scheme_names_the_nearest():
     with pytest.raises(ap.UsageError, match="did you mean 'optimal'"):
         ap.plan(paper_fleet(), "optimum")

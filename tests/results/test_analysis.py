@@ -14,6 +14,7 @@ import airprune as ap
 from airprune import extras
 from airprune.cli import main
 from airprune.errors import InvalidValue, UnknownName, UsageError
+from airprune.methods.registration import registries
 from airprune.planning.schemes.optimal import Optimal
 from airprune.results.figures.curves import PaperColumn, new_figure, picture_files, save_figure
 from airprune.results.figures.styles import styles_for
@@ -316,7 +317,7 @@ def test_own_schemes_stay_in_reports_where_nobody_knows_them(tmp_path, unregiste
     ap.register(Mine)
     out = tmp_path / "c"
     ap.compare(tiny_scenario(**TINY), schemes=["mine", "optimal"], out=out, dataset=blobs())
-    for registry in ap.registration.registries().values():
+    for registry in registries().values():
         for component in registry.added:
             registry.remove(component.name)
     page = write_report(out, tmp_path / "page.html").read_text()

@@ -11,11 +11,11 @@ import numpy as np
 
 from airprune.planning.plan import Status
 from airprune.planning.problem import PlanProblem
-from airprune.planning.schemes.base import Allocation, Scheme, equal_share_latency_s, equal_shares
+from airprune.planning.schemes.base import Allocation, equal_share_latency_s, equal_shares
 from airprune.planning.schemes.equal_resolved import EqualResolved
 
 
-class EqualCodes(Scheme):
+class EqualCodes(EqualResolved):
     """Gives every device the largest code that fits."""
 
     name = "equal-codes"
@@ -24,7 +24,7 @@ class EqualCodes(Scheme):
 
     def allocate(self, problem: PlanProblem) -> Allocation:
         if problem.codes is None:
-            return EqualResolved().allocate(problem)
+            return super().allocate(problem)
         codes, share = problem.codes, equal_shares(problem)
         weights = np.floor(problem.largest_model_weights + 1e-9).astype(np.int64)  # as `Plan.kept_fc_weights` counts
         upload_s = problem.time_for_weights_s - problem.seconds_per_weight * problem.largest_model_weights

@@ -10,11 +10,11 @@ import numpy as np
 
 from airprune.planning.plan import Status
 from airprune.planning.problem import PlanProblem
-from airprune.planning.schemes.base import Allocation, Scheme, equal_shares, status_of_latency
+from airprune.planning.schemes.base import Allocation, equal_shares, status_of_latency
 from airprune.planning.schemes.optimal import Optimal
 
 
-class EqualReused(Scheme):
+class EqualReused(Optimal):
     """Takes the optimum's ratios with equal shares."""
 
     name = "equal-reused"
@@ -23,7 +23,7 @@ class EqualReused(Scheme):
 
     def allocate(self, problem: PlanProblem) -> Allocation:
         """ρ of `optimal` with b = 1/N_k; late wherever the optimum gave a device more than its equal share."""
-        joint = Optimal().allocate(problem)
+        joint = super().allocate(problem)
         share = equal_shares(problem)
         status = np.where(joint.status == Status.OK, status_of_latency(problem, share, joint.ratio), joint.status)
         return Allocation(
