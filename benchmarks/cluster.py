@@ -33,10 +33,10 @@ from airprune.engines.base import Engine
 from airprune.engines.cluster.engine import DaskEngine
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
+from airprune.rounds.experiment import Experiment
 from airprune.runs import InProcess
 from airprune.scenario import Scenario
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 
 AIRPRUNE = str(Path(sys.executable).with_name("airprune"))
 

@@ -18,7 +18,7 @@ import numpy as np
 import airprune as ap
 from airprune.planning.deadline import deadline_for_bits_s
 from airprune.results.time_to_target import Costs
-from airprune.simulation.experiment import Experiment
+from airprune.rounds.experiment import Experiment
 from airprune.studies.comparison import Variant, compare, evaluations
 from airprune.studies.paper.profiles import PROFILES
 
@@ -42,7 +42,8 @@ def fixed_deadlines_s(scenario: ap.Scenario) -> list[float]:
     experiment = Experiment.of(scenario)
     device = np.arange(experiment.network.num_devices)
     state = experiment.initial_state()
-    candidates, _ = experiment.candidates(state, np.unique(experiment.network.edge))
+    at = experiment.place(state)
+    candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
     per_weight_s, extra_s = experiment.terms.compute.line(device, experiment.network.cpu_hz, probe=False)
     problem = ap.PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,

@@ -41,8 +41,8 @@ from training import PlainCNN, images, plain_loop, scenario
 from airprune.data.shared import save_shared
 from airprune.engines.processes import ProcessesEngine
 from airprune.models.catalogue import build_model
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.rounds.experiment import Experiment
+from airprune.simulation import run_rounds
 
 HERE = Path(__file__).parent
 SILENCE_S = 600.0  # a job that reports nothing for so long is given up

@@ -16,9 +16,9 @@ import numpy as np
 import airprune as ap
 from airprune.rounds.device import Device, Streams, device_round
 from airprune.rounds.edge import open_round
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.runs.driver import InProcess
-from airprune.simulation.experiment import Experiment
 from airprune.studies.paper.profiles import PROFILES
 
 GLOBAL_ROUNDS = 3
@@ -32,7 +32,7 @@ def scenario_of(**changes: Any) -> ap.Scenario:
 def trained_model() -> np.ndarray:
     """Of a run without pruning, after half of its global rounds."""
     from airprune.engines import ENGINES
-    from airprune.simulation.rounds import run_rounds
+    from airprune.simulation import run_rounds
 
     experiment = Experiment.of(scenario_of(plan__scheme="no-pruning", rounds__global_rounds=GLOBAL_ROUNDS))
     state = experiment.initial_state()
@@ -45,7 +45,9 @@ def trained_model() -> np.ndarray:
 def one_round(model: np.ndarray, **changes: Any) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
     """(loss of each device's first epoch, updates, what was sent) of all devices."""
     experiment = Experiment.of(scenario_of(**changes))
-    candidates, _ = experiment.candidates(experiment.initial_state(), np.unique(experiment.network.edge))
+    state = experiment.initial_state()
+    at = experiment.place(state)
+    candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
     opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz, 0)
     job, dataset = experiment.job(InProcess(experiment.dataset)), experiment.dataset
     device = Device(experiment.model, dataset.train_x, dataset.train_y, job.settings, job.method, job.wire)

@@ -29,12 +29,12 @@ import numpy as np
 from cluster import descendants
 from training import cpu_of
 
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.training.worker import Job, Worker
 from airprune.runs.driver import records_of
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.world import World
+from airprune.simulation import Environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,7 @@ def measure(scenario: Scenario, samples: int, *, tells_start: bool) -> None:
         experiment = ClockedExperiment.of(scenario, dataset=images(samples, 2_000))
         spent: list[np.ndarray] = []  # after each edge round: all CPU of the driver and of workers, training, tests
         before = None
-        for record in records_of(experiment, RunFolder(Path(place) / "run"), World()):
+        for record in records_of(experiment, RunFolder(Path(place) / "run"), Environment()):
             if record["kind"] != "edge":
                 continue
             workers = [pid for pid in descendants([os.getpid()]) if pid != os.getpid()]

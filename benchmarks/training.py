@@ -49,12 +49,12 @@ from airprune.data.catalog import DATASETS, load_dataset
 from airprune.data.shared import save_shared
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.training.optimisers import OPTIMISERS
 from airprune.runs import InProcess
 from airprune.runs.driver import opened_store
 from airprune.scenario import Scenario
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 from airprune.wireless.device_speed.flops import count_work
 
 DATA: str | None = None  # a data set of the catalogue, in place of random images

@@ -11,8 +11,8 @@ import torch
 
 from airprune.data import Dataset, as_dataset, load_dataset, save_shared, standardized
 from airprune.errors import InvalidValue, UnknownName, WorkFailed
+from airprune.rounds.experiment import Experiment
 from airprune.scenario import Scenario
-from airprune.simulation.experiment import Experiment
 
 
 def small(**changes) -> Dataset:

@@ -27,12 +27,12 @@ from airprune.methods import METHODS
 from airprune.methods.compression.base import Wire
 from airprune.methods.compression.packing import num_bytes
 from airprune.rounds.device import Streams, device_round
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.training import worker
 from airprune.rounds.wire import Codec
 from airprune.scenario import Scenario
-from airprune.simulation.experiment import Experiment
 from airprune.studies.conformance import Subject, _watched, points
 from support.one_device import device
 from support.tiny import tiny_scenario

@@ -13,6 +13,7 @@ from airprune.deployment.calibrating import Spread, fit_devices
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.status import read_status, write_status
 from airprune.errors import UsageError, WorkFailed
+from airprune.rounds.experiment import Experiment
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import (
     MeasuredLog,
@@ -24,7 +25,6 @@ from airprune.runs.measured import (
     row_in,
 )
 from airprune.scenario.fleet import read_network
-from airprune.simulation.experiment import Experiment
 from airprune.studies.write_report import write_report
 from airprune.wireless.channel import full_band_rates
 from support.deployed import pretend, pretended_records, status_of

@@ -16,9 +16,9 @@ from airprune.data.shared import save_shared
 from airprune.engines.cluster.engine import DaskEngine
 from airprune.engines.serial import SerialEngine
 from airprune.errors import UsageError, WorkFailed
+from airprune.rounds.experiment import Experiment
 from airprune.runs import InProcess
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 from support.cluster import OTHER_VERSION, Cluster
 from support.processes import PATIENCE_S
 from support.tiny import blobs, final_bytes, tiny_scenario

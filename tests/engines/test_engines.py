@@ -16,10 +16,10 @@ from airprune.engines import ENGINES, check_engine, engine_named, machine
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
 from airprune.errors import UnknownName, WorkFailed
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Broadcast
 from airprune.rounds.training.chunks import TrainTask
 from airprune.runs import InProcess
-from airprune.simulation.experiment import Experiment
 from support.processes import PATIENCE_S, this_process_workers, wait_until_gone
 from support.tiny import blobs, final_bytes, tiny_file, tiny_scenario
 from support.trouble import AlwaysDies, CannotArrive, DiesOnce, Moody, Plain, Raises

@@ -16,9 +16,9 @@ from airprune.methods.association.descent import descend, members
 from airprune.methods.association.hfel import Hfel
 from airprune.methods.association.ina import descended, exact, listed, node_times_s
 from airprune.methods.association.replicator import contest_bids, evolved, filled, matched, quotas, stepped
+from airprune.rounds.experiment import Experiment
 from airprune.runs.driver import InProcess
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 from support.tiny import blobs, tiny_scenario
 
 STUCK = np.array([[1, 1], [3, 4], [6, 5], [3, 2]], dtype=np.float64)

@@ -7,8 +7,9 @@ import pytest
 
 import airprune as ap
 from airprune.methods.aggregation import AGGREGATIONS
+from airprune.methods.outcome import Outcome
 from airprune.methods.selection import slack
-from airprune.methods.selection.base import Candidates, Outcome, known_rates
+from airprune.methods.selection.base import Candidates, known_rates
 from support.tiny import blobs, last_state, tiny_scenario
 
 SLACK = slack.Slack(share=0.3)
@@ -36,7 +37,7 @@ def after_rounds(asked, submitted):
             latency_s=np.ones(sent),
             loss=np.ones(sent),
         )
-        memory = SLACK.observe(outcome)
+        memory = SLACK.after_edge_round(outcome, {})
     return memory[slack.PRODUCT], memory[slack.SQUARE]
 
 

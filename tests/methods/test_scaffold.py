@@ -1,5 +1,7 @@
 """SCAFFOLD: two rounds by hand, and the control variates of whole runs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,10 @@ from airprune.errors import InvalidValue
 from airprune.methods.objectives import OBJECTIVES
 from airprune.methods.objectives.base import LocalRun
 from airprune.methods.objectives.scaffold import COMMON, MOVED, OWN
+from airprune.methods.outcome import GlobalOutcome
+from airprune.rounds.experiment import Experiment
 from airprune.runs.driver import InProcess, opened_store
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 from support.tiny import blobs, tiny_scenario
 
 SCAFFOLD = OBJECTIVES["scaffold"]()
@@ -37,10 +40,10 @@ def test_two_rounds_on_three_quadratics():
         for n, target in enumerate(TARGETS):
             before = {OWN: own[n], COMMON: values[COMMON]}
             trained, after = device(model, target, before)
-            values = SCAFFOLD.update(values, SCAFFOLD.report(before, after))
+            values |= SCAFFOLD.after_edge_round(SimpleNamespace(sums=SCAFFOLD.report(before, after)), values)
             own[n] = after[OWN]
             models.append(trained)
-        values = SCAFFOLD.close(values, 3)
+        values |= SCAFFOLD.after_global_round(GlobalOutcome(num_devices=3), values)
         model = np.mean(models, axis=0)
         seen.append((model.tolist(), values[COMMON].tolist()))
         np.testing.assert_allclose(values[COMMON], own.mean(axis=0), rtol=1e-15)

@@ -7,9 +7,10 @@ import pytest
 
 import airprune as ap
 from airprune.components.component import paper_shape
+from airprune.methods.outcome import Outcome
 from airprune.methods.selection import SELECTIONS
 from airprune.methods.selection import oort as rules
-from airprune.methods.selection.base import Candidates, Outcome, known_rates
+from airprune.methods.selection.base import Candidates, known_rates
 from support.tiny import blobs, tiny_scenario
 
 
@@ -46,7 +47,7 @@ class Rounds:
             latency_s=np.broadcast_to(latency_s, count)[asked],
             loss=np.broadcast_to(loss, count)[asked],
         )
-        self.memory = self.memory | self.selection.observe(outcome)
+        self.memory = self.memory | self.selection.after_edge_round(outcome, {})
         self.index += 1
         return asked.tolist()
 

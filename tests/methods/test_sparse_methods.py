@@ -24,10 +24,10 @@ from airprune.methods.masking.prunefl import reconfigured
 from airprune.methods.masking.snip import saliency
 from airprune.models.catalogue import FlatModel
 from airprune.rounds.device import Device, LocalSettings, Streams, device_round
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.wire import broadcast_from_bytes, broadcast_to_bytes
-from airprune.simulation.experiment import Experiment
 from support.played import played, round_view, shape_of
 from support.tiny import blobs, tiny_scenario
 
@@ -196,7 +196,7 @@ def test_iterative_prunes_in_the_first_half_and_never_takes_back():
         mask, values = masking.prepare(view, values)
         counts.append(int(masking.counts(view, mask)[0]))
         masks.append(np.ones(100, dtype=bool) if mask is None else mask)
-        values = masking.update(view, values, {})
+        values |= masking.after_edge_round(SimpleNamespace(view=view, sums={}), values)
     share = 1 - 0.2**0.25
     kept = [100]
     for _ in range(4):
@@ -233,7 +233,7 @@ def test_snip_scores_a_linear_model_as_by_hand():
     view = round_view(shape, [2], before, before - learning_rate * gradient)
     mask, values = masking.prepare(view, start_of(masking, shape))
     assert mask is None and masking.counts(view, mask).tolist() == [3]  # the first round is dense
-    values = masking.update(view, values, {})
+    values |= masking.after_edge_round(SimpleNamespace(view=view, sums={}), values)
     later = round_view(shape, [1], np.zeros(3), round_index=1)
     assert masking.stays(values).tolist() == [False, True, True]
     assert masking.prepare(later, values)[0].sum() == 1  # less time: a part of it

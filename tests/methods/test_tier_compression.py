@@ -12,7 +12,7 @@ from airprune.planning.periods import best_edge_rounds, local_steps_at
 from airprune.randomness import rng_for
 from airprune.rounds.backhaul import Backhaul
 from airprune.rounds.cloud import combine_level
-from airprune.simulation.experiment import Experiment
+from airprune.rounds.experiment import Experiment
 from support.tiny import blobs, tiny_scenario
 
 TREE = {"topology__name": "tree", "topology__tree__nodes": [2], "topology__tree__rounds": [2]}

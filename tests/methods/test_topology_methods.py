@@ -23,13 +23,13 @@ from airprune.randomness import rng_for
 from airprune.results.traffic import link_bits
 from airprune.rounds.device import Streams, device_round
 from airprune.rounds.edge import open_round
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.records import record_from
+from airprune.rounds.timing import Events, time_round
 from airprune.rounds.training.chunks import DeviceStatistics, EdgeResult, parts_averaged
 from airprune.runs.driver import InProcess
-from airprune.simulation.clock import Events, time_round
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 from airprune.wireless.channel import Radio, full_band_rates
 from airprune.wireless.network import PAPER_HFL_RING, network_from_columns
 from support.tiny import blobs, tiny_scenario

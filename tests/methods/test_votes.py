@@ -9,9 +9,9 @@ from airprune.components.component import paper_shape
 from airprune.errors import InvalidValue
 from airprune.methods.aggregation import AGGREGATIONS
 from airprune.rounds.compute_times import compute_times
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.method import Method
 from airprune.rounds.summing import add_child
-from airprune.simulation.experiment import Experiment
 from airprune.wireless.device_speed.work import LayerWork, ModelWork
 from support.tiny import blobs, tiny_scenario
 

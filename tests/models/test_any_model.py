@@ -14,10 +14,10 @@ from airprune.models.catalogue import FlatModel, ResNet8, build_model
 from airprune.models.losses import LOSSES
 from airprune.models.losses.base import Loss, Metric
 from airprune.rounds.edge import close_round
+from airprune.rounds.experiment import Experiment
 from airprune.runs.checkpoint import read
 from airprune.runs.driver import InProcess
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 from support.tiny import blobs, tiny_scenario
 
 RNG = np.random.default_rng(0)

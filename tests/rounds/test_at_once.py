@@ -8,10 +8,10 @@ from airprune.engines.serial import SerialEngine
 from airprune.errors import WorkFailed
 from airprune.methods.masking.probe import Probe
 from airprune.models.kernels import native
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.training import worker
 from airprune.runs import InProcess
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 
 pytestmark = [
     pytest.mark.skipif(bool(native.trouble), reason=f"no native kernel: {native.trouble}"),

@@ -19,10 +19,10 @@ from airprune.data.drawn import Drawn
 from airprune.errors import InvalidValue
 from airprune.methods.selection.base import Candidates, best_of_each_edge, known_rates, number_of
 from airprune.randomness import WholeNumbers, rng_for
+from airprune.rounds.experiment import Experiment
 from airprune.runs.durations import most_asked, workload_of
 from airprune.runs.layout import RunFolder
 from airprune.runs.store import DeviceStore
-from airprune.simulation.experiment import Experiment
 from airprune.studies.write_report import write_report
 from airprune.web.runs import views
 from airprune.wireless.channel import full_band_rates
@@ -130,7 +130,9 @@ def test_the_best_of_each_edge_are_those_that_sorting_puts_first(devices, share)
 @pytest.mark.parametrize("fading", ["none", "rayleigh", "rician"])
 def test_rates_of_those_asked_are_the_rates_drawn_for_all(fading):
     experiment = Experiment.of(crowd(radio__fading=fading), dataset=blobs())
-    candidates, _ = experiment.candidates(experiment.initial_state(), np.arange(5))
+    state = experiment.initial_state()
+    at = experiment.place(state)
+    candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
     every = full_band_rates(experiment.network, experiment.radio, seed=5)
     asked = np.array([3, 4_000, 19_999])
     np.testing.assert_array_equal(candidates.rates_bps(asked), every[asked])

@@ -11,12 +11,13 @@ from airprune.models.catalogue import MLP, build_model
 from airprune.randomness import NumberedStreams
 from airprune.rounds.device import Streams, device_round
 from airprune.rounds.edge import open_round
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.groups import distinct_pairs
 from airprune.rounds.messages import Broadcast, Orders
+from airprune.rounds.state import RunState
 from airprune.rounds.training.optimisers import learning_rate_at
 from airprune.runs.driver import InProcess
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import _distinct_pairs, run_rounds
-from airprune.simulation.state import RunState
+from airprune.simulation import run_rounds
 from support.tiny import blobs, tiny_scenario
 
 
@@ -100,7 +101,8 @@ def test_one_edge_rounds_average_is_eq_12_of_its_devices():
     experiment = Experiment.of(scenario, dataset=blobs())
     state = experiment.initial_state()
     received = state.global_state.copy()
-    candidates, _ = experiment.candidates(state, np.array([0, 1]))
+    at = experiment.place(state)
+    candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
     opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz, 0)
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
         device, prunable = engine._worker.device, experiment.model.prunable
@@ -339,4 +341,4 @@ def test_groups_that_start_together_are_the_distinct_rows_in_order(num_devices):
     for most_lag in (0, 1, 50):
         edge, lag = rng.integers(0, 40, num_devices), rng.integers(0, most_lag + 1, num_devices)
         rows = np.unique(np.column_stack((edge, lag)), axis=0)
-        assert _distinct_pairs(edge, lag) == [tuple(row) for row in rows.tolist()]
+        assert distinct_pairs(edge, lag) == [tuple(row) for row in rows.tolist()]

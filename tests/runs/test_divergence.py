@@ -7,8 +7,8 @@ import pytest
 
 import airprune as ap
 from airprune.errors import Diverged
+from airprune.rounds.experiment import Experiment
 from airprune.runs.layout import RunFolder
-from airprune.simulation.experiment import Experiment
 from support.tiny import blobs, tiny_scenario
 
 # Two regions of two edges each; a third level of rounds.

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 import airprune as ap
+from airprune.rounds.experiment import Experiment
 from airprune.runs.exporting import export_onnx
-from airprune.simulation.experiment import Experiment
 from support.tiny import blobs, tiny_file, tiny_scenario
 
 

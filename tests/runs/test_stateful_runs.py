@@ -12,9 +12,9 @@ import torch
 
 from airprune.engines.serial import SerialEngine
 from airprune.errors import AirpruneError, InvalidValue, WorkFailed
+from airprune.rounds.experiment import Experiment
 from airprune.runs import checkpoint, store
 from airprune.runs.layout import RunFolder
-from airprune.simulation.experiment import Experiment
 from support.processes import kill_session, session_of, start_module, this_process_workers, wait_for
 from support.stateful import NUM_DEVICES, memory_of, outcome, run, small_blocks, stateful_scenario
 from support.tiny import blobs

@@ -12,18 +12,18 @@ import numpy as np
 
 from airprune.deployment.replaying import met_candidates
 from airprune.deployment.status import NodeStatus, Status, write_status
+from airprune.rounds.experiment import Experiment
 from airprune.runs.driver import records_of
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import MeasuredLog, MeasuredRow, PlannedInputs, recorded_fate
 from airprune.scenario import Scenario
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.world import World
+from airprune.simulation import Environment
 from support.web_runs import tiny
 
 FATES = ("late", "dropped", "refused")
 
 
-class Pretended(World):
+class Pretended(Environment):
     """Devices that come and go, with rates and speeds of their own, of which some uploads are lost.
 
     Measured times are the planned ones with some noise. It writes what a real cloud writes. `gone` are edges that go
@@ -80,8 +80,8 @@ class Pretended(World):
         assert self._inputs is not None
         return {n: FATES[n % 3] for n in self._inputs.device if draws[n] < self._trouble}
 
-    def edge_round(self, experiment, engine, state, timed, groups):
-        results = super().edge_round(experiment, engine, state, timed, groups)
+    def play(self, experiment, engine, state, timed, groups):
+        results = super().play(experiment, engine, state, timed, groups)
         assert self._inputs is not None and self._log is not None
         rows = measured_rows(timed, self._inputs, self._fates(self._inputs.round), self._rng(self._inputs.round, 2))
         gone = self._gone.get(self._inputs.global_round)

@@ -13,11 +13,11 @@ from airprune.components.component import ModelShape, Tensor
 from airprune.components.layers import PrunableLayers
 from airprune.engines.serial import SerialEngine
 from airprune.methods.masking.base import RoundView
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.timing import TimedRound
 from airprune.runs.driver import InProcess, opened_store
 from airprune.scenario import Scenario
-from airprune.simulation.clock import TimedRound
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 from support.tiny import blobs
 
 

@@ -15,10 +15,10 @@ from unittest import mock
 import numpy as np
 
 import airprune as ap
+from airprune.rounds.experiment import Experiment
 from airprune.runs import checkpoint, store
 from airprune.runs.driver import opened_store
 from airprune.runs.layout import RunFolder
-from airprune.simulation.experiment import Experiment
 from support.tiny import blobs, tiny_scenario
 from support.trouble import Plain
 

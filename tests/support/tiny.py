@@ -13,11 +13,11 @@ from airprune.engines.serial import SerialEngine
 from airprune.methods.compression.base import Wire
 from airprune.models.catalogue import MLP, FlatModel
 from airprune.rounds.device import Device, LocalSettings
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.method import Method
+from airprune.rounds.timing import TimedRound
 from airprune.runs.driver import InProcess, opened_store
-from airprune.simulation.clock import TimedRound
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 
 
 def blobs(num_train: int = 240, num_test: int = 60, features: int = 12, classes: int = 4, seed: int = 0):

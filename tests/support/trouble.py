@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from airprune.simulation.experiment import Experiment
+from airprune.rounds.experiment import Experiment
 from support.tiny import blobs, tiny_scenario
 
 

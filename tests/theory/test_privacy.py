@@ -19,13 +19,13 @@ from airprune.methods.aggregation import AGGREGATIONS, Aggregation
 from airprune.methods.compression.base import Wire
 from airprune.models.catalogue import MLP, FlatModel
 from airprune.rounds.device import Device, LocalSettings, Streams, device_round
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.private import clipped, secret_normals
 from airprune.rounds.training.chunks import ChunkSum, DeviceStatistics, EdgeGroup, parts_averaged
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-from airprune.simulation.experiment import Experiment
 from airprune.theory.privacy import gaussian_delta, gaussian_epsilon, privacy_notes
 from support.federation import Tasks
 from support.tiny import blobs, final_bytes, last_state, tiny_scenario

@@ -20,11 +20,11 @@ from airprune.components.component import paper_shape
 from airprune.errors import AirpruneError
 from airprune.models.catalogue import MLP, PaperCNN
 from airprune.rounds.compute_times import compute_times, flops_per_cycle
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.method import Method
 from airprune.runs import run
 from airprune.scenario import Scenario
 from airprune.settings import toml_text
-from airprune.simulation.experiment import Experiment
 from airprune.studies.write_report import write_report
 from airprune.text import clocks_text
 from airprune.wireless.device_speed.boards import BOARDS
@@ -249,9 +249,11 @@ def honest_experiment(**changes):
 
 def first_round(experiment):
     from airprune.rounds.edge import open_round
-    from airprune.simulation.clock import Events, time_round
+    from airprune.rounds.timing import Events, time_round
 
-    candidates, _ = experiment.candidates(experiment.initial_state(), np.arange(5))
+    state = experiment.initial_state()
+    at = experiment.place(state)
+    candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
     opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz[candidates.device], 0)
     calm = Events(dropped=np.zeros(25, bool), slowdown=np.ones(25))
     return time_round(experiment.terms, opened, calm)

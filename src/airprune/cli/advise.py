@@ -26,7 +26,7 @@ from airprune.tables import write_text_atomic
 from airprune.text import MISSING, clocks_text, number
 
 if TYPE_CHECKING:
-    from airprune.simulation.experiment import Experiment
+    from airprune.rounds.experiment import Experiment
     from airprune.studies.advice import Advice, Forecast, Outcome, Pilots
     from airprune.studies.advice.forecast import Interval
 
@@ -73,7 +73,7 @@ def advise(
 
     Example: `airprune advise fleet.csv paper-converged --target 0.85`
     """
-    from airprune.simulation.experiment import Experiment
+    from airprune.rounds.experiment import Experiment
     from airprune.studies.advice import advise as advise_on
     from airprune.studies.advice import candidates, outcome_of, run_pilots
     from airprune.studies.advice.pilots import described

@@ -15,7 +15,7 @@ from airprune.cli.options import AsJson, ScenarioName
 from airprune.cli.scenario_argument import scenario_from
 
 if TYPE_CHECKING:
-    from airprune.simulation.experiment import Experiment
+    from airprune.rounds.experiment import Experiment
     from airprune.wireless.device_speed.profile import Profile
 
 LONGEST_S = 3600.0
@@ -37,8 +37,8 @@ def profile(
     Example: `airprune profile paper --out profile.json`, then `airprune run paper clock.profile=profile.json`
     """
     quantity("--seconds", seconds, above=0.0, at_most=LONGEST_S)
+    from airprune.rounds.experiment import Experiment
     from airprune.runs.timing import profile_of
-    from airprune.simulation.experiment import Experiment
 
     # What is asked is this machine's speed, whatever clock the scenario has.
     experiment = Experiment.of(scenario_from(scenario, overrides or []).with_("clock.compute", "paper"))

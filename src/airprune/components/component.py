@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from inspect import isabstract
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -22,7 +22,13 @@ from airprune.components.units import UnitGraph, UnitGroup
 from airprune.errors import UsageError
 from airprune.settings.section import Section
 
+if TYPE_CHECKING:
+    from airprune.methods.objectives.base import LocalRun
+    from airprune.methods.outcome import GlobalOutcome, Outcome
+
 Array = np.ndarray
+Values = dict[str, Array]
+Memory = Mapping[str, Array]
 ReportKind = tuple[str, tuple[int, ...]]
 """dtype and shape of an array that devices report, to be summed over them."""
 
@@ -193,9 +199,38 @@ class Component(Section):
         """Persistent state that it needs, given its options."""
         return ()
 
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
+        """Returns the run's slots that an edge round changes; called in the driver, once for every edge round."""
+        return {}
+
+    def after_global_round(self, outcome: GlobalOutcome, values: Values) -> Values:
+        """Returns the run's slots that a global round changes; called in the driver."""
+        return {}
+
     def overrides(self, method: Callable[..., Any]) -> bool:
         """Whether its class has its own form of a method of its kind, e.g. `masking.overrides(Masking.prepare)`."""
         return getattr(type(self), method.__name__) is not method
+
+
+class LocalComponent(Component):
+    """A component with a part on the devices: maskings and objectives."""
+
+    def finish(self, run: LocalRun, memory: Memory) -> Values:
+        """Returns the device's slots that its local steps change; on the device."""
+        return {}
+
+    def report(self, run: LocalRun, before: Memory, after: Memory) -> Values:
+        """Returns arrays to be summed over all devices of the round, given the device's memory before and after."""
+        return {}
+
+    def reported(self, shape: ModelShape) -> Mapping[str, ReportKind] | None:
+        """Returns what these arrays are, by name; None: not declared: a deployment can bound their size alone."""
+        return None
+
+    @property
+    def sends_reports(self) -> bool:
+        """Whether devices report arrays for it beside their updates."""
+        return self.overrides(LocalComponent.report) or self.overrides(LocalComponent.reported)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,13 +33,13 @@ from airprune.deployment.remote import CloudSettings, Deployed
 from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.deployment.transport import Limits
 from airprune.errors import AirpruneError, Diverged, UsageError, WorkFailed
+from airprune.rounds.experiment import Experiment
 from airprune.runs.driver import Records, records_of
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import make_run_folder
 from airprune.runs.measured import MeasuredLog, MeasuredRow, PlannedInputs, read_inputs
 from airprune.runs.unwritable import sentence_if_unwritable
 from airprune.scenario import Scenario
-from airprune.simulation.experiment import Experiment
 from airprune.theory.privacy import privacy_notes
 
 _log = logging.getLogger("airprune")
@@ -168,7 +168,7 @@ class _Cloud:
         if not self.folder.has_ended:  # one that has may still have its model to write, which needs no device
             self._wait_for_devices(hub, loop)
         experiment = self._with_sizes(hub)
-        world = Deployed(
+        environment = Deployed(
             hub,
             loop,
             self.work,
@@ -180,7 +180,7 @@ class _Cloud:
         )
         self._state = "running"
         try:
-            for record in records_of(experiment, self.folder, world):
+            for record in records_of(experiment, self.folder, environment):
                 if record.get("test_accuracy") is not None:
                     self.metrics.accuracy(record["test_accuracy"])
                 yield record

@@ -15,8 +15,6 @@ from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.small import catalogue_shape
 from airprune.errors import UsageError
 from airprune.methods.compression.base import Wire
-from airprune.methods.masking import Masking
-from airprune.methods.objectives import Objective
 from airprune.methods.selection import Selection
 from airprune.methods.topology import Topology
 from airprune.rounds.method import Method
@@ -91,11 +89,7 @@ class Groundwork:
     def report_bytes(self) -> int:
         """What a device's reports may take at the most beside its update."""
         method = self.method
-        has_reports = (
-            method.masking.overrides(Masking.report)
-            or method.masking.overrides(Masking.observe)
-            or method.objective.overrides(Objective.report)
-        )
+        has_reports = method.masking.sends_reports or method.objective.sends_reports
         return 64 * self.shape.num_state if has_reports else 0
 
     @cached_property

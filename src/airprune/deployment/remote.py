@@ -1,4 +1,4 @@
-"""The cloud's rounds with edges that are somewhere else: `Deployed` is what a run meets in place of a simulated world.
+"""The cloud's rounds with edges that are somewhere else: `Deployed` is the environment of a deployment.
 
 Plans, shares and pacing are of payload: of a link that was measured, WIRE_OVERHEAD is taken off first.
 
@@ -33,13 +33,14 @@ from airprune.errors import WorkFailed
 from airprune.methods.masking import Masking
 from airprune.methods.masking.core.coverage import coverage_of
 from airprune.methods.selection.base import Candidates
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.groups import Started
+from airprune.rounds.state import RunState
+from airprune.rounds.timing import Fate, TimedRound
 from airprune.rounds.training.chunks import DeviceStatistics, EdgeGroup, EdgeResult, Failure
 from airprune.rounds.wire import upload_size
 from airprune.runs.measured import MeasuredRow, PlannedInputs, recorded_fate
-from airprune.simulation.clock import Fate, TimedRound
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.state import RunState
-from airprune.simulation.world import Started, World
+from airprune.simulation import Environment
 from airprune.text import printable
 
 Array = np.ndarray
@@ -78,7 +79,7 @@ class CloudSettings:
     probe_every: int = PROBE_EVERY_ROUNDS
 
 
-class Deployed(World):
+class Deployed(Environment):
     """Edges that are reached through a hub, from the thread that runs the rounds.
 
     Args:
@@ -221,7 +222,7 @@ class Deployed(World):
 
     # A round
 
-    def edge_round(
+    def play(
         self, experiment: Experiment, engine: Engine, state: RunState, timed: TimedRound, groups: Sequence[Started]
     ) -> list[EdgeResult]:
         orders = {edge: self._order(experiment, state, timed, edge, group) for edge, _, group in groups}
@@ -338,7 +339,7 @@ class Deployed(World):
         """When the edge's parent combines after this round, or somebody looks at its model before."""
         masking, diagnostics = experiment.method.masking, experiment.scenario.diagnostics
         looks = experiment.scenario.rounds.evaluate_every == "edge" or diagnostics.gradients
-        looks |= masking.overrides(Masking.prepare) or masking.overrides(Masking.update)
+        looks |= masking.overrides(Masking.prepare) or masking.overrides(Masking.after_edge_round)
         looks |= masking.overrides(Masking.stays) or masking.overrides(Masking.evaluated)
         return looks or state.counters[-1] + 1 >= int(experiment.tree.levels[-1].rounds[edge])
 

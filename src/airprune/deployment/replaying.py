@@ -11,12 +11,12 @@ import numpy as np
 
 from airprune.errors import UsageError, WorkFailed
 from airprune.methods.selection.base import Candidates, known_rates
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.state import RunState
+from airprune.rounds.timing import Fate
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import MeasuredRow, PlannedInputs, read_inputs, read_measured, recorded_fate
-from airprune.simulation.clock import Fate
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.state import RunState
-from airprune.simulation.world import World
+from airprune.simulation import Environment
 
 Array = np.ndarray
 
@@ -48,7 +48,7 @@ def met_candidates(experiment: Experiment, candidates: Candidates, inputs: Plann
     return met, cpu_hz
 
 
-class Replayed(World):
+class Replayed(Environment):
     """What a deployment met, out of its run folder."""
 
     def __init__(self, folder: RunFolder) -> None:

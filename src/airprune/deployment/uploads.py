@@ -27,8 +27,6 @@ from airprune.deployment.digests import DIGEST_BYTES, Bytes, digest_of
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.methods.compression.base import Message
 from airprune.methods.compression.packing import num_bytes
-from airprune.methods.masking import Masking
-from airprune.methods.objectives import Objective
 from airprune.rounds.messages import Upload
 from airprune.rounds.method import LocalMethod, Method
 from airprune.rounds.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, told_mask, upload_size
@@ -99,13 +97,13 @@ class Expected:
 
 def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, ReportKind] | None:
     """The kinds of all arrays that devices may report; None if a component reports without saying what."""
-    masking, objective = method.masking, method.objective
-    kinds, declared = masking.reported(shape), objective.reported(shape)
-    if kinds is None and (masking.overrides(Masking.report) or masking.overrides(Masking.observe)):
-        return None
-    if declared is None and objective.overrides(Objective.report):
-        return None
-    return {**(kinds or {}), **(declared or {})}
+    kinds: dict[str, ReportKind] = {}
+    for component in (method.masking, method.objective):
+        declared = component.reported(shape)
+        if declared is None and component.sends_reports:
+            return None
+        kinds |= declared or {}
+    return kinds
 
 
 def upload_to_bytes(

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from airprune.components.component import ModelShape
+from airprune.components.component import LocalComponent, ModelShape
 from airprune.methods.compression.base import Wire
-from airprune.methods.masking.base import DeviceView, Masking, SubModel
+from airprune.methods.masking.base import DeviceView
 from airprune.methods.objectives.base import LocalRun, Objective
 from airprune.models.kernels import KERNELS, native
 from airprune.models.kernels.base import Teaching
@@ -147,9 +147,10 @@ class Device:
         widened = model.state_array.dtype == np.float64 and x.dtype == np.float32
         self.x, self.y = x.astype(np.float64) if widened else x, y
         masking, objective = method.masking, method.objective
-        self.reports, self.observes = masking.overrides(Masking.report), masking.overrides(Masking.observe)
         self.adjusts = objective.overrides(Objective.adjust)
-        self.finishes = objective.overrides(Objective.finish) or masking.overrides(Masking.finish)
+        self.finishes = any(
+            part.overrides(LocalComponent.finish) or part.sends_reports for part in (masking, objective)
+        )
         self.memory_slots = method.compression.slots(self.shape)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
         self._smaller: dict[tuple[int, ...], Device | None] = {}
@@ -232,12 +233,13 @@ def round_in_steps(
     gradient = device.constants.full_gradient(device, samples) if settings.diagnostics else None
     batches = minibatches(settings, orders.local_steps, samples, streams.batches.at(orders.device))
     view = _View(device, received, orders, batches[0], streams)
+    masking, report = device.method.masking, dict[str, Array]()
     try:
-        sub_model, report = _chosen(device, view)
+        sub_model = masking.choose(view)
     except _GradientWanted:
         yield Wanted(device, batches[0])
         view = _View(device, received, orders, batches[0], streams, is_there=True)
-        sub_model, report = _chosen(device, view)
+        sub_model = masking.choose(view)
     if sub_model.start is not None:
         model.state_array[model.prunable] = sub_model.start
     error_sq = _hold(model, sub_model.held)
@@ -250,8 +252,9 @@ def round_in_steps(
         noise_sq, smoothness = device.constants.noise_and_smoothness(device, samples, received.model, gradient)
     if sub_model.sent_after is not None:
         sub_model = replace(sub_model, sent=sub_model.sent_after(model.state_array[model.prunable]))
-    if device.finishes or device.observes:
+    if device.finishes:
         run = LocalRun(
+            view=view,
             received=received.model,
             trained=model.state_array,
             learning_rate=orders.learning_rate,
@@ -261,12 +264,11 @@ def round_in_steps(
             num_samples=trained.num_samples,
             gradient_sum=trained.gradient_sum,
         )
-        if device.observes:
-            report |= device.method.masking.observe(view, run) or {}
-        memory |= device.method.masking.finish(view, run)
-        before = dict(memory)
-        memory |= device.method.objective.finish(run, memory)
-        report |= device.method.objective.report(before, memory)
+        report = dict(sub_model.report)
+        for part in (device.method.masking, device.method.objective):
+            before = dict(memory)
+            memory |= part.finish(run, memory)
+            report |= part.report(run, before, memory)
     if device.shape.num_personal:
         memory |= personal.take_out(model.state_array, common, device.shape)
     if settings.clip_norm is not None:
@@ -313,13 +315,6 @@ def minibatches(
 
 class _GradientWanted(BaseException):
     """A masking asks for a gradient that the device waits for."""
-
-
-def _chosen(device: Device, view: DeviceView) -> tuple[SubModel, dict[str, Array]]:
-    """The device's sub-model, and what it reports before its steps."""
-    masking = device.method.masking
-    sub_model = masking.choose(view)
-    return sub_model, (masking.report(view, view.round_index) or {}) if device.reports else {}
 
 
 class _View(DeviceView):

@@ -17,6 +17,8 @@ from airprune.data.shared import share
 from airprune.engines import check_engine, engine_named
 from airprune.errors import Diverged, UsageError
 from airprune.models.kernels import native
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.state import RunState
 from airprune.runs.callbacks import GivenCallback, callbacks_of, told
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
@@ -24,10 +26,7 @@ from airprune.runs.store import DeviceStore
 from airprune.runs.writer import RunWriter, finite
 from airprune.scenario import Scenario
 from airprune.scenario.scenario import checked_scenario
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
-from airprune.simulation.state import RunState
-from airprune.simulation.world import World
+from airprune.simulation import Environment, run_rounds
 
 Records = Generator[dict[str, Any], None, None]
 
@@ -71,34 +70,34 @@ def run(
     if folder is not None and folder.has_run and not resume:
         raise UsageError(f"{out} already holds a run; resume it (--resume, resume=True) or choose another folder.")
     kernel = None if folder is None else folder.kernel
-    world = World()
+    environment = Environment()
     if replay is not None:
         from airprune.deployment.replaying import Replayed
 
         replayed = RunFolder(path_of("run.replay", replay))
-        world, kernel = Replayed(replayed), kernel or replayed.kernel_used
+        environment, kernel = Replayed(replayed), kernel or replayed.kernel_used
     if kernel == "native" and native.trouble:
         raise UsageError(
             f"{out if replay is None else replay} was trained with the native kernel, which cannot be used here: "
             f"{native.trouble}; continue it where airprune doctor finds the kernel."
         )
     experiment = Experiment.of(scenario, model=model, dataset=dataset, loss=loss, metric=metric, kernel=kernel)
-    records = records_of(experiment, folder, world)
+    records = records_of(experiment, folder, environment)
     return told(records, hearers, scenario, None if folder is None else folder.path) if hearers else records
 
 
-def records_of(experiment: Experiment, folder: RunFolder | None, world: World) -> Records:
-    """The records still to come of a run in a folder, in the world that it meets."""
+def records_of(experiment: Experiment, folder: RunFolder | None, environment: Environment) -> Records:
+    """The records still to come of a run in a folder, in the environment that it meets."""
     with contextlib.ExitStack() as stack:
         state, writer, memory = experiment.initial_state(), None, None
-        state.values |= world.values(experiment)
+        state.values |= environment.values(experiment)
         if folder is not None:
             writer = RunWriter(folder, experiment, stack.enter_context(locked(folder.path)))
             saved = writer.load()
             if saved is not None:
                 state, memory = state.restored(saved.arrays, saved.facts), saved.memory
         if not experiment.has_ended(state):
-            yield from _run(experiment, state, world, writer, memory)
+            yield from _run(experiment, state, environment, writer, memory)
         if state.diverged:
             raise Diverged(state.diverged)
         if writer is not None:
@@ -106,13 +105,17 @@ def records_of(experiment: Experiment, folder: RunFolder | None, world: World) -
 
 
 def _run(
-    experiment: Experiment, state: RunState, world: World, writer: RunWriter | None, memory: dict[str, Any] | None
+    experiment: Experiment,
+    state: RunState,
+    environment: Environment,
+    writer: RunWriter | None,
+    memory: dict[str, Any] | None,
 ) -> Records:
     settings = experiment.scenario.engine
     with contextlib.ExitStack() as stack:
         place = _place_of(writer, stack)
         # First, because it refuses what would not fit; it writes nothing before a device has something to remember.
-        if world.keeps_memory:
+        if environment.keeps_memory:
             state.store = opened_store(experiment, place if writer is None else writer.folder.path, memory)
         in_process = settings.name == "serial"
         job = experiment.job(InProcess(experiment.dataset) if in_process else share(experiment.dataset, place))
@@ -129,7 +132,7 @@ def _run(
         )
         if writer is not None:
             writer.begin()  # only now: a run that gets no engine leaves nothing behind
-        for record in map(finite, run_rounds(experiment, engine, state, world=world)):
+        for record in map(finite, run_rounds(experiment, engine, state, environment=environment)):
             if writer is not None:
                 writer.save(state, record, has_ended=experiment.has_ended(state), store=state.store)
             yield record

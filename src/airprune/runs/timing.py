@@ -21,7 +21,7 @@ from airprune.scenario import Scenario
 from airprune.wireless.device_speed.profile import Profile, Timing
 
 if TYPE_CHECKING:
-    from airprune.simulation.experiment import Experiment
+    from airprune.rounds.experiment import Experiment
 
 _FEWEST = 3
 # For an estimate beforehand.
@@ -52,7 +52,7 @@ def seconds_per_sample(scenario: Scenario) -> float | None:
 
     On noise of the data set's shape, so that no file is read, by one device that stands for all.
     """
-    from airprune.simulation.experiment import Experiment
+    from airprune.rounds.experiment import Experiment
 
     entry = DATASETS[scenario.data.name]
     rng = rng_for(0, "profile")

@@ -29,8 +29,8 @@ from airprune.runs.lock import Lock
 from airprune.runs.unwritable import sentence_if_unwritable
 
 if TYPE_CHECKING:
+    from airprune.rounds.experiment import Experiment
     from airprune.runs.store import DeviceStore
-    from airprune.simulation.experiment import Experiment
 
 Array = np.ndarray
 

@@ -1,10 +1,9 @@
-"""Algorithm 1 with a simulated clock.
+"""What is simulated of a run: who is there, what goes wrong, and devices that train in this process or its workers.
 
-experiment  a scenario made concrete: network, radio, samples, model, method
-checks      what is refused before a run begins
-stations    who is served by which station, and over which channel
-rounds      Algorithm 1 over the tree of nodes, line for line
-clock       how long devices compute and upload, what that costs, who is late or lost
-state       what a run carries from round to round
-recording   what a round leaves in the records
+environment   what a run meets; a deployment and a replay have others
+events        devices that disappear or slow down
 """
+
+from airprune.simulation.environment import Environment, run_rounds
+
+__all__ = ["Environment", "run_rounds"]

@@ -25,13 +25,13 @@ from airprune.engines.base import loaded, opened
 from airprune.engines.serial import SerialEngine
 from airprune.errors import AirpruneError, UnknownName, WorkFailed
 from airprune.methods.registration import registries
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.method import Method
+from airprune.rounds.timing import Fate, TimedRound
 from airprune.runs import run
 from airprune.runs.driver import InProcess, opened_store
 from airprune.scenario import Scenario
-from airprune.simulation.clock import Fate, TimedRound
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 
 Array = np.ndarray
 

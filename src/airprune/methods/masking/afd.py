@@ -20,7 +20,8 @@ from airprune.components.units import UnitGraph, foremost
 from airprune.errors import NotFinite
 from airprune.methods.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.widths import graph_of, narrowed, weights_at, weights_within, width_of
-from airprune.methods.objectives.base import LocalRun
+from airprune.methods.objectives.base import LocalRun, Memory
+from airprune.methods.outcome import Outcome
 
 Array = np.ndarray
 SCORES, KEYS, LOSS = "afd.scores", "afd.keys", "afd.loss"
@@ -109,11 +110,12 @@ class Afd(Masking):
         values[KEPT] = values[KEPT] * np.concatenate(kept)
         return graph.mask(kept), values
 
-    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
+        view = outcome.view
         if self.maps == "multi" or not np.isfinite(view.train_loss):
-            return values
+            return {}
         _, total, count = values[SEEN].tolist()
-        return values | {SEEN: np.array([view.global_round, total + view.train_loss, count + 1.0])}
+        return {SEEN: np.array([view.global_round, total + view.train_loss, count + 1.0])}
 
     def choose(self, view: DeviceView) -> SubModel:
         graph = graph_of(view.shape)
@@ -124,8 +126,9 @@ class Afd(Masking):
         keys = drawn_keys(view.memory[SCORES], view.rng) if is_first else view.memory[KEYS]
         return narrowed(graph, graph.mask(foremost(graph, width, keys)))
 
-    def finish(self, view: DeviceView, run: LocalRun) -> Values:
+    def finish(self, run: LocalRun, memory: Memory) -> Values:
         """Of a device's own map. The units of its first round are not asked for again: there is no loss to compare."""
+        view = run.view
         if self.maps == "single":
             return {}
         graph = graph_of(view.shape)

@@ -8,7 +8,7 @@ from pydantic import Field
 from airprune.components.component import ModelShape, Owner, Slot, prunable_weights
 from airprune.methods.masking.base import WHOLE, DeviceView, SubModel, Values
 from airprune.methods.masking.ranking import Ranking, best_weights, scores_of
-from airprune.methods.objectives.base import LocalRun
+from airprune.methods.objectives.base import LocalRun, Memory
 from airprune.settings.section import Ratio, Text
 
 Array = np.ndarray
@@ -35,8 +35,9 @@ class Averaged(Ranking):
         mask = best_weights(self, self._scores(view), view)
         return SubModel(sent=mask, held=mask, moves=mask)
 
-    def finish(self, view: DeviceView, run: LocalRun) -> Values:
+    def finish(self, run: LocalRun, memory: Memory) -> Values:
         """Devices that prune nothing do not score."""
+        view = run.view
         if view.keep >= view.shape.prunable_weights:
             return {}
         return {SCORES: self._scores(view)}

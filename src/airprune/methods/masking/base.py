@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from airprune.components.component import Component, ModelShape, ReportKind
-from airprune.methods.objectives.base import LocalRun
+from airprune.components.component import LocalComponent, ModelShape
 from airprune.wireless.device_speed.work import SecondPass
 
 Array = np.ndarray
@@ -34,6 +33,7 @@ class SubModel:
       sent_after: if given, what is sent in place of `sent`: of the trained prunable weights.
       units: which units stay, group by group, if `held` is nothing but their weights: then the device trains a smaller
         model instead of one with zeros, where it can.
+      report: arrays to be summed over all devices of the round, e.g. scores; declared by `reported`.
       collect: which power of the dense gradient is summed over the steps, as the `gradient_sum` of the `LocalRun`; 0
         for none.
     """
@@ -48,6 +48,7 @@ class SubModel:
     start: Array | None = None
     sent_after: Callable[[Array], Array] | None = None
     units: tuple[Array, ...] | None = None
+    report: Mapping[str, Array] = field(default_factory=dict)
     collect: int = 0
 
 
@@ -187,7 +188,7 @@ def as_prepared(view: RoundView, told: Array | None) -> Array:
     return np.full_like(view.keep, view.shape.prunable_weights if told is None else np.count_nonzero(told))
 
 
-class Masking(Component):
+class Masking(LocalComponent):
     """One way to choose sub-models. What is not overridden decides nothing and costs nothing.
 
     Attributes:
@@ -227,29 +228,6 @@ class Masking(Component):
         They may exceed the budgets unless it `adapts`. None: as the budgets say.  [num_devices asked]
         """
         return None
-
-    def report(self, view: DeviceView, round_index: int) -> Values | None:
-        """Returns arrays to be summed over all devices, e.g. scores; on the device, before its local steps."""
-        return None
-
-    def observe(self, view: DeviceView, run: LocalRun) -> Values | None:
-        """Returns arrays as `report` does, of what the device has seen in its local steps; after them."""
-        return None
-
-    def reported(self, shape: ModelShape) -> Mapping[str, ReportKind] | None:
-        """Returns what the arrays of `report` and `observe` are, by name.
-
-        None: not declared, so that a deployment can bound their size alone.
-        """
-        return None
-
-    def finish(self, view: DeviceView, run: LocalRun) -> Values:
-        """Returns the slots of `view.memory` that change with the round; arrays it was given stay as they are."""
-        return {}
-
-    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
-        """Returns the run's slots as the sums of the reports change them; in the driver, after the round."""
-        return values
 
     def stays(self, values: Values) -> Array | None:
         """Returns which prunable weights the model has at all; the others become zero in the models of all nodes.

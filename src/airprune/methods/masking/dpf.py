@@ -13,7 +13,7 @@ from pydantic import Field
 from airprune.components.component import ModelShape, Owner, Slot, prunable_weights
 from airprune.methods.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.core.masks import choose_mask
-from airprune.methods.objectives.base import LocalRun
+from airprune.methods.objectives.base import LocalRun, Memory
 from airprune.settings.section import Count, Ratio
 
 Array = np.ndarray
@@ -77,7 +77,8 @@ class Dpf(Masking):
 
         return SubModel(start=start, forward=forward, sent_after=lambda trained: used(trained, view))
 
-    def finish(self, view: DeviceView, run: LocalRun) -> Values:
+    def finish(self, run: LocalRun, memory: Memory) -> Values:
+        view = run.view
         trained = run.trained[view.shape.prunable]
         unsent = ~used(trained, view)
         own = view.memory[OWN]

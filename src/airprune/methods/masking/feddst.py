@@ -17,7 +17,8 @@ from airprune.components.layers import PrunableLayers
 from airprune.methods.masking.base import FREE, Charges, DeviceView, RoundView, SubModel, Values
 from airprune.methods.masking.common import OneMask, sizes_now, unless_whole
 from airprune.methods.masking.core.masks import largest
-from airprune.methods.objectives.base import LocalRun
+from airprune.methods.objectives.base import LocalRun, Memory
+from airprune.methods.outcome import Outcome
 from airprune.settings.section import Count, Ratio
 
 Array = np.ndarray
@@ -109,19 +110,21 @@ class FedDst(OneMask):
         mask, grown = self._readjusted(view)
         return SubModel(sent=mask, held=mask, moves=mask, start=np.where(grown, 0.0, view.weights))
 
-    def observe(self, view: DeviceView, run: LocalRun) -> Values | None:
+    def report(self, run: LocalRun, before: Memory, after: Memory) -> Values:
         """How many devices hold each weight, from the masks that they have sent."""
-        return {UNION: self._readjusted(view)[0].astype(np.int64)} if self._swaps(view) else None
+        view = run.view
+        return {UNION: self._readjusted(view)[0].astype(np.int64)} if self._swaps(view) else {}
 
     def reported(self, shape: ModelShape) -> dict[str, ReportKind]:
         return {UNION: ("<i8", prunable_weights(shape))}
 
-    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         """After a readjustment, the union of all masks is pruned to the size that fits."""
+        view, sums = outcome.view, outcome.sums
         if UNION not in sums:
-            return values
+            return {}
         scores = np.where(sums[UNION] > 0, sizes_now(view), -1.0)
-        return {**values, MASK: by_layer(scores, int(view.keep.min()), view.shape.layers)}
+        return {MASK: by_layer(scores, int(view.keep.min()), view.shape.layers)}
 
     def _swaps(self, view: DeviceView) -> bool:
         return view.shared is not None and self.readjusts(view.round_index)

@@ -16,6 +16,7 @@ from airprune.components.layers import PrunableLayers
 from airprune.methods.masking.base import RoundView, Values
 from airprune.methods.masking.common import OneMask, count_slot, fitted, sizes_now, unless_whole
 from airprune.methods.masking.core.masks import choose_mask, largest
+from airprune.methods.outcome import Outcome
 from airprune.settings.section import Count
 
 Array = np.ndarray
@@ -66,17 +67,18 @@ class Iterative(OneMask):
             return unless_whole(values[MASK]), values
         return fitted(values[MASK], keep, lambda: sizes_now(view)), values
 
-    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         """The prunings that are due after this round."""
+        view = outcome.view
         half = max(1, view.num_rounds // 2)
         done, due = int(values[DONE][0]), min(self.steps, self.steps * view.round_index // half)
         if done >= due:
-            return values
+            return {}
         mask, sizes = values[MASK], sizes_now(view)
         share = rate(int(values[TARGET][0]) / view.shape.prunable_weights, self.steps)
         for _ in range(done, due):
             mask = pruned(sizes, mask, share, view.shape.layers)
-        return {**values, MASK: mask, DONE: np.array([due])}
+        return {MASK: mask, DONE: np.array([due])}
 
     @property
     def adapts(self) -> bool:

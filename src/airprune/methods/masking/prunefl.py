@@ -23,7 +23,8 @@ from airprune.components.layers import PrunableLayers
 from airprune.methods.masking.base import Charges, DeviceView, RoundView, SubModel, Values
 from airprune.methods.masking.common import OneMask, fitted, sizes_now
 from airprune.methods.masking.core.masks import choose_mask, largest
-from airprune.methods.objectives.base import LocalRun
+from airprune.methods.objectives.base import LocalRun, Memory
+from airprune.methods.outcome import Outcome
 from airprune.settings.section import MAX_COUNT, Count, Positive, Ratio
 
 Array = np.ndarray
@@ -128,27 +129,30 @@ class PruneFl(OneMask):
         """The common mask, and Σ g² of the steps in the beginning, later Σ g, to be squared."""
         return replace(super().choose(view), collect=2 if self._is_starting(view.round_index) else 1)
 
-    def observe(self, view: DeviceView, run: LocalRun) -> Values | None:
+    def report(self, run: LocalRun, before: Memory, after: Memory) -> Values:
+        view = run.view
         if not self._is_due(view.round_index):
-            return None
+            return {}
         if not self._is_starting(view.round_index):
             return {SQUARES: not_sent(view, run)}
         assert run.gradient_sum is not None
-        return {SQUARES: by_weight(view.shape, run.gradient_sum.astype(np.float64))} if view.device == 0 else None
+        return {SQUARES: by_weight(view.shape, run.gradient_sum.astype(np.float64))} if view.device == 0 else {}
 
     def reported(self, shape: ModelShape) -> dict[str, ReportKind]:
         return {SQUARES: ("<f8", with_one(shape))}
 
-    def finish(self, view: DeviceView, run: LocalRun) -> Values:
+    def finish(self, run: LocalRun, memory: Memory) -> Values:
+        view = run.view
         kept = view.memory[SQUARES]
         if self._is_due(view.round_index):
             return {SQUARES: np.zeros_like(kept)}
         return {SQUARES: not_sent(view, run).astype(kept.dtype)}
 
-    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         """A reconfiguration, if anybody has reported."""
+        view, sums = outcome.view, outcome.sums
         if SQUARES not in sums:
-            return values
+            return {}
         layers = view.shape.layers
         mask = reconfigured(
             sizes_now(view),
@@ -161,7 +165,7 @@ class PruneFl(OneMask):
             fixed_seconds=float(view.shape.fixed_weights),
             at_most=int(view.keep.min()),
         )
-        return {**values, MASK: mask}
+        return {MASK: mask}
 
     def _is_starting(self, round_index: int) -> bool:
         return round_index < self.initial_rounds

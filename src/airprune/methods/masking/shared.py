@@ -14,6 +14,7 @@ from airprune.methods.masking.base import FREE, Charges, DeviceView, RoundView, 
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.methods.masking.core.structured import choose_units
 from airprune.methods.masking.ranking import Ranking, scores_of
+from airprune.methods.outcome import Outcome
 from airprune.settings.section import Count
 
 Array = np.ndarray
@@ -58,17 +59,18 @@ class Shared(Ranking):
         return choose_mask(scores, keep=keep, layers=layers, scope=self.scope, tie_break=size), values
 
     def choose(self, view: DeviceView) -> SubModel:
-        return SubModel(sent=view.shared, held=view.shared, moves=view.shared)
-
-    def report(self, view: DeviceView, round_index: int) -> Values | None:
-        return {RANKING: scores_of(self, view).astype(np.float64)} if self._is_due(round_index) else None
+        """The common mask, and the device's scores where they are due."""
+        due = self._is_due(view.round_index)
+        report = {RANKING: scores_of(self, view).astype(np.float64)} if due else {}
+        return SubModel(sent=view.shared, held=view.shared, moves=view.shared, report=report)
 
     def reported(self, shape: ModelShape) -> dict[str, ReportKind]:
         return {RANKING: ("<f8", prunable_weights(shape))}
 
-    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         """New scores replace the old ones."""
-        return values | {RANKING: sums[RANKING]} if RANKING in sums else values
+        sums = outcome.sums
+        return {RANKING: sums[RANKING]} if RANKING in sums else {}
 
     def _is_due(self, round_index: int) -> bool:
         """Whether devices send scores in this round: the last before a new ranking."""

@@ -13,6 +13,7 @@ from airprune.components.component import ModelShape, Owner, Slot, prunable_weig
 from airprune.methods.masking.base import RoundView, Values
 from airprune.methods.masking.common import OneMask, fitted
 from airprune.methods.masking.core.masks import choose_mask
+from airprune.methods.outcome import Outcome
 
 Array = np.ndarray
 MASK, SCORES = "snip.mask", "snip.scores"
@@ -43,10 +44,11 @@ class Snip(OneMask):
             return None, values
         return fitted(values[MASK], int(view.keep.min()), lambda: values[SCORES]), values
 
-    def update(self, view: RoundView, values: Values, sums: Values) -> Values:
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
+        view = outcome.view
         if view.round_index:
-            return values
+            return {}
         before, after = view.model[view.shape.prunable], view.now()[view.shape.prunable]
         scores = saliency(before, after)
         mask = choose_mask(scores, keep=int(view.keep.min()), layers=view.shape.layers, tie_break=np.abs(before))
-        return {**values, SCORES: scores, MASK: mask}
+        return {SCORES: scores, MASK: mask}

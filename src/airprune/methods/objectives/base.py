@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from airprune.components.component import Component, ModelShape, ReportKind
+from airprune.components.component import LocalComponent, Memory, ModelShape, Values
+
+if TYPE_CHECKING:
+    from airprune.methods.masking.base import DeviceView
 
 Array = np.ndarray
-Memory = Mapping[str, Array]
-Values = dict[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,6 +20,7 @@ class LocalRun:
     """What a device has done in one edge round, for what is remembered of it.
 
     Attributes:
+      view: what the masking saw when it chose.
       received, trained: flat states before and after.  [num_state]
       learning_rate, num_steps: of the round.
       loss: mean training loss over the minibatches seen.
@@ -29,6 +30,7 @@ class LocalRun:
         only if the masking collects it.  [num_parameters]
     """
 
+    view: DeviceView
     received: Array
     trained: Array
     learning_rate: float
@@ -39,7 +41,7 @@ class LocalRun:
     gradient_sum: Array | None = None
 
 
-class Objective(Component):
+class Objective(LocalComponent):
     """One local objective. What is not overridden adds nothing and costs nothing.
 
     Attributes:
@@ -56,26 +58,9 @@ class Objective(Component):
         Whatever it does to weights that may not move is undone after it.
         """
 
-    def finish(self, run: LocalRun, memory: Memory) -> Values:
-        """Returns the device's slots that change with the round."""
-        return {}
-
-    def report(self, before: Memory, after: Memory) -> Values:
-        """Returns arrays to be summed over all devices of the round, given the memory before and after."""
-        return {}
-
-    def reported(self, shape: ModelShape) -> Mapping[str, ReportKind] | None:
-        """Returns what these arrays are, by name; None: not declared: a deployment can bound their size alone."""
-        return None
-
-    def update(self, values: Values, sums: Values) -> Values:
-        """Returns the run's slots as the sums of an edge round change them; in the driver."""
-        return values
-
-    def close(self, values: Values, num_devices: int) -> Values:
-        """Returns the run's slots after a global round, given the number of devices of the network; in the driver."""
-        return values
-
     def upload_bits(self, shape: ModelShape, value_bits: float) -> float:
         """Bits that a device sends beside its update, and every node above it too."""
         return 0.0
+
+
+__all__ = ["LocalRun", "Memory", "Objective", "Values"]

@@ -14,6 +14,7 @@ import numpy as np
 
 from airprune.components.component import ModelShape, Owner, ReportKind, Slot
 from airprune.methods.objectives.base import LocalRun, Memory, Objective, Values
+from airprune.methods.outcome import GlobalOutcome, Outcome
 
 Array = np.ndarray
 OWN, COMMON, MOVED = "scaffold.own", "scaffold.common", "scaffold.moved"
@@ -51,18 +52,19 @@ class Scaffold(Objective):
             new = np.where(run.moves, new, own)
         return {OWN: new.astype(own.dtype)}
 
-    def report(self, before: Memory, after: Memory) -> Values:
+    def report(self, run: LocalRun, before: Memory, after: Memory) -> Values:
         """c_n⁺ − c_n."""
         return {MOVED: after[OWN].astype(np.float64) - before[OWN]}
 
     def reported(self, shape: ModelShape) -> dict[str, ReportKind]:
         return {MOVED: ("<f8", parameters(shape))}
 
-    def update(self, values: Values, sums: Values) -> Values:
-        return values | {MOVED: values[MOVED] + sums[MOVED]} if MOVED in sums else values
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
+        return {MOVED: values[MOVED] + outcome.sums[MOVED]} if MOVED in outcome.sums else {}
 
-    def close(self, values: Values, num_devices: int) -> Values:
-        return values | {COMMON: values[COMMON] + values[MOVED] / num_devices, MOVED: np.zeros_like(values[MOVED])}
+    def after_global_round(self, outcome: GlobalOutcome, values: Values) -> Values:
+        moved = values[MOVED]
+        return {COMMON: values[COMMON] + moved / outcome.num_devices, MOVED: np.zeros_like(moved)}
 
     def upload_bits(self, shape: ModelShape, value_bits: float) -> float:
         """As many values as the model has weights: uploads are twice as large."""

@@ -57,27 +57,6 @@ def known_rates(device: Array, rate_bps: Array) -> Callable[[Array], Array]:
     return lambda asked: rate_bps[np.searchsorted(device, asked)]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Outcome:
-    """What came of the devices that were asked.  Arrays [num_asked], in one order
-
-    Attributes:
-      candidates: among whom they were, asked or not, with the component's slots.
-      device, edge, num_samples: of those asked; devices ascending.
-      arrived: whose uploads count in the round.
-      latency_s: seconds until an upload is there, in time or not; NaN if the planner left the device out.
-      loss: mean training loss; NaN for who did not arrive.
-    """
-
-    candidates: Candidates
-    device: Array
-    edge: Array
-    num_samples: Array
-    arrived: Array
-    latency_s: Array
-    loss: Array
-
-
 class Selection(Component):
     """One client selection. What is not overridden drops no device, ends no round early and remembers nothing.
 
@@ -107,10 +86,6 @@ class Selection(Component):
           num_devices: devices of the network.
         """
         return math.inf
-
-    def observe(self, outcome: Outcome) -> Values:
-        """Returns the slots that change after the round."""
-        return {}
 
     def most(self, count: int) -> int:
         """Returns how many of an edge's `count` devices are selected at the most."""

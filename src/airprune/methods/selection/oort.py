@@ -13,7 +13,8 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
-from airprune.methods.selection.base import Candidates, Outcome, Values, number_of
+from airprune.methods.outcome import Outcome
+from airprune.methods.selection.base import Candidates, Values, number_of
 from airprune.methods.selection.proportional_fair import per_device
 from airprune.methods.selection.random_share import ShareSelection
 from airprune.settings.section import Count, NonNegative, Ratio
@@ -125,7 +126,7 @@ class Oort(ShareSelection):
         """0.9 · 0.98^t, but at least 0.2."""
         return float(max(self.explore * self.explore_decay**t, self.explore_least))
 
-    def observe(self, outcome: Outcome) -> Values:
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         """Of who arrived: U, the round, the duration; then the pacer."""
         memory, t = outcome.candidates.memory, outcome.candidates.round_index + 1
         arrived = outcome.device[outcome.arrived]

@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
-from airprune.methods.selection.base import Candidates, Outcome, Values, best_of_each_edge
+from airprune.methods.outcome import Outcome
+from airprune.methods.selection.base import Candidates, Values, best_of_each_edge
 from airprune.methods.selection.random_share import ShareSelection
 from airprune.settings.section import Count
 
@@ -46,7 +47,7 @@ class ProportionalFair(ShareSelection):
         order = np.lexsort((candidates.rng.random(len(rate)), rate / usual))
         return best_of_each_edge(candidates, np.argsort(order), self.share)
 
-    def observe(self, outcome: Outcome) -> Values:
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         """R ← R + (r − R) / min(t, window), of all candidates, asked or not."""
         seen = outcome.candidates
         mean, rounds = seen.memory[MEAN].copy(), seen.memory[ROUNDS].copy()

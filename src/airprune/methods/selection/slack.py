@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from airprune.components.component import ModelShape, Owner, Slot
-from airprune.methods.selection.base import Candidates, Outcome, Values, best_of_each_edge, number_of
+from airprune.methods.outcome import Outcome
+from airprune.methods.selection.base import Candidates, Values, best_of_each_edge, number_of
 from airprune.methods.selection.random_share import ShareSelection
 
 Array = np.ndarray
@@ -51,7 +52,7 @@ class Slack(ShareSelection):
         quota = number_of(self.share, num_devices)
         return float(np.sort(arrives_s)[quota - 1]) if quota <= len(arrives_s) else np.inf
 
-    def observe(self, outcome: Outcome) -> Values:
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         memory = outcome.candidates.memory
         num_edges = len(memory[SQUARE])
         asked = np.bincount(outcome.edge, minlength=num_edges)

@@ -84,8 +84,6 @@ def _only_trains(device: Device) -> bool:
     settings, method = device.settings, device.method
     does_more = (
         device.adjusts
-        or device.reports
-        or device.observes
         or device.finishes
         or device.memory_slots
         or device.shape.num_personal

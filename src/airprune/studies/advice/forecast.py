@@ -12,7 +12,7 @@ import numpy as np
 
 from airprune.errors import WorkFailed
 from airprune.randomness import rng_for
-from airprune.simulation.experiment import Experiment
+from airprune.rounds.experiment import Experiment
 from airprune.studies.advice.candidates import Candidate
 from airprune.studies.advice.curves import NUM_DRAWS, LearningCurve, fit_curve
 from airprune.studies.advice.pilots import Pilots

@@ -23,9 +23,9 @@ from airprune.engines.base import Died, Task, Workshop
 from airprune.engines.machine import cancelled
 from airprune.errors import Diverged, UsageError, WorkFailed
 from airprune.methods.registration import luggage
+from airprune.rounds.experiment import Experiment
 from airprune.runs import run
 from airprune.scenario import Scenario
-from airprune.simulation.experiment import Experiment
 from airprune.studies.advice.candidates import Candidate
 
 Array = np.ndarray

@@ -10,9 +10,9 @@ import numpy as np
 
 from airprune.engines.base import Call, Engine, Workshop
 from airprune.planning.plan import Status
+from airprune.rounds.experiment import Experiment
 from airprune.rounds.training.chunks import ChunkSum, DeviceStatistics, TrainTask
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.rounds import run_rounds
+from airprune.simulation import run_rounds
 
 Array = np.ndarray
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.state import RunState
 from airprune.rounds.training.chunks import EdgeResult
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.state import RunState
 
 # Of a list of edges or devices.
 _MOST_NAMED = 5

@@ -1,31 +1,34 @@
 """What a run meets: who is there, what the edges make of their orders, what becomes of uploads.
 
-`World` is the simulated one. A deployment has another, with real edges; a replay, one that repeats what happened.
+`Environment` is the simulated one. A deployment has another, with real edges; a replay, one that repeats what happened.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from airprune.components.component import Owner
 from airprune.engines.base import Engine
+from airprune.methods.association.base import Served
 from airprune.methods.selection.base import Candidates
+from airprune.rounds import driver
 from airprune.rounds.edge import close_round
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.groups import Started
+from airprune.rounds.opened import OpenRound
+from airprune.rounds.place import Place
+from airprune.rounds.state import RunState
+from airprune.rounds.timing import Events, TimedRound
 from airprune.rounds.training.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, parts_averaged
-from airprune.simulation.clock import TimedRound
-from airprune.simulation.experiment import Experiment
-from airprune.simulation.state import RunState
+from airprune.simulation.events import sampled_events
 
 Array = np.ndarray
 
-# A group of devices: its edge, how many rounds ago they began, their work.
-Started = tuple[int, int, EdgeGroup]
 
-
-class World:
+class Environment:
     """Everybody as the scenario's network has it; edges live in the run's state.
 
     Attributes:
@@ -48,7 +51,26 @@ class World:
         """Devices whose uploads will not count although they were planned to, with the `Fate` of each."""
         return {}
 
-    def edge_round(
+    def events(self, experiment: Experiment, at: Place, served: Served) -> Callable[[OpenRound], Events]:
+        """What goes wrong in this edge round, given the devices that are selected."""
+        scenario = experiment.scenario
+
+        def of(opened: OpenRound) -> Events:
+            events = sampled_events(
+                scenario.events,
+                opened.device,
+                experiment.network.num_devices,
+                seed=scenario.seed,
+                global_round=at.global_round,
+                edge_round=at.step,
+            )
+            if served.interrupted is None:
+                return events
+            return dataclasses.replace(events, dropped=events.dropped | served.interrupted[opened.device])
+
+        return of
+
+    def play(
         self, experiment: Experiment, engine: Engine, state: RunState, timed: TimedRound, groups: Sequence[Started]
     ) -> list[EdgeResult]:
         """Lines 5–15 of Algorithm 1: devices train, Eq. (12), and their edges move; results in the order of edges."""
@@ -99,3 +121,16 @@ def _move_edge(experiment: Experiment, state: RunState, edge: int, result: EdgeR
     )
     for name, array in own.items():
         state.values[name][edge] = array
+
+
+def run_rounds(
+    experiment: Experiment,
+    engine: Engine,
+    state: RunState,
+    *,
+    watch: driver.Watch | None = None,
+    environment: Environment | None = None,
+) -> Iterator[driver.Record]:
+    """Algorithm 1 (`rounds.driver`) in an environment, by default the simulated one."""
+    environment = Environment() if environment is None else environment
+    return driver.run_rounds(experiment, engine, state, environment, watch=watch)

@@ -8,8 +8,6 @@ from airprune.components.component import ModelShape
 from airprune.data import Dataset
 from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Compression, Wire
-from airprune.methods.masking import Masking
-from airprune.methods.objectives import Objective
 from airprune.methods.topology import Topology
 from airprune.models.losses.own import Judged
 from airprune.rounds.method import Method
@@ -86,13 +84,9 @@ def _check_privacy(scenario: Scenario, method: Method, shape: ModelShape) -> Non
         raise InvalidValue("Scenario.privacy.clip_norm", rule, settings.clip_norm, way_out)
     if not settings.noise_multiplier:
         return
-    reports = {
-        "masking": method.masking.overrides(Masking.report) or method.masking.overrides(Masking.observe),
-        "objective": method.objective.overrides(Objective.report),
-    }
-    for part, has_more in reports.items():
-        if has_more:
-            name = getattr(method, part).name
+    for part, component in (("masking", method.masking), ("objective", method.objective)):
+        if component.sends_reports:
+            name = component.name
             rule = f"must be 0 with {part} {name!r}, whose devices report more of their data than their update"
             field, way_out = "Scenario.privacy.noise_multiplier", f"Choose another {part}.name"
             raise InvalidValue(field, rule, settings.noise_multiplier, way_out)

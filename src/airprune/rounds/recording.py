@@ -12,9 +12,9 @@ import numpy as np
 from airprune.json_types import EdgeCoverage
 from airprune.methods.topology.root import RootRound
 from airprune.rounds.records import EdgeRecord, GlobalRecord, NodeRecord, Totals
+from airprune.rounds.state import RunState
+from airprune.rounds.timing import Fate, TimedRound
 from airprune.rounds.training.chunks import EdgeResult
-from airprune.simulation.clock import Fate, TimedRound
-from airprune.simulation.state import RunState
 
 Array = np.ndarray
 

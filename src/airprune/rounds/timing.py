@@ -10,7 +10,6 @@ import numpy as np
 
 from airprune.methods.topology.relay import Relay
 from airprune.planning.plan import Status
-from airprune.randomness import rng_for
 from airprune.rounds.opened import OpenRound
 from airprune.rounds.relayed import with_unions as united
 from airprune.rounds.terms import Terms
@@ -18,7 +17,7 @@ from airprune.wireless.channel import uplink_rate_bps
 from airprune.wireless.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s
 
 if TYPE_CHECKING:
-    from airprune.scenario import EventsSection
+    pass
 
 Array = np.ndarray
 
@@ -52,19 +51,6 @@ class Events:
 
     dropped: Array
     slowdown: Array
-
-    @classmethod
-    def drawn(
-        cls, section: EventsSection, device: Array, num_devices: int, *, seed: int, global_round: int, edge_round: int
-    ) -> Events:
-        """The same for every scheme: drawn for all devices of the network, asked or not."""
-        if section.dropout_probability == section.straggler_probability == 0.0:
-            return cls(dropped=np.zeros(len(device), dtype=bool), slowdown=np.ones(len(device)))
-        draws = rng_for(seed, "events", global_round, edge_round).random((num_devices, 2))[device]
-        return cls(
-            dropped=draws[:, 0] < section.dropout_probability,
-            slowdown=np.where(draws[:, 1] < section.straggler_probability, section.straggler_slowdown, 1.0),
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from airprune.methods.topology import Tree
 from airprune.rounds.records import Totals
 
 if TYPE_CHECKING:
+    from airprune.rounds.timing import TimedRound
+    from airprune.rounds.training.chunks import EdgeResult
     from airprune.runs.store import DeviceStore
 
 Array = np.ndarray
@@ -77,6 +79,30 @@ class RunState:
     @property
     def edge_round(self) -> int:
         return self.counters[-1]
+
+    def close_edge_round(self, timed: TimedRound, results: Sequence[EdgeResult]) -> None:
+        """Counts the edge round, keeps how long each edge took, and what was heard of the model."""
+        if self.held is not None:
+            for result in results:
+                self.held |= result.held
+        latency_s = np.full(len(self.edge_states), np.nan)
+        latency_s[timed.opened.edges] = timed.edge_latency_s
+        self.latency_s[-1].append(latency_s.tolist())
+        self.counters[-1] += 1
+
+    def remove_for_good(self, stays: Array | None, prunable: slice) -> None:
+        """Zeroes prunable weights that the method has removed, in the models of all nodes; None removes nothing."""
+        if stays is not None:
+            self.models[:, prunable] *= stays
+
+    def close_global_round(self) -> None:
+        """Counts the global round; what is counted per global round starts again."""
+        self.global_round += 1
+        self.counters[0] = 0
+        self.latency_s[0] = []
+        if self.held is not None:
+            self.held[:] = False
+        self.totals.start_global_round()
 
     def arrays(self) -> dict[str, Array]:
         held = {} if self.held is None else {"held": self.held}

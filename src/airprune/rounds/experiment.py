@@ -12,6 +12,7 @@ import numpy as np
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.data import Dataset, Holdings
 from airprune.errors import InvalidValue
+from airprune.methods.association.base import Served
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking import Masking
 from airprune.methods.registration import luggage
@@ -24,45 +25,48 @@ from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY
 from airprune.models.losses.own import Judged, judged, named
 from airprune.models.names import HIDDEN
-from airprune.planning.deadline import FIRST_KAPPA, measured_kappa
+from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
 from airprune.randomness import rng_for
 from airprune.rounds.backhaul import Backhaul
+from airprune.rounds.checks import check_method, check_model
 from airprune.rounds.cloud import combine_level, combined_up_to
 from airprune.rounds.compute_times import ComputeTimes, compute_times
 from airprune.rounds.device import LocalSettings
 from airprune.rounds.messages import Orders
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import ModelSource, PlainSource, source_of
+from airprune.rounds.parts import (
+    HEARD,
+    KAPPA,
+    LOSSES,
+    MEDIAN,
+    RECEIVED_BITS,
+    TOLD,
+    DecayingSteps,
+    HeardSamples,
+    Hooks,
+    MedianDevice,
+    Part,
+    StationInbox,
+    TunedDeadline,
+)
 from airprune.rounds.personal import samples_like
+from airprune.rounds.place import Place
 from airprune.rounds.relayed import Positions
+from airprune.rounds.state import RunState
+from airprune.rounds.stations import Stations
 from airprune.rounds.terms import Terms
+from airprune.rounds.timing import TimedRound
 from airprune.rounds.training.optimisers import learning_rate_at
 from airprune.rounds.training.worker import TEST_PART, HeldTest, Job
 from airprune.scenario import Scenario
 from airprune.scenario.data import classes_of, dataset_of, samples_by_device
-from airprune.simulation.checks import check_method, check_model
-from airprune.simulation.clock import TimedRound
-from airprune.simulation.state import RunState
-from airprune.simulation.stations import Stations
 from airprune.wireless.channel import Radio, full_band_rates
 from airprune.wireless.device_speed.work import ModelWork
 from airprune.wireless.network import Network
 
 Array = np.ndarray
-
-# Reserved names among a run's values: whose data the edges heard from since the last global round, if the cloud weighs
-# them by it,
-_HEARD = "heard/samples"
-# … what deadlines that tune themselves have learnt,
-_KAPPA = "deadline/kappa"
-# … the training loss of the first global round and of the last one, if local steps decay with it,
-_LOSSES = "steps/losses"
-# … and what each edge has received in this global round, for topologies with a round of their own at the root.
-_RECEIVED_BITS = "root/received-bits"
-
-# … and the device whose sub-model is judged, what it may keep, the place of its randomness, and what it was told.
-_MEDIAN, _TOLD = "judged/device", "judged/told"
 
 # Fewest test samples of a device that has a model of its own.
 _OWN_TEST = 100
@@ -220,11 +224,22 @@ class Experiment:
             float64=self.scenario.model.float64,
         )
 
-    def terms_at(self, state: RunState) -> Terms:
-        """As they are in this global round: with the compute times of as many local steps as it has."""
+    def place(self, state: RunState) -> Place:
+        """Where the run stands: the edge round to come."""
         steps = self.local_steps(state)
-        if steps is None:
-            return self.terms
+        return Place(
+            global_round=state.global_round,
+            counters=tuple(state.counters),
+            step=self.step_index(state),
+            round_index=self.round_index(state),
+            edges=np.flatnonzero(self.tree.active(self.tree.depth - 1, state.counters)),
+            learning_rate=self.learning_rate(state),
+            local_steps=steps,
+            terms=self.terms if steps is None else self._terms_of(steps),
+        )
+
+    def _terms_of(self, steps: Array) -> Terms:
+        """With the compute times of as many local steps as a global round has.  [num_devices]"""
         train, sizes = self.scenario.train, self.data_sizes
         if self.scenario.clock.compute == "paper":
             share = steps / np.maximum(train.steps(sizes), 1.0)
@@ -234,23 +249,45 @@ class Experiment:
 
     def local_steps(self, state: RunState) -> Array | None:
         """τ_n(t) of every device in this global round; None where it is τ_n(0).  [num_devices]"""
-        if _LOSSES not in state.values or not state.values[_LOSSES][0]:
+        if LOSSES not in state.values or not state.values[LOSSES][0]:
             return None
-        first, last = state.values[_LOSSES].tolist()
+        first, last = state.values[LOSSES].tolist()
         rate_ratio = self.scenario.train.learning_rate / self.learning_rate(state)
         whole = self.scenario.train.steps(self.data_sizes).astype(np.int64)
         found = [local_steps_at(n, loss_ratio=last / first, rate_ratio=rate_ratio) for n in whole.tolist()]
         return np.minimum(found, whole)
 
-    def learn_loss(self, state: RunState, train_loss: float | None) -> None:
-        """Keeps in mind the loss of a global round, for the local steps of the next."""
-        if _LOSSES in state.values and train_loss is not None and np.isfinite(train_loss) and train_loss > 0.0:
-            first = state.values[_LOSSES][0] or train_loss
-            state.values[_LOSSES] = np.array([first, train_loss])
-
     @cached_property
     def tree(self) -> Tree:
         return self.method.topology.build(np.array(self.scenario.edge_rounds_on(self.network)))
+
+    @cached_property
+    def own_parts(self) -> tuple[Part, ...]:
+        """What the driver remembers beside the components, as far as this scenario asks for it."""
+        scenario, num_edges = self.scenario, self.network.num_edges
+        found: list[Part] = []
+        if self.method.cloud.counts == "heard":
+            found.append(HeardSamples(num_edges))
+        if scenario.plan.deadline_s == "auto":
+            found.append(TunedDeadline(scenario.plan.error_cost))
+        if scenario.train.steps_decay == "loss":
+            found.append(DecayingSteps())
+        if self.method.topology.overrides(Topology.root):
+            found.append(StationInbox(num_edges))
+        if scenario.diagnostics.sub_models:
+            found.append(MedianDevice())
+        return tuple(found)
+
+    @cached_property
+    def parts(self) -> tuple[Hooks, ...]:
+        """Whatever sees a round when it is over, in order: what looks at the models comes first."""
+        method = self.method
+        return (*self.learning_parts, *self.own_parts, method.selection)
+
+    @property
+    def learning_parts(self) -> tuple[Hooks, ...]:
+        """Those that see models and what devices reported, which nothing can be learnt from if training diverged."""
+        return self.method.masking, self.method.objective
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -269,35 +306,16 @@ class Experiment:
             tracks_held=self.method.cloud_step.name != "replace",
         )
         state.values |= self.stations.initial_values
-        if self.method.cloud.counts == "heard":
-            state.values[_HEARD] = np.zeros(self.network.num_edges)
-        if self.scenario.plan.deadline_s == "auto":
-            state.values[_KAPPA] = np.array([FIRST_KAPPA])
-        if self.scenario.train.steps_decay == "loss":
-            state.values[_LOSSES] = np.zeros(2)
-        if self.method.topology.overrides(Topology.root):
-            state.values[_RECEIVED_BITS] = np.zeros(self.network.num_edges)
-        if self.scenario.diagnostics.sub_models:
-            state.values |= {_MEDIAN: np.array([], dtype=np.int64), _TOLD: np.array([])}
+        for part in self.own_parts:
+            state.values |= part.initial_values()
         return state
-
-    def note_median(self, state: RunState, timed: TimedRound) -> None:
-        """Keeps in mind who of the round's devices had the median sub-model, if it is to be judged."""
-        here = np.flatnonzero(timed.takes_part)
-        if _MEDIAN not in state.values or not len(here):
-            return
-        opened = timed.opened
-        median = here[np.argsort(opened.keep[here], kind="stable")[(len(here) - 1) // 2]]
-        place = (state.global_round, self.step_index(state), self.round_index(state))
-        state.values[_MEDIAN] = np.array([opened.device[median], opened.keep[median], *place])
-        state.values[_TOLD] = np.array([]) if opened.mask is None else opened.mask
 
     def held_tests(self, state: RunState) -> list[HeldTest]:
         """Parts of the test of what the median device of the last edge round holds; none if there was none."""
-        if not len(state.values.get(_MEDIAN, ())):
+        if not len(state.values.get(MEDIAN, ())):
             return []
-        device, keep, global_round, step, round_index = state.values[_MEDIAN].tolist()
-        told = state.values[_TOLD]
+        device, keep, global_round, step, round_index = state.values[MEDIAN].tolist()
+        told = state.values[TOLD]
         memory = {} if state.store is None else {n: rows[0] for n, rows in state.store.take([device]).items()}
         orders = Orders(
             device=device,
@@ -313,13 +331,7 @@ class Experiment:
 
     def kappa(self, state: RunState) -> float:
         """How much fewer bits slow learning down, as learnt so far."""
-        return float(state.values[_KAPPA][0]) if _KAPPA in state.values else FIRST_KAPPA
-
-    def learn_kappa(self, state: RunState, bits_per_weight: Array, error: Array) -> None:
-        """Half of what the round showed, half of what was known; `error` is what each device's code lost."""
-        if _KAPPA in state.values and len(error):
-            shown = self.scenario.plan.error_cost * measured_kappa(bits_per_weight, error)
-            state.values[_KAPPA] = 0.5 * (state.values[_KAPPA] + shown)
+        return float(state.values[KAPPA][0]) if KAPPA in state.values else FIRST_KAPPA
 
     def learning_rate(self, state: RunState) -> float:
         """η of this global round."""
@@ -392,16 +404,22 @@ class Experiment:
         """Edge rounds since the start of the run."""
         return state.global_round * self._rounds_per_global_round + self.step_index(state)
 
-    def recorded(self, state: RunState, num_asked: int) -> Array | None:
+    @cached_property
+    def reported_failures(self) -> set[int]:
+        """Devices whose failure the user has read."""
+        return set()
+
+    def recorded(self, at: Place, timed: TimedRound) -> Array | None:
         """Places among those asked of the devices that the round's record tells of, ascending; None: all.
 
         Drawn anew in every round, apart from whom the selection asks.
         """
         wanted = self.scenario.records.devices
-        if wanted == "all" or num_asked <= wanted:
+        num_selected = len(timed.opened.device)
+        if wanted == "all" or num_selected <= wanted:
             return None
-        rng = rng_for(self.scenario.seed, "records", self.round_index(state))
-        return np.sort(rng.choice(num_asked, wanted, replace=False, shuffle=False))
+        rng = rng_for(self.scenario.seed, "records", at.round_index)
+        return np.sort(rng.choice(num_selected, wanted, replace=False, shuffle=False))
 
     @property
     def num_rounds(self) -> int:
@@ -434,17 +452,9 @@ class Experiment:
 
     def station_samples(self, state: RunState) -> Array:
         """Samples that each edge stands for: of the devices it serves, or has heard from.  [num_edges]"""
-        if _HEARD in state.values:
-            return state.values[_HEARD]
+        if HEARD in state.values:
+            return state.values[HEARD]
         return np.bincount(self.stations.serving(state.values), self.data_sizes, minlength=self.network.num_edges)
-
-    def note_heard(self, state: RunState, edges: Array, device: Array) -> None:
-        """Counts the samples of these devices, whose uploads the edges have averaged."""
-        if _HEARD in state.values:
-            before = state.values[_HEARD] if any(state.counters) else 0.0
-            state.values[_HEARD] = before + np.bincount(
-                edges, self.data_sizes[device], minlength=self.network.num_edges
-            )
 
     @property
     def positions_m(self) -> Positions | None:
@@ -452,29 +462,22 @@ class Experiment:
         places = self.network.device_position_m
         return None if self.network.has_measured_links else lambda device: places[device]
 
-    def count_received(self, state: RunState, edge: Array, bits: Array) -> None:
-        """Adds what devices have sent to their edges, if the round at the root asks for it."""
-        if _RECEIVED_BITS in state.values:
-            state.values[_RECEIVED_BITS] += np.bincount(edge, bits, minlength=self.network.num_edges)
-
     def root_round(self, state: RunState) -> RootRound | None:
-        """What the topology's own round at the root takes, if it has one; what edges have received starts from 0."""
-        if _RECEIVED_BITS not in state.values:
+        """What the topology's own round at the root takes, if it has one."""
+        if RECEIVED_BITS not in state.values:
             return None
         view = RootView(
             network=self.network,
             radio=self.radio,
             edge=self.stations.serving(state.values),
-            received_bits=state.values[_RECEIVED_BITS],
+            received_bits=state.values[RECEIVED_BITS],
             model_bits=self.backhaul.bits,
             num_weights=self.shape.num_weights,
             cloud_rate_bps=lambda: full_band_rates(
                 self.network.flat(), self.radio, seed=self.scenario.seed, round_index=self.round_index(state)
             ),
         )
-        found = self.method.topology.root(view)
-        state.values[_RECEIVED_BITS] = np.zeros(self.network.num_edges)
-        return found
+        return self.method.topology.root(view)
 
     @cached_property
     def backhaul(self) -> Backhaul:
@@ -500,12 +503,16 @@ class Experiment:
             seed=self.scenario.seed,
         )
 
-    def candidates(self, state: RunState, edges: Array) -> tuple[Candidates, Array | None]:
-        """(the devices of these edges as known before planning, who of the network loses this round's upload)."""
-        round_index = self.round_index(state)
-        served, state.values = self.stations.served(state.values, round_index, starts=not any(state.counters))
+    def served(self, at: Place, state: RunState) -> Served:
+        """Who serves whom in this round; decided anew where that changes, which `state` then knows."""
+        served, state.values = self.stations.served(state.values, at.round_index, starts=at.starts_global_round)
+        return served
+
+    def candidates(self, at: Place, state: RunState, served: Served) -> tuple[Candidates, Array]:
+        """(the devices of the round's edges as known before planning, their CPU clocks)."""
         memory = {slot.name: state.values[slot.name] for slot in self.method.selection.slots(self.shape)}
-        return self.stations.candidates(served, edges, round_index, memory), served.interrupted
+        candidates = self.stations.candidates(served, at.edges, at.round_index, memory)
+        return candidates, self.network.cpu_hz[candidates.device]
 
     @cached_property
     def own_tests(self) -> tuple[Array, ...]:

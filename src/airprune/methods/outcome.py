@@ -1,0 +1,77 @@
+"""A round as it came out: what every component may see of it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from airprune.methods.masking.base import RoundView
+    from airprune.methods.selection.base import Candidates
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """An edge round, settled: as it was sent, without the devices that failed, its bits checked.
+
+    Arrays of the selected devices share one order, devices ascending.  [num_selected]
+
+    Attributes:
+      candidates: among whom they were selected, with the selection's slots.
+      device, edge, num_samples: of the selected devices.
+      arrived: whose uploads count in the round.
+      latency_s: seconds until an upload is there, in time or not; NaN if the planner excluded the device.
+      loss: mean training loss; NaN for a device that did not arrive.
+      round_view: the round as the masking saw it, with the mean training loss; None where no model is at hand.
+      sums: arrays that devices reported, summed over all of them, by name.
+      keep: whole prunable weights of each device's sub-model.
+      told: what the masking prepared for all devices.
+      step: edge rounds since the start of the global round.
+      starts_global_round: whether it was the first edge round of its global round.
+      uploaded_bits: what each sent; 0 if it did not arrive.
+      bits_per_weight: of the compression level that the planner chose; None if it chose none.
+      code_error: share of the update's energy that compression lost; NaN for a device that did not arrive.
+      trained: places of the devices that trained, in the order in which their edges summed them.
+    """
+
+    candidates: Candidates
+    device: Array
+    edge: Array
+    num_samples: Array
+    arrived: Array
+    latency_s: Array
+    loss: Array
+    round_view: RoundView | None = None
+    sums: Mapping[str, Array] = field(default_factory=dict)
+    keep: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    told: Array | None = None
+    step: int = 0
+    starts_global_round: bool = False
+    uploaded_bits: Array = field(default_factory=lambda: np.zeros(0))
+    bits_per_weight: Array | None = None
+    code_error: Array = field(default_factory=lambda: np.zeros(0))
+    trained: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def view(self) -> RoundView:
+        """The round as the masking saw it."""
+        assert self.round_view is not None
+        return self.round_view
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GlobalOutcome:
+    """A global round as it came out.
+
+    Attributes:
+      num_devices: of the network.
+      train_loss: mean over all samples of its edge rounds; None if no device trained.
+    """
+
+    num_devices: int
+    train_loss: float | None = None

@@ -1,0 +1,109 @@
+"""Algorithm 1: hierarchical federated learning with model pruning, line for line, over a tree of any depth.
+
+Rounds count from 0 in code and from 1 in records. All randomness is addressed by seed, stream, round and device, so a
+run that starts from a `RunState` continues as if it had never stopped. Devices and edges are the environment's:
+simulated, replayed or real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airprune.components.component import Owner
+from airprune.engines.base import Engine
+from airprune.methods.outcome import GlobalOutcome
+from airprune.rounds import divergence
+from airprune.rounds.edge import close_round
+from airprune.rounds.evaluation import accuracy_of, global_metrics
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.groups import groups_of
+from airprune.rounds.parts import merged
+from airprune.rounds.plan_round import plan_round
+from airprune.rounds.recording import count_edge_round, count_root_round, edge_record, global_record
+from airprune.rounds.settling import settle
+from airprune.rounds.state import RunState
+from airprune.rounds.timing import TimedRound
+from airprune.rounds.training.chunks import EdgeResult
+from airprune.rounds.upper_levels import latency_s, middle_rounds, send_down
+
+if TYPE_CHECKING:
+    from airprune.simulation.environment import Environment
+
+Watch = Callable[[TimedRound, Sequence[EdgeResult]], None]
+Record = dict[str, Any]
+
+
+def run_rounds(
+    run: Experiment, engine: Engine, state: RunState, environment: Environment, *, watch: Watch | None = None
+) -> Iterator[Record]:
+    """Runs Algorithm 1 from `state` to the end; yields one record per edge round and per global round.
+
+    `state` is up to date whenever a record is yielded. If training diverges, its global round is the last; it is closed
+    at once and not evaluated, and `state.diverged` says why.
+
+    Args:
+      watch: shown each edge round as planned and as it came out.
+    """
+    while not run.has_ended(state):  # line 2
+        if not any(state.counters):
+            send_down(state, run.method.topology.top)  # line 3: all devices start from w_G
+        while True:
+            yield from middle_rounds(run, state, environment)  # only in trees deeper than the paper's
+            if state.counters[0] >= state.tree.max_rounds(0) or state.diverged:  # line 4
+                break
+            yield edge_round(run, engine, state, environment, watch)  # lines 5–15
+        yield global_round(run, engine, state, environment)  # line 17
+
+
+def edge_round(
+    run: Experiment, engine: Engine, state: RunState, environment: Environment, watch: Watch | None = None
+) -> Record:
+    """Plans, trains and averages one edge round of the edges that are not done yet."""
+    at = run.place(state)
+    served = run.served(at, state)
+    candidates, cpu_hz = environment.candidates(run, state, *run.candidates(at, state, served))
+    events = environment.events(run, at, served)
+    planned, state.values = plan_round(run, at, state, candidates, cpu_hz, events)  # Eqs. (9)–(11), (25)–(29)
+    groups = groups_of(run, at, state, planned)
+    results = environment.play(run, engine, state, planned.timed, groups)  # lines 5–9 on devices, 10–15 at edges
+
+    divergence.note_after_edge_round(run, state, results)
+    timed, outcome = settle(run, at, planned, candidates, results)
+    state.values = merged(run.own_parts if state.diverged else run.parts, outcome, state.values)
+    state.close_edge_round(timed, results)
+    if not state.diverged:
+        state.remove_for_good(run.method.masking.stays(state.values), run.shape.prunable)
+    count_edge_round(state.totals, timed, results)
+    if watch is not None:
+        watch(timed, results)
+    record = edge_record(
+        state, timed, planned.present, results, len(candidates.device), planned.shown_lag, run.recorded(at, timed)
+    )
+    if run.scenario.rounds.evaluate_every == "edge":
+        record |= accuracy_of(run, engine, state, now=True)
+    return record
+
+
+def global_round(run: Experiment, engine: Engine, state: RunState, environment: Environment) -> Record:
+    """Line 17: the cloud combines its children, Eq. (13), moves, and the result is evaluated."""
+    combined = run.combined(state, 0, environment.out(state))[0]
+    own = {name: state.values[name] for name in run.slot_names(Owner.CLOUD)}
+    trained = run.shape.num_parameters
+    state.models[0], own = close_round(
+        run.method.cloud_step, "cloud_step", state.global_state, combined, state.held, own, num_parameters=trained
+    )
+    state.values |= own
+    divergence.note_after_global_round(run, state)
+    took_s = float(latency_s(run, state, 0)[0])
+    metrics: Record = {}
+    if (root := run.root_round(state)) is not None:
+        took_s += root.latency_s
+        metrics = count_root_round(state.totals, root)
+    state.totals.time_s += took_s
+    metrics |= global_metrics(run, engine, state)
+    record = global_record(state, took_s, metrics)
+    outcome = GlobalOutcome(num_devices=run.network.num_devices, train_loss=record["train_loss"])
+    state.values = merged(run.parts, outcome, state.values)
+    state.close_global_round()
+    return record

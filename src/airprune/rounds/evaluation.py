@@ -1,0 +1,79 @@
+"""How good the models are: on the test set, on devices' own samples, of what a device holds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from airprune.engines.base import Engine
+from airprune.methods.topology.base import Topology
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.personal import SLOTS
+from airprune.rounds.state import RunState
+from airprune.rounds.training.worker import TEST_PART, OwnTest
+
+Array = np.ndarray
+
+
+def global_metrics(run: Experiment, engine: Engine, state: RunState) -> dict[str, Any]:
+    """What a global round's record says of its model, and of what only some methods count."""
+    metrics: dict[str, Any] = {}
+    if run.method.topology.overrides(Topology.relay):
+        metrics = {"d2d_bits": state.totals.d2d_bits, "d2d_energy_j": state.totals.d2d_energy_j}
+    if run.scenario.rounds.evaluate_every != "never":
+        metrics |= accuracy_of(run, engine, state)
+    if state.diverged:
+        return metrics | {"diverged": state.diverged}
+    if tests := run.held_tests(state):
+        parts = engine.map("evaluate_held", run.judged(state)[0], tests)
+        if run.judged_by.is_accuracy:
+            metrics["device_accuracy"] = sum(correct for _, correct in parts) / len(run.dataset.test_y)
+    if run.scenario.diagnostics.gradients:
+        metrics["gradient_sq"] = gradient_sq(run, engine, state.global_state)
+    return metrics
+
+
+def accuracy_of(run: Experiment, engine: Engine, state: RunState, *, now: bool = False) -> dict[str, float]:
+    """Loss and metric of the models' mean prediction on the test set, its parts judged in parallel and added in order.
+
+    The models are `run.judged`'s.
+
+    A loss or metric whose sums over parts do not add up gets the predictions of all parts at once. Where devices have
+    layers of their own, the means over devices, each judged on samples like its own, at once. NaN if training diverged.
+    """
+    judged = run.judged_by
+    if state.diverged:
+        return {"test_loss": math.nan} | ({} if judged.metric is None else {judged.key: math.nan})
+    models = run.judged(state, now=now)
+    if state.store is not None and run.shape.num_personal:
+        tests = [
+            OwnTest(
+                memory={name: rows[0] for name, rows in state.store.take([n]).items() if name in SLOTS}, samples=own
+            )
+            for n, own in enumerate(run.own_tests)
+        ]
+        parts, size = list(engine.map("evaluate_own", models[0], tests)), sum(len(test.samples) for test in tests)
+    else:
+        targets, size = run.dataset.test_y, len(run.dataset.test_y)
+        starts = range(0, size, TEST_PART)
+        if judged.adds_up:
+            parts = list(engine.map("evaluate", models, starts))
+        else:
+            from airprune.rounds.training.judging_by_torch import totals_of_arrays
+
+            outputs = list(engine.map("predict", models, starts))
+            parts = [totals_of_arrays(outputs, targets, judged, like=models)]
+    found = {"test_loss": sum(loss for loss, _ in parts) / size}
+    if judged.metric is not None:
+        found[judged.key] = sum(score for _, score in parts) / size
+    return found
+
+
+def gradient_sq(run: Experiment, engine: Engine, model_state: Array) -> float:
+    """‖∇F(w_q)‖², F being the mean loss on the test set; the left side of Eq. (22), before 1/W."""
+    size = len(run.dataset.test_y)
+    parts = engine.map("test_gradient", model_state, range(0, size, TEST_PART))
+    gradient = sum(parts) / size
+    return float(np.square(gradient).sum())

@@ -1,0 +1,107 @@
+"""An edge round before any device trains: selected, planned, masked and timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from airprune.methods.masking.base import RoundView
+from airprune.methods.selection.base import Candidates
+from airprune.methods.topology.base import HISTORY, Topology
+from airprune.randomness import rng_for
+from airprune.rounds.device import Streams
+from airprune.rounds.edge import open_round, prepared_round
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.opened import OpenRound
+from airprune.rounds.place import Place
+from airprune.rounds.state import RunState
+from airprune.rounds.timing import Events, Fate, TimedRound, time_round
+
+Array = np.ndarray
+Values = dict[str, Array]
+EventsOf = Callable[[OpenRound], Events]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundPlan:
+    """One edge round as it is ordered.
+
+    Attributes:
+      timed: who does what until when.
+      view: what the masking saw.
+      lag: how many rounds ago each device began.  [num_selected]
+      shown_lag: the same where not all devices begin together; else None.
+    """
+
+    timed: TimedRound
+    view: RoundView
+    lag: Array
+    shown_lag: Array | None = None
+
+    @property
+    def present(self) -> list[int]:
+        """The edges that hear from at least one device, ascending."""
+        return [int(edge) for edge in np.unique(self.timed.opened.edge[self.timed.takes_part])]
+
+
+def plan_round(
+    run: Experiment, at: Place, state: RunState, candidates: Candidates, cpu_hz: Array, events: EventsOf
+) -> tuple[RoundPlan, Values]:
+    """(the round as planned and timed, the run's slots with what planning changed).
+
+    Args:
+      cpu_hz: f_n of the candidates.
+      events: what goes wrong in the round, given the devices that were selected.
+    """
+    kappa, terms = run.kappa(state), at.terms
+    opened = open_round(
+        terms.bounded(state.values), candidates, cpu_hz, at.round_index, kappa, positions_m=run.positions_m
+    )
+    view = _view(run, at, state, opened)
+    opened, values = prepared_round(run.terms, opened, view, state.values)
+    timed = time_round(terms, opened, events(opened))
+    if not run.method.topology.overrides(Topology.due):
+        return RoundPlan(timed=timed, view=view, lag=np.zeros(len(opened.device), dtype=np.int64)), values
+    timed, lag = _only_due(run, at, state, values, timed)
+    return RoundPlan(timed=timed, view=view, lag=lag, shown_lag=lag), values
+
+
+def _view(run: Experiment, at: Place, state: RunState, opened: OpenRound) -> RoundView:
+    """The round as the masking sees it."""
+    seed = run.scenario.seed
+    streams = Streams(seed, at.global_round, at.step)
+    return RoundView(
+        round_index=at.round_index,
+        global_round=at.global_round,
+        edge_round=at.counters[-1],
+        shape=run.shape,
+        model=state.global_state,
+        now=lambda: run.combined_now(state)[0],
+        num_rounds=run.num_rounds,
+        device=opened.device[opened.planned],
+        keep=opened.keep[opened.planned],
+        rng=lambda: rng_for(seed, "masking", at.global_round, *at.counters),
+        device_rng=lambda device: streams.masking[device],
+        run_rng=lambda: rng_for(seed, "masking"),
+    )
+
+
+def _only_due(
+    run: Experiment, at: Place, state: RunState, values: Values, timed: TimedRound
+) -> tuple[TimedRound, Array]:
+    """(the round of the devices that deliver now, how many rounds ago each began), where not all begin together."""
+    opened = timed.opened
+    history = values[HISTORY]
+    history[:, 1:] = history[:, :-1].copy()
+    history[:, 0] = state.edge_states
+    latency_s = np.where(timed.fate == Fate.LATE, np.nan, timed.total_s)  # a late device does not hold up the others
+    due = run.method.topology.due(latency_s, opened.edge, opened.deadline_s, at.round_index)
+    if due is None:
+        return timed, np.zeros(len(opened.device), dtype=np.int64)
+    place = np.searchsorted(opened.edges, opened.edge)
+    period_s = timed.edge_latency_s.copy()
+    period_s[place] = due.period_s
+    delivers = due.delivers | ~opened.planned
+    return replace(timed.only(delivers), edge_latency_s=period_s), due.lag[delivers]

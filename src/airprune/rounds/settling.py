@@ -1,0 +1,116 @@
+"""An edge round once its results are there: as it was sent, without the devices that failed, its bits checked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from airprune.engines.base import MAX_TRIES
+from airprune.errors import WorkFailed
+from airprune.methods.masking.base import FREE
+from airprune.methods.outcome import Outcome
+from airprune.methods.selection.base import Candidates
+from airprune.rounds.experiment import Experiment
+from airprune.rounds.place import Place
+from airprune.rounds.plan_round import RoundPlan
+from airprune.rounds.recording import by_device, mean_loss
+from airprune.rounds.timing import Fate, TimedRound, with_unions
+from airprune.rounds.training.chunks import UNION, EdgeResult, Failure
+
+Array = np.ndarray
+_log = logging.getLogger("airprune")
+
+
+def settle(
+    run: Experiment, at: Place, plan: RoundPlan, candidates: Candidates, results: Sequence[EdgeResult]
+) -> tuple[TimedRound, Outcome]:
+    """(the round as the clock saw it in the end, what components and parts see of it)."""
+    _check_bits(run, plan.timed, results)
+    timed = _without_failed(run, _as_sent(run, plan.timed, results), results)
+    opened, columns = timed.opened, by_device(timed, results)
+    trained = [result.statistics.device for result in results]
+    outcome = Outcome(
+        candidates=candidates,
+        device=opened.device,
+        edge=opened.edge,
+        num_samples=run.data_sizes[opened.device],
+        arrived=timed.takes_part,
+        latency_s=timed.total_s,
+        loss=columns["loss"],
+        round_view=replace(plan.view, train_loss=mean_loss(results)),
+        sums=_sums(results),
+        keep=opened.keep,
+        told=opened.mask,
+        step=at.step,
+        starts_global_round=at.starts_global_round,
+        uploaded_bits=timed.uploaded_bits,
+        bits_per_weight=opened.bits_per_weight,
+        code_error=columns["code_error"],
+        trained=np.searchsorted(opened.device, np.concatenate(trained)) if trained else np.zeros(0, dtype=np.int64),
+    )
+    return timed, outcome
+
+
+def _sums(results: Sequence[EdgeResult]) -> dict[str, Array]:
+    """What devices reported, summed in the order of the edges."""
+    sums: dict[str, Array] = {}
+    for result in results:
+        for name, array in result.reports.items():
+            if not name.startswith(UNION):
+                sums[name] = sums[name] + array if name in sums else array
+    return sums
+
+
+def _check_bits(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult]) -> None:
+    """A device that sends more than it was planned and timed for would make every number of the round a lie."""
+    opened, counted = timed.opened, timed.opened.bits - timed.opened.charges.beside_bits
+    if run.scenario.plan.framing:
+        counted = run.terms.unframed.upload_bits(opened.keep, FREE, opened.code)
+    for result in results:
+        place = np.searchsorted(opened.device, result.statistics.device)
+        charged = counted[place]
+        over = result.statistics.sent_bits > charged * (1.0 + 1e-12)
+        if over.any():
+            n = int(np.argmax(over))
+            raise WorkFailed(
+                f"Device {result.statistics.device[n]} sent {result.statistics.sent_bits[n]:,.0f} bits but was charged "
+                f"{charged[n]:,.0f}: masking {run.method.masking.name!r} or compression "
+                f"{run.method.compression.name!r} counts wrongly."
+            )
+
+
+def _as_sent(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult]) -> TimedRound:
+    """The round with what groups of devices have really sent, which is known only when all have chosen."""
+    opened, prunable = timed.opened, run.shape.prunable_weights
+    if opened.relay is None or opened.carried_weights is None or not opened.relay.uploads.any():
+        return timed
+    sent = {name: array for result in results for name, array in result.reports.items() if name.startswith(UNION)}
+    union = opened.carried_weights - run.shape.fixed_weights
+    for name, array in sent.items():
+        head = np.searchsorted(opened.device, int(name.removeprefix(UNION)))
+        union = np.where(opened.relay.head == head, np.count_nonzero(array), union)
+    return timed if np.all(union == prunable) else with_unions(run.terms, timed, union)
+
+
+def _without_failed(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult]) -> TimedRound:
+    """The round as it came out: devices whose training failed for good, or that were lost, are in no average."""
+    failures = [failure for result in results for failure in result.failures]
+    if not failures:
+        return timed
+    fate = timed.fate.astype(object)
+    fate[np.searchsorted(timed.opened.device, [failure.device for failure in failures])] = [f.fate for f in failures]
+    told = [failure for failure in failures if failure.fate == Fate.FAILED and not failure.diverged]
+    _report_failures(told, run.reported_failures)
+    arrived = fate == Fate.OK
+    return replace(timed, fate=fate.astype(str), uploaded_bits=np.where(arrived, timed.uploaded_bits, 0.0))
+
+
+def _report_failures(failures: Sequence[Failure], reported: set[int]) -> None:
+    """Each device's trouble once, where Python's logging sends it: by default to stderr."""
+    for failure in failures:
+        if failure.device not in reported:
+            reported.add(failure.device)
+            _log.error("Device %d failed %d times and is left out:\n%s", failure.device, MAX_TRIES, failure.trouble)
