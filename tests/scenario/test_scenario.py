@@ -16,7 +16,7 @@ from airprune.errors import AirpruneError, BadTable, InvalidValue, UnknownName, 
 from airprune.planning import PlanProblem
 from airprune.planning.schemes import plan
 from airprune.scenario import PlanSection, RadioSection, Scenario, presets
-from airprune.scenario.scenario import flat as dotted
+from airprune.settings.toml_text import flat as dotted
 from airprune.wireless.channel import Radio, full_band_rates
 from airprune.wireless.latency import seconds_per_weight
 from airprune.wireless.network import place_flat, place_hierarchical

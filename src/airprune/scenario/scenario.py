@@ -23,6 +23,7 @@ from airprune.scenario.presets import preset_text, presets
 from airprune.settings import toml_text
 from airprune.settings.problems import unknown_key
 from airprune.settings.section import Section, Text, starts_at_home
+from airprune.settings.toml_text import flat
 from airprune.tables.source import MAX_TABLE_BYTES
 from airprune.text import shown
 from airprune.wireless.channel import Radio
@@ -378,17 +379,6 @@ def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
             continue
         if path not in ("", "none") and not starts_at_home(path):
             part[key] = str(folder / path)
-
-
-def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted key, whatever the depth."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found.update({f"{key}.{name}": entry for name, entry in flat(value).items()})
-        else:
-            found[key] = value
-    return found
 
 
 def _digest(table: str) -> str:
