@@ -407,10 +407,10 @@ from airprune.methods.selection import SELECTIONS
 MASKING = dataclasses.replace(MASKINGS["probe"], name="packed", summary="of a package")
 """
 ENTRY_POINTS = """\
-[airprune.methods.masking]
+[airprune.masking]
 packed = small_package:MASKING
 broken = small_package.nowhere:MASKING
-[airprune.methods.selection]
+[airprune.selection]
 misnamed = small_package:MASKING
 """
 

@@ -3,7 +3,7 @@
 REGISTRY = Registry("masking", {"probe": "airprune.methods.masking.probe:MASKING"})
 REGISTRY["probe"]              imported when first asked for
 REGISTRY.add(component)        from a script, or from a file given with --import
-entry points                   group "airprune.methods.masking", name = component's name, value = "module:ATTRIBUTE"
+entry points                   group "airprune.masking", name = component's name, value = "module:ATTRIBUTE"
 """
 
 from __future__ import annotations
