@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tools import rekey_ledger
 from scipy import stats
+from tools import rekey_ledger
 
 import airprune as ap
 from airprune.cli import main
