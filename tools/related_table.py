@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
+from importlib.resources import files
 from pathlib import Path
 
 from airprune.components.component import paper_shape
-from airprune.methods import METHODS, recipes
-from airprune.methods.recipe import Recipe
+from airprune.methods import METHODS
+from airprune.methods.recipe import Recipe, family
 
 PAGE = Path(__file__).parents[1] / "docs/related.md"
 MARKED = re.compile(r"(<!-- methods -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
@@ -20,16 +19,13 @@ HEAD = "| method | what it is | keeps, pays extra | claims |\n|---|---|---|---|"
 
 
 def tables() -> str:
-    """One table for each file of recipes, under its first line."""
-    homes = [
-        importlib.import_module(f"{recipes.__name__}.{found.name}") for found in pkgutil.iter_modules(recipes.__path__)
-    ]
+    """Returns one table for each family of recipes, under its title."""
+    found = files("airprune.methods.recipes").iterdir()
+    names = sorted(file.name.removesuffix(".toml") for file in found if file.name.endswith(".toml"))
     parts = []
-    for home in homes:
-        rows = [_row(recipe) for recipe in METHODS.values() if recipe in vars(home).values()]
-        if rows:
-            title = (home.__doc__ or "").strip().splitlines()[0].rstrip(".")
-            parts.append("\n".join([f"### {title}", "", HEAD, *rows, ""]))
+    for one in map(family, names):
+        rows = [_row(recipe) for recipe in METHODS.values() if recipe.name in one.recipes]
+        parts.append("\n".join([f"### {one.title}", "", HEAD, *rows, ""]))
     return "\n".join(parts)
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import tomllib
 import types
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,7 @@ from airprune.methods.objectives import Objective
 from airprune.methods.registration import registries
 from airprune.runs.layout import RunFolder
 from airprune.scenario import presets
-from airprune.scenario.scenario import flat
-from airprune.settings.toml_text import word
+from airprune.settings.toml_text import flat, word
 from airprune.studies.conformance import check
 from support import docs_blocks
 from support.tiny import blobs, tiny_scenario
@@ -48,20 +48,18 @@ def test_the_readme_example_prints_what_it_says():
     assert printed.getvalue().strip() == expected.strip()
 
 
-def is_made_here(value):
-    """A recipe, or a component's class that is not one of its own kinds."""
-    return isinstance(value, Recipe) or (
-        isinstance(value, type) and issubclass(value, Objective) and value is not Objective
-    )
-
-
 def test_the_method_of_the_contributing_guide_keeps_every_rule(monkeypatch, unregistered):
     """Its component and its recipe, as if their lines stood in the lists."""
-    for code, _ in snippets("CONTRIBUTING.md"):
-        module = types.ModuleType("contributed")
-        monkeypatch.setitem(sys.modules, "contributed", module)
-        exec(compile(code, "CONTRIBUTING.md", "exec"), module.__dict__)
-        ap.register(next(value for value in vars(module).values() if is_made_here(value)))
+    ((code, _),) = snippets("CONTRIBUTING.md")
+    module = types.ModuleType("contributed")
+    monkeypatch.setitem(sys.modules, "contributed", module)
+    exec(compile(code, "CONTRIBUTING.md", "exec"), module.__dict__)
+    kinds = (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Objective))
+    ap.register(next(kind for kind in kinds if kind is not Objective))
+    found = docs_blocks.blocks((ROOT / "CONTRIBUTING.md").read_text())
+    (table,) = (tomllib.loads(block.content) for block in found if block.kind == "toml" and block.is_tested)
+    for name, facts in table.items():
+        ap.register(Recipe.of(name, facts))
     findings = [*check("dyn", kind="objectives", processes=False), *check("dyn", kind="methods", processes=False)]
     alpha = {"objective__name": "dyn", "objective__dyn__alpha": 0.1}
     assert last_loss(**alpha) != last_loss(**alpha | {"objective__dyn__alpha": 0.0})
@@ -79,7 +77,7 @@ def test_the_files_that_an_addition_cost_exist_and_are_counted():
     counted = re.findall(r"^\| [^|]+ \| (\d+) \| (.+) \|$", table, re.MULTILINE)
     assert len(counted) >= 10
     for number, how in counted:
-        paths = re.findall(r"`(\S+\.py)`", how)
+        paths = re.findall(r"`(\S+\.(?:py|toml))`", how)
         assert len(paths) == int(number), how
         assert all((ROOT / "src/airprune" / path).is_file() for path in paths), how
 

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ def test_one_wheel_plans_without_torch_on_every_python_here_and_trains_with_the_
     assert re.search(r"^dist/airprune-\S+-cp311-abi3-\S+\.whl ", done.stdout, re.MULTILINE)
     assert re.search(r"^wheel, python3\.11: works, \d+ MB$", done.stdout, re.MULTILINE)
     assert re.search(r"^pip install '\.\[train\]', python3\.\d+: trains, \d+ MB$", done.stdout, re.MULTILINE)
+
+
+def test_every_toml_file_of_the_package_goes_into_the_wheel():
+    package = ROOT / "src/airprune"
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["airprune"]
+    packed = {file for pattern in patterns for file in package.glob(pattern)}
+    kept = set(package.rglob("*.toml"))
+    assert len(kept) > 8 and kept <= packed
 
 
 def test_the_kernel_keeps_to_the_stable_interface():

@@ -365,6 +365,16 @@ def test_a_network_table_may_move_but_not_change(tmp_path):
     assert finish(tmp_path / "run", scenario) == expected
 
 
+def test_a_run_whose_hash_was_made_by_another_rule_is_resumed(tmp_path, monkeypatch):
+    scenario = tiny_scenario()
+    expected = finish(tmp_path / "undisturbed", scenario)
+    with monkeypatch.context() as before:
+        before.setattr(ap.Scenario, "hash", "another rule's")
+        advance(tmp_path / "run", scenario, records=2)
+    assert finish(tmp_path / "run", scenario) == expected
+    assert RunFolder(tmp_path / "run").has_finished(scenario)
+
+
 @pytest.mark.parametrize("content", [b"", b"garbage", None], ids=["empty", "garbage", "cut short"])
 def test_a_damaged_checkpoint_is_one_sentence(stopped, content):
     folder, scenario = stopped

@@ -13,10 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airprune.errors import AirpruneError, BadTable, InvalidValue, UnknownName, UsageError
+from airprune.methods.objectives import Objective
+from airprune.methods.registration import register
 from airprune.planning import PlanProblem
 from airprune.planning.schemes import plan
 from airprune.scenario import PlanSection, RadioSection, Scenario, presets
-from airprune.scenario.scenario import flat as dotted
+from airprune.scenario.sections import TrainSection
+from airprune.settings.toml_text import flat as dotted
 from airprune.wireless.channel import Radio, full_band_rates
 from airprune.wireless.latency import seconds_per_weight
 from airprune.wireless.network import place_flat, place_hierarchical
@@ -338,6 +341,49 @@ def test_the_hash_is_the_same_in_another_process():
 )
 def test_the_hash_ignores_what_results_do_not_depend_on(change):
     assert PAPER.with_overrides([change]).hash == PAPER.hash
+
+
+class LaterTrain(TrainSection):
+    fresh: float = 0.5
+
+
+class LaterScenario(Scenario):
+    """A scenario of a later version, with settings that today's has not."""
+
+    novel: int = 3
+    train: LaterTrain = LaterTrain()
+
+
+class Bare(Objective):
+    name = "yet-bare"
+    summary = "the loss alone"
+
+
+class Grown(Bare):
+    pull: float = 0.25
+
+
+@pytest.mark.parametrize("changes", [{}, {"train.momentum": 0.5, "seed": 3}, {"method": "fedprox"}], ids=str)
+def test_a_new_setting_at_its_default_changes_no_hash(changes):
+    today, later = Scenario().with_values(changes), LaterScenario().with_values(changes)
+    assert later.to_dict() != today.to_dict() and later.hash == today.hash
+    others = [later.with_values(other).hash for other in ({"novel": 4}, {"train.fresh": 0.6})]
+    assert len({today.hash, *others}) == 3
+
+
+def test_a_new_option_of_a_component_at_its_default_changes_no_hash(unregistered):
+    register(Bare)
+    before = PAPER.with_("objective.name", "yet-bare")
+    register(Grown)
+    after = PAPER.with_("objective.name", "yet-bare")
+    assert after.objective.model_dump() != before.objective.model_dump() and after.hash == before.hash
+    assert len({PAPER.hash, after.hash, after.with_("objective.yet-bare.pull", 0.5).hash}) == 3
+
+
+def test_the_hash_ignores_whether_a_default_was_given():
+    for name in presets():
+        scenario = Scenario.preset(name)
+        assert Scenario.from_text(scenario.to_toml()).hash == scenario.hash
 
 
 def test_the_hash_ignores_how_a_number_is_written():

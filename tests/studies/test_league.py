@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from tools import rekey_ledger
 
 import airprune as ap
 from airprune.cli import main
@@ -20,7 +21,7 @@ from airprune.results.traffic import LinkBits
 from airprune.rounds.records import EdgeRecord, record_from
 from airprune.scenario.model_shape import shape_of
 from airprune.studies.claims import Verdict
-from airprune.studies.league import claims, judges, tuning
+from airprune.studies.league import claims, judges, playing, tuning
 from airprune.studies.league.divisions import DIVISIONS, divisions_named
 from airprune.studies.league.document import document_of
 from airprune.studies.league.ledger import Line, read_ledger, write_ledger
@@ -35,6 +36,8 @@ from airprune.studies.league.tables import csv_rows, gap_text, latex, shown, tex
 from support.league import ABOUT, BASE, made_up, run_of, tiny_league
 from support.tiny import tiny_file
 from support.web_runs import edge_line
+
+RECORDED = Path(__file__).parents[2] / "docs/league-played.jsonl"
 
 # Statistics
 
@@ -557,3 +560,23 @@ def test_a_run_that_failed_leaves_a_row_with_its_reason(tmp_path):
     (found,) = league.standings({failed: "It has no plan."})
     assert found.row(FP32).result.trouble == "It has no plan." and found.row(FP32).accuracy[By.TIME] is None
     assert any("It has no plan." in note for note in document_of([found], [], **ABOUT)["divisions"][0]["notes"])
+
+
+def test_the_recorded_league_has_every_run_under_the_name_that_a_league_asks_for():
+    asked = {run.folder_name for run in rekey_ledger.runs_of(RECORDED)}
+    assert asked == set(read_ledger(RECORDED)) and len(asked) > 1000
+
+
+def test_a_ledger_is_rekeyed_by_its_scenarios_and_nothing_else_of_it_changes(tmp_path):
+    ledger, scenarios = tmp_path / "played.jsonl", tmp_path / "scenarios.json"
+    runs = [playing.match(BASE, seed, method="one") for seed in (0, 1)]
+    some = list(read_ledger(RECORDED).values())[:2]
+    lines = [dataclasses.replace(line, label=f"run {n}") for n, line in enumerate(some)]
+    named = [dataclasses.replace(line, run=f"old-{n}") for n, line in enumerate(lines)]
+    write_ledger(ledger, named)
+    scenarios.write_text(json.dumps({f"old-{n}": run.scenario.to_dict() for n, run in enumerate(runs)}))
+    rekey_ledger.rekey(ledger, scenarios)
+    now = [dataclasses.replace(line, run=run.folder_name) for line, run in zip(lines, runs, strict=True)]
+    assert ledger.read_text() == "".join(f"{line.text()}\n" for line in now)
+    with pytest.raises(SystemExit, match="has no scenario of 2 runs, the first: run 0"):
+        rekey_ledger.rekey(ledger, scenarios)

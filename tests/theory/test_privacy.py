@@ -185,7 +185,7 @@ def run_state(**changes):
 
 def test_settings_at_their_defaults_change_neither_bits_nor_hash():
     plain = tiny_scenario(**PRUNED)
-    same = plain.with_values({"aggregation.min_contributors": 1, "privacy.noise_from": "seed", "privacy.delta": 0.1})
+    same = plain.with_values({"aggregation.min_contributors": 1, "privacy.noise_from": "device", "privacy.delta": 0.1})
     assert plain.hash == same.hash
     huge = {"privacy__clip_norm": 1e6}
     assert run_state(**PRUNED) == run_state(**PRUNED, aggregation__min_contributors=1)

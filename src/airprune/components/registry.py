@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -26,6 +26,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
 _OWN = "and what --import FILE registers"
 
 
+def imported(name: str, address: str) -> Any:
+    """Returns what "module:ATTRIBUTE" names."""
+    module, _, attribute = address.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 class Registry(Mapping[str, C], Generic[C]):
     """Names and what they stand for, in the order of the list, then of what was added.
 
@@ -33,9 +39,11 @@ class Registry(Mapping[str, C], Generic[C]):
       reserved: names that nobody may take, since they mean something else where components are chosen.
     """
 
-    def __init__(self, kind: str, members: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, members: Mapping[str, str], load: Callable[[str, str], C] = imported) -> None:
+        """Lists members by name and address; `load` makes a member of both when it is first asked for."""
         self.kind = kind
         self._addresses = dict(members)
+        self._load_member = load
         self.reserved: set[str] = set()
         self._loaded: dict[str, C] = {}
         self._added: list[str] = []
@@ -97,8 +105,7 @@ class Registry(Mapping[str, C], Generic[C]):
 
     def _load(self, name: str) -> C:
         if name in self._addresses:
-            module, _, attribute = self._addresses[name].partition(":")
-            return getattr(importlib.import_module(module), attribute)
+            return self._load_member(name, self._addresses[name])
         point = self._entry_points[name]
         about = f"{self.package_of(name)} offers {self.kind} {name!r} as {point.value}, but"
         way_out = "repair or uninstall it"

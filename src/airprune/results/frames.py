@@ -14,7 +14,7 @@ from airprune.extras import needed
 from airprune.results.report.reading import Run, asked_order, is_run, read_run, variant_and_seed
 from airprune.results.rows import Row, device_rows, edge_row, global_rows
 from airprune.rounds.records import EdgeRecord
-from airprune.scenario.scenario import flat
+from airprune.settings.toml_text import flat
 
 if TYPE_CHECKING:
     import pandas

@@ -130,8 +130,12 @@ class RunWriter:
             raise UsageError(
                 f"{self.folder.scenario_file} is not the scenario that was run; restore it or choose another folder."
             )
-        if run.scenario != self._scenario_hash:  # keys have been compared: a file's contents changed
-            raise UsageError(f"{path} was started with other contents of the network table; resume with those.")
+        has_table = self._scenario.network.table is not None
+        if has_table and run.scenario != self._scenario_hash:  # keys have been compared: the table's content changed
+            raise UsageError(
+                f"{path} was started with other contents of the network table, or by an earlier airprune; resume with "
+                "those contents or choose another folder."
+            )
 
     def begin(self) -> None:
         """Lays out a new folder, or cuts an old one's records to what `load` found. Comes before save."""

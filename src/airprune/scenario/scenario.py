@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,12 +18,12 @@ from airprune.components.registry import Registry
 from airprune.errors import AirpruneError, InvalidValue, UnknownName, UsageError
 from airprune.methods import DEFAULT_METHOD, METHODS
 from airprune.methods.topology import TOPOLOGIES
-from airprune.models.losses import AUTO, CROSS_ENTROPY
 from airprune.scenario import build, sections
 from airprune.scenario.presets import preset_text, presets
 from airprune.settings import toml_text
 from airprune.settings.problems import unknown_key
-from airprune.settings.section import Section, Text, starts_at_home
+from airprune.settings.section import Label, Section, Text, is_label, starts_at_home
+from airprune.settings.toml_text import flat
 from airprune.tables.source import MAX_TABLE_BYTES
 from airprune.text import shown
 from airprune.wireless.channel import Radio
@@ -37,15 +38,13 @@ _MOVED = {
     "rounds.cloud_average": 'aggregation.cloud = "masked-mean" or "data-weighted"',
     "pruning": "masking.probe, with the same keys",
 }
-# What results do not depend on.
-_LABELS = ("name", "method", "rounds.target_accuracy", "privacy.delta")
 
 
 class Scenario(Section):
     """One experiment as frozen data; `Scenario()` is the paper's. Two equal scenarios give equal results."""
 
-    name: Text = Field(default="custom", description="for people; results do not depend on it")
-    method: Text = Field(
+    name: Annotated[Text, Label()] = Field(default="custom", description="for people; results do not depend on it")
+    method: Annotated[Text, Label()] = Field(
         default=DEFAULT_METHOD,
         description="a recipe of `airprune methods`: sets the choices below, each can be changed",
     )
@@ -187,51 +186,16 @@ class Scenario(Section):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of everything that results depend on: not the labels, where work runs or where data lie.
+        """Returns the SHA-256 of what differs from the defaults, without labels, on which no result depends.
 
-        A network table counts by its content, so the same table elsewhere is the same scenario. The paper's clock reads
-        nothing of its section, and keys that came later count where they are used, so earlier runs are found again.
+        So a new setting, or a new option of a component, changes no hash where it has its default; and a default stays
+        what it is, or results would change under a hash. A network table counts by its content, not its place.
         """
-        values = self.to_dict()
-        for label in _LABELS:
-            section, _, key = label.rpartition(".")
-            del (values[section] if section else values)[key]
-        values["engine"] = {"on_device_failure": self.engine.on_device_failure}
-        del values["data"]["data_dir"]
-        if self.data.judge_on == "test":
-            del values["data"]["judge_on"]
-        if self.data.samples_per_device is None:
-            del values["data"]["samples_per_device"]
-        if self.clock.compute == "paper":
-            del values["clock"]
-        if not self.diagnostics.sub_models:
-            del values["diagnostics"]["sub_models"]
-        if self.records.devices == "all":
-            del values["records"]
-        if not self.model.personal:
-            del values["model"]["personal"]
-        if self.train.local_steps is None:
-            del values["train"]["local_steps"]
-        for key, usual in (("loss", CROSS_ENTROPY), ("metric", AUTO), ("device", "cpu"), ("steps_decay", "none")):
-            if values["train"][key] == usual:
-                del values["train"][key]
-        if self.privacy.clip_norm is None:
-            del values["privacy"]
-        if self.aggregation.min_contributors == 1:
-            del values["aggregation"]["min_contributors"]
-        if not self.plan.framing:
-            del values["plan"]["framing"]
-        if self.backhaul == sections.BackhaulSection():
-            del values["backhaul"]
-        for section, field, _ in self.choice_fields():
-            part = getattr(self, section)
-            options = part.chosen(field)
-            for key in options.later:
-                if getattr(options, key) == type(options).model_fields[key].default:
-                    del values[section][getattr(part, field)][key]
+        changed = flat(self.model_dump(mode="json", exclude_defaults=True))
+        counted = {key: value for key, value in changed.items() if key not in _labels()}
         if self.network.table is not None:
-            values["network"]["table"] = _digest(self.network.table)
-        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+            counted["network.table"] = _digest(self.network.table)
+        text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def diff(self, other: Scenario) -> list[tuple[str, Any, Any]]:
@@ -300,6 +264,14 @@ def checked_scenario(field: str, value: Scenario) -> Scenario:
 def _parts() -> list[tuple[str, type[Section]]]:
     fields = Scenario.model_fields.items()
     return [(name, type(field.default)) for name, field in fields if isinstance(field.default, Section)]
+
+
+@cache
+def _labels() -> frozenset[str]:
+    """Returns the keys of all fields that are labels."""
+    mine = [name for name, field in Scenario.model_fields.items() if is_label(field)]
+    theirs = [f"{name}.{key}" for name, part in _parts() for key, field in part.model_fields.items() if is_label(field)]
+    return frozenset([*mine, *theirs])
 
 
 def _refuse_moved(section: str, part: Any) -> None:
@@ -378,17 +350,6 @@ def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
             continue
         if path not in ("", "none") and not starts_at_home(path):
             part[key] = str(folder / path)
-
-
-def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted key, whatever the depth."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found.update({f"{key}.{name}": entry for name, entry in flat(value).items()})
-        else:
-            found[key] = value
-    return found
 
 
 def _digest(table: str) -> str:

@@ -28,6 +28,7 @@ from airprune.settings.section import (
     Count,
     Decibel,
     FilePath,
+    Label,
     NonNegative,
     PerEdge,
     Positive,
@@ -179,7 +180,7 @@ class DataSection(Section):
     size_spread: NonNegative = Field(
         default=0.0, description="standard deviation of the log of devices' shares; 0: equal"
     )
-    data_dir: FilePath | None = Field(
+    data_dir: Annotated[FilePath | None, Label()] = Field(
         default=None, description="where to look for the files first; results do not depend on it"
     )
 
@@ -323,7 +324,7 @@ class PrivacySection(Section):
         default="device",
         description="in a deployment: what nobody else can repeat, or the seed, which edge and cloud know",
     )
-    delta: Annotated[float, Field(gt=0, lt=1)] = Field(
+    delta: Annotated[float, Field(gt=0, lt=1), Label()] = Field(
         default=1e-5, description="of the (epsilon, delta) that is told; it changes no result"
     )
 
@@ -479,7 +480,7 @@ class RoundsSection(Section):
     evaluate_every: Literal["global", "edge", "never"] = Field(
         default="global", description="rounds after which to test"
     )
-    target_accuracy: Ratio | None = Field(
+    target_accuracy: Annotated[Ratio | None, Label()] = Field(
         default=None,
         description="time, bits and joules until this test accuracy are told of the run; it changes no result",
     )
@@ -520,15 +521,19 @@ class EngineSection(Section):
 
     owner: ClassVar[str] = "Scenario.engine"
 
-    name: Literal["serial", "processes", "dask"] = Field(
+    name: Annotated[Literal["serial", "processes", "dask"], Label()] = Field(
         default="processes", description="one after the other, on cores, or on a Dask cluster"
     )
-    workers: Count | None = Field(default=None, description="none: one per core, or those of the cluster")
-    scheduler: Text | None = Field(
+    workers: Annotated[Count | None, Label()] = Field(
+        default=None, description="none: one per core, or those of the cluster"
+    )
+    scheduler: Annotated[Text | None, Label()] = Field(
         default=None, description="for dask: an address (tls://host:8786) or a scheduler file; none: a local cluster"
     )
-    tls: FilePath | None = Field(default=None, description="for dask: a folder with certificates, for tls:// addresses")
-    worker_timeout_s: Annotated[float, Field(ge=1, le=86_400)] = Field(
+    tls: Annotated[FilePath | None, Label()] = Field(
+        default=None, description="for dask: a folder with certificates, for tls:// addresses"
+    )
+    worker_timeout_s: Annotated[float, Field(ge=1, le=86_400), Label()] = Field(
         default=30.0,
         description="for dask: a worker that gives no sign of life for so long is named, and its work done elsewhere",
     )

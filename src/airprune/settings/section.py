@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from airprune.errors import InvalidValue
 from airprune.settings.problems import first_problem
@@ -33,6 +35,16 @@ Text = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1
 FilePath = Annotated[Text, AfterValidator(_absolute)]  # absolute, so that a copied scenario still finds its files
 
 
+@dataclass(frozen=True)
+class Label:
+    """Marks a field on which no result depends, as `Annotated[Text, Label()]`: the scenario's hash leaves it out."""
+
+
+def is_label(field: FieldInfo) -> bool:
+    """Returns whether a field is marked as a label."""
+    return any(isinstance(mark, Label) for mark in field.metadata)
+
+
 class Section(BaseModel):
     """Frozen values of fixed types. An integer passes as a float; nothing else is converted.
 
@@ -43,9 +55,6 @@ class Section(BaseModel):
     owner: ClassVar[str] = "Scenario"
     either: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Pairs of fields of which one is given: setting one takes the other away."""
-
-    later: ClassVar[tuple[str, ...]] = ()
-    """Fields of a component's options that came later: at their defaults, results are those of before them."""
 
     @classmethod
     def overlaid(cls, values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -92,6 +92,17 @@ def literal(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)  # without control characters, a JSON string is a TOML string
 
 
+def flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns nested values by dotted key, whatever the depth; an empty table leaves no key."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found.update({f"{key}.{name}": entry for name, entry in flat(value).items()})
+        else:
+            found[key] = value
+    return found
+
+
 def written(values: Mapping[str, Any], comments: Mapping[tuple[str, ...], str] | None = None) -> str:
     """Top-level values, then one table per nested mapping, whatever the depth.
 

@@ -14,7 +14,7 @@ from airprune.rounds.records import EdgeRecord, GlobalRecord, record_from
 from airprune.runs.callbacks import Callback, Record
 from airprune.runs.naming import value_text
 from airprune.scenario import Scenario
-from airprune.scenario.scenario import flat
+from airprune.settings.toml_text import flat
 
 # Set before a logger's package is imported; what the user has set stays.
 _NO_TELEMETRY = {

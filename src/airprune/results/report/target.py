@@ -15,7 +15,7 @@ from airprune.results.report.page import Place, Section
 from airprune.results.report.reading import read_json
 from airprune.results.time_to_target import TIME, Runs, ToTarget, reference_among, target_text, tidy_row, to_target
 from airprune.scenario import Scenario
-from airprune.scenario.scenario import flat
+from airprune.settings.toml_text import flat
 from airprune.text import MISSING
 
 _ABOUT = (

@@ -11,7 +11,7 @@ from typing import Any
 from airprune.errors import UsageError
 from airprune.runs.naming import name_of, value_text
 from airprune.scenario import Scenario
-from airprune.scenario.scenario import flat
+from airprune.settings.toml_text import flat
 from airprune.studies.campaign.values import MAX_RUNS, values_by_key
 
 # Each run is one process's work, whatever engine runs the sweep.

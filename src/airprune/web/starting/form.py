@@ -14,7 +14,7 @@ from airprune.methods.registration import registries
 from airprune.models.names import MODELS
 from airprune.results.report.markup import exact
 from airprune.scenario import Scenario, presets
-from airprune.scenario.scenario import flat
+from airprune.settings.toml_text import flat
 from airprune.wireless.path_loss import PATH_LOSS
 
 
