@@ -49,7 +49,6 @@ class FedDrop(Masking):
     source = "after Wen et al. (FedDrop)"
     by_data: ClassVar[bool] = False
     whole_units: ClassVar[bool] = True
-    later = ("draw",)
 
     subnets: Literal["per-device", "uniform"] = Field(
         default="per-device",
