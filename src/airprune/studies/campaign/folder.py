@@ -22,11 +22,10 @@ from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
 from airprune.methods.registration import luggage
 from airprune.results.crossover import Crossover, Swept, crossover_of
-from airprune.results.evaluations import evaluations_in
 from airprune.results.measures import TO_TARGET
 from airprune.results.statistics import Estimate, summary
-from airprune.results.time_to_target import TIME, Evaluation, ToTarget, tidy_row, to_target
-from airprune.runs.layout import MAX_RECORD_BYTES, RunFolder
+from airprune.results.time_to_target import TIME, Evaluation, ToTarget, evaluations_in, tidy_row, to_target
+from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.naming import value_text
 from airprune.studies.campaign.files import Marker, install
@@ -97,7 +96,7 @@ class SweepFolder:
         folder = self.run_folder(run)
         if not self.is_finished(run) or not os.path.lexists(folder.records_file):
             return None
-        return folder.last_record("global", within_bytes=MAX_RECORD_BYTES)
+        return folder.reader.last("global")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -11,10 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from airprune.results.evaluations import evaluations_in
 from airprune.results.measures import TO_TARGET
 from airprune.results.tidy import Rows, select, values
-from airprune.results.time_to_target import TIME, Costs, Evaluation, Ratio, costs_in, target_text, tidy_row
+from airprune.results.time_to_target import (
+    TIME,
+    Costs,
+    Evaluation,
+    Ratio,
+    costs_in,
+    evaluations_in,
+    target_text,
+    tidy_row,
+)
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.studies.claims import ONE_SEED, Judge, Judgement, Tables, Verdict, claims_about

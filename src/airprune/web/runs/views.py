@@ -97,7 +97,7 @@ def about_file(file: RecordsFile, path: Path) -> dict[str, Any]:
         "num_edge_rounds": file.edges.total,
         "is_thinned": file.rounds.stride > 1 or file.edges.stride > 1,
         # A run at work is just writing its last line; otherwise that line was cut off.
-        "num_spoilt": file.num_spoilt + (file.has_tail and state_of(path) != "running"),
+        "num_spoilt": file.num_damaged + (file.has_tail and state_of(path) != "running"),
         "num_bytes": file.num_bytes,
         "num_bytes_read": file.num_bytes if file.has_tail else file.num_bytes_read,
     }
@@ -117,7 +117,7 @@ def devices(root: Path, name: str, global_round: int, edge_number: int) -> dict[
     path = run_named(root, name)
     file = records_file(path / "records.jsonl")
     file.refresh()
-    record = file.edge_record(global_round, edge_number)
+    record = file.edge_round(global_round, edge_number)
     found = None if record is None else edge_round(record)
     if found is None:
         raise HTTPException(
