@@ -12,7 +12,7 @@ standings    a division's table
 tables       the same as CSV, LaTeX and text
 figure       accuracy against seconds, bits and joules, with the Pareto front
 judges       how the arms of a claim are judged
-claims       what a claim is, and how it comes to a verdict
+claims       what a claim of the league rests on, and how it comes to a verdict
 sources      what the methods' sources claim
 page         one self-contained HTML page
 document     all of it as plain data

@@ -10,19 +10,17 @@ import numpy as np
 from airprune.results.measures import MEASURES
 from airprune.results.statistics import Estimate
 from airprune.results.time_to_target import Costs, Ratio, target_text
-from airprune.studies.claims import (
+from airprune.studies.claims import Judgement, combined
+from airprune.studies.claims.intervals import (
     NOISE,
-    Judgement,
-    Verdict,
-    combined,
-    is_significant,
     judge_better,
+    judge_no_worse,
+    judge_ratio,
+    judge_saving,
     judge_trend,
-    why_undecided,
 )
 from airprune.studies.league.measured import Played
 from airprune.studies.league.standings import TARGET_SHARE
-from airprune.studies.paper.to_target import judge_ratio
 
 Arms = Mapping[str, Mapping[int, Played]]
 """The runs of each arm by seed, the same seeds in all of them."""
@@ -51,21 +49,7 @@ def no_worse(first: str, second: str) -> Judge:
 
     def judge(arms: Arms) -> Judgement:
         mine, other = _accuracies(arms[first]), _accuracies(arms[second])
-        difference = Estimate.of(list(mine - other))
-        numbers = {
-            first: Estimate.of(list(mine)).text(".4f"),
-            second: Estimate.of(list(other)).text(".4f"),
-            "difference": difference.text(".4f"),
-        }
-        sentence = f"{_ACCURACY}: {first} {numbers[first]}, {second} {numbers[second]}"
-        if difference.mean - difference.half_width > -_NOISE:
-            return Judgement(verdict=Verdict.HOLDS, reason=f"{sentence}.", numbers=numbers)
-        if difference.mean + difference.half_width < -_NOISE:
-            return Judgement(
-                verdict=Verdict.FAILS, reason=f"{sentence}: more than {_NOISE:g} is lost.", numbers=numbers
-            )
-        why = why_undecided(difference, "the interval does not tell")
-        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: {why}.", numbers=numbers)
+        return judge_no_worse(mine, other, noise=_NOISE, what=_ACCURACY, names=(first, second))
 
     return judge
 
@@ -110,11 +94,7 @@ def spends_less(first: str, second: str, measure: str) -> Judge:
         numbers = {name: about.with_unit(float(v.mean())) for name, v in ((first, mine), (second, other))}
         numbers["saved"] = saved.text(".1f", scale=100.0) + " %"
         reason = f"{about.label}: {first} {numbers[first]}, {second} {numbers[second]}, saved {numbers['saved']}"
-        if is_significant(saved):
-            verdict = Verdict.HOLDS if saved.mean > 0 else Verdict.FAILS
-            return Judgement(verdict=verdict, reason=f"{reason}.", numbers=numbers)
-        why = why_undecided(saved, "its interval contains 0")
-        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{reason}; {why}.", numbers=numbers)
+        return judge_saving(saved, reason, numbers)
 
     return judge
 

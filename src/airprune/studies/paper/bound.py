@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from airprune.results.figures.curves import new_figure, note
 from airprune.results.measures import MEASURES
 from airprune.results.tidy import Rows, column
-from airprune.studies.claims import Judgement, Tables, Verdict, claims_about
+from airprune.studies.claims import Judgement, Verdict
+from airprune.studies.paper.claim import Tables, claims_about
 from airprune.studies.paper.training import TrainingFigure
 from airprune.theory.convergence import convergence_bound
 

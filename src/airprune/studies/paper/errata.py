@@ -9,7 +9,8 @@ import numpy as np
 from airprune.planning.schemes import plan
 from airprune.randomness import rng_for
 from airprune.results.tidy import Rows, select
-from airprune.studies.claims import Judge, Judgement, Tables, Verdict, claims_about
+from airprune.studies.claims import Judgement, Verdict
+from airprune.studies.paper.claim import Judge, Tables, claims_about
 from airprune.studies.paper.table2 import ROWS, paper_problem
 from airprune.theory.convergence import convergence_bound
 

@@ -13,7 +13,9 @@ from airprune.results.figures.curves import curve_axes, new_figure, note, outsid
 from airprune.results.figures.styles import styles_for
 from airprune.results.measures import MEASURES
 from airprune.results.tidy import Rows, column, last_by_seed, select
-from airprune.studies.claims import NOISE, Judge, Judgement, Tables, Verdict, claims_about, judge_trend
+from airprune.studies.claims import Judgement, Verdict
+from airprune.studies.claims.intervals import NOISE, judge_trend
+from airprune.studies.paper.claim import Judge, Tables, claims_about
 from airprune.studies.paper.table2 import ROWS, paper_problem
 from airprune.studies.paper.training import TrainingFigure
 

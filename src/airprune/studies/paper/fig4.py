@@ -10,18 +10,9 @@ from airprune.results.figures.styles import styles_for
 from airprune.results.measures import MEASURES
 from airprune.results.statistics import Estimate
 from airprune.results.tidy import Rows, last_by_seed, select, values
-from airprune.studies.claims import (
-    NOISE,
-    ONE_SEED,
-    Judge,
-    Judgement,
-    Tables,
-    Verdict,
-    claims_about,
-    combined,
-    judge_better,
-    why_undecided,
-)
+from airprune.studies.claims import Judgement, Verdict, combined
+from airprune.studies.claims.intervals import NOISE, ONE_SEED, judge_better, why_undecided
+from airprune.studies.paper.claim import Judge, Tables, claims_about
 from airprune.studies.paper.training import TrainingFigure
 
 # Non-hierarchical pruning twice: all 25 devices over the long link to the cloud, and one edge on its own.

@@ -19,7 +19,8 @@ from airprune.results.figures.curves import new_figure, note
 from airprune.results.figures.styles import styles_for
 from airprune.results.measures import MEASURES
 from airprune.results.tidy import Rows, column, select
-from airprune.studies.claims import Judgement, Tables, Verdict, claims_about, combined
+from airprune.studies.claims import Judgement, Verdict, combined
+from airprune.studies.paper.claim import Tables, claims_about
 from airprune.units import db_to_ratio
 from airprune.wireless.channel import Radio, full_band_rate_bps, path_loss_db, snr
 from airprune.wireless.latency import seconds_per_weight

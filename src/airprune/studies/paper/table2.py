@@ -16,7 +16,8 @@ import numpy as np
 from airprune.planning import PlanProblem
 from airprune.planning.schemes import plan
 from airprune.results.tidy import select
-from airprune.studies.claims import Judgement, Tables, Verdict, claims_about, combined
+from airprune.studies.claims import Judgement, Verdict, combined
+from airprune.studies.paper.claim import Tables, claims_about
 from airprune.wireless.channel import Radio, full_band_rates
 from airprune.wireless.latency import seconds_per_weight
 from airprune.wireless.network import (

@@ -1,4 +1,4 @@
-"""What a claim is and how measured numbers decide it. A verdict is computed, never typed.
+"""How measured numbers decide a claim.
 
 Runs differ by their seeds, so a claim about runs is decided by an interval over seeds. One seed has none, and such a
 claim cannot be decided on it. Claims about planning alone need no seeds.
@@ -8,68 +8,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from airprune.results.statistics import Estimate
-from airprune.results.tidy import Rows
-from airprune.studies.paper.agreement import page_p
-
-Tables = Mapping[str, Rows]
-Judge = Callable[[Tables, str], "Judgement"]
-
-
-class Verdict(StrEnum):
-    HOLDS = "holds"
-    PARTLY = "holds in part"
-    FAILS = "does not hold"
-    UNDECIDED = "cannot be decided"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
-    """A verdict, the numbers it rests on, and the reason in a sentence."""
-
-    verdict: Verdict
-    reason: str
-    numbers: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """One statement of the paper's evaluation (in our words), or one of our errata.
-
-    Attributes:
-      tables: the CSV files that decide it.
-      judge: (tables, preset) → judgement; claims about planning alone ignore the preset.
-      by_preset: whether it is judged once per preset.
-    """
-
-    name: str
-    where: str
-    text: str
-    tables: tuple[str, ...]
-    judge: Judge
-    by_preset: bool = True
-
-
-def claims_about(
-    table: str, found: Mapping[str, tuple[str, str, Judge]], *, by_preset: bool = True
-) -> tuple[Claim, ...]:
-    """Claims that one table decides: name → (where the paper says so, what it says, how it is judged)."""
-    return tuple(
-        Claim(name=name, where=where, text=text, tables=(table,), judge=judge, by_preset=by_preset)
-        for name, (where, text, judge) in found.items()
-    )
-
+from airprune.results.time_to_target import Ratio
+from airprune.studies.claims import Judgement, Verdict
+from airprune.studies.claims.agreement import page_p
 
 # Differences below this are too small to matter.
 NOISE = {"test_accuracy": 0.03, "test_loss": 0.08}
 _SIGNIFICANT = 0.05
+# Where there is no interval: medians of a ratio nearer to 1 than this are no difference.
+_NEAR_ONE = 1.1
 ONE_SEED = "one seed has no interval; give several, e.g. --seeds 0-4"
 
 
@@ -140,13 +93,7 @@ def judge_better(
     better: np.ndarray, worse: np.ndarray, *, noise: float, what: str, names: tuple[str, str]
 ) -> Judgement:
     """Whether the first mean exceeds the second beyond the interval of their difference."""
-    difference = Estimate.of(list(better - worse))
-    numbers = {
-        names[0]: Estimate.of(list(better)).text(".4f"),
-        names[1]: Estimate.of(list(worse)).text(".4f"),
-        "difference": difference.text(".4f"),
-    }
-    sentence = f"{what}: {names[0]} {numbers[names[0]]}, {names[1]} {numbers[names[1]]}"
+    difference, numbers, sentence = _compared(better, worse, what, names)
     if is_significant(difference):
         verdict = Verdict.HOLDS if difference.mean > 0 else Verdict.FAILS
         return Judgement(verdict=verdict, reason=f"{sentence}.", numbers=numbers)
@@ -155,21 +102,63 @@ def judge_better(
     return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: {_too_close(difference)}.", numbers=numbers)
 
 
+def judge_no_worse(
+    mine: np.ndarray, other: np.ndarray, *, noise: float, what: str, names: tuple[str, str]
+) -> Judgement:
+    """Whether the first mean falls short of the second by less than the noise, by the interval of their difference."""
+    difference, numbers, sentence = _compared(mine, other, what, names)
+    if difference.mean - difference.half_width > -noise:
+        return Judgement(verdict=Verdict.HOLDS, reason=f"{sentence}.", numbers=numbers)
+    if difference.mean + difference.half_width < -noise:
+        return Judgement(verdict=Verdict.FAILS, reason=f"{sentence}: more than {noise:g} is lost.", numbers=numbers)
+    why = why_undecided(difference, "the interval does not tell")
+    return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: {why}.", numbers=numbers)
+
+
+def _compared(
+    first: np.ndarray, second: np.ndarray, what: str, names: tuple[str, str]
+) -> tuple[Estimate, dict[str, Any], str]:
+    """(difference, numbers, sentence) of two series, seeds aligned."""
+    difference = Estimate.of(list(first - second))
+    numbers = {
+        names[0]: Estimate.of(list(first)).text(".4f"),
+        names[1]: Estimate.of(list(second)).text(".4f"),
+        "difference": difference.text(".4f"),
+    }
+    return difference, numbers, f"{what}: {names[0]} {numbers[names[0]]}, {names[1]} {numbers[names[1]]}"
+
+
+def judge_saving(saved: Estimate, sentence: str, numbers: dict[str, Any]) -> Judgement:
+    """Whether something is saved beyond the interval; `sentence` says what was measured."""
+    if is_significant(saved):
+        verdict = Verdict.HOLDS if saved.mean > 0 else Verdict.FAILS
+        return Judgement(verdict=verdict, reason=f"{sentence}.", numbers=numbers)
+    why = why_undecided(saved, "its interval contains 0")
+    return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}; {why}.", numbers=numbers)
+
+
 def _too_close(difference: Estimate) -> str:
     within = f"the difference, {difference.text('.4f')}, is within its interval; more seeds would tell"
     return why_undecided(difference, within)
 
 
-def combined(parts: Sequence[Judgement]) -> Judgement:
-    """Several statements in one sentence: all must hold for it to hold; some, to hold in part."""
-    verdicts = [part.verdict for part in parts]
-    if all(v is Verdict.HOLDS for v in verdicts):
-        verdict = Verdict.HOLDS
-    elif all(v is Verdict.FAILS for v in verdicts):
-        verdict = Verdict.FAILS
-    elif any(v in (Verdict.HOLDS, Verdict.PARTLY) for v in verdicts):
-        verdict = Verdict.PARTLY
-    else:
-        verdict = Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.FAILS
-    numbers = {f"{i}: {key}": value for i, part in enumerate(parts, start=1) for key, value in part.numbers.items()}
-    return Judgement(verdict=verdict, reason=" ".join(part.reason for part in parts), numbers=numbers)
+def judge_ratio(ratio: Ratio, sentence: str, numbers: dict[str, Any]) -> Judgement:
+    """Whether a cost is lower than another one; `sentence` says what was measured.
+
+    Decided by the interval; by the median where a seed is no pair; never by a single seed.
+
+    A seed on which only the reference got there leaves it at holding in part.
+    """
+    if ratio.num_decided == 1:
+        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}; {ONE_SEED}.", numbers=numbers)
+    return Judgement(verdict=_ratio_verdict(ratio), reason=f"{sentence}.", numbers=numbers)
+
+
+def _ratio_verdict(ratio: Ratio) -> Verdict:
+    middle = ratio.middle
+    if math.isnan(middle):
+        return Verdict.UNDECIDED
+    low, high = ratio.interval or (middle / _NEAR_ONE, middle * _NEAR_ONE)
+    if high < 1.0:
+        return Verdict.PARTLY if math.inf in ratio.by_seed.values() else Verdict.HOLDS
+    return Verdict.FAILS if low > 1.0 else Verdict.UNDECIDED
