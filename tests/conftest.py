@@ -108,7 +108,7 @@ def blank_pictures(monkeypatch):
 
     names = (
         "airprune.results.figures.curves",
-        "airprune.results.report.drawing",
+        "airprune.results.report.page",
         "airprune.studies.paper.reproduction",
     )
     for module in [importlib.import_module(name) for name in names]:  # all before the first is changed

@@ -109,7 +109,7 @@ def sketches(monkeypatch, blank_pictures):
         figure.draw_without_rendering()
         blank_pictures(figure, *paths)
 
-    monkeypatch.setattr("airprune.results.report.drawing.save_figure", save)
+    monkeypatch.setattr("airprune.results.report.page.save_figure", save)
 
 
 @pytest.fixture(scope="module")

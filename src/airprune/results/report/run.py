@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from airprune.results.figures.devices import device_bars, timeline
 from airprune.results.figures.styles import styles_for
 from airprune.results.measures import DEVICE_COLUMNS, MEASURES, TO_TARGET
-from airprune.results.report.drawing import device_bars, timeline
 from airprune.results.report.markup import (
     Markup,
     badge,

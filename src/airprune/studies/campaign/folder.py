@@ -21,9 +21,9 @@ from airprune.engines.base import Died
 from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
 from airprune.methods.registration import luggage
-from airprune.results.crossover import Crossover, Swept, crossover_of
+from airprune.results.crossover import Crossover, Row, Swept, crossover_of
 from airprune.results.measures import TO_TARGET
-from airprune.results.statistics import Estimate, summary
+from airprune.results.statistics import summary
 from airprune.results.time_to_target import TIME, Evaluation, ToTarget, evaluations_in, tidy_row, to_target
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
@@ -47,26 +47,6 @@ class Outcome:
 
     run: SweptRun
     trouble: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One combination of values.
-
-    Attributes:
-      scheme: of its scenario.
-      seeds: of the runs that are finished.
-      num_runs: finished or not.
-      estimates: of the last global round, over those seeds.
-      to_target: what it took to reach the target accuracy, if one is asked for.
-    """
-
-    values: Mapping[str, Any]
-    scheme: str
-    seeds: tuple[int, ...]
-    num_runs: int
-    estimates: Mapping[str, Estimate]
-    to_target: ToTarget | None = None
 
 
 def crossover_in(rows: Sequence[Row]) -> Crossover | None:

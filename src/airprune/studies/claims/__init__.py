@@ -23,6 +23,10 @@ class Verdict(StrEnum):
     FAILS = "does not hold"
     UNDECIDED = "cannot be decided"
 
+    @classmethod
+    def of(cls, holds: bool, *, partly: bool = False) -> Verdict:
+        return cls.HOLDS if holds else cls.PARTLY if partly else cls.FAILS
+
     @property
     def sign(self) -> str:
         """For those who see no colour."""
@@ -42,7 +46,7 @@ _SIGNS = {Verdict.HOLDS: "✓", Verdict.PARTLY: "◐", Verdict.FAILS: "✗", Ver
 _BADGES = {Verdict.HOLDS: "good", Verdict.PARTLY: "fair", Verdict.FAILS: "bad", Verdict.UNDECIDED: "open"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Judgement:
     """A verdict, the numbers it rests on, and the reason in a sentence."""
 
@@ -81,4 +85,4 @@ def combined(parts: Sequence[Judgement]) -> Judgement:
     else:
         verdict = Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.FAILS
     numbers = {f"{i}: {key}": value for i, part in enumerate(parts, start=1) for key, value in part.numbers.items()}
-    return Judgement(verdict=verdict, reason=" ".join(part.reason for part in parts), numbers=numbers)
+    return Judgement(verdict, " ".join(part.reason for part in parts), numbers)

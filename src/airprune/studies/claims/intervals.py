@@ -64,19 +64,13 @@ def judge_trend(
     is_trend = is_significant(whole) or agree
     if is_trend and whole.mean > 0:
         if not against:
-            return Judgement(
-                verdict=Verdict.HOLDS, reason=f"{ends}; no step goes the other way beyond the noise.", numbers=numbers
-            )
-        return Judgement(
-            verdict=Verdict.PARTLY,
-            reason=f"{ends}, but it goes the other way at {', '.join(against)}.",
-            numbers=numbers,
-        )
+            return Judgement(Verdict.HOLDS, f"{ends}; no step goes the other way beyond the noise.", numbers)
+        return Judgement(Verdict.PARTLY, f"{ends}, but it goes the other way at {', '.join(against)}.", numbers)
     if is_trend:
-        return Judgement(verdict=Verdict.FAILS, reason=f"{ends}: it goes the other way.", numbers=numbers)
+        return Judgement(Verdict.FAILS, f"{ends}: it goes the other way.", numbers)
     if is_negligible(whole, noise):
-        return Judgement(verdict=Verdict.FAILS, reason=f"{ends}: no change worth the name.", numbers=numbers)
-    return Judgement(verdict=Verdict.UNDECIDED, reason=f"{ends}: {_too_close(whole)}.", numbers=numbers)
+        return Judgement(Verdict.FAILS, f"{ends}: no change worth the name.", numbers)
+    return Judgement(Verdict.UNDECIDED, f"{ends}: {_too_close(whole)}.", numbers)
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
@@ -95,11 +89,10 @@ def judge_better(
     """Whether the first mean exceeds the second beyond the interval of their difference."""
     difference, numbers, sentence = _compared(better, worse, what, names)
     if is_significant(difference):
-        verdict = Verdict.HOLDS if difference.mean > 0 else Verdict.FAILS
-        return Judgement(verdict=verdict, reason=f"{sentence}.", numbers=numbers)
+        return Judgement(Verdict.of(difference.mean > 0), f"{sentence}.", numbers)
     if is_negligible(difference, noise):
-        return Judgement(verdict=Verdict.FAILS, reason=f"{sentence}: no difference worth the name.", numbers=numbers)
-    return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: {_too_close(difference)}.", numbers=numbers)
+        return Judgement(Verdict.FAILS, f"{sentence}: no difference worth the name.", numbers)
+    return Judgement(Verdict.UNDECIDED, f"{sentence}: {_too_close(difference)}.", numbers)
 
 
 def judge_no_worse(
@@ -108,11 +101,11 @@ def judge_no_worse(
     """Whether the first mean falls short of the second by less than the noise, by the interval of their difference."""
     difference, numbers, sentence = _compared(mine, other, what, names)
     if difference.mean - difference.half_width > -noise:
-        return Judgement(verdict=Verdict.HOLDS, reason=f"{sentence}.", numbers=numbers)
+        return Judgement(Verdict.HOLDS, f"{sentence}.", numbers)
     if difference.mean + difference.half_width < -noise:
-        return Judgement(verdict=Verdict.FAILS, reason=f"{sentence}: more than {noise:g} is lost.", numbers=numbers)
+        return Judgement(Verdict.FAILS, f"{sentence}: more than {noise:g} is lost.", numbers)
     why = why_undecided(difference, "the interval does not tell")
-    return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: {why}.", numbers=numbers)
+    return Judgement(Verdict.UNDECIDED, f"{sentence}: {why}.", numbers)
 
 
 def _compared(
@@ -131,10 +124,9 @@ def _compared(
 def judge_saving(saved: Estimate, sentence: str, numbers: dict[str, Any]) -> Judgement:
     """Whether something is saved beyond the interval; `sentence` says what was measured."""
     if is_significant(saved):
-        verdict = Verdict.HOLDS if saved.mean > 0 else Verdict.FAILS
-        return Judgement(verdict=verdict, reason=f"{sentence}.", numbers=numbers)
+        return Judgement(Verdict.of(saved.mean > 0), f"{sentence}.", numbers)
     why = why_undecided(saved, "its interval contains 0")
-    return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}; {why}.", numbers=numbers)
+    return Judgement(Verdict.UNDECIDED, f"{sentence}; {why}.", numbers)
 
 
 def _too_close(difference: Estimate) -> str:
@@ -150,8 +142,8 @@ def judge_ratio(ratio: Ratio, sentence: str, numbers: dict[str, Any]) -> Judgeme
     A seed on which only the reference got there leaves it at holding in part.
     """
     if ratio.num_decided == 1:
-        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}; {ONE_SEED}.", numbers=numbers)
-    return Judgement(verdict=_ratio_verdict(ratio), reason=f"{sentence}.", numbers=numbers)
+        return Judgement(Verdict.UNDECIDED, f"{sentence}; {ONE_SEED}.", numbers)
+    return Judgement(_ratio_verdict(ratio), f"{sentence}.", numbers)
 
 
 def _ratio_verdict(ratio: Ratio) -> Verdict:

@@ -78,5 +78,5 @@ def judged(claim: LeagueClaim, played: Mapping[str, Mapping[int, Played | None]]
     shared = [seed for seed in next(iter(played.values())) if all(mine.get(seed) for mine in played.values())]
     arms = {name: {seed: run for seed in shared if (run := mine[seed]) is not None} for name, mine in played.items()}
     if not shared or any(math.isnan(run.accuracy) for mine in arms.values() for run in mine.values()):
-        return Judgement(verdict=Verdict.UNDECIDED, reason="Not all of its runs have finished with a tested model.")
+        return Judgement(Verdict.UNDECIDED, "Not all of its runs have finished with a tested model.")
     return claim.judge(arms)

@@ -25,6 +25,7 @@ from airprune.studies.league.standings import TARGET_SHARE
 Arms = Mapping[str, Mapping[int, Played]]
 """The runs of each arm by seed, the same seeds in all of them."""
 Judge = Callable[[Arms], Judgement]
+Values = Callable[[Mapping[int, Played]], np.ndarray]
 
 _NOISE = NOISE["test_accuracy"]
 _ACCURACY = MEASURES["test_accuracy"].label
@@ -34,24 +35,19 @@ def _accuracies(runs: Mapping[int, Played]) -> np.ndarray:
     return np.array([run.accuracy for run in runs.values()])
 
 
+def _compared(judge: Callable[..., Judgement], names: tuple[str, str], values: Values, what: str) -> Judge:
+    """Two arms, by one value per seed of each."""
+    return lambda arms: judge(*(values(arms[name]) for name in names), noise=_NOISE, what=what, names=names)
+
+
 def better(first: str, second: str) -> Judge:
     """Whether one arm's accuracy exceeds another's."""
-
-    def judge(arms: Arms) -> Judgement:
-        mine, other = _accuracies(arms[first]), _accuracies(arms[second])
-        return judge_better(mine, other, noise=_NOISE, what=_ACCURACY, names=(first, second))
-
-    return judge
+    return _compared(judge_better, (first, second), _accuracies, _ACCURACY)
 
 
 def no_worse(first: str, second: str) -> Judge:
     """Whether one arm loses less accuracy to another than the noise of a seed."""
-
-    def judge(arms: Arms) -> Judgement:
-        mine, other = _accuracies(arms[first]), _accuracies(arms[second])
-        return judge_no_worse(mine, other, noise=_NOISE, what=_ACCURACY, names=(first, second))
-
-    return judge
+    return _compared(judge_no_worse, (first, second), _accuracies, _ACCURACY)
 
 
 def trend(*levels: str, rising: bool) -> Judge:
@@ -102,16 +98,10 @@ def spends_less(first: str, second: str, measure: str) -> Judge:
 def faster_early(first: str, second: str) -> Judge:
     """Whether one arm is more accurate after a third of the rounds."""
 
-    def judge(arms: Arms) -> Judgement:
-        mine, other = (
-            np.array([run.tests[len(run.tests) // 3].test_accuracy for run in arms[name].values()])
-            for name in (first, second)
-        )
-        return judge_better(
-            mine, other, noise=_NOISE, what="accuracy after a third of the rounds", names=(first, second)
-        )
+    def early(runs: Mapping[int, Played]) -> np.ndarray:
+        return np.array([run.tests[len(run.tests) // 3].test_accuracy for run in runs.values()])
 
-    return judge
+    return _compared(judge_better, (first, second), early, "accuracy after a third of the rounds")
 
 
 def ahead_at_equal_time(first: str, second: str) -> Judge:

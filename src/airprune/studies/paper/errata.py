@@ -102,8 +102,8 @@ def _frozen_mask() -> tuple[bool, str]:
 def _erratum(key: str) -> Judge:
     def judge(tables: Tables, preset: str) -> Judgement:
         (row,) = select(tables["errata"], name=key)
-        verdict = Verdict.HOLDS if row["observed"] == "yes" else Verdict.FAILS
-        return Judgement(verdict=verdict, reason=str(row["evidence"]))
+        verdict = Verdict.of(row["observed"] == "yes")
+        return Judgement(verdict, str(row["evidence"]))
 
     return judge
 

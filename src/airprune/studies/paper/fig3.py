@@ -99,7 +99,7 @@ def _longer_deadline_prunes_less(tables: Tables, preset: str) -> Judgement:
     reason = f"mean ratio of the edge's devices {listed}; no single device is pruned more at a longer deadline."
     if not holds:
         reason = f"mean ratio {listed}; a device's ratio grows by up to {worst:.3f} from one deadline to the next."
-    return Judgement(verdict=Verdict.HOLDS if holds else Verdict.FAILS, reason=reason, numbers=numbers)
+    return Judgement(Verdict.of(holds), reason, numbers)
 
 
 CLAIMS = claims_about(

@@ -12,14 +12,17 @@ from typing import Any, NamedTuple
 
 from airprune.results.measures import CURVE_COLUMNS
 from airprune.results.report.reading import edge_rows, round_row
-from airprune.rounds.records import EdgeRecord, GlobalRecord, Record
-from airprune.runs.record_reader import FollowedRecords
+from airprune.rounds.records import EdgeRecord, GlobalRecord, record_in
+from airprune.runs.followed import Followed
+from airprune.runs.record_reader import RecordReader, edge_numbers
 from airprune.web.runs.thinning import Thinned
 
 MAX_POINTS = 1_000
 MAX_EDGES = 32
 
 _MAX_FOLLOWED = 64
+# Of the rest, such as the lists over devices, nothing is kept.
+_FOLLOWED_FIELDS = frozenset({*CURVE_COLUMNS, "edge_id", "coverage", "participants", "left_out"})
 
 
 class EdgeEntry(NamedTuple):
@@ -31,43 +34,46 @@ class EdgeEntry(NamedTuple):
     coverage: tuple[tuple[Any, ...], ...] | None
 
 
-class RecordsFile(FollowedRecords):
+class RecordsFile(Followed):
     """What a run's records.jsonl has told so far.
 
     Attributes:
       rounds: the numbers of global rounds, in the order of `CURVE_COLUMNS`.
       edges: edge rounds.
+      num_damaged: lines that are no record.
     """
 
-    # Of the rest, such as the lists over devices, nothing is kept.
-    only = frozenset({*CURVE_COLUMNS, "edge_id", "coverage", "participants", "left_out"})
-
     def clear(self) -> None:
-        super().clear()
         self.rounds: Thinned[tuple[float | None, ...]] = Thinned(MAX_POINTS)
         self.edges: Thinned[EdgeEntry] = Thinned(MAX_POINTS)
+        self.num_damaged = 0
 
-    def wants_edge_round(self) -> bool:
-        return self.edges.keeps_next
+    def is_whole(self, line: bytes) -> bool:
+        return record_in(line) is not None
 
-    def take_record(self, record: Record, place: int) -> None:
+    def take(self, line: bytes, place: int, *, is_long: bool) -> None:
+        if is_long or (line.endswith(b"}") and not self.edges.keeps_next):
+            numbers = edge_numbers(line)
+            if numbers is not None:
+                self.edges.append(EdgeEntry(*numbers, place, None))
+                return
+        record = record_in(line, only=_FOLLOWED_FIELDS)
         if isinstance(record, GlobalRecord):
             row = round_row(record)
             self.rounds.append(tuple(row[name] for name in CURVE_COLUMNS))
         elif isinstance(record, EdgeRecord):
             self.edges.append(EdgeEntry(record.global_round, record.edge_round, place, _coverage(record)))
+        elif record is None:
+            self.num_damaged += 1
 
-    def take_place(self, global_round: int, edge_round: int, place: int) -> None:
-        self.edges.append(EdgeEntry(global_round, edge_round, place, None))
-
-    def edge_round(self, global_round: int, edge_round: int) -> EdgeRecord | None:
+    def edge_record(self, global_round: int, edge_round: int) -> EdgeRecord | None:
         """The record of one edge round; None if it is not there or too long to be read."""
         with self._lock:
             before = [entry.place for entry in self.edges.items() if entry[:2] <= (global_round, edge_round)]
             num_lines = 3 * self.edges.stride + 8
         if not before:
             return None
-        return self.edge_record(global_round, edge_round, place=before[-1], num_lines=num_lines)
+        return RecordReader(self.path).edge_record(global_round, edge_round, place=before[-1], num_lines=num_lines)
 
 
 def _coverage(record: EdgeRecord) -> tuple[tuple[Any, ...], ...]:

@@ -117,7 +117,7 @@ def devices(root: Path, name: str, global_round: int, edge_number: int) -> dict[
     path = run_named(root, name)
     file = records_file(path / "records.jsonl")
     file.refresh()
-    record = file.edge_round(global_round, edge_number)
+    record = file.edge_record(global_round, edge_number)
     found = None if record is None else edge_round(record)
     if found is None:
         raise HTTPException(
