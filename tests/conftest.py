@@ -91,24 +91,26 @@ def warm_workers(request, monkeypatch):
     monkeypatch.setattr("airprune.engines.children.subprocess", started)
 
 
-# One white pixel.
-BLANK_PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg=="
-)
+@pytest.fixture
+def blank_png() -> bytes:
+    """One white pixel."""
+    return base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg=="
+    )
 
 
 @pytest.fixture
-def blank_pictures(monkeypatch):
+def blank_pictures(monkeypatch, blank_png):
     """Pictures are saved blank: drawing them is most of a small run, and nothing to tests of words and numbers."""
 
     def save(figure, *paths):
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(BLANK_PNG)
+            path.write_bytes(blank_png)
 
     names = (
         "airprune.results.figures.curves",
-        "airprune.results.report.drawing",
+        "airprune.results.report.page",
         "airprune.studies.paper.reproduction",
     )
     for module in [importlib.import_module(name) for name in names]:  # all before the first is changed

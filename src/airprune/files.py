@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 _COMMON = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_BEGINNING_BYTES = 256
 _PIECE_BYTES = 2**16  # of what a file has beyond its length, as when it grows
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -83,15 +82,6 @@ def read_at_most(file: BufferedReader, num_bytes: int) -> bytes:
         pieces.append(piece)
         num_bytes -= len(piece)
     return b"".join(pieces)
-
-
-def read_lines(path: Path, *, max_bytes: int, max_line_bytes: int) -> Iterator[bytes]:
-    """Its lines without their ends, in little memory; of one that is too long, the beginning."""
-    with open_to_read(path, max_bytes=max_bytes, buffer_bytes=2**20) as file:
-        while line := file.readline(max_line_bytes):
-            yield line.removesuffix(b"\n") if len(line) < max_line_bytes else line[:_BEGINNING_BYTES]
-            while len(line) == max_line_bytes and not line.endswith(b"\n"):
-                line = file.readline(max_line_bytes)
 
 
 def is_regular(path: Path, *, inside: Path | None = None, max_bytes: int | None = None) -> bool:

@@ -12,9 +12,10 @@ from airprune.results.measures import TO_TARGET
 from airprune.results.tidy import read_rows, write_rows
 from airprune.runs.layout import RunFolder
 from airprune.studies.campaign.whole_run import finish_here
-from airprune.studies.claims import Verdict, combined, judge_better, judge_trend
+from airprune.studies.claims import Verdict, combined
+from airprune.studies.claims.agreement import page_p
+from airprune.studies.claims.intervals import judge_better, judge_trend
 from airprune.studies.paper import fig2, fig3, fig4, fig5, fig6, frozen, table1
-from airprune.studies.paper.agreement import page_p
 from airprune.studies.paper.claims import CLAIMS
 from airprune.studies.paper.profiles import PROFILES, Profile
 from airprune.studies.paper.reproduction import ARTEFACTS, Reproduction, judged, write_claims

@@ -120,3 +120,21 @@ def test_numpy_compares_no_rows_since_it_turns_ctrl_c_into_a_type_error_there():
         if any(keyword.arg == "axis" for keyword in node.keywords)
     ]
     assert calls == []
+
+
+def calls_of(name: str) -> set[str]:
+    """Modules that call a function, or build a class, of this name."""
+    return {
+        module.removeprefix("airprune.")
+        for module, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+    }
+
+
+def test_lines_of_records_are_decoded_by_the_one_reader_and_by_what_follows_a_growing_file():
+    assert calls_of("record_in") == {"runs.record_reader", "web.runs.following"}
+
+
+def test_every_figure_begins_in_the_home_of_figures():
+    assert calls_of("Figure") == {"results.figures.curves"}

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from airprune.data import PARTITIONS, draw_partition, partition, partition_table
+from airprune.data import PARTITIONS, partition, partition_table
 from airprune.errors import InvalidValue, UnknownName, UsageError
+from airprune.results.figures.partition import draw_partition
 
 KINDS = list(PARTITIONS)
 PAPER_EDGES = np.repeat(np.arange(5), 5)

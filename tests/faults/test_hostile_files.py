@@ -26,6 +26,7 @@ from airprune.errors import AirpruneError, UsageError
 from airprune.results.report.markup import image
 from airprune.results.report.reading import asked_order, read_run, scenario_or_trouble, seed_runs, troubles
 from airprune.runs.layout import RunFolder
+from airprune.runs.lines import lines_in
 from airprune.scenario import Scenario
 from airprune.studies.campaign.whole_run import WholeRun
 from airprune.studies.comparison import Variant
@@ -384,8 +385,12 @@ def test_a_small_file_is_read_in_little_memory_however_large_it_may_be(tmp_path)
 
 def test_lines_are_whole_or_only_begun_never_without_bound(tmp_path):
     (tmp_path / "file").write_bytes(b"one\n" + b"x" * 1_000 + b"\n\nfour")
-    found = files.read_lines(tmp_path / "file", max_bytes=2_000, max_line_bytes=300)
-    assert list(found) == [b"one", b"x" * 256, b"", b"four"]
+    with files.open_to_read(tmp_path / "file") as file:
+        found = list(lines_in(file, max_bytes=300))
+    assert [line.content for line in found] == [b"one", b"x" * 256, b"", b"four"]
+    assert [line.place for line in found] == [0, 4, 1_005, 1_006]
+    assert [line.is_long for line in found] == [False, True, False, False]
+    assert [line.has_end for line in found] == [True, True, True, False]
     assert list(ap.run(tiny(rounds__global_rounds=1))), "a run still runs"
 
 

@@ -102,14 +102,14 @@ def without_checksums(folder: Path) -> None:
 
 
 @pytest.fixture
-def sketches(monkeypatch, blank_pictures):
+def sketches(monkeypatch, blank_png):
     """Pictures are laid out, which is where bad values show, but saved blank."""
 
-    def save(figure, *paths):
+    def savefig(figure, file, **_):
         figure.draw_without_rendering()
-        blank_pictures(figure, *paths)
+        file.write(blank_png)
 
-    monkeypatch.setattr("airprune.results.report.drawing.save_figure", save)
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", savefig)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ import airprune as ap
 from airprune.cli import main
 from airprune.errors import UnknownName, UsageError
 from airprune.methods import METHODS, Recipe
+from airprune.results.statistics import pareto_front
 from airprune.results.traffic import LinkBits
 from airprune.rounds.records import EdgeRecord, record_from
 from airprune.scenario.model_shape import shape_of
@@ -31,7 +32,7 @@ from airprune.studies.league.playing import Pitch, backhaul_bits
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.sources import CLAIMS
 from airprune.studies.league.standings import By, Result, standings
-from airprune.studies.league.statistics import gap, holm, paired_p, pareto_front, ranks, student_p
+from airprune.studies.league.statistics import gap, holm, paired_p, ranks, student_p
 from airprune.studies.league.tables import csv_rows, gap_text, latex, shown, tex
 from support.league import ABOUT, BASE, made_up, run_of, tiny_league
 from support.tiny import tiny_file

@@ -15,9 +15,9 @@ import pytest
 import airprune as ap
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
-from airprune.web.runs import finding, followed, routes, stream
+from airprune.runs.record_reader import edge_numbers
+from airprune.web.runs import finding, routes, stream
 from airprune.web.runs.following import RecordsFile
-from airprune.web.runs.heads import first_values
 from airprune.web.runs.thinning import Thinned
 from airprune.web.serve import listen, server_of
 from airprune.web.site import Site
@@ -365,7 +365,7 @@ def test_a_large_file_is_read_in_little_memory(tmp_path):
 
 
 def test_very_long_lines_are_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(followed, "MAX_LINE_BYTES", 2_000)
+    monkeypatch.setattr(RecordsFile, "max_line_bytes", 2_000)
     path = tmp_path / "records.jsonl"
     path.write_bytes(
         global_line(1) + edge_line(1, num_devices=500) + b"x" * 5_000 + b"\n" + global_line(2) + b"y" * 9_000
@@ -374,7 +374,7 @@ def test_very_long_lines_are_passed_over(tmp_path, monkeypatch):
     records.refresh()
     assert [row[0] for row in records.rounds.items()] == [1, 2]
     assert records.edges.items()[0][:2] == (1, 1) and records.edges.items()[0].coverage is None
-    assert records.num_spoilt == 1 and records.has_tail
+    assert records.num_damaged == 1 and records.has_tail
     assert records.edge_record(1, 1).device == tuple(range(500))
 
 
@@ -398,8 +398,7 @@ def test_a_huge_file_is_read_piece_by_piece(tmp_path, monkeypatch):
     ],
 )
 def test_the_round_of_a_record_is_told_by_its_keys_whatever_their_order_and_blanks(line):
-    names = (b"kind", b"global_round", b"edge_round")
-    assert first_values(line, names) == {b"kind": b"edge", b"global_round": 3, b"edge_round": 12}
+    assert edge_numbers(line) == (3, 12)
 
 
 @pytest.mark.parametrize(
@@ -415,7 +414,7 @@ def test_the_round_of_a_record_is_told_by_its_keys_whatever_their_order_and_blan
     ],
 )
 def test_a_beginning_that_does_not_tell_the_round_is_left_to_the_parser(line):
-    assert first_values(line, (b"kind", b"global_round", b"edge_round")) is None
+    assert edge_numbers(line) is None
 
 
 def test_a_file_with_blanks_and_another_order_of_keys_is_followed_like_any_other(tmp_path):
@@ -429,7 +428,7 @@ def test_a_file_with_blanks_and_another_order_of_keys_is_followed_like_any_other
         records = RecordsFile(path)
         records.refresh()
         found.append([entry[:2] for entry in records.edges.items()])
-        assert records.num_spoilt == 0 and records.edges.total == 2100
+        assert records.num_damaged == 0 and records.edges.total == 2100
     assert found[0] == found[1]
 
 

@@ -224,12 +224,21 @@ def _told(
 
 def _write(out: Path, advice: Advice, told: dict[str, Any], outcome: Outcome | None = None, *, title: str) -> None:
     from airprune.results.figures.curves import picture_files, save_figure
-    from airprune.studies.advice.figure import advice_figure
+    from airprune.results.figures.forecasts import Band, RealRun, forecast_figure
+    from airprune.studies.advice.forecast import INTERVAL
 
     out.mkdir(parents=True, exist_ok=True)
     write_text_atomic(out / "advice.json", json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     write_text_atomic(out / "advice.csv", _csv(told["methods"]))
-    figure = advice_figure(advice, title=title, outcome=outcome)
+    real_run = None
+    if outcome is not None and outcome.reached and outcome.at.time_s is not None:
+        real_run = RealRun(advice.best.method, outcome.at.time_s, outcome.at.test_accuracy)
+    figure = forecast_figure(
+        {one.method: Band(one.curve_time_s, one.curve) for one in advice.forecasts},
+        advice.target,
+        caption=f"{title}forecast median and {INTERVAL:.0%} interval; clock: {advice.clock}",
+        real_run=real_run,
+    )
     save_figure(figure, *picture_files(out / "advice"))
     say(f"Advice: {out / 'advice.json'}, {out / 'advice.csv'}, {out / 'advice.png'}")
 

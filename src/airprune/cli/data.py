@@ -13,7 +13,7 @@ from rich.text import Text
 from airprune.checks import whole_number
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson
-from airprune.data import DATASETS, PARTITIONS, draw_partition, fetch_dataset, load_dataset, partition, partition_table
+from airprune.data import DATASETS, PARTITIONS, fetch_dataset, load_dataset, partition, partition_table
 
 _ROWS_SHOWN = 40
 
@@ -105,6 +105,8 @@ def show(
     )
     counts = partition_table(dataset.train_y, parts, dataset.num_classes)
     if out is not None:
+        from airprune.results.figures.partition import draw_partition  # drawing takes time to import
+
         draw_partition(counts, edge, out)
         say(f"Partition of {devices:,} devices drawn to {out}")
     if as_json:

@@ -139,7 +139,7 @@ def _run_one_by_one(reproduction: Reproduction, todo: Runs) -> None:
 
 def _run_side_by_side(todo: Runs, at_a_time: int) -> None:
     """A run that fails does not stop the others; then the command fails."""
-    from airprune.runs.layout import MAX_RECORD_BYTES, RunFolder
+    from airprune.runs.layout import RunFolder
     from airprune.studies.campaign.whole_run import finish_here
 
     runs = [(Path(path), scenario) for path, (_, scenario) in todo.items()]
@@ -151,7 +151,7 @@ def _run_side_by_side(todo: Runs, at_a_time: int) -> None:
             if trouble is not None:
                 failures.append(f"{labels[index]}: {trouble}")
             else:
-                last = RunFolder(runs[index][0]).last_record("global", within_bytes=MAX_RECORD_BYTES) or {}
+                last = RunFolder(runs[index][0]).reader.last("global") or {}
                 accuracy = last.get("test_accuracy")
                 words = "finished" if accuracy is None else f"accuracy {accuracy:.1%}"
                 words = "diverged" if "diverged" in last else words

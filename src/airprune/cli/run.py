@@ -78,7 +78,7 @@ def run(
     need("train", "airprune run")
 
     # Only now, since these take seconds to import.
-    from airprune.results.evaluations import evaluations_in
+    from airprune.results.time_to_target import evaluations_in
     from airprune.runs import run as run_scenario
     from airprune.studies.write_report import write_report
 
@@ -139,7 +139,7 @@ def _named(scenario: str | None, overrides: list[str], replay: Path | None) -> t
 
 def _likeness(ours: RunFolder, theirs: RunFolder) -> str:
     """Whether a replay ended as its deployment did."""
-    pairs = zip(ours.record_lines(), theirs.record_lines(), strict=False)
+    pairs = zip(ours.reader.lines(), theirs.reader.lines(), strict=False)
     first = next((line for line, (own, other) in enumerate(pairs, start=1) if own != other), None)
     if first is not None:
         return f"The replay differs from {theirs.path} from line {first} of records.jsonl on."

@@ -13,7 +13,6 @@ from airprune.data.dataset import Dataset
 from airprune.data.drawn import draw_samples
 from airprune.data.entry import DatasetEntry
 from airprune.data.holdings import Holdings
-from airprune.data.partition_figure import draw_partition
 from airprune.data.partitions import PARTITIONS, partition, partition_table
 from airprune.data.shared import SharedDataset, save_shared, share
 
@@ -34,5 +33,4 @@ __all__ = [
     "partition_table",
     "draw_samples",
     "Holdings",
-    "draw_partition",
 ]

@@ -123,7 +123,7 @@ def _rates(table: Table, capacity_bps: float | None) -> np.ndarray:
 def _last_round(folder: Path) -> Table:
     """The devices of a run's last edge round, named as kits name them: d0, d1, … at e0, e1, …"""
     run = RunFolder(folder)
-    record = run.last_record("edge", within_bytes=_RECORD_BYTES) if run.records_file.is_file() else None
+    record = run.reader.last("edge", within_bytes=_RECORD_BYTES) if run.records_file.is_file() else None
     if record is None:
         raise UsageError(f"{folder} must be a run folder with a finished edge round. Example: runs/paper")
     names = {key: np.array([f"{key[0]}{number}" for number in record[key]], dtype=object) for key in ("device", "edge")}

@@ -1,8 +1,7 @@
 """What runs leave behind, read and summed up: measures, time to a target, tables, figures, reports.
 
 measures        every measure once, with its unit and its words
-time_to_target  time, bits, joules and rounds until an accuracy
-evaluations     every test of a run's model
+time_to_target  time, bits, joules and rounds until an accuracy; every test of a run's model
 traffic         what went over which links
 statistics      means over seeds and their intervals
 crossover       where a method stops paying

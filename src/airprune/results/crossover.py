@@ -8,8 +8,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airprune.results.time_to_target import Costs, Ratio, reference_among
+from airprune.results.statistics import Estimate
+from airprune.results.time_to_target import Costs, Ratio, ToTarget, reference_among
 from airprune.text import number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One combination of values.
+
+    Attributes:
+      scheme: of its scenario.
+      seeds: of the runs that are finished.
+      num_runs: finished or not.
+      estimates: of the last global round, over those seeds; none if one of them diverged.
+      num_diverged: how many of them diverged.
+      to_target: what it took to reach the target accuracy, if one is asked for.
+    """
+
+    values: Mapping[str, Any]
+    scheme: str
+    seeds: tuple[int, ...]
+    num_runs: int
+    estimates: Mapping[str, Estimate]
+    to_target: ToTarget | None = None
+    num_diverged: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

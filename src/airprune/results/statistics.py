@@ -1,4 +1,4 @@
-"""Means over seeds and how far to trust them."""
+"""Means over seeds and how far to trust them; Pareto fronts."""
 
 from __future__ import annotations
 
@@ -79,3 +79,14 @@ def diverged_words(num: int, of: int) -> str:
 def _t95(freedom: int) -> float:
     """Beyond the table by the first terms of its expansion, right to a thousandth."""
     return _T95[freedom - 1] if freedom <= len(_T95) else 1.960 + 2.372 / freedom + 2.82 / freedom**2
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Which of the points (cost, value) nobody beats in one without losing in the other, by rising cost."""
+    front: list[int] = []
+    highest = -math.inf
+    for i in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1])):
+        if points[i][1] > highest:
+            front.append(i)
+            highest = points[i][1]
+    return front

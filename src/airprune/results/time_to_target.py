@@ -24,6 +24,7 @@ import numpy as np
 from airprune.results.measures import MEASURES, TO_TARGET
 from airprune.results.statistics import Estimate
 from airprune.rounds.records import EdgeRecord, GlobalRecord, NodeRecord, Record
+from airprune.runs.layout import RunFolder
 from airprune.text import MISSING, number
 
 NOT_REACHED = "not reached"
@@ -81,6 +82,11 @@ def evaluations(records: Iterable[Record]) -> list[Evaluation]:
             if record.test_accuracy is not None:
                 found.append(_evaluation(record, None, time_s, uploaded_bits, energy_j))
     return found
+
+
+def evaluations_in(folder: RunFolder) -> list[Evaluation]:
+    """Every evaluation of the run in a folder, in order; of long records only what this takes is read."""
+    return evaluations(folder.reader.read(only=FIELDS).records)
 
 
 def _sum(before: float | None, more: float | None) -> float | None:

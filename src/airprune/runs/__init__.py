@@ -4,12 +4,12 @@
     lock          one writer per folder
     checkpoint    named arrays and facts in a file that knows whether it is whole
     lines         a file that only grows by whole lines
+    followed      such a file read as it grows, in bounded memory
+    record_reader the one reader of records.jsonl
     store         what devices remember, on disk
     writer        a run folder while its run goes on: what is written, in which order
     driver        `run`, which ties a run to its folder and its engine
-    compare       several variants over several seeds
     exporting     the trained model as a torch module, a file of tensors, ONNX
-    evaluations   every test of the model, and what had been spent by then
     environment   what a result may depend on besides its scenario
 
 A record is appended first, then the checkpoint that knows the record file's length takes the old one's place. A run

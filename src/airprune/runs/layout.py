@@ -24,7 +24,7 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,19 +33,15 @@ from airprune import files
 from airprune.errors import UsageError, WorkFailed
 from airprune.runs import checkpoint
 from airprune.runs.lock import LOCK, is_locked
+from airprune.runs.record_reader import MAX_RECORDS_BYTES, RecordReader
 
 if TYPE_CHECKING:
     from airprune.scenario import Scenario
 
 MAX_SCENARIO_BYTES = 2**20
 MAX_ENVIRONMENT_BYTES = 2**22
-# Records are read in whole: a longer file would not fit into most machines' memory.
-MAX_RECORDS_BYTES = 2**33
-MAX_RECORD_BYTES = 2**28
 
-_FIRST_LOOK_BYTES = 64 * 2**10
 _HASHED_AT_ONCE_BYTES = 2**20
-_ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +143,7 @@ class RunFolder:
     def divergence(self) -> str:
         """The sentence with which a run ended that diverged; empty for others."""
         try:
-            last = self.last_record("global", within_bytes=_FIRST_LOOK_BYTES)
+            last = self.reader.last("global", within_bytes=64 * 2**10)
         except OSError:
             return ""
         found = None if last is None else last.get("diverged")
@@ -184,33 +180,14 @@ class RunFolder:
                     "resume with the same settings or choose another folder."
                 )
 
+    @property
+    def reader(self) -> RecordReader:
+        """Of records.jsonl."""
+        return RecordReader(self.records_file)
+
     def records(self) -> list[dict[str, Any]]:
-        """All whole records so far; a line still being written, or damaged, is left out."""
-        return [record for line in self.record_lines() if (record := record_in(line))]
-
-    def record_lines(self) -> Iterator[bytes]:
-        """The lines of records.jsonl as they are; of one that no run writes, since it is too long, the beginning."""
-        try:
-            yield from files.read_lines(self.records_file, max_bytes=MAX_RECORDS_BYTES, max_line_bytes=MAX_RECORD_BYTES)
-        except _ABSENT:
-            return
-        except OSError as error:
-            raise UsageError(f"{self.records_file} cannot be read: {error.strerror}.") from None
-
-    def last_record(self, kind: str, *, within_bytes: int) -> dict[str, Any] | None:
-        """The last whole record of this kind, if it begins within so many bytes of the end."""
-        with files.open_to_read(self.records_file) as file:
-            size = file.seek(0, os.SEEK_END)
-            num_bytes = min(size, within_bytes, _FIRST_LOOK_BYTES)
-            while True:
-                file.seek(size - num_bytes)
-                lines = file.read(num_bytes).split(b"\n")
-                for line in reversed(lines if num_bytes == size else lines[1:]):
-                    if (record := record_in(line)) and record["kind"] == kind:
-                        return record
-                if num_bytes == min(size, within_bytes):
-                    return None
-                num_bytes = min(size, within_bytes, 8 * num_bytes)
+        """All whole records so far, as `run` yields them; a line still being written, or damaged, is left out."""
+        return list(self.reader.objects())
 
     @property
     def kernel(self) -> str | None:
@@ -312,15 +289,6 @@ class RunFolder:
             return None
         _, facts = checkpoint.read(path, inside=self.path)
         return Provenance.of(facts, path)
-
-
-def record_in(line: bytes) -> dict[str, Any] | None:
-    """The record that a line holds; None for one still being written, or damaged."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) and "kind" in record else None
 
 
 def is_free(key: str) -> bool:

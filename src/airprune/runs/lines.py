@@ -1,12 +1,18 @@
-"""Lines in a file that only grows: appended whole, written through, and cut back to where a killed process left off."""
+"""Lines in a file that only grows: appended whole and written through, cut back to where a killed process left off, and
+read in bounded memory."""
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, NamedTuple
 
 from airprune import files
 from airprune.errors import WorkFailed
+
+_BEGINNING_BYTES = 256
 
 
 class Lines:
@@ -37,3 +43,40 @@ class Lines:
             file.flush()
             os.fsync(file.fileno())
         self.num_bytes += len(lines)
+
+
+class Line(NamedTuple):
+    """One line of a file.
+
+    Attributes:
+      content: without its end; of a very long line, the beginning.
+      place: where it starts in the file.
+      num_bytes: with its end, as far as it was read.
+      has_end: whether a line break ends it; the last line of a file may still be being written.
+      is_long: whether it is longer than was asked for.
+    """
+
+    content: bytes
+    place: int
+    num_bytes: int
+    has_end: bool
+    is_long: bool
+
+
+def lines_in(file: IO[bytes], place: int = 0, *, max_bytes: int, max_skipped_bytes: float = math.inf) -> Iterator[Line]:
+    """Yields the lines from a place on, each in at most `max_bytes` of memory.
+
+    Args:
+      max_skipped_bytes: how far the end of a longer line is looked for; beyond, the line has none.
+    """
+    file.seek(place)
+    while content := file.readline(max_bytes):
+        num_bytes, has_end = len(content), content.endswith(b"\n")
+        is_long = not has_end and num_bytes == max_bytes
+        if is_long:
+            content = content[:_BEGINNING_BYTES]
+            stop = num_bytes + max_skipped_bytes
+            while not has_end and num_bytes < stop and (part := file.readline(max_bytes)):
+                num_bytes, has_end = num_bytes + len(part), part.endswith(b"\n")
+        yield Line(content.removesuffix(b"\n"), place, num_bytes, has_end, is_long)
+        place += num_bytes

@@ -3,8 +3,7 @@
 calls         comparisons and sweeps from Python
 comparison    several variants over several seeds
 campaign/     every combination of the values given, on several workers
-claims        what a claim is and how measured numbers decide it
-verdicts      how verdicts are shown
+claims/       what a claim is, how numbers over seeds decide it, how its verdict is shown
 paper/        the paper's tables, figures and claims
 league/       all methods under the same rules
 advice/       which method, which deadline, how long until an accuracy

@@ -164,7 +164,7 @@ class SweepResult:
 
     def figure(self, *, paper: PaperColumn | None = None) -> Figure | None:
         """Accuracy and costs against the swept value; None if nothing was swept but seeds."""
-        from airprune.studies.campaign.figure import sweep_figure
+        from airprune.results.figures.sweep import sweep_figure
 
         return sweep_figure(self.rows, self.target, paper=paper)
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import airprune
 from airprune.errors import UsageError
-from airprune.results.evaluations import evaluations_in
 from airprune.results.report.reading import asked_order
-from airprune.results.time_to_target import Evaluation
+from airprune.results.time_to_target import Evaluation, evaluations_in
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.tables import write_text_atomic

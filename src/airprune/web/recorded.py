@@ -14,7 +14,6 @@ from importlib import resources
 from typing import Any
 
 from airprune.studies.claims import Verdict
-from airprune.studies.verdicts import KINDS, SIGNS
 
 _INTERVAL = re.compile(r"([−+-]?[\d.]+)(?: ± ([\d.]+))?")
 _WORDS = ("rank", "method", "origin")
@@ -69,17 +68,14 @@ def reproduction() -> dict[str, Any]:
     return {
         "name": None,
         "profile": found["about"],
-        "claims": [{**claim, "verdict": _verdict(claim["verdict"], 1), "numbers": []} for claim in found["claims"]],
+        "claims": [
+            {**claim, "verdict": Verdict(claim["verdict"]).as_json(1), "numbers": []} for claim in found["claims"]
+        ],
         "num_claims": len(found["claims"]),
-        "verdicts": [_verdict(verdict, counts[verdict]) for verdict in Verdict],
+        "verdicts": [verdict.as_json(counts[verdict]) for verdict in Verdict],
         "pictures": [],
         "tables": [],
     }
-
-
-def _verdict(word: str, count: int) -> dict[str, Any]:
-    verdict = Verdict(word)
-    return {"sign": SIGNS[verdict], "word": verdict.value, "kind": KINDS[verdict], "count": count}
 
 
 def league() -> dict[str, Any]:

@@ -11,12 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from airprune.results.crossover import Crossover
-from airprune.results.figures.curves import TARGET_COLOUR, new_figure, note, outside_legend
+from airprune.results.figures.curves import TARGET_COLOUR, draw_line, draw_off_scale, new_figure, note, outside_legend
 from airprune.results.figures.styles import Style, styles_for
 from airprune.results.measures import MEASURES
 from airprune.results.time_to_target import TIME, Costs, Ratio, target_text
 
-_AT_TOP, _AT_BOTTOM = 0.965, 0.035
 _TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
@@ -76,15 +75,7 @@ def _ratio_point(x: float, ratio: Ratio) -> _Point:
 
 def _draw(ax: Axes, points: Sequence[_Point], style: Style, name: str) -> None:
     inside = [point for point in points if 0.0 < point.value < math.inf]
-    ax.plot(
-        [point.x for point in inside],
-        [point.value for point in inside],
-        style.line,
-        color=style.colour,
-        label=name,
-        marker=style.marker,
-        markersize=4,
-    )
+    draw_line(ax, [point.x for point in inside], [point.value for point in inside], style, name)
     for point in inside:
         if point.interval is not None:
             ax.vlines(point.x, *point.interval, color=style.colour, linewidth=1.0)
@@ -92,14 +83,5 @@ def _draw(ax: Axes, points: Sequence[_Point], style: Style, name: str) -> None:
             ax.plot(
                 point.x, point.value, marker=style.marker, color=style.colour, markerfacecolor="white", markersize=6
             )
-    for value, marker, height in ((math.inf, "^", _AT_TOP), (0.0, "v", _AT_BOTTOM)):
-        at_border = [point.x for point in points if point.value == value]
-        ax.plot(
-            at_border,
-            [height] * len(at_border),
-            marker=marker,
-            linestyle="none",
-            color=style.colour,
-            markersize=7,
-            transform=ax.get_xaxis_transform(),
-        )
+    for value in (math.inf, 0.0):
+        draw_off_scale(ax, [point.x for point in points if point.value == value], style, above=value > 0.0)

@@ -3,19 +3,23 @@ everywhere (so that grey prints stay readable), vector output where the file nam
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
 
 from airprune import files
-from airprune.results.figures.styles import styles_for
+from airprune.results.figures.styles import Style, styles_for
 from airprune.results.measures import MEASURES, Measure
 
 # Of pictures: for screens, for papers, for the web.
@@ -24,6 +28,8 @@ FORMATS = ("png", "pdf", "svg")
 TARGET_COLOUR = "#B03A00"
 MUCH_LONGER = 5.0
 _DPI = 150
+_LABEL_LENGTH = 40
+_AT_TOP, _AT_BOTTOM = 0.965, 0.035  # of the height of an axes
 # Text that journals take: TrueType in PDF, outlines in SVG; equal pictures are equal files.
 _FILES_LOOK: Any = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "airprune"}
 _NO_DATES: dict[str, Any] = {
@@ -65,6 +71,22 @@ def new_figure(
     return figure, axes
 
 
+def draw_line(ax: Axes, x: ArrayLike, y: ArrayLike, style: Style, label: str, *, every: int | None = None) -> None:
+    """A curve in its style, with a marker at every so many points."""
+    ax.plot(x, y, style.line, color=style.colour, marker=style.marker, markevery=every, markersize=4, label=label)
+
+
+def draw_band(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, style: Style) -> None:
+    """An interval around a curve."""
+    ax.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
+
+
+def draw_off_scale(ax: Axes, x: Sequence[float], style: Style, *, above: bool) -> None:
+    """Marks at the upper or the lower border, for values that no axis has."""
+    heights, marker = [_AT_TOP if above else _AT_BOTTOM] * len(x), "^" if above else "v"
+    ax.plot(x, heights, marker, color=style.colour, markersize=7, transform=ax.get_xaxis_transform())
+
+
 def draw_curves(
     ax: Axes,
     runs_by_name: Mapping[str, list[list[dict[str, Any]]]],
@@ -88,19 +110,39 @@ def draw_curves(
         y = np.array([[record[measure] for record in records[:points]] for records in runs])
         starts.append(x[0])
         ends.append(x[-1])
-        style = styles[name]
-        every = max(1, points // 10)
-        ax.plot(
-            x, y.mean(0), style.line, color=style.colour, marker=style.marker, markevery=every, markersize=4, label=name
-        )
+        draw_line(ax, x, y.mean(0), styles[name], name, every=max(1, points // 10))
         if len(runs) > 1:
-            ax.fill_between(x, y.min(0), y.max(0), color=style.colour, alpha=0.15, linewidth=0)
+            draw_band(ax, x, y.min(0), y.max(0), styles[name])
     if against != "global_round" and ends and min(starts) > 0 and max(ends) > MUCH_LONGER * min(ends):
         ax.set_xscale("log")
     else:
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=against == "global_round"))
     ax.set_xlabel(axis.axis_label)
     ax.set_ylabel(measures[measure].axis_label)
+
+
+def curve_panel(
+    runs_by_name: Mapping[str, list[list[dict[str, Any]]]],
+    *,
+    measure: str,
+    against: str,
+    paper: PaperColumn | None = None,
+    measures: Mapping[str, Measure] = MEASURES,
+) -> Figure:
+    """One panel, with gaps where a measure is None; with several names, the legend below."""
+    shown = {
+        plain_label(name): [[_with_gaps(row) for row in run] for run in runs] for name, runs in runs_by_name.items()
+    }
+    lines = math.ceil(len(shown) / 2) if len(shown) > 1 else 0
+    figure, (ax,) = new_figure(1, height=3.2 + 0.2 * lines, paper=paper)
+    draw_curves(ax, shown, measure=measure, against=against, measures=measures)
+    if lines:
+        outside_legend(figure, ax, most_columns=2)
+    return figure
+
+
+def _with_gaps(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: math.nan if value is None else value for name, value in row.items()}
 
 
 def comparison_figure(
@@ -136,15 +178,18 @@ def draw_target(ax: Axes, target: float) -> None:
 def save_figure(figure: Figure, *paths: Path) -> None:
     """PNG, PDF or SVG by the file names; without dates inside, so that equal pictures are equal files.
 
-    Laid out once, and then for good: with a layout left to do, every `savefig` would draw the picture twice.
+    A letter that the font lacks becomes a box without ado. Laid out once, and then for good: with a layout left to do,
+    every `savefig` would draw the picture twice.
     """
-    if (layout := figure.get_layout_engine()) is not None:
-        layout.execute(figure)
-        figure.set_layout_engine(None)
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(path) as file, matplotlib.rc_context(_FILES_LOOK):
-            figure.savefig(file, format=path.suffix[1:], dpi=_DPI, metadata=_NO_DATES[path.suffix])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        if (layout := figure.get_layout_engine()) is not None:
+            layout.execute(figure)
+            figure.set_layout_engine(None)
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with files.replacing(path) as file, matplotlib.rc_context(_FILES_LOOK):
+                figure.savefig(file, format=path.suffix[1:], dpi=_DPI, metadata=_NO_DATES[path.suffix])
 
 
 def picture_files(stem: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
@@ -160,11 +205,22 @@ def curve_axes(ax: Axes, rows: Sequence[Mapping[str, Any]], *, measure: str, aga
     draw_curves(ax, {name: list(by_seed.values()) for name, by_seed in runs.items()}, measure=measure, against=against)
 
 
-def outside_legend(figure: Figure, ax: Axes, *, most_columns: int = 6) -> None:
-    """The legend of one axes below the whole picture."""
-    handles, labels = ax.get_legend_handles_labels()
+def outside_legend(figure: Figure, of: Axes | Sequence[Artist], *, most_columns: int = 6, above: bool = False) -> None:
+    """The legend of one axes, or of these, below the whole picture, or above it."""
+    handles = of.get_legend_handles_labels()[0] if isinstance(of, Axes) else of
+    labels = [str(handle.get_label()) for handle in handles]
     columns = max(1, min(len(labels), most_columns))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+    place: Literal["outside upper center", "outside lower center"]
+    place = "outside upper center" if above else "outside lower center"
+    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize=8)
+
+
+def plain_label(name: str) -> str:
+    """A name as matplotlib shows it to the letter: no formulas, no leading underscore, which would hide it."""
+    text = " ".join(name.split())
+    text = text if len(text) <= _LABEL_LENGTH else text[: _LABEL_LENGTH - 1] + "…"
+    text = text.encode(errors="replace").decode().replace("\\", "/").replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
 
 
 def note(figure: Figure, text: str) -> None:

@@ -1,7 +1,6 @@
 """Reports: one self-contained HTML page about a run, a comparison or a reproduction.
 
     reading        what a folder holds, as far as it can be read
-    drawing        pictures that only reports have: devices side by side, one panel per file
     markup         text and tables as HTML; whatever comes from a file is escaped
     page           the page around the sections, and its looks
     run            the sections of one run

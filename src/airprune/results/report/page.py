@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 
 import airprune
 from airprune import files
-from airprune.results.figures.curves import PaperColumn, picture_files
-from airprune.results.report.drawing import save_pictures
+from airprune.results.figures.curves import PaperColumn, picture_files, save_figure
 from airprune.results.report.markup import Markup, element, escaped, image, join, link
 from airprune.results.report.style import CSS
 from airprune.results.tidy import Rows, write_rows
@@ -71,7 +70,7 @@ class Place:
         files.make_folder(self.figures)
         png, *others = picture_files(self.figures / name)
         others = [path for path in others if path.suffix[1:] in self.formats or os.path.lexists(path)]
-        save_pictures(figure, png, *others)
+        save_figure(figure, png, *others)
         shown = [png, *others, *([self.figures / table] if table else [])]
         return image(png, alt=alt, caption=captioned(caption, [self.link_to(path) for path in shown]))
 

@@ -20,7 +20,7 @@ import numpy as np
 from airprune import files
 from airprune.errors import AirpruneError
 from airprune.results.measures import CURVE_COLUMNS, DEPLOYED_MEASURES, DEVICE_COLUMNS, MEASURES, Measure
-from airprune.rounds.records import EdgeRecord, GlobalRecord, Record, record_in, records_version
+from airprune.rounds.records import EdgeRecord, GlobalRecord, Record, records_version
 from airprune.runs.layout import RunFolder
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Run:
 
     Attributes:
       rounds: one row of numbers per global round; None where a measure is missing or no number.
-      num_spoilt: lines of records.jsonl that are left out.
+      num_damaged: lines of records.jsonl that are left out.
       version: of its records.
     """
 
@@ -51,7 +51,7 @@ class Run:
     scenario_text: str
     records: list[Record]
     rounds: list[Row]
-    num_spoilt: int
+    num_damaged: int
     environment: dict[str, Any]
     version: int
     is_finished: bool
@@ -191,14 +191,13 @@ def read_run(path: Path) -> Run:
     folder.check()
     environment = folder.environment()
     version = records_version(environment)
-    lines = [line for line in folder.record_lines() if line.strip()]
-    records = [record for line in lines if (record := record_in(line, version)) is not None]
+    records, num_damaged = folder.reader.read(version=version)
     return Run(
         path=path,
         scenario_text=read_text(folder.scenario_file),
         records=records,
         rounds=[round_row(record) for record in records if isinstance(record, GlobalRecord)],
-        num_spoilt=len(lines) - len(records),
+        num_damaged=num_damaged,
         environment=environment,
         version=version,
         is_finished=folder.is_finished,

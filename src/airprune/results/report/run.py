@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from airprune.results.figures.devices import device_bars, timeline
 from airprune.results.figures.styles import styles_for
 from airprune.results.measures import DEVICE_COLUMNS, MEASURES, TO_TARGET
-from airprune.results.report.drawing import device_bars, timeline
 from airprune.results.report.markup import (
     Markup,
     badge,
@@ -88,8 +88,8 @@ def _summary(run: Run) -> list[Markup]:
     if any(fates.values()):
         reasons = ", ".join(f"{count:,} {fate}" for fate, count in fates.items() if count)
         found.append(note(f"Left out, counted once per device and edge round: {reasons}."))
-    if run.num_spoilt > 0:
-        found.append(note(f"{counted(run.num_spoilt, 'line')} of records.jsonl could not be read and left out."))
+    if run.num_damaged > 0:
+        found.append(note(f"{counted(run.num_damaged, 'line')} of records.jsonl could not be read and left out."))
     if run.version > RECORDS_VERSION:
         found.append(
             note(f"The records are of version {run.version}, later than this airprune's {RECORDS_VERSION}: update it.")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from airprune.results.figures.curves import curve_panel
 from airprune.results.measures import AXES, CURVE_COLUMNS, MEASURES, Measure
-from airprune.results.report.drawing import curve_panel, has_values
 from airprune.results.report.markup import Markup, element, facts_table, join, note
 from airprune.results.report.page import Place, Section
 from airprune.results.report.reading import Row
@@ -41,12 +41,16 @@ def curves_section(
     panels = [
         _panel(drawn, place, measure=measure, against=against, measures=measures)
         for measure, against in PANELS
-        if has_values(drawn, measure) and has_values(drawn, against)
+        if _has_values(drawn, measure) and _has_values(drawn, against)
     ]
     if not panels:
         return Section("Curves", [note("No global round has been evaluated yet.")])
     notes = [note(about)] if about else []
     return Section("Curves", [*notes, element("div", *panels, class_="grid"), *_for_papers(place)])
+
+
+def _has_values(runs_by_name: Mapping[str, Sequence[Sequence[Row]]], measure: str) -> bool:
+    return any(row.get(measure) is not None for runs in runs_by_name.values() for run in runs for row in run)
 
 
 def _for_papers(place: Place) -> list[Markup]:

@@ -7,7 +7,6 @@ slowdown    how many rounds a method needs for one of the lossless method
 rehearsal   a run's clock without its learning: time, bits and joules of an edge round
 forecast    rounds, time, bits and joules until an accuracy, with intervals; the method to take
 checking    the forecast against the real run
-figure      accuracy against simulated time, as forecast
 """
 
 from airprune.studies.advice.candidates import LOSSLESS, Candidate, candidates

@@ -21,12 +21,11 @@ from airprune.engines.base import Died
 from airprune.engines.machine import num_cores
 from airprune.errors import UsageError
 from airprune.methods.registration import luggage
-from airprune.results.crossover import Crossover, Swept, crossover_of
-from airprune.results.evaluations import evaluations_in
+from airprune.results.crossover import Crossover, Row, Swept, crossover_of
 from airprune.results.measures import TO_TARGET
-from airprune.results.statistics import Estimate, num_diverged, summary
-from airprune.results.time_to_target import TIME, Evaluation, ToTarget, tidy_row, to_target
-from airprune.runs.layout import MAX_RECORD_BYTES, RunFolder
+from airprune.results.statistics import num_diverged, summary
+from airprune.results.time_to_target import TIME, Evaluation, ToTarget, evaluations_in, tidy_row, to_target
+from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.naming import value_text
 from airprune.studies.campaign.files import Marker, install
@@ -48,28 +47,6 @@ class Outcome:
 
     run: SweptRun
     trouble: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One combination of values.
-
-    Attributes:
-      scheme: of its scenario.
-      seeds: of the runs that are finished.
-      num_runs: finished or not.
-      estimates: of the last global round, over those seeds; none if one of them diverged.
-      num_diverged: how many of them diverged.
-      to_target: what it took to reach the target accuracy, if one is asked for.
-    """
-
-    values: Mapping[str, Any]
-    scheme: str
-    seeds: tuple[int, ...]
-    num_runs: int
-    estimates: Mapping[str, Estimate]
-    to_target: ToTarget | None = None
-    num_diverged: int = 0
 
 
 def crossover_in(rows: Sequence[Row]) -> Crossover | None:
@@ -99,7 +76,7 @@ class SweepFolder:
         folder = self.run_folder(run)
         if not self.is_finished(run) or not os.path.lexists(folder.records_file):
             return None
-        return folder.last_record("global", within_bytes=MAX_RECORD_BYTES)
+        return folder.reader.last("global")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

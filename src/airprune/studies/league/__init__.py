@@ -10,9 +10,9 @@ ledger       the same of all runs in one small file
 statistics   intervals, tests, ranks, the Pareto front: pure functions
 standings    a division's table
 tables       the same as CSV, LaTeX and text
-figure       accuracy against seconds, bits and joules, with the Pareto front
+figure       what its figure shows: accuracy against seconds, bits and joules
 judges       how the arms of a claim are judged
-claims       what a claim is, and how it comes to a verdict
+claims       what a claim of the league rests on, and how it comes to a verdict
 sources      what the methods' sources claim
 page         one self-contained HTML page
 document     all of it as plain data

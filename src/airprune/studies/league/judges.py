@@ -10,23 +10,22 @@ import numpy as np
 from airprune.results.measures import MEASURES
 from airprune.results.statistics import Estimate
 from airprune.results.time_to_target import Costs, Ratio, target_text
-from airprune.studies.claims import (
+from airprune.studies.claims import Judgement, combined
+from airprune.studies.claims.intervals import (
     NOISE,
-    Judgement,
-    Verdict,
-    combined,
-    is_significant,
     judge_better,
+    judge_no_worse,
+    judge_ratio,
+    judge_saving,
     judge_trend,
-    why_undecided,
 )
 from airprune.studies.league.measured import Played
 from airprune.studies.league.standings import TARGET_SHARE
-from airprune.studies.paper.to_target import judge_ratio
 
 Arms = Mapping[str, Mapping[int, Played]]
 """The runs of each arm by seed, the same seeds in all of them."""
 Judge = Callable[[Arms], Judgement]
+Values = Callable[[Mapping[int, Played]], np.ndarray]
 
 _NOISE = NOISE["test_accuracy"]
 _ACCURACY = MEASURES["test_accuracy"].label
@@ -36,38 +35,19 @@ def _accuracies(runs: Mapping[int, Played]) -> np.ndarray:
     return np.array([run.accuracy for run in runs.values()])
 
 
+def _compared(judge: Callable[..., Judgement], names: tuple[str, str], values: Values, what: str) -> Judge:
+    """Two arms, by one value per seed of each."""
+    return lambda arms: judge(*(values(arms[name]) for name in names), noise=_NOISE, what=what, names=names)
+
+
 def better(first: str, second: str) -> Judge:
     """Whether one arm's accuracy exceeds another's."""
-
-    def judge(arms: Arms) -> Judgement:
-        mine, other = _accuracies(arms[first]), _accuracies(arms[second])
-        return judge_better(mine, other, noise=_NOISE, what=_ACCURACY, names=(first, second))
-
-    return judge
+    return _compared(judge_better, (first, second), _accuracies, _ACCURACY)
 
 
 def no_worse(first: str, second: str) -> Judge:
     """Whether one arm loses less accuracy to another than the noise of a seed."""
-
-    def judge(arms: Arms) -> Judgement:
-        mine, other = _accuracies(arms[first]), _accuracies(arms[second])
-        difference = Estimate.of(list(mine - other))
-        numbers = {
-            first: Estimate.of(list(mine)).text(".4f"),
-            second: Estimate.of(list(other)).text(".4f"),
-            "difference": difference.text(".4f"),
-        }
-        sentence = f"{_ACCURACY}: {first} {numbers[first]}, {second} {numbers[second]}"
-        if difference.mean - difference.half_width > -_NOISE:
-            return Judgement(verdict=Verdict.HOLDS, reason=f"{sentence}.", numbers=numbers)
-        if difference.mean + difference.half_width < -_NOISE:
-            return Judgement(
-                verdict=Verdict.FAILS, reason=f"{sentence}: more than {_NOISE:g} is lost.", numbers=numbers
-            )
-        why = why_undecided(difference, "the interval does not tell")
-        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}: {why}.", numbers=numbers)
-
-    return judge
+    return _compared(judge_no_worse, (first, second), _accuracies, _ACCURACY)
 
 
 def trend(*levels: str, rising: bool) -> Judge:
@@ -110,11 +90,7 @@ def spends_less(first: str, second: str, measure: str) -> Judge:
         numbers = {name: about.with_unit(float(v.mean())) for name, v in ((first, mine), (second, other))}
         numbers["saved"] = saved.text(".1f", scale=100.0) + " %"
         reason = f"{about.label}: {first} {numbers[first]}, {second} {numbers[second]}, saved {numbers['saved']}"
-        if is_significant(saved):
-            verdict = Verdict.HOLDS if saved.mean > 0 else Verdict.FAILS
-            return Judgement(verdict=verdict, reason=f"{reason}.", numbers=numbers)
-        why = why_undecided(saved, "its interval contains 0")
-        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{reason}; {why}.", numbers=numbers)
+        return judge_saving(saved, reason, numbers)
 
     return judge
 
@@ -122,16 +98,10 @@ def spends_less(first: str, second: str, measure: str) -> Judge:
 def faster_early(first: str, second: str) -> Judge:
     """Whether one arm is more accurate after a third of the rounds."""
 
-    def judge(arms: Arms) -> Judgement:
-        mine, other = (
-            np.array([run.tests[len(run.tests) // 3].test_accuracy for run in arms[name].values()])
-            for name in (first, second)
-        )
-        return judge_better(
-            mine, other, noise=_NOISE, what="accuracy after a third of the rounds", names=(first, second)
-        )
+    def early(runs: Mapping[int, Played]) -> np.ndarray:
+        return np.array([run.tests[len(run.tests) // 3].test_accuracy for run in runs.values()])
 
-    return judge
+    return _compared(judge_better, (first, second), early, "accuracy after a third of the rounds")
 
 
 def ahead_at_equal_time(first: str, second: str) -> Judge:

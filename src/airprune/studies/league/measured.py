@@ -10,7 +10,7 @@ import numpy as np
 
 from airprune.results.time_to_target import FIELDS, Evaluation, evaluations
 from airprune.results.traffic import LinkBits, link_bits_by_round
-from airprune.rounds.records import EdgeRecord, GlobalRecord, Record, record_in
+from airprune.rounds.records import EdgeRecord, GlobalRecord, Record
 from airprune.runs.layout import RunFolder
 
 _CONDUCT = frozenset({"pruning_ratio", "fate", "deadline_s", "coverage", "device_accuracy"})
@@ -86,8 +86,7 @@ def played(
       model_bits: of a whole model between edges and cloud; None: links are not told apart.
       has_backhaul: whether there is anything between them.
     """
-    lines = (record_in(line, only=FIELDS | _CONDUCT | _LINKS) for line in folder.record_lines() if line.strip())
-    records = [record for record in lines if record is not None]
+    records, _ = folder.reader.read(only=FIELDS | _CONDUCT | _LINKS)
     tests = tuple(test for test in evaluations(records) if test.edge_round is None)
     links = {} if model_bits is None else link_bits_by_round(records, model_bits=model_bits, has_backhaul=has_backhaul)
     return Played(tests=tests, conduct=conduct(records, deadline_s=deadline_s), links=links)

@@ -26,7 +26,6 @@ from airprune.results.report.sections import environment_section, seeds_text
 from airprune.studies.claims import Verdict
 from airprune.studies.league.tables import ORIGIN
 from airprune.studies.paper.report import verdict_of
-from airprune.studies.verdicts import KINDS, SIGNS
 from airprune.tables import write_text_atomic
 from airprune.text import counted
 
@@ -130,14 +129,13 @@ def claims_table(claims: Sequence[dict[str, Any]]) -> list[Markup]:
         return []
     counts = Counter(verdict_of(claim) for claim in claims)
     facts: dict[str, object] = {
-        verdict.value: badge(f"{SIGNS[verdict]} {counts[verdict]} of {len(claims)}", KINDS[verdict])
-        for verdict in Verdict
+        verdict.value: badge(f"{verdict.sign} {counts[verdict]} of {len(claims)}", verdict.badge) for verdict in Verdict
     }
     rows = []
     for claim in claims:
         verdict = verdict_of(claim) or Verdict.UNDECIDED
         numbers = details("numbers", facts_table(claim["numbers"], label="Numbers")) if claim["numbers"] else ""
-        word = badge(f"{SIGNS[verdict]} {verdict.value}", KINDS[verdict])
+        word = badge(f"{verdict.sign} {verdict.value}", verdict.badge)
         rows.append((claim["where"], claim["text"], word, element("div", claim["reason"], numbers)))
     header = ("source", "claim", "verdict", "why")
     about = "Claims are in our words; verdicts are computed from untuned runs over the same seeds."

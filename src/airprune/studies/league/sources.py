@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airprune.scenario import Scenario
-from airprune.studies.league.claims import Claim, Settings
+from airprune.studies.league.claims import LeagueClaim, Settings
 from airprune.studies.league.divisions import FLAT_DEADLINE, deadline_s
 from airprune.studies.league.judges import (
     Judge,
@@ -28,9 +28,9 @@ def _methods(first: str, second: str, **settings: Any) -> Callable[[Scenario], M
     return lambda base: {name: {**changes, "method": name} for name in (first, second)}
 
 
-def _two(name: str, where: str, text: str, pair: tuple[str, str], judge: Judge, **settings: Any) -> Claim:
+def _two(name: str, where: str, text: str, pair: tuple[str, str], judge: Judge, **settings: Any) -> LeagueClaim:
     """One recipe against another one."""
-    return Claim(name=name, where=where, text=text, needs=pair, arms=_methods(*pair, **settings), judge=judge)
+    return LeagueClaim(name=name, where=where, text=text, needs=pair, arms=_methods(*pair, **settings), judge=judge)
 
 
 def _local_work(base: Scenario) -> Mapping[str, Settings]:
@@ -149,8 +149,8 @@ def _unpruned(method: str) -> Callable[[Scenario], Mapping[str, Settings]]:
 
 _UNLIKE = {"data__partition": "shards", "data__classes_per_device": 2}
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
+CLAIMS: tuple[LeagueClaim, ...] = (
+    LeagueClaim(
         name="local-work-saves-rounds",
         where="McMahan et al.",
         text="More local work needs fewer rounds to a target.",
@@ -158,7 +158,7 @@ CLAIMS: tuple[Claim, ...] = (
         arms=_local_work,
         judge=cheaper("5 local epochs", "1 local epoch", "rounds_to_target"),
     ),
-    Claim(
+    LeagueClaim(
         name="fewer-local-steps-save-time",
         where="Liu, Zhang, Song, Letaief",
         text="For a fixed product of local steps and edge rounds, fewer local steps reach the target in less time.",
@@ -166,7 +166,7 @@ CLAIMS: tuple[Claim, ...] = (
         arms=_fixed_product,
         judge=cheaper("1 × 4", "4 × 1"),
     ),
-    Claim(
+    LeagueClaim(
         name="h-sgd-lies-between",
         where="Wang, Wang, Chen, Ji",
         text="H-SGD is as accurate as something between local SGD with the short and with the long period.",
@@ -174,7 +174,7 @@ CLAIMS: tuple[Claim, ...] = (
         arms=_between_periods,
         judge=every(better("short period", "H-SGD"), better("H-SGD", "long period")),
     ),
-    Claim(
+    LeagueClaim(
         name="lost-updates-of-moving-devices-hurt",
         where="Feng et al.",
         text="Accuracy falls as more devices move, if their updates are lost.",
@@ -182,7 +182,7 @@ CLAIMS: tuple[Claim, ...] = (
         arms=_moving("lost", "edge-non-iid"),
         judge=trend("p = 0", "p = 0.2", "p = 0.5", rising=False),
     ),
-    Claim(
+    LeagueClaim(
         name="moving-devices-mix-data",
         where="Chen et al.",
         text="Accuracy rises as more devices move between edges of unlike data, if they take their updates along.",
@@ -190,7 +190,7 @@ CLAIMS: tuple[Claim, ...] = (
         arms=_moving("carried", "edge-non-iid"),
         judge=trend("p = 0", "p = 0.2", "p = 0.5", rising=True),
     ),
-    Claim(
+    LeagueClaim(
         name="selection-beats-pruning-everybody",
         where="Liu et al. 2022",
         text="Leaving out devices beats pruning everybody under a tight deadline with unequal CPUs.",
@@ -198,7 +198,7 @@ CLAIMS: tuple[Claim, ...] = (
         arms=_selecting,
         judge=better("selecting", "pruning everybody"),
     ),
-    Claim(
+    LeagueClaim(
         name="hierarchy-beats-liu2022",
         where="the paper",
         text="Hierarchical pruning is more accurate than joint pruning and selection without edges.",
@@ -206,7 +206,7 @@ CLAIMS: tuple[Claim, ...] = (
         arms=_hierarchy,
         judge=better("hierarchical", "liu2022"),
     ),
-    Claim(
+    LeagueClaim(
         name="taylor-beats-magnitude",
         where="Molchanov et al.",
         text="Masks ranked by Taylor scores are more accurate than by magnitude, at ρ = 0.7.",
@@ -221,7 +221,7 @@ CLAIMS: tuple[Claim, ...] = (
         ("frozen-pruning", "adaptive-pruning"),
         better("frozen-pruning", "adaptive-pruning"),
     ),
-    Claim(
+    LeagueClaim(
         name="memory-rescues-top-k",
         where="Stich, Cordonnier, Jaggi",
         text="With memory, one entry in a hundred converges where it stalls without.",
@@ -259,7 +259,7 @@ CLAIMS: tuple[Claim, ...] = (
         ("variance", "adaptive-pruning"),
         better("variance", "adaptive-pruning"),
     ),
-    Claim(
+    LeagueClaim(
         name="adaptive-is-as-accurate-and-sooner",
         where="own",
         text="Shares, bits and deadline chosen together: as accurate as no pruning, and sooner.",
@@ -267,7 +267,7 @@ CLAIMS: tuple[Claim, ...] = (
         arms=_unpruned("adaptive"),
         judge=every(no_worse("adaptive", "no pruning"), cheaper("adaptive", "no pruning")),
     ),
-    Claim(
+    LeagueClaim(
         name="where-devices-sit-does-not-matter",
         where="Liu, Zhang, Song, Letaief",
         text="With quantised updates it does not matter which device sits at which edge, on like data.",
@@ -282,7 +282,7 @@ CLAIMS: tuple[Claim, ...] = (
         ("hier-qsgd-decay", "hier-qsgd"),
         ahead_at_equal_time("hier-qsgd-decay", "hier-qsgd"),
     ),
-    Claim(
+    LeagueClaim(
         name="gradual-pruning-loses-less",
         where="PruneFL's repository; Shen et al.",
         text="Pruning gradually loses less accuracy than pruning at once to the same density.",
@@ -290,7 +290,7 @@ CLAIMS: tuple[Claim, ...] = (
         arms=_gradually,
         judge=better("gradually", "at once"),
     ),
-    Claim(
+    LeagueClaim(
         name="feedback-beats-a-fixed-mask",
         where="Lin et al.",
         text="Masks that may come back are more accurate than the largest weights chosen once.",

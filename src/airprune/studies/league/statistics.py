@@ -1,4 +1,4 @@
-"""Intervals, tests, ranks and fronts: pure functions of numbers. Seeds pair runs: all else about them is the same."""
+"""Intervals, tests and ranks: pure functions of numbers. Seeds pair runs: all else about them is the same."""
 
 from __future__ import annotations
 
@@ -89,14 +89,3 @@ def ranks(values: Mapping[str, BySeed]) -> dict[str, int | None]:
 def _is_behind(mine: BySeed, other: BySeed) -> bool:
     between = gap(mine, other)
     return between is not None and between.difference.mean < -between.difference.half_width
-
-
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Which of the points (cost, value) nobody beats in one without losing in the other, by rising cost."""
-    front: list[int] = []
-    highest = -math.inf
-    for i in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1])):
-        if points[i][1] > highest:
-            front.append(i)
-            highest = points[i][1]
-    return front

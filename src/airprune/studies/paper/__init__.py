@@ -4,7 +4,7 @@ table1, table2   parameters; per-round latency of three schemes, hierarchical an
 fig2 … fig6      ratios, deadlines, schemes, non-IID data, CPU clocks
 bound            Theorem 1 over a run
 errata           where the paper is wrong, observed by small computations
-claims           all claims together; judging: how numbers decide them; agreement: whether seeds agree by chance
+claims           all claims together; claim: what one is judged from
 profiles         quick, default, full
 training         figures made of runs; tidy: their tables
 reproduction     a folder with all of it

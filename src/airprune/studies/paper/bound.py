@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from airprune.results.figures.curves import new_figure, note
 from airprune.results.measures import MEASURES
 from airprune.results.tidy import Rows, column
-from airprune.studies.claims import Judgement, Tables, Verdict, claims_about
+from airprune.studies.claims import Judgement, Verdict
+from airprune.studies.paper.claim import Tables, claims_about
 from airprune.studies.paper.training import TrainingFigure
 from airprune.theory.convergence import convergence_bound
 
@@ -109,14 +110,12 @@ def _bound_is_vacuous(tables: Tables, preset: str) -> Judgement:
     last = rows[-1]
     measured, corrected, printed = (float(last[k]) for k in ("measured", "corrected", "paper"))
     trivial = float(last["trivial"])
-    verdict = Verdict.HOLDS if measured <= corrected else Verdict.FAILS
+    verdict = Verdict.of(measured <= corrected)
     reason = (
         f"measured {measured:.3g}, bound {corrected:.3g} (as printed {printed:.3g}); the assumption on gradients alone "
         f"gives {trivial:.3g}, so the theorem says {'less' if corrected > trivial else 'more'} than its own premise."
     )
-    return Judgement(
-        verdict=verdict, reason=reason, numbers={"measured": measured, "corrected": corrected, "paper": printed}
-    )
+    return Judgement(verdict, reason, {"measured": measured, "corrected": corrected, "paper": printed})
 
 
 CLAIMS = claims_about(

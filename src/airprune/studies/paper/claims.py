@@ -3,10 +3,10 @@ files alone."""
 
 from __future__ import annotations
 
-from airprune.studies.claims import Claim
 from airprune.studies.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, frozen, table2, to_target
+from airprune.studies.paper.claim import PaperClaim
 
-CLAIMS: tuple[Claim, ...] = tuple(
+CLAIMS: tuple[PaperClaim, ...] = tuple(
     claim
     for module in (fig2, fig3, table2, fig4, to_target, fig5, fig6, frozen, bound, errata)
     for claim in module.CLAIMS

@@ -9,7 +9,8 @@ import numpy as np
 from airprune.planning.schemes import plan
 from airprune.randomness import rng_for
 from airprune.results.tidy import Rows, select
-from airprune.studies.claims import Judge, Judgement, Tables, Verdict, claims_about
+from airprune.studies.claims import Judgement, Verdict
+from airprune.studies.paper.claim import Judge, Tables, claims_about
 from airprune.studies.paper.table2 import ROWS, paper_problem
 from airprune.theory.convergence import convergence_bound
 
@@ -101,8 +102,8 @@ def _frozen_mask() -> tuple[bool, str]:
 def _erratum(key: str) -> Judge:
     def judge(tables: Tables, preset: str) -> Judgement:
         (row,) = select(tables["errata"], name=key)
-        verdict = Verdict.HOLDS if row["observed"] == "yes" else Verdict.FAILS
-        return Judgement(verdict=verdict, reason=str(row["evidence"]))
+        verdict = Verdict.of(row["observed"] == "yes")
+        return Judgement(verdict, str(row["evidence"]))
 
     return judge
 

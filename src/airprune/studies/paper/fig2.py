@@ -7,7 +7,9 @@ from matplotlib.figure import Figure
 from airprune.results.figures.curves import curve_axes, new_figure, note, outside_legend
 from airprune.results.measures import MEASURES
 from airprune.results.tidy import Rows, last_by_seed, select
-from airprune.studies.claims import NOISE, Judge, Judgement, Tables, claims_about, combined, judge_trend
+from airprune.studies.claims import Judgement, combined
+from airprune.studies.claims.intervals import NOISE, judge_trend
+from airprune.studies.paper.claim import Judge, Tables, claims_about
 from airprune.studies.paper.training import TrainingFigure
 
 RATIOS = (0.0, 0.3, 0.5, 0.7, 0.9)

@@ -13,7 +13,9 @@ from airprune.results.figures.curves import curve_axes, new_figure, note, outsid
 from airprune.results.figures.styles import styles_for
 from airprune.results.measures import MEASURES
 from airprune.results.tidy import Rows, column, last_by_seed, select
-from airprune.studies.claims import NOISE, Judge, Judgement, Tables, Verdict, claims_about, judge_trend
+from airprune.studies.claims import Judgement, Verdict
+from airprune.studies.claims.intervals import NOISE, judge_trend
+from airprune.studies.paper.claim import Judge, Tables, claims_about
 from airprune.studies.paper.table2 import ROWS, paper_problem
 from airprune.studies.paper.training import TrainingFigure
 
@@ -97,7 +99,7 @@ def _longer_deadline_prunes_less(tables: Tables, preset: str) -> Judgement:
     reason = f"mean ratio of the edge's devices {listed}; no single device is pruned more at a longer deadline."
     if not holds:
         reason = f"mean ratio {listed}; a device's ratio grows by up to {worst:.3f} from one deadline to the next."
-    return Judgement(verdict=Verdict.HOLDS if holds else Verdict.FAILS, reason=reason, numbers=numbers)
+    return Judgement(Verdict.of(holds), reason, numbers)
 
 
 CLAIMS = claims_about(

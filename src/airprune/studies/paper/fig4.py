@@ -10,18 +10,9 @@ from airprune.results.figures.styles import styles_for
 from airprune.results.measures import MEASURES
 from airprune.results.statistics import Estimate
 from airprune.results.tidy import Rows, last_by_seed, select, values
-from airprune.studies.claims import (
-    NOISE,
-    ONE_SEED,
-    Judge,
-    Judgement,
-    Tables,
-    Verdict,
-    claims_about,
-    combined,
-    judge_better,
-    why_undecided,
-)
+from airprune.studies.claims import Judgement, Verdict, combined
+from airprune.studies.claims.intervals import NOISE, ONE_SEED, judge_better, why_undecided
+from airprune.studies.paper.claim import Judge, Tables, claims_about
 from airprune.studies.paper.training import TrainingFigure
 
 # Non-hierarchical pruning twice: all 25 devices over the long link to the cloud, and one edge on its own.
@@ -75,16 +66,16 @@ def _close_to_no_pruning(tables: Tables, preset: str) -> Judgement:
     }
     sentence = f"{numbers['optimal']} % against {numbers['no pruning']} %, a gap of {numbers['gap in points']} points"
     if abs(gap.mean) + gap.half_width <= CLOSE_ACCURACY:
-        return Judgement(verdict=Verdict.HOLDS, reason=f"{sentence}.", numbers=numbers)
+        return Judgement(Verdict.HOLDS, f"{sentence}.", numbers)
     if abs(gap.mean) - gap.half_width > CLOSE_ACCURACY:
         return Judgement(
-            verdict=Verdict.FAILS,
-            reason=f"{sentence}, more than {CLOSE_ACCURACY:.0%}. At 30 ms the exact optimum prunes the far devices of "
+            Verdict.FAILS,
+            f"{sentence}, more than {CLOSE_ACCURACY:.0%}. At 30 ms the exact optimum prunes the far devices of "
             "an edge to the cap and leaves the near ones whole; every weight is averaged over those that kept it.",
-            numbers=numbers,
+            numbers,
         )
     why = why_undecided(gap, f"the interval straddles {CLOSE_ACCURACY:.0%}")
-    return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}; {why}.", numbers=numbers)
+    return Judgement(Verdict.UNDECIDED, f"{sentence}; {why}.", numbers)
 
 
 def _about_half(measure: str, what: str) -> Judge:
@@ -96,11 +87,9 @@ def _about_half(measure: str, what: str) -> Judge:
         numbers = {"saved": estimate.text(".2f", scale=100)}
         sentence = f"{what} falls by {numbers['saved']} % (about half: {low:.0%} to {high:.0%})"
         if len(saved) < 2:
-            return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}; {ONE_SEED}.", numbers=numbers)
-        verdict = (
-            Verdict.HOLDS if low <= estimate.mean <= high else Verdict.PARTLY if estimate.mean > 0.25 else Verdict.FAILS
-        )
-        return Judgement(verdict=verdict, reason=f"{sentence}.", numbers=numbers)
+            return Judgement(Verdict.UNDECIDED, f"{sentence}; {ONE_SEED}.", numbers)
+        verdict = Verdict.of(low <= estimate.mean <= high, partly=estimate.mean > 0.25)
+        return Judgement(verdict, f"{sentence}.", numbers)
 
     return judge
 

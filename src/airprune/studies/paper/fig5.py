@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 
 from airprune.results.figures.curves import curve_axes, new_figure, note, outside_legend
 from airprune.results.tidy import Rows, last_by_seed, select
-from airprune.studies.claims import NOISE, Judgement, Tables, claims_about, combined, judge_better
+from airprune.studies.claims import Judgement, combined
+from airprune.studies.claims.intervals import NOISE, judge_better
+from airprune.studies.paper.claim import Tables, claims_about
 from airprune.studies.paper.training import TrainingFigure
 
 PARTITIONS: dict[str, dict[str, Any]] = {

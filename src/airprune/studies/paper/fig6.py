@@ -19,7 +19,8 @@ from airprune.results.figures.curves import new_figure, note
 from airprune.results.figures.styles import styles_for
 from airprune.results.measures import MEASURES
 from airprune.results.tidy import Rows, column, select
-from airprune.studies.claims import Judgement, Tables, Verdict, claims_about, combined
+from airprune.studies.claims import Judgement, Verdict, combined
+from airprune.studies.paper.claim import Tables, claims_about
 from airprune.units import db_to_ratio
 from airprune.wireless.channel import Radio, full_band_rate_bps, path_loss_db, snr
 from airprune.wireless.latency import seconds_per_weight
@@ -95,9 +96,9 @@ def _more_band_less_pruning(tables: Tables, preset: str) -> Judgement:
         for clock in CLOCKS_GHZ:
             ratio = column(select(rows, cycles_per_weight=float(cycles), clock_ghz=clock), "pruning_ratio")
             worst = max(worst, float(np.max(np.diff(ratio))))
-    verdict = Verdict.HOLDS if worst <= 1e-12 else Verdict.FAILS
+    verdict = Verdict.of(worst <= 1e-12)
     reason = f"over {len(rows)} plans the ratio never grows with the share (largest change {worst:+.2g})."
-    return Judgement(verdict=verdict, reason=reason, numbers={"largest change": worst})
+    return Judgement(verdict, reason, {"largest change": worst})
 
 
 def _faster_cpu_gets_more(tables: Tables, preset: str) -> Judgement:
@@ -112,20 +113,14 @@ def _faster_cpu_gets_more(tables: Tables, preset: str) -> Judgement:
         lowest = rows[int(share.argmin())]["clock_ghz"]
         share_rises = bool(np.all(np.diff(share) >= -1e-12) and share[-1] > share[0])
         ratio_falls = bool(np.all(np.diff(ratio) <= 1e-12) and ratio[-1] < ratio[0])
-        verdict = (
-            Verdict.HOLDS
-            if share_rises and ratio_falls
-            else Verdict.PARTLY
-            if ratio_falls or share_rises
-            else Verdict.FAILS
-        )
+        verdict = Verdict.of(share_rises and ratio_falls, partly=ratio_falls or share_rises)
         parts.append(
             Judgement(
-                verdict=verdict,
-                reason=f"{cycles} cycles per weight, {rows[0]['clock_ghz']:g} to {rows[-1]['clock_ghz']:g} GHz: share "
+                verdict,
+                f"{cycles} cycles per weight, {rows[0]['clock_ghz']:g} to {rows[-1]['clock_ghz']:g} GHz: share "
                 f"{share[0]:.3f} → {share.min():.3f} → {share[-1]:.3f}, lowest at {lowest:g} GHz, ratio {ratio[0]:.3f} "
                 f"→ {ratio[-1]:.3f}; a device pruned to the cap needs more band the slower it is.",
-                numbers={"share": share.round(4).tolist(), "ratio": ratio.round(4).tolist()},
+                {"share": share.round(4).tolist(), "ratio": ratio.round(4).tolist()},
             )
         )
     return combined(parts)

@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 
 from airprune.results.figures.curves import curve_axes, new_figure, note
 from airprune.results.tidy import Rows
-from airprune.studies.claims import Claim, Judgement, Tables, claims_about
+from airprune.studies.claims import Judgement
 from airprune.studies.paper import fig2, fig3, fig4, fig5
+from airprune.studies.paper.claim import PaperClaim, Tables, claims_about
 from airprune.studies.paper.to_target import REFERENCE, sooner
 from airprune.studies.paper.training import TrainingFigure
 
@@ -76,13 +77,13 @@ def _within_a_sentence(text: str) -> str:
     return text if text[1].isupper() else text[0].lower() + text[1:]
 
 
-def _frozen(claim: Claim) -> Claim:
+def _frozen(claim: PaperClaim) -> PaperClaim:
     (figure,) = claim.tables
 
     def judge(tables: Tables, preset: str) -> Judgement:
         return claim.judge({figure: in_place(figure, tables[figure], tables["frozen"])}, preset)
 
-    return Claim(
+    return PaperClaim(
         name=f"frozen-{claim.name}",
         where=f"{claim.where}; frozen",
         text=f"With frozen weights: {_within_a_sentence(claim.text)}",

@@ -32,7 +32,6 @@ from airprune.studies.claims import Verdict
 from airprune.studies.paper import to_target
 from airprune.studies.paper.profiles import PROFILES, Profile
 from airprune.studies.paper.reproduction import ARTEFACTS, SHOWN_TABLES
-from airprune.studies.verdicts import KINDS, SIGNS
 
 _TARGET = ("preset", "series", "seed", "target_accuracy", "reached", *TO_TARGET)
 _TABLE2 = ("topology", "scheme", "mean_ms", "spread_ms", "paper_ms", "paper_spread_ms", "deviation")
@@ -123,7 +122,7 @@ def _summary(claims: list[dict[str, Any]] | None) -> list[Markup]:
         return [note("claims.json cannot be read.")]
     counts = Counter(verdict_of(claim) for claim in claims)
     facts: dict[str, object] = {
-        f"claims: {verdict.value}": badge(f"{SIGNS[verdict]} {counts[verdict]} of {len(claims)}", KINDS[verdict])
+        f"claims: {verdict.value}": badge(f"{verdict.sign} {counts[verdict]} of {len(claims)}", verdict.badge)
         for verdict in Verdict
     }
     if counts[None]:
@@ -142,7 +141,7 @@ def _claims_table(claims: list[dict[str, Any]] | None) -> list[Markup]:
     for claim in claims:
         verdict = verdict_of(claim)
         word = (
-            badge(f"{SIGNS[verdict]} {verdict.value}", KINDS[verdict])
+            badge(f"{verdict.sign} {verdict.value}", verdict.badge)
             if verdict
             else badge(f"? {claim.get('verdict')}", "open")
         )

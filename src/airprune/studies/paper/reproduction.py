@@ -22,8 +22,8 @@ from airprune.results.tidy import Rows, read_rows, select, values, write_rows
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.scenario.model_shape import shape_of
-from airprune.studies.claims import Claim, Tables
 from airprune.studies.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, frozen, table1, table2, to_target
+from airprune.studies.paper.claim import PaperClaim, Tables
 from airprune.studies.paper.claims import CLAIMS
 from airprune.studies.paper.profiles import Profile
 from airprune.studies.paper.training import TrainingFigure, missing_runs, run_path, start
@@ -215,19 +215,16 @@ def judged(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _judgements(claim: Claim, tables: Tables) -> Iterator[dict[str, Any]]:
+def _judgements(claim: PaperClaim, tables: Tables) -> Iterator[dict[str, Any]]:
     presets = values(tables[claim.tables[0]], "preset") if claim.by_preset else [""]
     for preset in presets:
-        judgement = claim.judge(tables, preset)
         yield {
             "claim": claim.name,
             "where": claim.where,
             "text": claim.text,
             "tables": list(claim.tables),
             "preset": preset,
-            "verdict": judgement.verdict.value,
-            "reason": judgement.reason,
-            "numbers": judgement.numbers,
+            **claim.judge(tables, preset).as_json(),
         }
 
 

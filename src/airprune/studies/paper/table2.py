@@ -16,7 +16,8 @@ import numpy as np
 from airprune.planning import PlanProblem
 from airprune.planning.schemes import plan
 from airprune.results.tidy import select
-from airprune.studies.claims import Judgement, Tables, Verdict, claims_about, combined
+from airprune.studies.claims import Judgement, Verdict, combined
+from airprune.studies.paper.claim import Tables, claims_about
 from airprune.wireless.channel import Radio, full_band_rates
 from airprune.wireless.latency import seconds_per_weight
 from airprune.wireless.network import (
@@ -130,14 +131,12 @@ def _flat_is_ten_times_slower(tables: Tables, preset: str) -> Judgement:
         scheme: _latency(tables, "non-HFL", scheme) / _latency(tables, "HFL", scheme)
         for scheme in ("optimal", "equal-reused", "no-pruning")
     }
-    verdict = (
-        Verdict.HOLDS if min(factors.values()) > 10 else Verdict.PARTLY if max(factors.values()) > 10 else Verdict.FAILS
-    )
+    verdict = Verdict.of(min(factors.values()) > 10, partly=max(factors.values()) > 10)
     listed = ", ".join(f"{scheme} {factor:.1f} ×" for scheme, factor in factors.items())
     return Judgement(
-        verdict=verdict,
-        reason=f"{listed}. The optimal scheme's factor is the ratio of the two deadlines, which the authors chose.",
-        numbers={scheme: round(factor, 2) for scheme, factor in factors.items()},
+        verdict,
+        f"{listed}. The optimal scheme's factor is the ratio of the two deadlines, which the authors chose.",
+        {scheme: round(factor, 2) for scheme, factor in factors.items()},
     )
 
 
@@ -145,23 +144,18 @@ def _optimal_is_fastest(tables: Tables, preset: str) -> Judgement:
     parts = []
     for topology in ("HFL", "non-HFL"):
         latency = [_latency(tables, topology, s) for s in ("optimal", "equal-reused", "no-pruning")]
-        holds = latency[0] < latency[1] < latency[2]
-        parts.append(
-            Judgement(
-                verdict=Verdict.HOLDS if holds else Verdict.FAILS,
-                reason=f"{topology}: {latency[0]:.1f}, {latency[1]:.1f} and {latency[2]:.1f} ms.",
-                numbers={topology: [round(x, 2) for x in latency]},
-            )
-        )
+        verdict = Verdict.of(latency[0] < latency[1] < latency[2])
+        reason = f"{topology}: {latency[0]:.1f}, {latency[1]:.1f} and {latency[2]:.1f} ms."
+        parts.append(Judgement(verdict, reason, {topology: [round(x, 2) for x in latency]}))
     return combined(parts)
 
 
 def _latencies_agree(tables: Tables, preset: str) -> Judgement:
     deviation = {f"{r['topology']}, {r['scheme']}": r["mean_ms"] / r["paper_ms"] - 1 for r in tables["table2"]}
     worst = max(deviation, key=lambda key: abs(deviation[key]))
-    verdict = Verdict.HOLDS if abs(deviation[worst]) <= 0.05 else Verdict.FAILS
+    verdict = Verdict.of(abs(deviation[worst]) <= 0.05)
     reason = f"largest deviation {deviation[worst]:+.1%} ({worst}), distances inferred since the paper gives none."
-    return Judgement(verdict=verdict, reason=reason, numbers={key: f"{value:+.1%}" for key, value in deviation.items()})
+    return Judgement(verdict, reason, {key: f"{value:+.1%}" for key, value in deviation.items()})
 
 
 CLAIMS = claims_about(

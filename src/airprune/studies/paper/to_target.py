@@ -6,25 +6,31 @@ first reached the profile's target accuracy, see `airprune.results.time_to_targe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from airprune.results.evaluations import evaluations_in
 from airprune.results.measures import TO_TARGET
 from airprune.results.tidy import Rows, select, values
-from airprune.results.time_to_target import TIME, Costs, Evaluation, Ratio, costs_in, target_text, tidy_row
+from airprune.results.time_to_target import (
+    TIME,
+    Costs,
+    Evaluation,
+    Ratio,
+    costs_in,
+    evaluations_in,
+    target_text,
+    tidy_row,
+)
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
-from airprune.studies.claims import ONE_SEED, Judge, Judgement, Tables, Verdict, claims_about
+from airprune.studies.claims import Judgement
+from airprune.studies.claims.intervals import judge_ratio
+from airprune.studies.paper.claim import Judge, Tables, claims_about
 from airprune.studies.paper.profiles import Profile
 from airprune.studies.paper.training import TrainingFigure, run_path
 from airprune.text import MISSING
 
 REFERENCE = "no-pruning"
-# Where there is no interval: medians nearer to 1 than this are no difference.
-_NOISE = 1.1
 
 
 def target_rows(figure: TrainingFigure, profile: Profile, seeds: Sequence[int], runs: Path) -> Rows:
@@ -84,28 +90,6 @@ def sooner(table: str, series: str) -> Judge:
 def _words(costs: Costs) -> str:
     """0.52 ± 0.04 s, by 5 of 5 seeds; not reached, by 1 of 5 seeds."""
     return f"{costs.text(TIME)}{'' if costs.median is None else ' s'}, by {costs.reached_text} seeds"
-
-
-def judge_ratio(ratio: Ratio, sentence: str, numbers: dict[str, Any]) -> Judgement:
-    """Whether a cost is lower than another one; `sentence` says what was measured.
-
-    Decided by the interval; by the median where a seed is no pair; never by a single seed.
-
-    A seed on which only the reference got there leaves it at holding in part.
-    """
-    if ratio.num_decided == 1:
-        return Judgement(verdict=Verdict.UNDECIDED, reason=f"{sentence}; {ONE_SEED}.", numbers=numbers)
-    return Judgement(verdict=_verdict(ratio), reason=f"{sentence}.", numbers=numbers)
-
-
-def _verdict(ratio: Ratio) -> Verdict:
-    middle = ratio.middle
-    if math.isnan(middle):
-        return Verdict.UNDECIDED
-    low, high = ratio.interval or (middle / _NOISE, middle * _NOISE)
-    if high < 1.0:
-        return Verdict.PARTLY if math.inf in ratio.by_seed.values() else Verdict.HOLDS
-    return Verdict.FAILS if low > 1.0 else Verdict.UNDECIDED
 
 
 CLAIMS = claims_about(

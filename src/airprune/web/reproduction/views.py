@@ -23,7 +23,6 @@ from airprune.studies.paper.report import (
     verdict_of,
 )
 from airprune.studies.paper.reproduction import SHOWN_TABLES
-from airprune.studies.verdicts import KINDS, SIGNS
 from airprune.text import shown
 from airprune.web import recorded
 from airprune.web.answers import MAX_FILE_BYTES
@@ -64,7 +63,7 @@ def reproduction(root: Path, name: str) -> dict[str, Any]:
         "profile": f"{profile.note[0].upper()}{profile.note[1:]}." if profile else None,
         "claims": None if claims is None else [_claim(claim) for claim in claims[:MAX_CLAIMS]],
         "num_claims": len(claims or []),
-        "verdicts": [_verdict(verdict, counts[verdict]) for verdict in Verdict],
+        "verdicts": [verdict.as_json(counts[verdict]) for verdict in Verdict],
         "pictures": [_picture(picture) for picture in _pictures(folder)],
         "tables": [table for key in SHOWN_TABLES if (table := _table(folder, key))],
     }
@@ -86,11 +85,7 @@ def verdict_shown(verdict: Verdict | None, claim: dict[str, Any]) -> dict[str, A
     """A claim's verdict, also one that nobody knows."""
     if verdict is None:
         return {"sign": "?", "word": shown_text(claim.get("verdict")), "kind": "open"}
-    return _verdict(verdict, 1)
-
-
-def _verdict(verdict: Verdict, count: int) -> dict[str, Any]:
-    return {"sign": SIGNS[verdict], "word": verdict.value, "kind": KINDS[verdict], "count": count}
+    return verdict.as_json(1)
 
 
 def shown_text(value: Any) -> str:

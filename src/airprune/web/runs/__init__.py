@@ -4,8 +4,7 @@ names       which folders an address may name, and that none leads outside
 finding     run and reproduction folders under the runs folder
 listing     one line about each run, remembered until its files change
 thinning    a series of any length as a bounded number of points
-followed    a file of lines read once and then followed as it grows, in bounded memory
-following   a records file so followed
+following   a records file followed as it grows
 deployment  a deployment's files so followed: who is there, arrivals, predicted against measured
 views       runs as the page draws them: curves, devices, coverage, differences
 groups      hundreds of runs as few curves: mean and interval over seeds

@@ -17,9 +17,9 @@ from starlette.exceptions import HTTPException
 from airprune import files
 from airprune.deployment.calibrating import Spread
 from airprune.deployment.status import NodeStatus, Status, read_status
+from airprune.runs.followed import Followed
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import FATES, MeasuredRow, MeasuredTime, row_in
-from airprune.web.runs.followed import Followed
 from airprune.web.runs.thinning import Thinned
 
 MAX_POINTS = 2_000

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from airprune import files
 from airprune.results.measures import CURVE_COLUMNS
 from airprune.results.report.reading import edge_rows, round_row
 from airprune.rounds.records import EdgeRecord, GlobalRecord, record_in
-from airprune.web.runs.followed import BUFFER_BYTES, Followed
-from airprune.web.runs.heads import first_values
+from airprune.runs.followed import Followed
+from airprune.runs.record_reader import RecordReader, edge_numbers
 from airprune.web.runs.thinning import Thinned
 
 MAX_POINTS = 1_000
 MAX_EDGES = 32
-MAX_DEVICES_LINE_BYTES = 32 * 2**20
 
 _MAX_FOLLOWED = 64
 # Of the rest, such as the lists over devices, nothing is kept.
 _FOLLOWED_FIELDS = frozenset({*CURVE_COLUMNS, "edge_id", "coverage", "participants", "left_out"})
-_PLACE_KEYS = (b"kind", b"global_round", b"edge_round")
 
 
 class EdgeEntry(NamedTuple):
@@ -43,20 +40,20 @@ class RecordsFile(Followed):
     Attributes:
       rounds: the numbers of global rounds, in the order of `CURVE_COLUMNS`.
       edges: edge rounds.
-      num_spoilt: lines that are no record.
+      num_damaged: lines that are no record.
     """
 
     def clear(self) -> None:
         self.rounds: Thinned[tuple[float | None, ...]] = Thinned(MAX_POINTS)
         self.edges: Thinned[EdgeEntry] = Thinned(MAX_POINTS)
-        self.num_spoilt = 0
+        self.num_damaged = 0
 
     def is_whole(self, line: bytes) -> bool:
         return record_in(line) is not None
 
     def take(self, line: bytes, place: int, *, is_long: bool) -> None:
         if is_long or (line.endswith(b"}") and not self.edges.keeps_next):
-            numbers = _edge_numbers(line)
+            numbers = edge_numbers(line)
             if numbers is not None:
                 self.edges.append(EdgeEntry(*numbers, place, None))
                 return
@@ -67,42 +64,16 @@ class RecordsFile(Followed):
         elif isinstance(record, EdgeRecord):
             self.edges.append(EdgeEntry(record.global_round, record.edge_round, place, _coverage(record)))
         elif record is None:
-            self.num_spoilt += 1
+            self.num_damaged += 1
 
     def edge_record(self, global_round: int, edge_round: int) -> EdgeRecord | None:
         """The record of one edge round; None if it is not there or too long to be read."""
-        wanted = (global_round, edge_round)
         with self._lock:
-            before = [entry.place for entry in self.edges.items() if entry[:2] <= wanted]
+            before = [entry.place for entry in self.edges.items() if entry[:2] <= (global_round, edge_round)]
             num_lines = 3 * self.edges.stride + 8
         if not before:
             return None
-        try:
-            with files.open_to_read(self.path, buffer_bytes=BUFFER_BYTES) as file:
-                file.seek(before[-1])
-                return _find(file, wanted, num_lines)
-        except OSError:
-            return None
-
-
-def _edge_numbers(line: bytes) -> tuple[int, int] | None:
-    """(global round, edge round) of a line that begins like an edge record."""
-    head = first_values(line, _PLACE_KEYS)
-    if head is None or head[b"kind"] != b"edge":
-        return None
-    global_round, edge_round = head[b"global_round"], head[b"edge_round"]
-    return (global_round, edge_round) if isinstance(global_round, int) and isinstance(edge_round, int) else None
-
-
-def _find(file: IO[bytes], wanted: tuple[int, int], num_lines: int) -> EdgeRecord | None:
-    for _ in range(num_lines):
-        line = file.readline(MAX_DEVICES_LINE_BYTES)
-        if len(line) == MAX_DEVICES_LINE_BYTES:
-            return None
-        record = record_in(line)
-        if isinstance(record, EdgeRecord) and (record.global_round, record.edge_round) == wanted:
-            return record
-    return None
+        return RecordReader(self.path).edge_record(global_round, edge_round, place=before[-1], num_lines=num_lines)
 
 
 def _coverage(record: EdgeRecord) -> tuple[tuple[Any, ...], ...]:

@@ -122,7 +122,7 @@ def _about(run: Found) -> dict[str, Any]:
 def _last_round(path: Path) -> GlobalRecord | None:
     folder = RunFolder(path)
     try:
-        record = record_from(folder.last_record("global", within_bytes=LAST_ROUND_WITHIN_BYTES))
+        record = record_from(folder.reader.last("global", within_bytes=LAST_ROUND_WITHIN_BYTES))
         return record if isinstance(record, GlobalRecord) else None
     except OSError:
         pass

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from airprune.results.evaluations import evaluations_in
 from airprune.results.measures import TO_TARGET
-from airprune.results.time_to_target import Evaluation, cost, first_reaching
+from airprune.results.time_to_target import Evaluation, cost, evaluations_in, first_reaching
+from airprune.runs.followed import MAX_BYTES_AT_ONCE, version_of
 from airprune.runs.layout import RunFolder
-from airprune.web.runs.followed import MAX_BYTES_AT_ONCE, version_of
 from airprune.web.runs.views import run_named
 
 _MAX_KEPT = 1_000

@@ -97,7 +97,7 @@ def about_file(file: RecordsFile, path: Path) -> dict[str, Any]:
         "num_edge_rounds": file.edges.total,
         "is_thinned": file.rounds.stride > 1 or file.edges.stride > 1,
         # A run at work is just writing its last line; otherwise that line was cut off.
-        "num_spoilt": file.num_spoilt + (file.has_tail and state_of(path) != "running"),
+        "num_spoilt": file.num_damaged + (file.has_tail and state_of(path) != "running"),
         "num_bytes": file.num_bytes,
         "num_bytes_read": file.num_bytes if file.has_tail else file.num_bytes_read,
     }

@@ -10,16 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from airprune.results.figures.curves import PaperColumn, draw_target, new_figure, note, outside_legend
+from airprune.results.crossover import Row
+from airprune.results.figures.curves import PaperColumn, draw_off_scale, draw_target, new_figure, note, outside_legend
 from airprune.results.figures.styles import Style, styles_for
 from airprune.results.measures import MEASURES
 from airprune.results.time_to_target import target_text
-from airprune.studies.campaign import Row
-from airprune.studies.campaign.runs import value_text
+from airprune.runs.naming import value_text
 
 _COSTS = ("time_to_target_s", "bits_to_target", "joules_to_target")
 _MUCH_MORE = 20.0
-_AT_TOP = 0.965
 _MOST_TICKS = 6
 
 
@@ -107,7 +106,7 @@ def _draw(ax: Axes, points: Sequence[_Point], measure: str, style: Style, name: 
         label=name,
     )
     missed = [point.x for point in points if point.value == math.inf]
-    ax.plot(missed, [_AT_TOP] * len(missed), "^", color=style.colour, markersize=7, transform=ax.get_xaxis_transform())
+    draw_off_scale(ax, missed, style, above=True)
 
 
 def _label(ax: Axes, key: str, measure: str, target: float | None, *, places: Mapping[str, int], numeric: bool) -> None:

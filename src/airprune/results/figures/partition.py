@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from airprune.errors import InvalidValue, UsageError, WorkFailed
+from airprune.results.figures.curves import new_figure
 from airprune.text import printable
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Paul Tol's "muted" scheme: ten hues told apart with every kind of colour vision.
 _PALETTE = (
@@ -33,10 +34,6 @@ def draw_partition(counts: ArrayLike, edge: ArrayLike, path: Path | str | None =
       edge: of each device.  [num_devices]
       path: where to write the picture; the ending says the format.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError("draw_partition needs matplotlib; install it by `pip install matplotlib`.") from error
     table, edge_of = np.asarray(counts), np.asarray(edge)
     if table.ndim != 2 or table.size == 0 or table.shape[0] != edge_of.size or edge_of.ndim != 1:
         got = f"shapes {table.shape} and {edge_of.shape}"
@@ -50,15 +47,15 @@ def draw_partition(counts: ArrayLike, edge: ArrayLike, path: Path | str | None =
     middle = np.arange(len(table)) + gap * new_edge
 
     height = float(np.clip(1.4 + 0.2 * (middle[-1] + 1), 2.8, 13.0))
-    figure = Figure(figsize=(8.0, height), layout="constrained")
-    axes = figure.add_subplot()
+    figure, (axes,) = new_figure(1, width=8.0, height=height)
+    axes.grid(False)
     _draw_bars(axes, table, middle)
     _name_devices(axes, order, middle)
     _name_edges(axes, edge_of, middle, inches_per_bar=(height - 1.2) / (middle[-1] + 1))
     axes.set_xlim(0, max(1, table.sum(axis=1).max()) * 1.01)
     axes.set_ylim(middle[-1] + 0.8, -0.8)
     axes.set_xlabel("training samples")
-    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     figure.legend(
         loc="outside upper center", ncols=min(10, table.shape[1]), frameon=False, title="class", handlelength=1.0,
@@ -72,15 +69,10 @@ def draw_partition(counts: ArrayLike, edge: ArrayLike, path: Path | str | None =
 def _colours(num_classes: int) -> list[str]:
     if num_classes <= len(_PALETTE):
         return list(_PALETTE[:num_classes])
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
     return [to_hex(colormaps["cividis"](c / (num_classes - 1))) for c in range(num_classes)]
 
 
 def _draw_bars(axes: Axes, table: np.ndarray, middle: np.ndarray) -> None:
-    from matplotlib.collections import PolyCollection
-
     stop = np.cumsum(table, axis=1)
     start = stop - table
     few = len(table) <= _MOST_NAMED_DEVICES

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import IO
 
 from airprune import files
+from airprune.runs.lines import lines_in
 
-MAX_LINE_BYTES = 4 * 2**20
 MAX_BYTES_AT_ONCE = 256 * 2**20
 BUFFER_BYTES = 2**20
 
 _END_BYTES = 1_024
-_HEAD_BYTES = 256
 
 
 class Followed:
@@ -28,8 +27,10 @@ class Followed:
       has_tail: whether the last line is unfinished: being written, or cut off.
       num_bytes, num_bytes_read: they differ while a very large file is being read.
       max_bytes_at_once: read by one `refresh`.
+      max_line_bytes: of a longer line only the beginning is taken.
     """
 
+    max_line_bytes = 4 * 2**20
     max_bytes_at_once = MAX_BYTES_AT_ONCE
 
     def __init__(self, path: Path) -> None:
@@ -74,7 +75,6 @@ class Followed:
         if status.st_size < self.num_bytes_read or not self._continues(file):
             self._restart()
         self._version, self.num_bytes = version, status.st_size
-        file.seek(self.num_bytes_read)
         self._read(file)
         self._ends = self._read_ends(file)
 
@@ -92,28 +92,18 @@ class Followed:
     def _read(self, file: IO[bytes]) -> None:
         stop = self.num_bytes_read + self.max_bytes_at_once
         self.has_tail = False
-        while self.num_bytes_read < stop and (line := file.readline(MAX_LINE_BYTES)):
-            length, is_whole = len(line), line.endswith(b"\n")
-            if not is_whole and length == MAX_LINE_BYTES:
-                more, is_whole = _skip_line(file)
-                length, line = length + more, line[:_HEAD_BYTES]
-            if not is_whole and not self.is_whole(line):
+        for line in lines_in(
+            file, self.num_bytes_read, max_bytes=self.max_line_bytes, max_skipped_bytes=MAX_BYTES_AT_ONCE
+        ):
+            if not line.has_end and not self.is_whole(line.content):
                 self.has_tail = True
                 break
-            if stripped := line.strip():
-                self.take(stripped, self.num_bytes_read, is_long=length > MAX_LINE_BYTES)
-            self.num_bytes_read += length
+            if stripped := line.content.strip():
+                self.take(stripped, line.place, is_long=line.is_long)
+            self.num_bytes_read += line.num_bytes
+            if self.num_bytes_read >= stop:
+                break
         self._has_more = self.num_bytes_read >= stop
-
-
-def _skip_line(file: IO[bytes]) -> tuple[int, bool]:
-    """Goes past the rest of a line: how long it is, and whether it has an end; of one without end, only so far."""
-    length = 0
-    while length < MAX_BYTES_AT_ONCE and (part := file.readline(MAX_LINE_BYTES)):
-        length += len(part)
-        if part.endswith(b"\n"):
-            return length, True
-    return length, False
 
 
 def version_of(path: Path) -> tuple[int, int] | None:
