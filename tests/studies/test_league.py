@@ -437,7 +437,7 @@ def test_sigterm_stops_a_league_like_ctrl_c_with_its_ledger_written(played, tmp_
         os.kill(os.getpid(), signal.SIGTERM)
         return "finished"
 
-    monkeypatch.setattr("airprune.cli.sweep._words", words_of_the_first)
+    monkeypatch.setattr("airprune.cli.campaign._words", words_of_the_first)
     try:
         assert main([*words[:-4], "--out", str(tmp_path / "out"), "--engine", "serial"]) == 130
     finally:

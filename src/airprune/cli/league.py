@@ -11,12 +11,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from airprune.cli.campaign import run_missing
 from airprune.cli.compare import parse_seeds
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson, Scheduler, Tls
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import terminated_like_ctrl_c
-from airprune.cli.sweep import print_wide, run_missing
+from airprune.cli.sweep import print_wide
 from airprune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -192,11 +193,11 @@ def _run(chosen: League, what: str, runs: Sequence[Match], failures: dict[str, s
     """Runs what is missing, seed by seed, so that a league that is stopped has whole seeds; troubles by folder."""
     if not runs:
         return {}
-    sweep = chosen.pitch.sweep_of(sorted(runs, key=lambda run: run.scenario.seed))
-    sweep.path.mkdir(parents=True, exist_ok=True)
-    num_recorded = len({run.folder_name for run in runs}) - len(sweep.sweep.runs)
-    say(f"{len(sweep.sweep.runs):,} {what}" + (f" beside {num_recorded:,} recorded ones" if num_recorded else ""))
-    ended = run_missing(sweep, chosen.out)
+    campaign = chosen.pitch.campaign_of(sorted(runs, key=lambda run: run.scenario.seed))
+    chosen.pitch.path.mkdir(parents=True, exist_ok=True)
+    num_recorded = len({run.folder_name for run in runs}) - len(campaign.runs)
+    say(f"{len(campaign.runs):,} {what}" + (f" beside {num_recorded:,} recorded ones" if num_recorded else ""))
+    ended = run_missing(campaign, chosen.out)
     failures |= {outcome.run.label: outcome.trouble or "" for outcome in ended}
     return {outcome.run.folder_name: outcome.trouble or "" for outcome in ended}
 

@@ -29,6 +29,7 @@ from airprune.studies.campaign import Row, Sweep, SweepFolder
 from airprune.studies.campaign.runs import value_text
 from airprune.studies.comparison import (
     Variant,
+    campaign,
     checked,
     curves,
     evaluations,
@@ -36,7 +37,6 @@ from airprune.studies.comparison import (
     note_variants,
     scheme_variants,
 )
-from airprune.studies.comparison import compare as runs_of
 from airprune.tables import write_text_atomic
 from airprune.text import shown
 
@@ -199,10 +199,9 @@ def compare(
     variants = checked([*scheme_variants(scenario, schemes), *method_variants(scenario, methods), *own])
     seeds = _seeds("compare.seeds", seeds)
     note_variants(variants, out)
-    for _, _, records in runs_of(variants, seeds, out, callbacks=callbacks, **given):
-        with contextlib.closing(records):
-            for _ in records:
-                pass
+    runs = campaign(variants, seeds, out, callbacks=callbacks, **given)
+    for _ in runs.outcomes(runs.missing()):
+        pass
     return Comparison.read(variants, seeds, out, target=target)
 
 
@@ -231,7 +230,7 @@ def sweep(
         chosen = dataclasses.replace(chosen, engine=engine)
     folder = SweepFolder(chosen, Path("runs") / f"{scenario.name}-sweep" if out is None else path_of("sweep.out", out))
     with folder.locked():
-        missing = [run for run in chosen.runs if not folder.is_finished(run)]
+        missing = folder.missing()
         failed = {}
         if missing:
             with contextlib.closing(folder.outcomes(missing)) as outcomes:
