@@ -5,7 +5,6 @@ Both keep their runs in a folder. Called again they do only what is missing ther
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -230,11 +229,8 @@ def sweep(
         chosen = dataclasses.replace(chosen, engine=engine)
     folder = SweepFolder(chosen, Path("runs") / f"{scenario.name}-sweep" if out is None else path_of("sweep.out", out))
     with folder.locked():
-        missing = folder.missing()
-        failed = {}
-        if missing:
-            with contextlib.closing(folder.outcomes(missing)) as outcomes:
-                failed = {done.run.label: done.trouble for done in outcomes if done.trouble is not None}
+        ended = folder.outcomes(folder.missing())
+        failed = {done.run.label: done.trouble for done in ended if done.trouble is not None}
         result = SweepResult.read(folder, target=target, failed=failed)
         folder.write_table([run for run in chosen.runs if run.label in failed], result.target)
     if len(failed) == len(chosen.runs):

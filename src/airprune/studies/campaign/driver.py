@@ -114,7 +114,10 @@ class Campaign:
         Args:
           watch: of runs in this process.
         """
-        return self._one_by_one(runs, watch) if self.engine is None else self._side_by_side(runs, self.engine)
+        if self.engine is None:
+            yield from self._one_by_one(runs, watch)
+        elif runs:
+            yield from self._side_by_side(runs, self.engine)
 
     def _one_by_one(self, runs: Sequence[CampaignRun], watch: Watch) -> Generator[Outcome]:
         for run in runs:
