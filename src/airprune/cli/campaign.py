@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from airprune.studies.campaign import Campaign, CampaignRun, Outcome
 
 
+@terminated_like_ctrl_c()
 def run_missing(campaign: Campaign, out: Path) -> list[Outcome]:
-    """Runs everything that is not finished; the runs that failed."""
+    """Runs everything that is not finished, and shows it meanwhile; the runs that failed."""
     from airprune.studies.campaign import at_a_time
 
     engine, total, missing = campaign.engine, len(campaign.runs), campaign.missing()
@@ -45,7 +46,7 @@ def run_missing(campaign: Campaign, out: Path) -> list[Outcome]:
         return watched(records, run.scenario, label=f"[{done + 1}/{total}] {run.label}", done=there)
 
     try:
-        with terminated_like_ctrl_c(), contextlib.closing(campaign.outcomes(missing, watch=watch)) as outcomes:
+        with contextlib.closing(campaign.outcomes(missing, watch=watch)) as outcomes:
             for outcome in outcomes if engine is None else _watched(outcomes, campaign, done=done):
                 if outcome.trouble is None:
                     done += 1
@@ -55,6 +56,14 @@ def run_missing(campaign: Campaign, out: Path) -> list[Outcome]:
         say(f"Stopped with {done} of {total} runs finished; {out} keeps what is done. The same command continues.")
         raise typer.Exit(STOPPED) from None
     return failures
+
+
+def end_with(failures: Sequence[Outcome]) -> None:
+    """Says what failed, and lets the command fail then."""
+    for failure in failures:
+        say(f"failed: {failure.run.label}: {failure.trouble}")
+    if failures:
+        raise typer.Exit(1)
 
 
 def _watched(outcomes: Iterable[Outcome], campaign: Campaign, *, done: int) -> Iterator[Outcome]:

@@ -11,7 +11,7 @@ import typer
 from rich.measure import Measurement
 from rich.table import Table
 
-from airprune.cli.campaign import run_missing
+from airprune.cli.campaign import end_with, run_missing
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.estimates import estimates_json, estimates_table
 from airprune.cli.options import Column as PaperOption
@@ -89,10 +89,7 @@ def sweep(
                 stdout_console().print(sentence, markup=False)
             say(f"Tables for LaTeX: {result.write_latex()}")
             _report(rows, out, target, column)
-    for failure in failures:
-        say(f"failed: {failure.run.label}: {failure.trouble}")
-    if failures:
-        raise typer.Exit(1)
+    end_with(failures)
 
 
 def _sweep(scenario: str, settings: Sequence[str], **options: Any) -> Sweep:
