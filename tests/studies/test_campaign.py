@@ -79,6 +79,14 @@ def test_what_is_read_of_runs_comes_back_and_without_a_folder_nothing_is_left(en
     assert set(tmp_path.rglob("*")) == before
 
 
+def test_a_comparison_takes_what_run_takes_and_nothing_of_its_driver(runs, tmp_path):
+    told = []
+    ap.compare(runs[0].scenario, schemes=["optimal"], out=tmp_path / "out", callbacks=[told.append])
+    assert len(told) == len(RunFolder(tmp_path / "out/optimal-seed0").records()) == 6
+    with pytest.raises(TypeError, match="engine"):
+        ap.compare(runs[0].scenario, schemes=["optimal"], out=tmp_path / "other", engine="serial")
+
+
 @pytest.mark.parametrize(
     ("settings", "at_once"),
     [(None, 1), ({"name": "serial", "workers": 4}, 1), ({"workers": 3}, 3), ({"workers": 9}, 5)],

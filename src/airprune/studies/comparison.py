@@ -70,7 +70,7 @@ def note_variants(variants: Sequence[Variant], out: Path) -> None:
 
 def campaign(variants: Sequence[Variant], seeds: Sequence[int], out: Path, **given: Any) -> Campaign:
     """All runs, one after the other; `given` is what `run` takes besides scenario and folder."""
-    return Campaign([variant.run(seed) for seed in seeds for variant in variants], out, **given)
+    return Campaign([variant.run(seed) for seed in seeds for variant in variants], out, given=given)
 
 
 def curves(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict[str, list[list[dict[str, Any]]]]:

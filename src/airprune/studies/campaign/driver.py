@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,12 +80,16 @@ class Campaign:
     """
 
     def __init__(
-        self, runs: Sequence[CampaignRun], path: Path | None, engine: EngineSection | None = None, **given: Any
+        self,
+        runs: Sequence[CampaignRun],
+        path: Path | None,
+        engine: EngineSection | None = None,
+        given: Mapping[str, Any] | None = None,
     ) -> None:
         self.runs = runs
         self.engine = engine
         self._path = path
-        self._given = given
+        self._given = given or {}
 
     def run_folder(self, run: CampaignRun) -> RunFolder:
         if self._path is None:
