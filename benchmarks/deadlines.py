@@ -19,7 +19,7 @@ import airprune as ap
 from airprune.planning.deadline import deadline_for_bits_s
 from airprune.results.time_to_target import Costs
 from airprune.rounds.experiment import Experiment
-from airprune.studies.comparison import Variant, compare, evaluations
+from airprune.studies.comparison import Variant, campaign, evaluations
 from airprune.studies.paper.profiles import PROFILES
 
 HONEST = {"clock.compute": "flops", "clock.board": "raspberry-pi-4", "network.cpu_hz": 1.8e9}
@@ -81,9 +81,9 @@ def main() -> None:
 
 
 def tell(name: str, variants: list[Variant], seeds: range, target: float, out: Path) -> None:
-    for _, _, records in compare(variants, seeds, out):
-        for _ in records:
-            pass
+    runs = campaign(variants, seeds, out)
+    for _ in runs.outcomes(runs.missing()):
+        pass
     found = evaluations(variants, seeds, out)
     times = {variant: [*Costs.of(runs, target, "time_to_target_s").by_seed.values()] for variant, runs in found.items()}
     medians = {variant: float(np.median(seconds)) for variant, seconds in times.items()}

@@ -2,16 +2,17 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
+import airprune as ap
 from airprune.results.measures import TO_TARGET
 from airprune.results.tidy import read_rows, write_rows
 from airprune.runs.layout import RunFolder
-from airprune.studies.campaign.whole_run import finish_here
+from airprune.scenario.sections import EngineSection
+from airprune.studies.campaign import WITHIN, Campaign, CampaignRun
 from airprune.studies.claims import Verdict, combined
 from airprune.studies.claims.agreement import page_p
 from airprune.studies.claims.intervals import judge_better, judge_trend
@@ -19,7 +20,6 @@ from airprune.studies.paper import fig2, fig3, fig4, fig5, fig6, frozen, table1
 from airprune.studies.paper.claims import CLAIMS
 from airprune.studies.paper.profiles import PROFILES, Profile
 from airprune.studies.paper.reproduction import ARTEFACTS, Reproduction, judged, write_claims
-from airprune.studies.paper.training import missing_runs, run_path
 
 TINY = Profile(
     name="tiny",
@@ -35,11 +35,15 @@ TINY = Profile(
 def finish(reproduction: Reproduction, names: list[str]) -> None:
     reproduction.out.mkdir(parents=True, exist_ok=True)
     artefacts = [ARTEFACTS[name] for name in names]
-    for _, scenario in reproduction.missing(artefacts).values():
-        for _ in reproduction.start(scenario):
-            pass
+    campaign = Campaign(reproduction.campaign(artefacts).runs, reproduction.runs)
+    for _ in campaign.outcomes(campaign.missing()):
+        pass
     for artefact in artefacts:
         reproduction.write(artefact)
+
+
+def with_values(run: CampaignRun, values: dict, **fields: str) -> CampaignRun:
+    return dataclasses.replace(run, scenario=run.scenario.with_values(values), **fields)
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +56,17 @@ def folder(tmp_path_factory):
 
 def test_runs_side_by_side_end_in_the_bytes_of_runs_one_by_one_and_one_that_fails_stops_no_other(folder, tmp_path):
     mine = Reproduction(profile=TINY, seeds=(0,), out=tmp_path)
-    runs = [(Path(path), scenario) for path, (_, scenario) in mine.missing([ARTEFACTS["fig5"]]).items()][:2]
-    nowhere = runs[0][1].with_values({"network.table": str(tmp_path / "gone.csv")})
-    ended = dict(finish_here([*runs, (tmp_path / "x", nowhere)], workers=2))
-    assert ended[0] is None and ended[1] is None and "gone.csv" in ended[2]
-    for path, _ in runs:
+    runs = [with_values(run, WITHIN) for run in mine.campaign([ARTEFACTS["fig5"]]).runs[:2]]
+    nowhere = with_values(runs[0], {"network.table": str(tmp_path / "gone.csv")}, folder_name="x")
+    campaign = Campaign([*runs, nowhere], mine.runs, EngineSection(name="processes", workers=2))
+    ended = {outcome.run.folder_name: outcome.trouble for outcome in campaign.outcomes(campaign.runs)}
+    assert [ended[run.folder_name] for run in runs] == [None, None] and "gone.csv" in ended["x"]
+    for run in runs:
         for name in ("records.jsonl", "final.safetensors"):
-            assert (path / name).read_bytes() == (folder / "runs" / path.name / name).read_bytes()
-    assert len(mine.missing([ARTEFACTS["fig5"]])) == len(ARTEFACTS["fig5"].training.series) - 2
+            bytes_of_both = [(path / "runs" / run.folder_name / name).read_bytes() for path in (tmp_path, folder)]
+            assert bytes_of_both[0] == bytes_of_both[1]
+    missing = mine.campaign([ARTEFACTS["fig5"]]).missing()
+    assert len(missing) == len(ARTEFACTS["fig5"].training.series) - 2
 
 
 def verdicts(folder) -> dict[str, str]:
@@ -204,27 +211,27 @@ def write_times(folder, *, optimal, no_pruning) -> None:
 
 
 def test_runs_shared_by_figures_are_made_once(tmp_path):
-    both = missing_runs([fig4.FIGURE, fig5.FIGURE], PROFILES["default"], (0,), tmp_path)
-    alone = [missing_runs([figure], PROFILES["default"], (0,), tmp_path) for figure in (fig4.FIGURE, fig5.FIGURE)]
-    assert len(both) == sum(map(len, alone)) - 2  # IID with optimal and with no pruning are in both
+    mine = Reproduction(profile=PROFILES["default"], seeds=(0,), out=tmp_path)
+    fig4, fig5 = ARTEFACTS["fig4"], ARTEFACTS["fig5"]
+    both, *alone = (len(mine.campaign(artefacts).runs) for artefacts in ([fig4, fig5], [fig4], [fig5]))
+    assert both == sum(alone) - 2  # IID with optimal and with no pruning are in both
 
 
 def test_finished_runs_are_not_made_again(folder):
     reproduction = Reproduction(profile=TINY, seeds=TINY.seeds, out=folder)
-    assert reproduction.missing([ARTEFACTS["fig4"], ARTEFACTS["fig5"], ARTEFACTS["bound"]]) == {}
+    assert reproduction.campaign([ARTEFACTS["fig4"], ARTEFACTS["fig5"], ARTEFACTS["bound"]]).missing() == []
 
 
 def test_an_interrupted_reproduction_continues_to_the_same_bytes(folder, tmp_path):
     reproduction = Reproduction(profile=TINY, seeds=(0,), out=tmp_path)
-    path, (_, scenario) = next(iter(reproduction.missing([ARTEFACTS["fig4"]]).items()))
-    records = reproduction.start(scenario)
+    first = reproduction.campaign([ARTEFACTS["fig4"]]).runs[0]
+    here, there = (path / "runs" / first.folder_name for path in (tmp_path, folder))
+    records = ap.run(first.scenario, out=here)
     next(records)
     records.close()
-    assert not RunFolder(run_path(reproduction.runs, scenario)).is_finished
+    assert not RunFolder(here).is_finished
     finish(reproduction, ["fig4"])
-    again = run_path(folder / "runs", scenario)
-    assert (tmp_path / "runs" / again.name / "records.jsonl").read_bytes() == (again / "records.jsonl").read_bytes()
-    assert path.endswith(again.name)
+    assert (here / "records.jsonl").read_bytes() == (there / "records.jsonl").read_bytes()
 
 
 def weights_in(bound) -> list[float]:

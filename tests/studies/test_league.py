@@ -455,7 +455,7 @@ def test_sigterm_stops_a_league_like_ctrl_c_with_its_ledger_written(played, tmp_
         os.kill(os.getpid(), signal.SIGTERM)
         return "finished"
 
-    monkeypatch.setattr("airprune.cli.sweep._words", words_of_the_first)
+    monkeypatch.setattr("airprune.cli.campaign._words", words_of_the_first)
     try:
         assert main([*words[:-4], "--out", str(tmp_path / "out"), "--engine", "serial"]) == 130
     finally:
@@ -541,8 +541,8 @@ def test_a_tuned_league_tries_on_held_out_images_and_plays_the_best_trial_and_th
         101,
     }
     monkeypatch.setattr(Pitch, "played", lambda pitch, run: run_of(run.scenario.train.learning_rate))
-    matches = [run for run in league.matches() if run.values["method"] == SEED]
-    beside = [run for run in league.untuned() if run.values["method"] == SEED]
+    matches = [run for run in league.matches() if run.label.startswith(f"A {SEED}, ")]
+    beside = [run for run in league.untuned() if run.label.startswith(f"A {SEED}, ")]
     assert [run.scenario.train.learning_rate for run in matches] == [0.1, 0.1, 0.1]
     assert [run.scenario.train.learning_rate for run in beside] == [0.01, 0.01, 0.01]
     assert {run.scenario.data.judge_on for run in (*matches, *beside)} == {"test"}
@@ -557,7 +557,7 @@ def test_a_tuned_league_tries_on_held_out_images_and_plays_the_best_trial_and_th
 
 def test_a_run_that_failed_leaves_a_row_with_its_reason(tmp_path):
     league = tiny_league(tmp_path)
-    failed = next(run.folder_name for run in league.matches() if run.values["method"] == FP32)
+    failed = next(run.folder_name for run in league.matches() if run.label.startswith(f"A {FP32}, "))
     (found,) = league.standings({failed: "It has no plan."})
     assert found.row(FP32).result.trouble == "It has no plan." and found.row(FP32).accuracy[By.TIME] is None
     assert any("It has no plan." in note for note in document_of([found], [], **ABOUT)["divisions"][0]["notes"])

@@ -534,7 +534,7 @@ def test_a_network_table_travels_with_its_run(tmp_path, command, scenario, dask)
 
 def test_workers_whose_kernel_is_another_are_left_out(command, scenario, dask, monkeypatch):
     """The driver's is: on one machine all workers have the same."""
-    monkeypatch.setattr("airprune.studies.campaign.folder.own_kernel", lambda: "another")
+    monkeypatch.setattr("airprune.studies.campaign.driver.own_kernel", lambda: "another")
     monkeypatch.setattr("airprune.engines.cluster.engine._ONLY_REFUSED_S", 0.5)
     status, _, err = command(*sweep_on(dask, scenario, "seed=0-1"))
     assert status == 1 and err.count("\n") == 1

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from airprune.cli.campaign import run_missing
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.durations import tell_duration
 from airprune.cli.estimates import estimates_json, estimates_table
 from airprune.cli.options import (
     Column,
@@ -26,11 +24,9 @@ from airprune.cli.options import (
     Workers,
     formats_for,
 )
-from airprune.cli.progress import watched
 from airprune.cli.scenario_argument import scenario_from
-from airprune.cli.stopping import STOPPED
 from airprune.cli.target import target_table
-from airprune.errors import Diverged, UsageError
+from airprune.errors import UsageError
 
 if TYPE_CHECKING:
     from airprune.cli.options import PaperWidth
@@ -84,14 +80,17 @@ def compare(
         raise UsageError(
             f"--seeds and the variants ask for {len(variants) * len(chosen):,} runs; at most {MAX_RUNS:,}."
         )
-    for variant, seed in itertools.product(variants, chosen):
-        if (folder := variant.folder(out, seed)).has_run:
-            folder.check_scenario(variant.scenario.with_("seed", seed))
 
     from airprune.studies.calls import Comparison
+    from airprune.studies.comparison import campaign, note_variants
     from airprune.studies.write_report import write_report
 
-    run_all(variants, chosen, out, log or [])
+    runs = campaign(variants, chosen, out, callbacks=log or [])
+    for run in runs.runs:
+        if (folder := runs.run_folder(run)).has_run:
+            folder.check_scenario(run.scenario)
+    note_variants(variants, out)
+    run_missing(runs, out)
     study = Comparison.read(variants, chosen, out, target=target)
     _draw(study, column)
     if as_json:
@@ -131,35 +130,6 @@ def variants_of(base: Scenario, schemes: Sequence[str], methods: Sequence[str], 
             raise UsageError(f"--also must read `NAME: key=value …`, got {words!r}.")
         variants.append(Variant(name=name.strip(), scenario=base.with_overrides(changes.split())))
     return checked(variants)
-
-
-def run_all(variants: Sequence[Variant], seeds: Sequence[int], out: Path, log: Sequence[str] = ()) -> None:
-    """Runs everything that is not finished, showing each run."""
-    from airprune.studies.comparison import compare as runs_of
-    from airprune.studies.comparison import note_variants
-
-    note_variants(variants, out)
-    places = [(variant, seed) for seed in seeds for variant in variants]
-    tell_duration(
-        [
-            variant.scenario
-            for variant, seed in places
-            if not variant.folder(out, seed).has_finished(variant.scenario.with_("seed", seed))
-        ]
-    )
-    try:
-        for variant, seed, records in runs_of(variants, seeds, out, callbacks=log):
-            label = f"[{places.index((variant, seed)) + 1}/{len(places)}] {variant.name}, seed {seed}"
-            try:
-                with contextlib.closing(records):
-                    done = len(variant.folder(out, seed).records())
-                    for _ in watched(records, variant.scenario, label=label, done=done):
-                        pass
-            except Diverged as error:
-                say(f"{label}: {error}")
-    except KeyboardInterrupt:
-        say(f"Stopped; {out} keeps what is done. The same command continues.")
-        raise typer.Exit(STOPPED) from None
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -11,15 +11,17 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from airprune.cli.campaign import end_with, run_missing
 from airprune.cli.compare import parse_seeds
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson, Scheduler, Tls
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import terminated_like_ctrl_c
-from airprune.cli.sweep import print_wide, run_missing
+from airprune.cli.sweep import print_wide
 from airprune.errors import UsageError
 
 if TYPE_CHECKING:
+    from airprune.studies.campaign import Outcome
     from airprune.studies.league.folder import League
     from airprune.studies.league.playing import Match
 
@@ -97,10 +99,7 @@ def league(
     else:
         _print(document)
     say(f"Page: {chosen.out / 'league.html'}")
-    for label, trouble in failures.items():
-        say(f"failed: {label}: {trouble}")
-    if failures:
-        raise typer.Exit(1)
+    end_with(failures)
 
 
 def _league(
@@ -154,8 +153,8 @@ def _league(
     return chosen
 
 
-def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """Trials, the runs that count, those of the claims, the untuned ones; the document, and what failed by label."""
+def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str, Any], list[Outcome]]:
+    """Trials, the runs that count, those of the claims, the untuned ones; the document, and what failed."""
     from airprune.runs.lock import locked
     from airprune.studies.league import claims
     from airprune.studies.league.sources import CLAIMS
@@ -167,8 +166,7 @@ def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str,
         "runs for claims": lambda: claims.matches(judged, chosen.base, chosen.seeds),
         "untuned runs": chosen.untuned,
     }
-    failures: dict[str, str] = {}
-    troubles: dict[str, str] = {}
+    failures: dict[str, Outcome] = {}
     asked: list[Match] = []
     with terminated_like_ctrl_c(), locked(chosen.out):
         started = time.monotonic()
@@ -177,28 +175,27 @@ def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str,
                 runs = runs_of()
                 asked += runs
                 if not so_far:
-                    troubles |= _run(chosen, what, runs, failures)
+                    failures |= {outcome.run.label: outcome for outcome in _run(chosen, what, runs)}
         finally:
             chosen.record(asked)
         if so_far:
             chosen = chosen.so_far(asked)
         verdicts = claims.verdicts(judged, chosen.base, chosen.seeds, chosen.pitch)
+        troubles = {outcome.run.folder_name: outcome.trouble or "" for outcome in failures.values()}
         document = chosen.write(chosen.standings(troubles), verdicts)
         say(f"League: {chosen.out / 'league.csv'}, {time.monotonic() - started:,.0f} s.")
-    return document, failures
+    return document, list(failures.values())
 
 
-def _run(chosen: League, what: str, runs: Sequence[Match], failures: dict[str, str]) -> dict[str, str]:
-    """Runs what is missing, seed by seed, so that a league that is stopped has whole seeds; troubles by folder."""
+def _run(chosen: League, what: str, runs: Sequence[Match]) -> list[Outcome]:
+    """Runs what is missing, seed by seed, so that a league that is stopped has whole seeds; what failed."""
     if not runs:
-        return {}
-    sweep = chosen.pitch.sweep_of(sorted(runs, key=lambda run: run.scenario.seed))
-    sweep.path.mkdir(parents=True, exist_ok=True)
-    num_recorded = len({run.folder_name for run in runs}) - len(sweep.sweep.runs)
-    say(f"{len(sweep.sweep.runs):,} {what}" + (f" beside {num_recorded:,} recorded ones" if num_recorded else ""))
-    ended = run_missing(sweep, chosen.out)
-    failures |= {outcome.run.label: outcome.trouble or "" for outcome in ended}
-    return {outcome.run.folder_name: outcome.trouble or "" for outcome in ended}
+        return []
+    campaign = chosen.pitch.campaign_of(sorted(runs, key=lambda run: run.scenario.seed))
+    chosen.pitch.path.mkdir(parents=True, exist_ok=True)
+    num_recorded = len({run.folder_name for run in runs}) - len(campaign.runs)
+    say(f"{len(campaign.runs):,} {what}" + (f" beside {num_recorded:,} recorded ones" if num_recorded else ""))
+    return run_missing(campaign, chosen.out)
 
 
 def _print(document: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from enum import StrEnum
@@ -15,14 +14,11 @@ from rich.table import Table
 from airprune.cli.compare import parse_seeds
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson
-from airprune.errors import Diverged, UsageError, WorkFailed
+from airprune.errors import UsageError, WorkFailed
 from airprune.studies.paper.table2 import Cell, table2
 
 if TYPE_CHECKING:
-    from airprune.scenario import Scenario
     from airprune.studies.paper.reproduction import Artefact, Reproduction
-
-    Runs = dict[str, tuple[str, Scenario]]
 
 
 class What(StrEnum):
@@ -65,7 +61,7 @@ def reproduce(
         return
     reproduction, artefacts = _reproduction(what, quick=quick, full=full, seeds=seeds, out=out)
     started = time.monotonic()
-    _run_missing(reproduction, artefacts)
+    _run(reproduction, artefacts)
     claims, files = _write(reproduction, artefacts)
     say(f"{len(files)} files in {reproduction.out}, {time.monotonic() - started:,.0f} s.")
     if as_json:
@@ -104,66 +100,16 @@ def _reproduction(
     return Reproduction(profile=profile, seeds=chosen, out=out), [ARTEFACTS[name] for name in names]
 
 
-def _run_missing(reproduction: Reproduction, artefacts: list[Artefact]) -> None:
-    """Several runs go on side by side, each on one core; a single one has all cores."""
-    from airprune.cli.durations import tell_duration
-    from airprune.cli.stopping import STOPPED
-    from airprune.engines.machine import num_cores
-
-    todo = reproduction.missing(artefacts)
-    at_a_time = min(num_cores(), len(todo)) or 1
-    tell_duration([scenario for _, scenario in todo.values()], at_a_time=at_a_time)
-    try:
-        if at_a_time > 1:
-            _run_side_by_side(todo, at_a_time)
-        else:
-            _run_one_by_one(reproduction, todo)
-    except KeyboardInterrupt:
-        say(f"Stopped; {reproduction.out} keeps what is done. The same command continues.")
-        raise typer.Exit(STOPPED) from None
-
-
-def _run_one_by_one(reproduction: Reproduction, todo: Runs) -> None:
-    from airprune.cli.progress import watched
-    from airprune.runs.layout import RunFolder
-
-    for count, (path, (label, scenario)) in enumerate(todo.items(), start=1):
-        done = len(RunFolder(Path(path)).records())
-        records = reproduction.start(scenario)
-        try:
-            for _ in watched(records, scenario, label=f"[{count}/{len(todo)}] {label}", done=done):
-                pass
-        except Diverged as error:
-            say(f"[{count}/{len(todo)}] {label}: {error}")
-
-
-def _run_side_by_side(todo: Runs, at_a_time: int) -> None:
+def _run(reproduction: Reproduction, artefacts: list[Artefact]) -> None:
     """A run that fails does not stop the others; then the command fails."""
-    from airprune.runs.layout import RunFolder
-    from airprune.studies.campaign.whole_run import finish_here
+    from airprune.cli.campaign import run_missing
 
-    runs = [(Path(path), scenario) for path, (_, scenario) in todo.items()]
-    labels = [label for label, _ in todo.values()]
-    failures, started = [], time.monotonic()
-    with contextlib.closing(finish_here(runs, workers=at_a_time)) as ended:
-        for count, (index, trouble) in enumerate(ended, start=1):
-            words = "failed"
-            if trouble is not None:
-                failures.append(f"{labels[index]}: {trouble}")
-            else:
-                last = RunFolder(runs[index][0]).reader.last("global") or {}
-                accuracy = last.get("test_accuracy")
-                words = "finished" if accuracy is None else f"accuracy {accuracy:.1%}"
-                words = "diverged" if "diverged" in last else words
-            left_s = (time.monotonic() - started) / count * (len(runs) - count)
-            say(
-                f"[{count}/{len(runs)}] {labels[index]}: {words}"
-                + (f" · {left_s / 60:,.0f} min left" if left_s else "")
-            )
+    campaign = reproduction.campaign(artefacts)
+    failures = run_missing(campaign, reproduction.out)
     if failures:
         raise WorkFailed(
-            f"{len(failures)} of {len(runs)} runs failed, the first of them {failures[0]} "
-            "Give the same command to try them again: it goes on from what is done."
+            f"{len(failures)} of {len(campaign.runs)} runs failed, the first of them {failures[0].run.label}: "
+            f"{failures[0].trouble} Give the same command to try them again: it goes on from what is done."
         )
 
 

@@ -51,21 +51,22 @@ def interruptible() -> Iterator[None]:
 def terminated_like_ctrl_c() -> Iterator[None]:
     """SIGTERM, which batch systems send, stops as Ctrl-C does: what is done is kept and noted.
 
-    One is enough: those that follow do not interrupt that. Elsewhere than in the main thread nothing is changed.
+    One is enough: those that follow do not interrupt that. Elsewhere than in the main thread, and within another one,
+    nothing is changed.
     """
-    if not _is_main_thread():
+    if not _is_main_thread() or signal.getsignal(signal.SIGTERM) is _stop:
         yield
         return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
+    before = signal.signal(signal.SIGTERM, _stop)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _is_main_thread() -> bool:

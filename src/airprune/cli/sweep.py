@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.table import Table
 
+from airprune.cli.campaign import end_with, run_missing
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.durations import tell_duration
 from airprune.cli.estimates import estimates_json, estimates_table
 from airprune.cli.options import Column as PaperOption
 from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Target, Tls, formats_for
 from airprune.cli.scenario_argument import scenario_from
-from airprune.cli.stopping import STOPPED, terminated_like_ctrl_c
 from airprune.cli.target import target_table
 from airprune.results.statistics import diverged_words
 
@@ -31,7 +24,7 @@ if TYPE_CHECKING:
     from airprune.cli.options import PaperWidth
     from airprune.results.crossover import Crossover
     from airprune.studies.calls import SweepResult
-    from airprune.studies.campaign import Outcome, Row, Sweep, SweepFolder
+    from airprune.studies.campaign import Outcome, Row, Sweep
 
 # Beyond these a page of curves takes minutes and nobody can tell the curves apart.
 _MAX_REPORTED_ROWS = 20
@@ -77,8 +70,7 @@ def sweep(
     folder = SweepFolder(chosen, out)
     asked = chosen.runs[0].scenario.rounds.target_accuracy if target is None else target
     with folder.locked():
-        with terminated_like_ctrl_c():
-            failures = run_missing(folder, out)
+        failures = run_missing(folder, out)
         result = dataclasses.replace(SweepResult.read(folder, target=target), out=out)
         rows, target = result.rows, result.target
         table = folder.write_table([failure.run for failure in failures], target)
@@ -98,10 +90,7 @@ def sweep(
                 stdout_console().print(sentence, markup=False)
             say(f"Tables for LaTeX: {result.write_latex()}")
             _report(rows, out, target, column)
-    for failure in failures:
-        say(f"failed: {failure.run.label}: {failure.trouble}")
-    if failures:
-        raise typer.Exit(1)
+    end_with(failures)
 
 
 def _sweep(scenario: str, settings: Sequence[str], **options: Any) -> Sweep:
@@ -111,76 +100,6 @@ def _sweep(scenario: str, settings: Sequence[str], **options: Any) -> Sweep:
     chosen = Sweep.of(scenario_from(scenario, []), settings)
     about_engine = [word for word in settings if word.strip().startswith("engine.")]
     return dataclasses.replace(chosen, engine=scenario_from(scenario, about_engine, **options).engine)
-
-
-def run_missing(folder: SweepFolder, out: Path) -> list[Outcome]:
-    """Runs everything that is not finished; the runs that failed."""
-    from airprune.engines.machine import num_cores
-
-    runs = folder.sweep.runs
-    missing = [run for run in runs if not folder.is_finished(run)]
-    done, failures = len(runs) - len(missing), []
-    if done:
-        say(f"{done} of {len(runs)} runs were finished before.")
-    if not missing:
-        return []
-    engine = folder.sweep.engine
-    at_a_time = 1 if engine.name == "serial" else min(engine.workers or num_cores(), len(missing))
-    tell_duration([run.scenario for run in missing], at_a_time=at_a_time, elsewhere=engine.scheduler is not None)
-    try:
-        with contextlib.closing(folder.outcomes(missing)) as outcomes:
-            for outcome in _watched(outcomes, folder, done=done):
-                if outcome.trouble is None:
-                    done += 1
-                else:
-                    failures.append(outcome)
-    except KeyboardInterrupt:
-        say(f"Stopped with {done} of {len(runs)} runs finished; {out} keeps what is done. The same command continues.")
-        raise typer.Exit(STOPPED) from None
-    return failures
-
-
-def _watched(outcomes: Iterable[Outcome], folder: SweepFolder, *, done: int) -> Iterator[Outcome]:
-    """The outcomes, shown while they pass: one bar on a terminal, plain lines elsewhere."""
-    total = len(folder.sweep.runs)
-    if not sys.stderr.isatty():
-        started = time.monotonic()
-        for count, outcome in enumerate(outcomes, start=1):
-            left_s = (time.monotonic() - started) / count * (total - done - count)
-            left = f" · {_duration(left_s)} left" if left_s else ""
-            say(f"[{done + count}/{total}] {outcome.run.label}: {_words(outcome, folder)}{left}")
-            yield outcome
-        return
-    columns = (
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("runs"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        TextColumn("{task.fields[words]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
-    )
-    with Progress(*columns, console=Console(stderr=True), expand=True) as progress:
-        task = progress.add_task("", total=total, completed=done, words="starting …" if done < total else "")
-        for outcome in outcomes:
-            words = f"{_words(outcome, folder)} · {outcome.run.label}"
-            progress.update(task, advance=1, words=escape(words))
-            yield outcome
-
-
-def _words(outcome: Outcome, folder: SweepFolder) -> str:
-    if outcome.trouble is not None:
-        return "failed"
-    last = folder.last_round(outcome.run) or {}
-    if "diverged" in last:
-        return "diverged"
-    accuracy = last.get("test_accuracy")
-    return "finished" if accuracy is None else f"accuracy {accuracy:.1%}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
 
 
 def _table(chosen: Sweep, rows: Sequence[Row]) -> Table:

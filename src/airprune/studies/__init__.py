@@ -2,7 +2,7 @@
 
 calls         comparisons and sweeps from Python
 comparison    several variants over several seeds
-campaign/     every combination of the values given, on several workers
+campaign/     many runs, each once, on any engine; sweeps over every combination of the values given
 claims/       what a claim is, how numbers over seeds decide it, how its verdict is shown
 paper/        the paper's tables, figures and claims
 league/       all methods under the same rules

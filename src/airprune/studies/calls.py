@@ -5,7 +5,6 @@ Both keep their runs in a folder. Called again they do only what is missing ther
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airprune.checks import instance, path_of
-from airprune.errors import Diverged, InvalidValue, WorkFailed
+from airprune.errors import InvalidValue, WorkFailed
 from airprune.extras import needed
 from airprune.results.frames import Level, load_runs
 from airprune.results.latex import summary_latex, target_latex
@@ -29,6 +28,7 @@ from airprune.studies.campaign import Row, Sweep, SweepFolder
 from airprune.studies.campaign.runs import value_text
 from airprune.studies.comparison import (
     Variant,
+    campaign,
     checked,
     curves,
     evaluations,
@@ -36,7 +36,6 @@ from airprune.studies.comparison import (
     note_variants,
     scheme_variants,
 )
-from airprune.studies.comparison import compare as runs_of
 from airprune.tables import write_text_atomic
 from airprune.text import shown
 
@@ -207,10 +206,9 @@ def compare(
     variants = checked([*scheme_variants(scenario, schemes), *method_variants(scenario, methods), *own])
     seeds = _seeds("compare.seeds", seeds)
     note_variants(variants, out)
-    for _, _, records in runs_of(variants, seeds, out, callbacks=callbacks, **given):
-        with contextlib.closing(records), contextlib.suppress(Diverged):
-            for _ in records:
-                pass
+    runs = campaign(variants, seeds, out, callbacks=callbacks, **given)
+    for _ in runs.outcomes(runs.missing()):
+        pass
     return Comparison.read(variants, seeds, out, target=target)
 
 
@@ -239,11 +237,8 @@ def sweep(
         chosen = dataclasses.replace(chosen, engine=engine)
     folder = SweepFolder(chosen, Path("runs") / f"{scenario.name}-sweep" if out is None else path_of("sweep.out", out))
     with folder.locked():
-        missing = [run for run in chosen.runs if not folder.is_finished(run)]
-        failed = {}
-        if missing:
-            with contextlib.closing(folder.outcomes(missing)) as outcomes:
-                failed = {done.run.label: done.trouble for done in outcomes if done.trouble is not None}
+        ended = folder.outcomes(folder.missing())
+        failed = {done.run.label: done.trouble for done in ended if done.trouble is not None}
         result = SweepResult.read(folder, target=target, failed=failed)
         folder.write_table([run for run in chosen.runs if run.label in failed], result.target)
     if len(failed) == len(chosen.runs):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import airprune
 from airprune.errors import UsageError
@@ -14,10 +14,8 @@ from airprune.results.report.reading import asked_order
 from airprune.results.time_to_target import Evaluation, evaluations_in
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
+from airprune.studies.campaign import Campaign, CampaignRun
 from airprune.tables import write_text_atomic
-
-if TYPE_CHECKING:
-    from airprune.runs.driver import Records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +24,13 @@ class Variant:
 
     name: str
     scenario: Scenario
+
+    def run(self, seed: int) -> CampaignRun:
+        return CampaignRun(
+            label=f"{self.name}, seed {seed}",
+            scenario=self.scenario.with_("seed", seed),
+            folder_name=f"{self.folder_name}-seed{seed}",
+        )
 
     def folder(self, out: Path, seed: int) -> RunFolder:
         return RunFolder.below(out, f"{self.folder_name}-seed{seed}")
@@ -62,21 +67,9 @@ def note_variants(variants: Sequence[Variant], out: Path) -> None:
     write_text_atomic(out / "comparison.json", json.dumps(note, indent=1) + "\n", follow_link=False)
 
 
-def compare(
-    variants: Sequence[Variant], seeds: Sequence[int], out: Path, **given: Any
-) -> Iterator[tuple[Variant, int, Records]]:
-    """Runs what is not finished yet; yields (variant, seed, records still to come) for the caller to consume.
-
-    `given` is what `run` takes besides scenario and folder. The records of a run that diverges end in `Diverged`, which
-    is a result: the run is finished then.
-    """
-    from airprune.runs.driver import run  # here, since naming variants does not wait for torch
-
-    for seed in seeds:
-        for variant in variants:
-            folder, scenario = variant.folder(out, seed), variant.scenario.with_("seed", seed)
-            if not folder.has_finished(scenario):
-                yield variant, seed, run(scenario, out=folder.path, resume=True, **given)
+def campaign(variants: Sequence[Variant], seeds: Sequence[int], out: Path, **given: Any) -> Campaign:
+    """All runs, one after the other; `given` is what `run` takes besides scenario and folder."""
+    return Campaign([variant.run(seed) for seed in seeds for variant in variants], out, given=given)
 
 
 def curves(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict[str, list[list[dict[str, Any]]]]:

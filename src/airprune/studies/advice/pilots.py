@@ -13,20 +13,17 @@ import contextlib
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from airprune.engines import engine_named
-from airprune.engines.base import Died, Task, Workshop
-from airprune.engines.machine import cancelled
-from airprune.errors import Diverged, UsageError, WorkFailed
-from airprune.methods.registration import luggage
+from airprune.errors import UsageError, WorkFailed
 from airprune.rounds.experiment import Experiment
-from airprune.runs import run
 from airprune.scenario import Scenario
 from airprune.studies.advice.candidates import Candidate
+from airprune.studies.campaign import WITHIN, Campaign, CampaignRun, at_a_time
 
 Array = np.ndarray
 
@@ -39,27 +36,12 @@ SEEDS = 2
 # Of the time for small pilots, what the first seed's have.
 FIRST_SEED = 0.65
 
-_WITHIN = {"engine.name": "serial", "engine.workers": None, "engine.scheduler": None, "engine.tls": None}
-_MEASURED = {"rounds.evaluate_every": "edge", "diagnostics.gradients": False}
+_MEASURED: dict[str, Any] = {**WITHIN, "rounds.evaluate_every": "edge", "diagnostics.gradients": False}
 
 _CODES = ("bits_per_weight", "code_error")
 
 Report = Callable[[int, int, float], None]
 """Told (pilots done, pilots in all, seconds until the budget is used up)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PilotTask(Task):
-    """A run from its start until it has had its rounds, or its time is over; a round it has in any case.
-
-    Attributes:
-      toml: its scenario; as text, since a user's components are not known everywhere.
-      ends: when its time is over, by this machine's clock; ∞ for as long as it takes.
-    """
-
-    toml: str
-    rounds: int
-    ends: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,32 +80,32 @@ class Pilots:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PilotRuns(Workshop):
-    """Workers that run pilots."""
+class PilotReader:
+    """Reads a run from its start until it has had its rounds, or its time is over; a round it has in any case.
 
-    luggage: bytes | None = field(default_factory=luggage)
-    way_out: str = "give the same command again"
+    Attributes:
+      ends: when its time is over, by this machine's clock; ∞ for as long as it takes.
+    """
 
-    def open(self, folder: object) -> PilotRuns:
-        return self
+    rounds: int
+    ends: float
 
-    def pilot(self, shared: None, task: PilotTask) -> Pilot:
+    def __call__(self, records: Iterable[dict[str, Any]]) -> Pilot:
         before = time.time()
         accuracy: list[float] = []
         errors: dict[float, list[float]] = defaultdict(list)
-        with contextlib.closing(run(Scenario.from_text(task.toml))) as records, contextlib.suppress(Diverged):
-            for record in records:
-                if record["kind"] != "edge":
-                    continue
-                accuracy.append(record.get("test_accuracy") or 0.0)  # none: it diverged
-                for bits, error in zip(*(record.get(key, ()) for key in _CODES), strict=True):
-                    if bits is not None and error is not None:
-                        errors[bits].append(error)
-                now = time.time()
-                # A round that would end farther beyond the time than this one before it is not begun.
-                if len(accuracy) >= task.rounds or now + (now - before) / 2 >= task.ends or cancelled():
-                    break
-                before = now
+        for record in records:
+            if record["kind"] != "edge":
+                continue
+            accuracy.append(record.get("test_accuracy") or 0.0)  # none: it diverged
+            for bits, error in zip(*(record.get(key, ()) for key in _CODES), strict=True):
+                if bits is not None and error is not None:
+                    errors[bits].append(error)
+            now = time.time()
+            # A round that would end farther beyond the time than this one before it is not begun.
+            if len(accuracy) >= self.rounds or now + (now - before) / 2 >= self.ends:
+                break
+            before = now
         return Pilot(
             accuracy=tuple(accuracy), code_error={bits: float(np.mean(lost)) for bits, lost in sorted(errors.items())}
         )
@@ -153,27 +135,32 @@ def run_pilots(
     seeds = tuple(range(lossless.seed, lossless.seed + SEEDS))
     reference, share = reference_scenario(lossless, experiment)
     small = [(method.name, small_scenario(method.scenario, experiment, seed)) for seed in seeds for method in methods]
-    engine = engine_named(settings.name)(PilotRuns(), workers=settings.workers)
-    with engine:
-        ends = [started + share for share in ends_s(math.inf if rounds else budget_s, engine.num_workers, len(methods))]
-        most = rounds or math.prod((lossless.rounds.global_rounds, max(lossless.edge_rounds_on(experiment.network))))
-        scenarios = [reference, *(scenario for _, scenario in small)]
-        tasks = [
-            PilotTask(toml=scenario.to_toml(), rounds=most, ends=end)
-            for scenario, end in zip(scenarios, ends, strict=True)
-        ]
-        found: dict[int, Pilot] = {}
-        report(0, len(tasks), budget_s)
-        for index, pilot in engine.as_completed("pilot", [(None, task) for task in tasks]):
-            if isinstance(pilot, Died):
-                raise WorkFailed(pilot.on("the same pilot"))
-            found[index] = pilot
-            report(len(found), len(tasks), max(0.0, started + budget_s - time.time()))
+    most = rounds or math.prod((lossless.rounds.global_rounds, max(lossless.edge_rounds_on(experiment.network))))
+    scenarios = [reference, *(scenario for _, scenario in small)]
+    ends = ends_s(math.inf if rounds else budget_s, at_a_time(settings, len(scenarios)), len(methods))
+    runs = [
+        CampaignRun(
+            label=f"pilot {place}",
+            scenario=scenario,
+            folder_name="",
+            read=PilotReader(rounds=most, ends=started + share_s),
+        )
+        for place, (scenario, share_s) in enumerate(zip(scenarios, ends, strict=True))
+    ]
+    found: dict[str, Pilot] = {}
+    report(0, len(runs), budget_s)
+    with contextlib.closing(Campaign(runs, None, settings).outcomes(runs)) as outcomes:
+        for outcome in outcomes:
+            if outcome.trouble is not None:
+                raise WorkFailed(outcome.trouble)
+            found[outcome.run.label] = outcome.found
+            report(len(found), len(runs), max(0.0, started + budget_s - time.time()))
+    first, *others = (found[run.label] for run in runs)
     by_method: dict[str, list[Pilot]] = defaultdict(list)
-    for place, (name, _) in enumerate(small):
-        by_method[name].append(found[1 + place])
+    for (name, _), pilot in zip(small, others, strict=True):
+        by_method[name].append(pilot)
     return Pilots(
-        reference=found[0],
+        reference=first,
         share=share,
         small=dict(by_method),
         small_samples=small[0][1].data.train_samples or experiment.dataset.num_train,
@@ -206,7 +193,6 @@ def small_scenario(scenario: Scenario, experiment: Experiment, seed: int) -> Sce
     batch = scenario.train.batch_size
     return scenario.with_values(
         {
-            **_WITHIN,
             **_MEASURED,
             "seed": seed,
             "data.train_samples": samples,
@@ -220,7 +206,7 @@ def reference_scenario(lossless: Scenario, experiment: Experiment) -> tuple[Scen
     """(the scenario itself with fewer devices asked per round, which share of them)."""
     trained = float(np.sum(lossless.train.samples_seen(experiment.data_sizes)))
     share = min(1.0, REFERENCE_SAMPLES / trained) if lossless.selection.name == "everyone" else 1.0
-    changes = {**_WITHIN, **_MEASURED, "data.test_samples": min(REFERENCE_TEST, experiment.dataset.num_test)}
+    changes = {**_MEASURED, "data.test_samples": min(REFERENCE_TEST, experiment.dataset.num_test)}
     if share < 1.0:
         changes |= {"selection.name": "random-share", "selection.random-share.share": share}
     return lossless.with_values(changes), share

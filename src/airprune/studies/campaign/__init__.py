@@ -1,5 +1,6 @@
-"""Many whole runs of one scenario: every combination of the values given, over seeds, on several workers.
+"""Many whole runs, each once, on several workers; and sweeps, every combination of the values given, over seeds.
 
+driver     a list of runs: what is finished is skipped, the rest is done on any engine, or one by one
 values     `key=a,b` and `seed=0-9` as lists of values
 runs       the combinations: checked scenarios, and a folder for each run
 folder     the sweep's folder: its note, who writes it, results as a table
@@ -9,7 +10,20 @@ files      a run's files on their way between machines
 
 from __future__ import annotations
 
-from airprune.studies.campaign.folder import Outcome, Row, SweepFolder, crossover_in
+from airprune.studies.campaign.driver import WITHIN, Campaign, CampaignRun, Outcome, at_a_time
+from airprune.studies.campaign.folder import Row, SweepFolder, crossover_in
 from airprune.studies.campaign.runs import MAX_RUNS, Sweep, SweptRun
 
-__all__ = ["MAX_RUNS", "Outcome", "Row", "Sweep", "SweepFolder", "SweptRun", "crossover_in"]
+__all__ = [
+    "MAX_RUNS",
+    "WITHIN",
+    "Campaign",
+    "CampaignRun",
+    "Outcome",
+    "Row",
+    "Sweep",
+    "SweepFolder",
+    "SweptRun",
+    "at_a_time",
+    "crossover_in",
+]

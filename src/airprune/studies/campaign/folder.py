@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import airprune
 from airprune import files
-from airprune.engines import check_engine, engine_named
-from airprune.engines.base import Died
-from airprune.engines.machine import num_cores
+from airprune.engines import check_engine
 from airprune.errors import UsageError
-from airprune.methods.registration import luggage
 from airprune.results.crossover import Crossover, Row, Swept, crossover_of
 from airprune.results.measures import TO_TARGET
 from airprune.results.statistics import num_diverged, summary
@@ -28,9 +23,8 @@ from airprune.results.time_to_target import TIME, Evaluation, ToTarget, evaluati
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.naming import value_text
-from airprune.studies.campaign.files import Marker, install
+from airprune.studies.campaign.driver import Campaign, CampaignRun
 from airprune.studies.campaign.runs import Sweep, SweptRun
-from airprune.studies.campaign.whole_run import WholeRun, WholeRuns, given_up, own_kernel
 from airprune.tables import write_csv_atomic, write_text_atomic
 from airprune.text import shown
 
@@ -39,14 +33,6 @@ _MAX_NOTE_BYTES = 2**24
 _TABLE = "sweep.csv"
 _LEADING = ("seed", "folder", "state")
 _TARGET_COLUMNS = ("target_accuracy", "reached", *TO_TARGET)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A run that has come to its end, or the one line that says why it has not."""
-
-    run: SweptRun
-    trouble: str | None
 
 
 def crossover_in(rows: Sequence[Row]) -> Crossover | None:
@@ -58,25 +44,13 @@ def crossover_in(rows: Sequence[Row]) -> Crossover | None:
     )
 
 
-class SweepFolder:
+class SweepFolder(Campaign):
     """Runs a sweep in a folder and reads what is there."""
 
     def __init__(self, sweep: Sweep, path: Path) -> None:
         self.sweep = sweep
         self.path = path.absolute()
-
-    def run_folder(self, run: SweptRun) -> RunFolder:
-        return RunFolder.below(self.path, run.folder_name)
-
-    def is_finished(self, run: SweptRun) -> bool:
-        return self.run_folder(run).has_finished(run.scenario)
-
-    def last_round(self, run: SweptRun) -> dict[str, Any] | None:
-        """The last global round of a finished run."""
-        folder = self.run_folder(run)
-        if not self.is_finished(run) or not os.path.lexists(folder.records_file):
-            return None
-        return folder.reader.last("global")
+        super().__init__(sweep.runs, self.path, sweep.engine)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -97,34 +71,6 @@ class SweepFolder:
             }
             write_text_atomic(self.path / _NOTE, json.dumps(note, indent=1) + "\n", follow_link=False)
             yield
-
-    def outcomes(self, runs: Sequence[SweptRun]) -> Generator[Outcome]:
-        """Does these runs where the engine says, as they end. Closing it stops what is under way, resumable."""
-        settings = self.sweep.engine
-        engine_class = engine_named(settings.name)
-        marker = Marker.of(self.path) if engine_class.remote else None
-        at_most = settings.workers or (num_cores() if settings.scheduler is None else len(runs))
-        engine = engine_class(
-            WholeRuns(marker=marker, kernel=own_kernel(), luggage=luggage()),
-            workers=min(at_most, len(runs)),
-            scheduler=settings.scheduler,
-            tls=None if settings.tls is None else Path(settings.tls),
-            silence_s=settings.worker_timeout_s,
-        )
-        carries = settings.scheduler is not None
-        tasks = [
-            WholeRun(folder=self.run_folder(run).path, toml=run.scenario.to_toml(), carries=carries) for run in runs
-        ]
-        with engine, contextlib.nullcontext() if marker is None else marker.placed():
-            ended = engine.as_completed("finish", [(None, task) for task in tasks])
-            with contextlib.closing(ended):
-                for index, done in ended:
-                    if isinstance(done, Died):
-                        yield Outcome(runs[index], given_up(done))
-                        continue
-                    if done.files:
-                        install(done.files, tasks[index].folder)
-                    yield Outcome(runs[index], done.trouble)
 
     def rows(self, target: float | None = None) -> list[Row]:
         """One per combination of values, in order; with a target, what it took to reach it."""
@@ -164,7 +110,7 @@ class SweepFolder:
         }
         return to_target(found, target)
 
-    def write_table(self, failed: Sequence[SweptRun], target: float | None = None) -> Path:
+    def write_table(self, failed: Sequence[CampaignRun], target: float | None = None) -> Path:
         """`sweep.csv`; what a run has not measured, or has not come to, is left empty.
 
         With a target also whether a run reached it, and what it took.

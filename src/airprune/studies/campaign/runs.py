@@ -12,14 +12,12 @@ from airprune.errors import UsageError
 from airprune.runs.naming import name_of, value_text
 from airprune.scenario import Scenario
 from airprune.settings.toml_text import flat
+from airprune.studies.campaign.driver import WITHIN, CampaignRun
 from airprune.studies.campaign.values import MAX_RUNS, values_by_key
-
-# Each run is one process's work, whatever engine runs the sweep.
-WITHIN = {"engine.name": "serial", "engine.workers": None, "engine.scheduler": None, "engine.tls": None}
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweptRun:
+class SweptRun(CampaignRun):
     """One run of a sweep.
 
     Attributes:
@@ -27,17 +25,17 @@ class SweptRun:
     """
 
     values: Mapping[str, Any]
-    scenario: Scenario
 
-    @property
-    def label(self) -> str:
-        named = " ".join(f"{key}={value_text(value)}" for key, value in self.values.items())
-        return f"{named or self.scenario.name}, seed {self.scenario.seed}"
-
-    @property
-    def folder_name(self) -> str:
-        """A matter of the values alone: a sweep that grows finds its old runs."""
-        return f"{name_of(self.values, self.scenario.name)}-seed{self.scenario.seed}"
+    @classmethod
+    def of(cls, values: Mapping[str, Any], scenario: Scenario) -> SweptRun:
+        """In a folder that is named by the values alone: a sweep that grows finds its old runs."""
+        named = " ".join(f"{key}={value_text(value)}" for key, value in values.items())
+        return cls(
+            label=f"{named or scenario.name}, seed {scenario.seed}",
+            scenario=scenario.with_values(WITHIN),
+            folder_name=f"{name_of(values, scenario.name)}-seed{scenario.seed}",
+            values=values,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +69,7 @@ class Sweep:
             known = flat(scenario.to_dict())
             values = {key: known.get(key, given[key]) for key in keys}  # a whole section is not a key
             engine = scenario.engine
-            runs.append(SweptRun(values=values, scenario=scenario.with_values(WITHIN)))
+            runs.append(SweptRun.of(values, scenario))
         _refuse_twins(runs)
         for scenario in {run.scenario.data.name: run.scenario for run in runs}.values():
             scenario.check_names()

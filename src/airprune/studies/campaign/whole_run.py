@@ -10,27 +10,33 @@ import contextlib
 import dataclasses
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from airprune import files
 from airprune.engines.base import MAX_TRIES, Died, Task, Workshop
 from airprune.engines.machine import cancelled, machine_trouble
-from airprune.engines.processes import ProcessesEngine
 from airprune.errors import Diverged, WorkFailed, trouble_of
-from airprune.methods.registration import luggage
 from airprune.models.kernels import native
 from airprune.runs import run as run_scenario
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.studies.campaign.files import Files, Marker, files_in, put_files
-from airprune.studies.campaign.runs import WITHIN
 from airprune.tables.source import MAX_TABLE_BYTES
 
 _LOOK_S = 0.5
 # How long a folder may stay somebody else's: a run that has lost its driver leaves it after its current round.
 _PATIENCE_S = 600.0
+
+Read = Callable[[Iterator[dict[str, Any]]], Any]
+
+
+def read_all(records: Iterable[dict[str, Any]]) -> None:
+    """Lets a run come to its end; its folder has what there is to know."""
+    for _ in records:
+        pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +44,15 @@ class WholeRun(Task):
     """One run.
 
     Attributes:
+      folder: None: it leaves nothing behind.
       toml: its scenario; as text, since a Dask scheduler would look for the options of a user's component.
       carries: whether what there is of it, and the network's table, go with it, since workers may not see them.
     """
 
-    folder: Path
+    folder: Path | None
     toml: str
     carries: bool = False
+    read: Read = read_all
     files: Files = dataclasses.field(default_factory=dict)
     table: bytes | None = None
 
@@ -53,7 +61,7 @@ class WholeRun(Task):
         return Scenario.from_text(self.toml)
 
     def loaded(self) -> WholeRun:
-        if not self.carries:
+        if not self.carries or self.folder is None:
             return self
         path = self.scenario.network.table
         with contextlib.suppress(OSError):
@@ -64,10 +72,11 @@ class WholeRun(Task):
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a run: what went wrong, in one line, and the files, if they must travel."""
+    """What became of a run: what went wrong, in one line, the files, if they must travel, and what was read."""
 
     trouble: str | None
     files: Files | None = None
+    found: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,67 +99,62 @@ class WholeRuns(Workshop):
         return self
 
     def finish(self, shared: None, task: WholeRun) -> Done:
-        if self.marker is None:
-            return Done(finish(task))
+        if self.marker is None or task.folder is None:
+            return finish(task)
         if self.marker.is_here():
             folder, deadline = RunFolder(task.folder), time.monotonic() + _PATIENCE_S
             while folder.is_running and not cancelled() and time.monotonic() < deadline:
                 time.sleep(_LOOK_S)
-            return Done(finish(task))
-        return _away(task)
+            return finish(task)
+        return _away(task, task.folder.name)
 
 
 def own_kernel() -> str:
     return "torch" if native.trouble else "native"
 
 
-def _away(task: WholeRun) -> Done:
+def _away(task: WholeRun, name: str) -> Done:
     """In a folder of this machine's own."""
     with tempfile.TemporaryDirectory(prefix="airprune-run-") as place:
-        folder, scenario = Path(place) / task.folder.name, task.scenario
+        folder, scenario = Path(place) / name, task.scenario
         put_files(task.files, folder)
         if task.table is not None:
             table = (Path(place) / "network-table").with_suffix(Path(str(scenario.network.table)).suffix)
             table.write_bytes(task.table)
             scenario = scenario.with_("network.table", str(table))
-        trouble = finish(dataclasses.replace(task, folder=folder, toml=scenario.to_toml()), blame_machine=True)
+        done = finish(dataclasses.replace(task, folder=folder, toml=scenario.to_toml()), blame_machine=True)
         files = files_in(folder)
         if "scenario.toml" in files:  # with the driver's paths
             files["scenario.toml"] = task.toml.encode()
-        return Done(trouble, files)
+        return dataclasses.replace(done, files=files)
 
 
-def finish(task: WholeRun, *, blame_machine: bool = False) -> str | None:
-    """Does what is left of a run; what went wrong, in one line. Cancelled, it leaves the folder resumable.
+def finish(task: WholeRun, *, blame_machine: bool = False) -> Done:
+    """Does what is left of a run. Cancelled, it leaves the folder resumable.
 
     Args:
       blame_machine: raises for a full or forbidden disk, since the run may go well elsewhere.
     """
     try:
         with contextlib.closing(run_scenario(task.scenario, out=task.folder, resume=True)) as records:
-            for _ in records:
-                if cancelled():
-                    return "It was stopped."
-    except Diverged:
-        return None  # a result, which the run's folder has
+            return Done(None, found=task.read(_until_cancelled(until_diverged(records))))
     except Exception as error:
         if blame_machine and machine_trouble(error):
             raise
-        return _in_one_line(trouble_of(error))
-    return None
+        return Done(_in_one_line(trouble_of(error)))
 
 
-def finish_here(runs: Sequence[tuple[Path, Scenario]], *, workers: int) -> Generator[tuple[int, str | None]]:
-    """(index, what went wrong in one line) of runs in these folders as they end, each on one core of this machine.
+def until_diverged(records: Iterable[dict[str, Any]]) -> Generator[dict[str, Any]]:
+    """The records of a run; one that diverges has come to a result, which its last record tells."""
+    with contextlib.suppress(Diverged):
+        yield from records
 
-    Cheaper than every run on all cores: workers start once, and what devices trained need not travel. Closing it stops
-    what is under way, resumable.
-    """
-    engine = ProcessesEngine(WholeRuns(marker=None, kernel=own_kernel(), luggage=luggage()), workers=workers)
-    tasks = [WholeRun(folder=path, toml=scenario.with_values(WITHIN).to_toml()) for path, scenario in runs]
-    with engine, contextlib.closing(engine.as_completed("finish", [(None, task) for task in tasks])) as ended:
-        for index, done in ended:
-            yield index, given_up(done) if isinstance(done, Died) else done.trouble
+
+def _until_cancelled(records: Iterable[dict[str, Any]]) -> Generator[dict[str, Any]]:
+    for record in records:
+        yield record
+        if cancelled():
+            raise WorkFailed("It was stopped.")
 
 
 def _in_one_line(trouble: str) -> str:

@@ -1,4 +1,4 @@
-"""The runs of a league, by the machinery of sweeps: side by side on cores or a cluster, each once, resumable.
+"""The runs of a league, as one campaign: side by side on cores or a cluster, each once, resumable.
 
 A run's folder is named by the hash of its scenario, so divisions, trials and claims share what they have in common, and
 a league that grows repeats nothing.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,7 @@ from airprune.rounds.method import Method
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.scenario.model_shape import shape_of
-from airprune.studies.campaign import Sweep, SweepFolder, SweptRun
-from airprune.studies.campaign.runs import WITHIN
+from airprune.studies.campaign import WITHIN, Campaign, CampaignRun
 from airprune.studies.league import tuning
 from airprune.studies.league.divisions import Division
 from airprune.studies.league.ledger import Line
@@ -33,22 +30,13 @@ from airprune.studies.league.tuning import Trial
 MEASURED = {"diagnostics.sub_models": True}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Match(SweptRun):
-    """One run; `values` are words for people: division, method, what was tried."""
-
-    @property
-    def label(self) -> str:
-        return f"{' '.join(map(str, self.values.values()))}, seed {self.scenario.seed}"
-
-    @cached_property
-    def folder_name(self) -> str:
-        return self.scenario.hash[:16]
+Match = CampaignRun
 
 
 def match(scenario: Scenario, seed: int, **words: str) -> Match:
-    """A run of this scenario by one process, for this seed."""
-    return Match(values=words, scenario=scenario.with_values({**WITHIN, "seed": seed}))
+    """A run of this scenario by one process, for this seed; `words` for people: division, method, what was tried."""
+    mine = scenario.with_values({**WITHIN, "seed": seed})
+    return Match(label=f"{' '.join(words.values())}, seed {seed}", scenario=mine, folder_name=mine.hash[:16])
 
 
 def trial_matches(division: Division, entrant: Entrant) -> list[tuple[Trial, list[Match]]]:
@@ -91,10 +79,10 @@ class Pitch:
         self.recorded = recorded or {}
         self._backhaul_bits: dict[str, float] = {}
 
-    def sweep_of(self, runs: Iterable[Match]) -> SweepFolder:
-        """Those runs that are not recorded, as a sweep; each once, however many tables need it."""
+    def campaign_of(self, runs: Iterable[Match]) -> Campaign:
+        """Those runs that are not recorded; each once, however many tables need it."""
         once = {run.folder_name: run for run in runs if self._recorded(run) is None}
-        return SweepFolder(Sweep(keys=(), runs=tuple(once.values()), engine=self.engine), self.path)
+        return Campaign(tuple(once.values()), self.path, self.engine)
 
     def played(self, run: Match) -> Played | None:
         """What is there of a run; None unless it is finished."""

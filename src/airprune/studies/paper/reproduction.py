@@ -17,16 +17,18 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from airprune.engines.machine import num_cores
 from airprune.results.figures.curves import picture_files, save_figure
 from airprune.results.tidy import Rows, read_rows, select, values, write_rows
 from airprune.runs.layout import RunFolder
-from airprune.scenario import Scenario
 from airprune.scenario.model_shape import shape_of
+from airprune.scenario.sections import EngineSection
+from airprune.studies.campaign import WITHIN, Campaign, CampaignRun
 from airprune.studies.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, frozen, table1, table2, to_target
 from airprune.studies.paper.claim import PaperClaim, Tables
 from airprune.studies.paper.claims import CLAIMS
 from airprune.studies.paper.profiles import Profile
-from airprune.studies.paper.training import TrainingFigure, missing_runs, run_path, start
+from airprune.studies.paper.training import TrainingFigure, run_path
 from airprune.tables import write_text_atomic
 
 PLACEMENTS = 40
@@ -66,17 +68,22 @@ class Reproduction:
         """The bound needs one run; everything else one per seed."""
         return self.seeds[:1] if artefact.name == "bound" else self.seeds
 
-    def missing(self, artefacts: Sequence[Artefact]) -> dict[str, tuple[str, Scenario]]:
-        """Runs still to be made, each once."""
-        wanted: dict[str, tuple[str, Scenario]] = {}
+    def campaign(self, artefacts: Sequence[Artefact]) -> Campaign:
+        """Their runs, each once: several side by side, each on one core; a single one that is missing on all cores.
+
+        Side by side is cheaper: workers start once, and what devices trained need not travel.
+        """
+        once: dict[str, CampaignRun] = {}
         for artefact in artefacts:
             if artefact.training is not None:
-                found = missing_runs([artefact.training], self.profile, self.seeds_of(artefact), self.runs)
-                wanted = {**found, **wanted}
-        return wanted
-
-    def start(self, scenario: Scenario) -> Iterator[dict[str, Any]]:
-        return start(scenario, self.runs)
+                for run in artefact.training.runs(self.profile, self.seeds_of(artefact)):
+                    once.setdefault(run.folder_name, run)
+        one_by_one = Campaign(tuple(once.values()), self.runs)
+        at_a_time = min(num_cores(), len(one_by_one.missing()))
+        if at_a_time <= 1:
+            return one_by_one
+        within = [dataclasses.replace(run, scenario=run.scenario.with_values(WITHIN)) for run in one_by_one.runs]
+        return Campaign(within, self.runs, EngineSection(name="processes", workers=at_a_time))
 
     def write(self, artefact: Artefact) -> list[Path]:
         """Tables and pictures of an artefact whose runs are finished; the files written."""

@@ -11,6 +11,7 @@ from airprune.results.measures import CURVE_COLUMNS
 from airprune.results.tidy import Rows
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
+from airprune.studies.campaign import CampaignRun
 from airprune.studies.paper.profiles import Profile
 
 
@@ -33,6 +34,11 @@ class TrainingFigure:
                 for label, changes in self.series.items():
                     yield preset, label, seed, profile.scenario(preset, seed, changes)
 
+    def runs(self, profile: Profile, seeds: Sequence[int]) -> Iterator[CampaignRun]:
+        for preset, label, seed, scenario in self.scenarios(profile, seeds):
+            words = f"{self.name}, {preset}, {label}, seed {seed}"
+            yield CampaignRun(label=words, scenario=scenario, folder_name=run_name(scenario))
+
     def rows(self, profile: Profile, seeds: Sequence[int], runs: Path) -> Rows:
         """The tidy table of finished runs: one row per global round."""
         found: Rows = []
@@ -44,26 +50,10 @@ class TrainingFigure:
         return found
 
 
+def run_name(scenario: Scenario) -> str:
+    """Of a run's folder: what the run depends on."""
+    return scenario.hash[:16]
+
+
 def run_path(runs: Path, scenario: Scenario) -> Path:
-    """Where a scenario's run is kept: its name is what it depends on."""
-    return runs / scenario.hash[:16]
-
-
-def missing_runs(
-    figures: Sequence[TrainingFigure], profile: Profile, seeds: Sequence[int], runs: Path
-) -> dict[str, tuple[str, Scenario]]:
-    """Runs still to be made or finished, each once, in the order of the figures: path → (label, scenario)."""
-    wanted: dict[str, tuple[str, Scenario]] = {}
-    for figure in figures:
-        for preset, label, seed, scenario in figure.scenarios(profile, seeds):
-            folder = RunFolder(run_path(runs, scenario))
-            if not folder.has_finished(scenario):
-                wanted.setdefault(str(folder.path), (f"{figure.name}, {preset}, {label}, seed {seed}", scenario))
-    return wanted
-
-
-def start(scenario: Scenario, runs: Path) -> Iterator[dict[str, Any]]:
-    """The records still to come of a scenario's run."""
-    from airprune.runs import run  # needs torch, which the tables of finished runs do not
-
-    return run(scenario, out=run_path(runs, scenario), resume=True)
+    return runs / run_name(scenario)
