@@ -80,6 +80,7 @@ GLOBAL = {"kind": "global", "global_round": 1}
         GLOBAL | {"time_s": math.inf},
         GLOBAL | {"test_accuracy": True},
         GLOBAL | {"uploaded_bits": 10**400},
+        GLOBAL | {"uploaded_bits": 2**63},  # no float is made of it
         GLOBAL | {"left_out": {"late": 1}},
         EDGE | {"device": [0, 1.5]},
         EDGE | {"device": [2**63]},
@@ -117,11 +118,11 @@ def test_damaged_lines_are_no_records():
 @pytest.mark.parametrize(
     "module",
     [
-        "records",
-        "measures",
+        "rounds.records",
+        "results.measures",
         "web.starting.form",
-        "report.reading",
-        "report.write",
+        "results.report.reading",
+        "studies.write_report",
         "web.runs.views",
     ],
 )
