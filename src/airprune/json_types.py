@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, TypeVar, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
-_INT64 = 2**63
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictStr, ValidationError, create_model
+from pydantic.types import GetPydanticSchema
+from pydantic_core import core_schema
 
 R = TypeVar("R", bound="JsonRecord")
+T = TypeVar("T")
+
+_Int64 = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+# Pydantic's strict float would take an integer, and make a float of it.
+_FINITE = [core_schema.is_instance_schema(float), core_schema.float_schema(allow_inf_nan=False)]
+_Finite = Annotated[float, GetPydanticSchema(lambda *_: core_schema.chain_schema(_FINITE))]
+# A number stays as it is written, 1 or 1.0.
+_EXACT: dict[Any, Any] = {int: _Int64, float: _Int64 | _Finite, bool: StrictBool, str: StrictStr}
+# One that is there but null was measured and is no number, unlike one that is not there.
+_MEASURED = _Int64 | _Finite | Annotated[None, AfterValidator(lambda _: math.nan)]
 
 
 class Unreadable(Exception):
@@ -31,29 +44,22 @@ class JsonRecord:
 
     def to_json(self) -> dict[str, Any]:
         written: dict[str, Any] = {"kind": self.kind} if self.kind else {}
-        for name, (_, is_optional) in _fields_of(type(self)).items():
+        for name, entry in _model_of(type(self)).model_fields.items():
             value = getattr(self, name)
-            if value is not None or not is_optional:
+            if value is not None or entry.is_required():
                 written[name] = _json_value(value)
         return written | self.extra
 
     @classmethod
     def read(cls: type[R], found: Mapping[str, Any], *, only: frozenset[str] | None = None) -> R:
         """From a JSON object; a key that is not there, or not wanted, has no value, unless it is required."""
-        known = _fields_of(cls)
-        values: dict[str, Any] = {}
-        for name, (read, is_optional) in known.items():
-            if name in cls.required:
-                values[name] = read(found.get(name))
-            elif name in found and (only is None or name in only):
-                values[name] = _optional(read, found[name]) if is_optional else read(found[name])
-            elif not is_optional:
-                values[name] = read(_NOTHING.get(read))
-        values["extra"] = {key: value for key, value in found.items() if key not in known and key != "kind"}
-        return cls(**values)
+        known = _model_of(cls).model_fields
+        extra = {key: value for key, value in found.items() if key not in known and key != "kind"}
+        wanted = found if only is None else {key: found[key] for key in found if key in only or key in cls.required}
+        return cls(**_checked(cls, {**_absent(cls), **wanted}), **{"extra": extra})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class EdgeCoverage:
     """How the prunable weights of one edge were kept.
 
@@ -67,145 +73,56 @@ class EdgeCoverage:
     num_uncovered: int
 
 
-class _Field(NamedTuple):
-    read: Callable[[Any], Any]
-    is_optional: bool
+def read_dataclass(cls: type[T], found: Any) -> T:
+    """From a JSON object, which has every key whose field has no default."""
+    return cls(**_checked(cls, found))
 
 
-def _find_fields(cls: Any) -> dict[str, _Field]:
+def _checked(cls: type, found: Any) -> dict[str, Any]:
+    try:
+        return vars(_model_of(cls).model_validate(found))
+    except ValidationError:
+        raise Unreadable from None
+
+
+def _make_model(cls: Any) -> type[BaseModel]:
+    """Checks what a dataclass is made of: it takes lists for tuples and objects for dataclasses, nothing else."""
     types = get_type_hints(cls)
-    return {
-        entry.name: _Field(_READERS[types[entry.name]], entry.default is not MISSING)
-        for entry in fields(cls)
-        if entry.name != "extra"
-    }
+    checked: dict[str, Any] = {}
+    for entry in dataclasses.fields(cls):
+        if entry.default is dataclasses.MISSING:
+            checked[entry.name] = (_exact(types[entry.name]), ...)
+        else:
+            is_measured = types[entry.name] == float | None and issubclass(cls, JsonRecord)
+            checked[entry.name] = (_MEASURED if is_measured else _exact(types[entry.name]), entry.default)
+    checked.pop("extra", None)
+    return create_model(cls.__name__, __config__=ConfigDict(protected_namespaces=()), **checked)
 
 
-_fields_of: Callable[[type], dict[str, _Field]] = cache(_find_fields)
+_model_of: Callable[[type], type[BaseModel]] = cache(_make_model)
+
+
+def _find_absent(cls: Any) -> dict[str, Any]:
+    """What stands for the keys that need not be there, but have no default."""
+    names = [name for name, entry in _model_of(cls).model_fields.items() if entry.is_required()]
+    empty: dict[Any, Any] = {tuple: (), dict: {}}
+    return {name: empty.get(get_origin(get_type_hints(cls)[name])) for name in names if name not in cls.required}
+
+
+_absent: Callable[[type], dict[str, Any]] = cache(_find_absent)
+
+
+def _exact(kind: Any) -> Any:
+    """A type as pydantic is to check it."""
+    if kind in _EXACT:
+        return _EXACT[kind]
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return Annotated[_model_of(kind), AfterValidator(lambda found: kind(**vars(found)))]
+    inside = tuple(map(_exact, get_args(kind)))
+    return (Union if isinstance(kind, UnionType) else get_origin(kind))[inside] if inside else kind
 
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, tuple):
         return [vars(entry) for entry in value] if value and isinstance(value[0], EdgeCoverage) else list(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _optional(read: Callable[[Any], Any], value: Any) -> Any:
-    """A number that is there but null was measured and is no number, unlike one that is not there."""
-    if value is None:
-        return math.nan if read is maybe_number else None
-    return read(value)
-
-
-def whole(value: Any) -> int:
-    """An integer that 64 bits hold."""
-    if type(value) is not int or not -_INT64 <= value < _INT64:
-        raise Unreadable
-    return value
-
-
-def maybe_whole(value: Any) -> int | None:
-    return None if value is None else whole(value)
-
-
-def maybe_number(value: Any) -> float | None:
-    """A finite number as it is written, 1 or 1.0, or none."""
-    if value is None or (type(value) is float and math.isfinite(value)):
-        return value
-    return whole(value)
-
-
-def number(value: Any) -> float:
-    found = maybe_number(value)
-    if found is None:
-        raise Unreadable
-    return found
-
-
-def flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise Unreadable
-    return value
-
-
-def maybe_flag(value: Any) -> bool | None:
-    return None if value is None else flag(value)
-
-
-def text(value: Any) -> str:
-    if type(value) is not str:
-        raise Unreadable
-    return value
-
-
-def maybe_text(value: Any) -> str | None:
-    return None if value is None else text(value)
-
-
-def whole_list(values: Any) -> tuple[int, ...]:
-    _check_list(values, int)
-    if values and not -_INT64 <= min(values) <= max(values) < _INT64:
-        raise Unreadable
-    return tuple(values)
-
-
-def number_list(values: Any) -> tuple[float | None, ...]:
-    """Finite numbers as they are written, 1 or 1.0, with None for no value."""
-    _check_list(values, int, float, type(None))
-    given = [value for value in values if value is not None] if None in values else values
-    try:
-        is_finite = all(map(math.isfinite, given))
-    except OverflowError:  # an integer beyond float64
-        is_finite = False
-    if not is_finite:
-        raise Unreadable
-    return tuple(values)
-
-
-def text_list(values: Any) -> tuple[str, ...]:
-    _check_list(values, str)
-    return tuple(values)
-
-
-def counts(value: Any) -> dict[str, int]:
-    if type(value) is not dict:
-        raise Unreadable
-    whole_list(list(value.values()))
-    return dict(value)
-
-
-def coverage_list(values: Any) -> tuple[EdgeCoverage, ...]:
-    _check_list(values, dict)
-    names = ("edge", "min_count", "num_uncovered")
-    return tuple(EdgeCoverage(**{name: whole(value.get(name)) for name in names}) for value in values)
-
-
-def _check_list(values: Any, *types: type) -> None:
-    if type(values) is not list or not set(map(type, values)) <= set(types):
-        raise Unreadable
-
-
-_READERS: dict[Any, Callable[[Any], Any]] = {
-    int: whole,
-    int | None: maybe_whole,
-    float | None: maybe_number,
-    float: number,
-    bool: flag,
-    bool | None: maybe_flag,
-    str: text,
-    str | None: maybe_text,
-    tuple[int, ...]: whole_list,
-    tuple[float | None, ...]: number_list,
-    tuple[float | None, ...] | None: number_list,
-    tuple[str, ...]: text_list,
-    tuple[EdgeCoverage, ...]: coverage_list,
-    dict[str, int]: counts,
-}
-# What stands for a key that is not there, where that is not null.
-_NOTHING: dict[Callable[[Any], Any], Any] = {
-    whole_list: [],
-    number_list: [],
-    text_list: [],
-    coverage_list: [],
-    counts: {},
-}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import reprlib
 from collections.abc import Iterable, Mapping
 from datetime import date, time
+from typing import Any
 
 MISSING = "–"
 
@@ -59,3 +61,19 @@ def clocks_text(clocks: Iterable[str]) -> str:
     if len(found) > 1:
         return f"Clocks: {'; '.join(found)}. Times by different clocks do not compare."
     return f"Clock: {found[0]}." if found else ""
+
+
+def readable(value: Any) -> object:
+    """A value of a JSON file as a reader wants to see it."""
+    if isinstance(value, str) or value is None:
+        return value
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def exact(value: Any) -> str:
+    """A value of a scenario to the last digit, as a command line takes it."""
+    if value is None or isinstance(value, str):
+        return "none" if value is None else value
+    return json.dumps(value, ensure_ascii=False)

@@ -14,6 +14,7 @@ import airprune as ap
 from airprune.cli import main
 from airprune.errors import UsageError
 from airprune.results.figures.curves import new_figure, save_figure
+from airprune.results.report.markup import element, paragraph, table
 from airprune.runs.layout import RunFolder
 from airprune.studies.comparison import scheme_variants
 from airprune.studies.write_report import write_report
@@ -358,6 +359,14 @@ def test_names_and_records_cannot_inject(tmp_path):
     page = write_report(folder)
     assert_self_contained(page)
     assert "<script>alert(1)</script>" in outline(page).text  # as words
+
+
+def test_a_page_holds_no_control_characters_and_a_dash_for_no_value():
+    """Of whatever a file holds: NUL, an escape sequence, a turn of the reading direction, half a surrogate pair."""
+    bad = "a\0b\x1b[31mc\u202ed\ud800<e>"
+    cells = re.findall(r"<td>(.*?)</td>", table(("name",), [(bad,), (None,)], label="x", words=("name",)))
+    assert cells == ["a\ufffdb\ufffd[31mc\ufffdd?&lt;e&gt;", "–"]
+    assert paragraph(bad) == element("p", bad) == f"<p>{cells[0]}</p>"
 
 
 @pytest.mark.usefixtures("sketches")

@@ -83,6 +83,7 @@ GLOBAL = {"kind": "global", "global_round": 1}
         GLOBAL | {"time_s": math.inf},
         GLOBAL | {"test_accuracy": True},
         GLOBAL | {"uploaded_bits": 10**400},
+        GLOBAL | {"uploaded_bits": 2**63},  # no float is made of it
         GLOBAL | {"left_out": {"late": 1}},
         EDGE | {"device": [0, 1.5]},
         EDGE | {"device": [2**63]},

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from airprune import files
 from airprune.errors import WorkFailed
-from airprune.json_types import Unreadable, flag, maybe_number, maybe_text, maybe_whole, number, text, whole
+from airprune.json_types import Unreadable, read_dataclass
 from airprune.runs.layout import RunFolder
 
 STATES = ("waiting", "running", "ended")
@@ -90,42 +88,6 @@ def read_status(folder: RunFolder) -> Status | None:
     """None if there is none, or nothing that can be read as one."""
     try:
         with files.open_to_read(folder.status_file) as file:
-            return _status(json.loads(file.read(MAX_BYTES)))
+            return read_dataclass(Status, json.loads(file.read(MAX_BYTES)))
     except (OSError, ValueError, RecursionError, Unreadable):
         return None
-
-
-_NODE = {
-    "name": text,
-    "role": text,
-    "edge": maybe_text,
-    "online": flag,
-    "seen_s_ago": maybe_number,
-    "rtt_s": maybe_number,
-    "late": whole,
-    "refused": whole,
-    "last_fate": maybe_text,
-}
-_STATUS = {
-    "run": text,
-    "federation": text,
-    "state": text,
-    "global_round": maybe_whole,
-    "edge_round": maybe_whole,
-    "num_rounds": whole,
-    "updated_s": number,
-}
-assert set(_NODE) == {entry.name for entry in fields(NodeStatus)}
-
-
-def _status(found: Any) -> Status:
-    nodes = found.get("nodes") if isinstance(found, Mapping) else None
-    if not isinstance(nodes, list):
-        raise Unreadable
-    return Status(**_values(found, _STATUS), nodes=tuple(NodeStatus(**_values(node, _NODE)) for node in nodes))
-
-
-def _values(found: Any, readers: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(found, Mapping):
-        raise Unreadable
-    return {name: read(found.get(name)) for name, read in readers.items()}

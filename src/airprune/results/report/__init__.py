@@ -2,7 +2,8 @@
 
     reading        what a folder holds, as far as it can be read
     markup         text and tables as HTML; whatever comes from a file is escaped
-    page           the page around the sections, and its looks
+    page           the page around the sections
+    templates/     their HTML, and their looks
     run            the sections of one run
     comparison     … of several variants over several seeds
     target         … of what it took them to reach an accuracy

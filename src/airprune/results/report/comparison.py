@@ -9,7 +9,7 @@ from typing import Any
 from airprune.planning.schemes import SCHEMES
 from airprune.results.latex import summary_latex
 from airprune.results.measures import MEASURES, SUMMARY
-from airprune.results.report.markup import Markup, badge, code_block, details, exact, note, paragraph, table
+from airprune.results.report.markup import Markup, badge, code_block, details, note, paragraph, table
 from airprune.results.report.page import Page, Place, Section
 from airprune.results.report.reading import Run, differences, read_run, seed_runs, target_of
 from airprune.results.report.sections import (
@@ -24,7 +24,7 @@ from airprune.results.report.target import target_section
 from airprune.results.statistics import diverged_words, estimate_text, summary
 from airprune.results.time_to_target import default_target, evaluations
 from airprune.scenario import Scenario
-from airprune.text import clocks_text, counted
+from airprune.text import clocks_text, counted, exact
 
 Runs = Mapping[str, Mapping[int, Run]]
 

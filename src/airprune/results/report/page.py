@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 import airprune
 from airprune import files
 from airprune.results.figures.curves import PaperColumn, picture_files, save_figure
-from airprune.results.report.markup import Markup, element, escaped, image, join, link
-from airprune.results.report.style import CSS
+from airprune.results.report.markup import TEMPLATES, Markup, captioned, image, link
 from airprune.results.tidy import Rows, write_rows
 from airprune.tables import write_text_atomic
 
@@ -86,40 +85,6 @@ class Place:
         return self.link_to(self.figures / name)
 
 
-def captioned(caption: str, links: Sequence[Markup]) -> Markup:
-    """A caption, then the files it is also found in."""
-    text = Markup(" · ".join(links))
-    return Markup(f"{escaped(caption)} {element('span', text, class_='files')}" if links else escaped(caption))
-
-
 def page_text(page: Page) -> str:
     sections = [section for section in page.sections if section.content]
-    entries = (element("li", element("a", section.title, href=f"#{section.anchor}")) for section in sections)
-    body = join(
-        element("section", element("h2", section.title), Markup("\n"), join(section.content), id=section.anchor)
-        for section in sections
-    )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>{escaped(f"{page.kind}: {page.name}")}</title>
-<style>
-{CSS}</style>
-</head>
-<body>
-<header>
-<p class="kind">{escaped(page.kind)}</p>
-<h1>{escaped(page.name)}</h1>
-<div class="lead">{page.lead}</div>
-<nav aria-label="Contents">{element("ul", *entries)}</nav>
-</header>
-<main>
-{body}
-</main>
-<footer><p>Made by airprune {escaped(airprune.__version__)}. {escaped(page.times)}</p></footer>
-</body>
-</html>
-"""
+    return TEMPLATES.get_template("page.html").render(page=page, sections=sections, version=airprune.__version__) + "\n"

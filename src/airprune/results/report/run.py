@@ -17,7 +17,6 @@ from airprune.results.report.markup import (
     code_block,
     details,
     element,
-    exact,
     note,
     paragraph,
     table,
@@ -31,7 +30,7 @@ from airprune.rounds.records import RECORDS_VERSION, EdgeRecord, Record
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import measured_s, read_measured
 from airprune.scenario import Scenario
-from airprune.text import capitalised, clocks_text, counted, number
+from airprune.text import capitalised, clocks_text, counted, exact, number
 
 # What is told in large numbers, of the last global round.
 _TILES = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "uploaded_bits", "energy_j")

@@ -10,7 +10,6 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from airprune import files
-from airprune.results.report.markup import readable
 from airprune.studies.claims import Verdict
 from airprune.studies.paper.report import (
     Picture,
@@ -23,7 +22,7 @@ from airprune.studies.paper.report import (
     verdict_of,
 )
 from airprune.studies.paper.reproduction import SHOWN_TABLES
-from airprune.text import shown
+from airprune.text import readable, shown
 from airprune.web import recorded
 from airprune.web.answers import MAX_FILE_BYTES
 from airprune.web.runs.listing import listing

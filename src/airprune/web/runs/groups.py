@@ -15,13 +15,12 @@ from starlette.exceptions import HTTPException
 
 from airprune.errors import UsageError
 from airprune.results.measures import CURVE_COLUMNS, MEASURES, SUMMARY, TO_TARGET
-from airprune.results.report.markup import exact
 from airprune.results.report.reading import differences
 from airprune.results.statistics import Estimate
 from airprune.results.time_to_target import to_target
 from airprune.runs.followed import MAX_BYTES_AT_ONCE, version_of
 from airprune.scenario import Scenario
-from airprune.text import shown
+from airprune.text import exact, shown
 from airprune.web.answers import number_or_null
 from airprune.web.runs.following import RecordsFile
 from airprune.web.runs.listing import listing, scenario_of

@@ -11,9 +11,9 @@ from starlette.exceptions import HTTPException
 
 from airprune.errors import UsageError
 from airprune.results.measures import AXES, CURVE_COLUMNS, DEVICE_COLUMNS, DRAWN, MEASURES, SUMMARY, TIMES, TO_TARGET
-from airprune.results.report.markup import exact
 from airprune.results.report.reading import MAX_BARS, EdgeRound, differences, edge_round, is_run
 from airprune.scenario import Scenario
+from airprune.text import exact
 from airprune.web.answers import numbers
 from airprune.web.runs.following import EdgeEntry, RecordsFile, records_file
 from airprune.web.runs.listing import listing, scenario_of, state_of

@@ -14,6 +14,7 @@ from airprune.errors import UsageError
 from airprune.methods.registration import import_words
 from airprune.scenario import Scenario
 from airprune.settings.toml_text import MAX_BYTES
+from airprune.text import exact
 
 Key = Annotated[str, Field(min_length=1, max_length=200)]
 Value = Annotated[str, Field(max_length=20_000)]
@@ -50,8 +51,6 @@ class Wanted(BaseModel):
 
 def check(wanted: Wanted, root: Path) -> dict[str, Any]:
     """{folder: a free name for it, command, differs: [key, value, what it was], toml}."""
-    from airprune.results.report.markup import exact
-
     scenario = wanted.scenario()
     base = wanted.base() if wanted.toml is None else Scenario()
     folder = free_name(root, f"{scenario.name}-seed{scenario.seed}")
