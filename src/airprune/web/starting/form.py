@@ -13,7 +13,6 @@ from airprune.methods.masking.core import IMPORTANCES
 from airprune.methods.registration import registries
 from airprune.models.names import MODELS
 from airprune.scenario import Scenario, presets
-from airprune.scenario.scenario import flat
 from airprune.settings.toml_text import flat
 from airprune.text import exact
 from airprune.wireless.path_loss import PATH_LOSS
