@@ -26,8 +26,8 @@ from airprune.rounds.edge import open_round
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.records import record_from
+from airprune.rounds.sums import DeviceStatistics, EdgeResult, mean_of_parts
 from airprune.rounds.timing import Events, time_round
-from airprune.rounds.training.chunks import DeviceStatistics, EdgeResult, parts_averaged
 from airprune.runs.driver import InProcess
 from airprune.simulation import run_rounds
 from airprune.wireless.channel import Radio, full_band_rates
@@ -368,11 +368,11 @@ def test_tiers_count_alike_where_they_sent_something():
     current = np.array([9.0, 9.0, 9.0, 9.0])
     fast = part_of([1.0, 1.0, 5.0, 5.0], [True, True, False, False], (0, 1))
     slow = part_of([3.0, 7.0, 7.0, 7.0], [True, False, True, False], (2,))
-    both = parts_averaged([(0, fast), (1, slow)], current)
+    both = mean_of_parts([(0, fast), (1, slow)], current)
     assert both.combined.tolist() == [2.0, 1.0, 7.0, 9.0]
     assert both.kept_by.tolist() == [3, 2, 1, 0] and both.statistics.device.tolist() == [0, 1, 2]
-    assert parts_averaged([(0, fast)], current) is fast
-    assert parts_averaged([(1, slow)], current).combined.tolist() == [3.0, 9.0, 7.0, 9.0]
+    assert mean_of_parts([(0, fast)], current) is fast
+    assert mean_of_parts([(1, slow)], current).combined.tolist() == [3.0, 9.0, 7.0, 9.0]
 
 
 def test_slow_devices_train_from_the_model_of_two_rounds_ago():

@@ -11,7 +11,7 @@ from airprune.methods.aggregation import AGGREGATIONS
 from airprune.rounds.compute_times import compute_times
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.method import Method
-from airprune.rounds.summing import add_child
+from airprune.rounds.sums import add_child
 from airprune.wireless.device_speed.work import LayerWork, ModelWork
 from support.tiny import blobs, tiny_scenario
 

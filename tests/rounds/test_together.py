@@ -19,8 +19,8 @@ from airprune.models.kernels.autograd import MinibatchLoss
 from airprune.models.kernels.stacked import Stack, Unstackable
 from airprune.rounds.device import Device
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.sums import chunk_sum
 from airprune.rounds.training import at_once, together, worker
-from airprune.rounds.training.chunks import chunk_sum
 from airprune.runs import InProcess
 from airprune.runs.driver import opened_store
 from airprune.simulation import run_rounds

@@ -116,7 +116,7 @@ def test_a_diverged_run_ends_and_says_so_in_strict_json(tmp_path):
     with pytest.raises(ap.AirpruneError, match="Training diverged in edge round 1 of global round 1"):
         records.extend(ap.run(scenario, out=tmp_path / "run", dataset=blobs()))
     folder = RunFolder(tmp_path / "run")
-    lines = [json.loads(line, parse_constant=pytest.fail) for line in folder.record_lines()]
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in folder.reader.lines()]
     assert [record["kind"] for record in lines] == ["edge", "global"]
     assert lines[-1]["test_loss"] is None and lines[-1]["train_loss"] is None
     assert folder.divergence == lines[-1]["diverged"] and not folder.is_finished

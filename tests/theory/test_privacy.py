@@ -23,7 +23,8 @@ from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.private import clipped, secret_normals
-from airprune.rounds.training.chunks import ChunkSum, DeviceStatistics, EdgeGroup, parts_averaged
+from airprune.rounds.sums import ChunkSum, DeviceStatistics, mean_of_parts
+from airprune.rounds.training.chunks import EdgeGroup
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.theory.privacy import gaussian_delta, gaussian_epsilon, privacy_notes
@@ -283,7 +284,7 @@ def test_fewer_devices_than_asked_for_move_nothing():
     result = edge_result(4, STATES, MASKS, BEFORE)
     assert result.combined.tolist() == BEFORE.tolist() and not result.held.any()
     now = np.array([1.0, 1.0, 1.0])
-    assert parts_averaged([(0, result), (1, result)], now).combined.tolist() == now.tolist()
+    assert mean_of_parts([(0, result), (1, result)], now).combined.tolist() == now.tolist()
 
 
 def test_a_run_with_as_many_contributors_as_devices_moves_only_what_all_kept():

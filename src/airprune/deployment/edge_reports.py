@@ -11,7 +11,7 @@ from airprune.components.component import ModelShape
 from airprune.deployment.packing import ReportArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Outcome
-from airprune.rounds.training.chunks import DeviceStatistics
+from airprune.rounds.sums import DeviceStatistics
 
 
 def report_of(round_: pb.EdgeRound, **known: Any) -> pb.EdgeReport:

@@ -43,7 +43,7 @@ from airprune.deployment.round_machine import (
 from airprune.deployment.transport import Packet, Sealed
 from airprune.deployment.uploads import BadUpload
 from airprune.rounds.messages import Broadcast, Upload
-from airprune.rounds.training.chunks import EdgeResult
+from airprune.rounds.sums import EdgeResult
 from airprune.rounds.wire import broadcast_to_bytes
 
 _log = logging.getLogger("airprune")

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from pathlib import Path
 
 import numpy as np
 
@@ -16,11 +15,10 @@ from airprune.deployment.packing import Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Outcome
 from airprune.deployment.uploads import Expected, upload_from_bytes
-from airprune.engines.base import Workshop
-from airprune.engines.serial import SerialEngine
 from airprune.rounds.edge import close_round
 from airprune.rounds.messages import Broadcast, Upload
-from airprune.rounds.training.chunks import ChunkSum, EdgeGroup, EdgeResult, Failure, TrainTask, chunk_sum
+from airprune.rounds.sums import EdgeResult, Failure, chunk_sum, edge_sum, finish_sum
+from airprune.rounds.training.chunks import TrainTask
 from airprune.rounds.wire import told_mask
 from airprune.runs.measured import recorded_fate
 
@@ -80,17 +78,20 @@ def closed_round(
     asked: Asked, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome], station: Station
 ) -> tuple[EdgeResult, Station]:
     """The result of the round and what the edge holds after it; `uploads` are those that counted, decoded or not."""
-    work, round_ = asked.work, asked.round
-    group = EdgeGroup(
-        shared=asked.broadcast,
-        tasks=asked.tasks,
-        aggregation=work.method.edge.at_rate(round_.learning_rate),
-        prunable=work.shape.prunable,
+    work, round_, received = asked.work, asked.round, asked.broadcast.model
+    aggregation = work.method.edge.at_rate(round_.learning_rate)
+    sums = (
+        chunk_sum(aggregation, work.shape, received, task, _arrived(asked, task, uploads, outcomes))
+        for task in asked.tasks
+    )
+    result = finish_sum(
+        edge_sum(sums),
+        received,
+        aggregation,
+        work.shape.prunable,
         served_weight=round_.served_weight if round_.HasField("served_weight") else None,
         min_contributors=work.scenario.aggregation.min_contributors,
     )
-    with _InPlace(_Arrived(asked, uploads, outcomes)) as engine:
-        (result,) = engine.reduce([group])
     step = work.method.edge_step
     own, trained = dict(station.slots), work.shape.num_parameters
     model, slots = close_round(
@@ -99,32 +100,14 @@ def closed_round(
     return result, Station(model=model, slots=slots)
 
 
-class _InPlace(SerialEngine):
-    """Only adds up, so that neither tensors nor threads have to be prepared."""
-
-    def start(self) -> None:
-        self._worker = self.workshop
-
-
-class _Arrived(Workshop):
-    """Stands where a simulation has its workers: gives the sums of uploads that have arrived."""
-
-    def __init__(self, asked: Asked, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome]) -> None:
-        self.asked, self.uploads, self.outcomes = asked, uploads, outcomes
-
-    def open(self, folder: Path | None) -> _Arrived:
-        return self
-
-    def train(self, received: Broadcast, task: TrainTask) -> ChunkSum:
-        work = self.asked.work
-        aggregation = work.method.edge.at_rate(task.learning_rate)
-        return chunk_sum(aggregation, work.shape, received.model, task, self._uploads(task))
-
-    def _uploads(self, task: TrainTask) -> Iterator[Upload | Failure]:
-        for device in task.devices:
-            if device not in self.uploads:
-                outcome = self.outcomes[device]
-                yield Failure(device, outcome.reason, recorded_fate(outcome.fate))
-            else:
-                upload = self.uploads[device]
-                yield upload if isinstance(upload, Upload) else self.asked.decoded(device, upload)
+def _arrived(
+    asked: Asked, task: TrainTask, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome]
+) -> Iterator[Upload | Failure]:
+    """What came of the devices of a chunk, in their order."""
+    for device in task.devices:
+        if device not in uploads:
+            outcome = outcomes[device]
+            yield Failure(device, outcome.reason, recorded_fate(outcome.fate))
+        else:
+            upload = uploads[device]
+            yield upload if isinstance(upload, Upload) else asked.decoded(device, upload)

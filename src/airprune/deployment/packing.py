@@ -16,7 +16,7 @@ from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.errors import WorkFailed
 from airprune.methods.compression.packing import num_bytes
 from airprune.methods.masking.core.coverage import coverage_of
-from airprune.rounds.training.chunks import WHOLE, DeviceStatistics, EdgeResult, Failure
+from airprune.rounds.sums import WHOLE, DeviceStatistics, EdgeResult, Failure
 from airprune.rounds.wire import packed, unpacked
 
 Array = np.ndarray

@@ -217,8 +217,7 @@ class Engine(ABC):
     def _reduced(self, group: Group, results: Iterator[Any]) -> Any:
         """Takes as many results as the group has tasks."""
         parts = (self._parts(group, task, part) for task, part in zip(group.tasks, results, strict=False))
-        merged = (group.merge(itertools.chain.from_iterable(batch)) for batch in _batches(parts))
-        return group.finish(group.merge(merged))
+        return group.finish(merged_in_batches(group.merge, parts))
 
     def _parts(self, group: Group, task: Any, part: Any) -> list[Any]:
         """What a task contributes: its part, or that of the rest of it and what stands for the lost."""
@@ -256,6 +255,11 @@ class Engine(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def merged_in_batches(merge: Callable[[Iterable[Any]], Any], parts: Iterator[Sequence[Any]]) -> Any:
+    """What tasks contribute, merged in their order, `GROUP_CHUNKS` tasks at a time: the one order of every sum."""
+    return merge(merge(itertools.chain.from_iterable(batch)) for batch in _batches(parts))
 
 
 def _batches(parts: Iterator[Any]) -> Iterator[Iterator[Any]]:

@@ -10,7 +10,7 @@ from airprune.components.component import ModelShape
 from airprune.methods.aggregation import Aggregation
 from airprune.methods.topology import Tree
 from airprune.rounds.backhaul import Backhaul
-from airprune.rounds.summing import add_child
+from airprune.rounds.sums import add_child
 
 Array = np.ndarray
 

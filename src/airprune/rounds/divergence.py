@@ -8,7 +8,7 @@ import numpy as np
 
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.state import RunState
-from airprune.rounds.training.chunks import EdgeResult
+from airprune.rounds.sums import EdgeResult
 
 # Of a list of edges or devices.
 _MOST_NAMED = 5

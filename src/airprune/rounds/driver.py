@@ -23,8 +23,8 @@ from airprune.rounds.plan_round import plan_round
 from airprune.rounds.recording import count_edge_round, count_root_round, edge_record, global_record
 from airprune.rounds.settling import settle
 from airprune.rounds.state import RunState
+from airprune.rounds.sums import EdgeResult
 from airprune.rounds.timing import TimedRound
-from airprune.rounds.training.chunks import EdgeResult
 from airprune.rounds.upper_levels import latency_s, middle_rounds, send_down
 
 if TYPE_CHECKING:

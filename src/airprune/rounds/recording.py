@@ -13,8 +13,8 @@ from airprune.json_types import EdgeCoverage
 from airprune.methods.topology.root import RootRound
 from airprune.rounds.records import EdgeRecord, GlobalRecord, NodeRecord, Totals
 from airprune.rounds.state import RunState
+from airprune.rounds.sums import EdgeResult
 from airprune.rounds.timing import Fate, TimedRound
-from airprune.rounds.training.chunks import EdgeResult
 
 Array = np.ndarray
 

@@ -17,8 +17,8 @@ from airprune.rounds.experiment import Experiment
 from airprune.rounds.place import Place
 from airprune.rounds.plan_round import RoundPlan
 from airprune.rounds.recording import by_device, mean_loss
+from airprune.rounds.sums import UNION, EdgeResult, Failure
 from airprune.rounds.timing import Fate, TimedRound, with_unions
-from airprune.rounds.training.chunks import UNION, EdgeResult, Failure
 
 Array = np.ndarray
 _log = logging.getLogger("airprune")

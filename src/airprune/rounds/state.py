@@ -14,8 +14,8 @@ from airprune.methods.topology import Tree
 from airprune.rounds.records import Totals
 
 if TYPE_CHECKING:
+    from airprune.rounds.sums import EdgeResult
     from airprune.rounds.timing import TimedRound
-    from airprune.rounds.training.chunks import EdgeResult
     from airprune.runs.store import DeviceStore
 
 Array = np.ndarray

@@ -21,8 +21,9 @@ from airprune.rounds.groups import Started
 from airprune.rounds.opened import OpenRound
 from airprune.rounds.place import Place
 from airprune.rounds.state import RunState
+from airprune.rounds.sums import EdgeResult, Failure, mean_of_parts
 from airprune.rounds.timing import Events, TimedRound
-from airprune.rounds.training.chunks import EdgeGroup, EdgeResult, Failure, TrainTask, parts_averaged
+from airprune.rounds.training.chunks import EdgeGroup, TrainTask
 from airprune.simulation.events import sampled_events
 
 Array = np.ndarray
@@ -81,7 +82,7 @@ class Environment:
             found.setdefault(edge, []).append((lag, part))
         results = []
         for edge, of_edge in found.items():
-            result = parts_averaged(of_edge, state.edge_states[edge])
+            result = mean_of_parts(of_edge, state.edge_states[edge])
             _move_edge(experiment, state, edge, result)
             left_out = [Failure(device, "", fate) for device, fate in lost.items() if device in _devices(groups, edge)]
             results.append(dataclasses.replace(result, failures=(*result.failures, *left_out)))

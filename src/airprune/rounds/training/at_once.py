@@ -22,7 +22,8 @@ from airprune.models.kernels.base import Stacked
 from airprune.models.kernels.native import NativeGradient
 from airprune.models.kernels.stacked_chunks import train_chunk
 from airprune.rounds.device import Device, Streams, minibatches
-from airprune.rounds.training.chunks import ChunkSum, DeviceStatistics, TrainTask
+from airprune.rounds.sums import ChunkSum, DeviceStatistics
+from airprune.rounds.training.chunks import TrainTask
 
 Array = np.ndarray
 

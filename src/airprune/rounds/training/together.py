@@ -19,7 +19,7 @@ from airprune.models.kernels.base import Stacked
 from airprune.rounds.device import Device
 from airprune.rounds.local_steps import Wanted
 from airprune.rounds.messages import Upload
-from airprune.rounds.training.chunks import Failure
+from airprune.rounds.sums import Failure
 
 Array = np.ndarray
 Steps = Generator[Wanted, float, Upload]

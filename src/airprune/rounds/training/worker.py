@@ -22,8 +22,9 @@ from airprune.rounds.messages import NOTHING, Broadcast, Orders, Upload
 from airprune.rounds.method import LocalMethod
 from airprune.rounds.model_source import ModelSource
 from airprune.rounds.personal import put_in
+from airprune.rounds.sums import ChunkSum, Failure, chunk_sum
 from airprune.rounds.training.at_once import train_at_once
-from airprune.rounds.training.chunks import MAX_CHUNK_DEVICES, ChunkSum, DeviceFailed, Failure, TrainTask, chunk_sum
+from airprune.rounds.training.chunks import MAX_CHUNK_DEVICES, DeviceFailed, TrainTask
 from airprune.rounds.training.judging import Judge, judge_for
 from airprune.rounds.training.together import Steps, together
 

@@ -11,7 +11,8 @@ import numpy as np
 from airprune.engines.base import Call, Engine, Workshop
 from airprune.planning.plan import Status
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.training.chunks import ChunkSum, DeviceStatistics, TrainTask
+from airprune.rounds.sums import ChunkSum, DeviceStatistics
+from airprune.rounds.training.chunks import TrainTask
 from airprune.simulation import run_rounds
 
 Array = np.ndarray
