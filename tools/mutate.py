@@ -22,52 +22,69 @@ from pathlib import Path
 from support.mutants import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parents[1]
-_PLANNER = ("test_feasibility.py", "test_schemes.py", "test_planner_properties.py", "test_optimality.py")
+_PLANNER = (
+    "planning/test_feasibility.py",
+    "planning/test_schemes.py",
+    "planning/test_planner_properties.py",
+    "planning/test_optimality.py",
+)
 
 # Module below src/airprune → tests nearest to it, the quickest first.
 NEAREST: dict[str, tuple[str, ...]] = {
-    "aggregation/masked_sum.py": ("test_aggregate.py", "test_aggregation.py"),
-    "aggregation/fill.py": ("test_aggregation.py",),
-    "aggregation/predicted.py": ("test_aggregation.py",),
-    "channel.py": ("test_channel.py",),
-    "convergence.py": ("test_convergence.py",),
-    "inverse.py": ("test_inverse.py",),
-    "latency.py": ("test_latency.py",),
-    "planning/codes.py": ("test_codes.py", "test_deadline_codes.py"),
+    "methods/aggregation/masked_sum.py": ("methods/test_aggregate.py", "methods/test_aggregation.py"),
+    "methods/aggregation/fill.py": ("methods/test_aggregation.py",),
+    "methods/aggregation/predicted.py": ("methods/test_aggregation.py",),
+    "wireless/channel.py": ("wireless/test_channel.py",),
+    "theory/convergence.py": ("theory/test_convergence.py",),
+    "planning/inverse.py": ("planning/test_inverse.py",),
+    "wireless/latency.py": ("wireless/test_latency.py",),
+    "planning/codes.py": ("methods/test_codes.py", "planning/test_deadline_codes.py"),
     "planning/edges.py": _PLANNER,
     "planning/feasibility.py": _PLANNER,
-    "planning/ladder.py": ("test_air_budget.py",),
-    "planning/levels.py": ("test_energy.py",),
-    "planning/limits.py": ("test_energy.py",),
-    "planning/tradeoff.py": (*_PLANNER, "test_energy.py"),
+    "planning/ladder.py": ("planning/test_air_budget.py",),
+    "planning/levels.py": ("wireless/test_energy.py",),
+    "planning/limits.py": ("wireless/test_energy.py",),
+    "planning/tradeoff.py": (*_PLANNER, "wireless/test_energy.py"),
     "planning/water_filling.py": _PLANNER,
-    "pruning/masks.py": ("test_pruning_masks.py", "test_pruning_coverage.py"),
-    "schemes/base.py": _PLANNER,
-    "schemes/min_max.py": _PLANNER,
+    "methods/masking/core/masks.py": ("methods/test_pruning_masks.py", "methods/test_pruning_coverage.py"),
+    "planning/schemes/base.py": _PLANNER,
+    "planning/schemes/min_max.py": _PLANNER,
 }
 
 # (module, what stood there, what was put in its place) → why nothing that is promised changes.
 EQUIVALENT: dict[tuple[str, str, str], str] = {
-    ("channel.py", "1", "2"): "the stations' streams of random numbers get other names: other draws of the same law",
-    ("inverse.py", "1.0", "2.0"): "where a search gives up, of a factor of 1e12 or so",
-    ("inverse.py", "max(secant + margin, low + margin)", "secant + margin"): "a secant is never below its lower end",
+    (
+        "wireless/channel.py",
+        "1",
+        "2",
+    ): "the stations' streams of random numbers get other names: other draws of the same law",
+    ("planning/inverse.py", "1.0", "2.0"): "where a search gives up, of a factor of 1e12 or so",
+    (
+        "planning/inverse.py",
+        "max(secant + margin, low + margin)",
+        "secant + margin",
+    ): "a secant is never below its lower end",
     (
         "planning/levels.py",
         "self.problem.deadline_s * (1.0 + ROUNDING_MARGIN)",
         "self.problem.deadline_s / (1.0 + ROUNDING_MARGIN)",
     ): "which of two neighbouring levels is taken; both are in time by the plan's own tolerance",
     (
-        "schemes/min_max.py",
+        "planning/schemes/min_max.py",
         "at_low - at_high",
         "at_low + at_high",
     ): "a worse guess costs steps; bisection ends the search",
     (
-        "schemes/min_max.py",
+        "planning/schemes/min_max.py",
         "(4.0 if step % 3 else -4.0) * np.spacing(secant)",
         "(4.0 if step % 3 else -4.0) / np.spacing(secant)",
     ): "likewise",
-    ("pruning/masks.py", "True", "False"): "zip(strict=…) of two lists that always have one length",
-    ("pruning/masks.py", "best.size > layers.num_rows", "best.size >= layers.num_rows"): "nothing is tied then",
+    ("methods/masking/core/masks.py", "True", "False"): "zip(strict=…) of two lists that always have one length",
+    (
+        "methods/masking/core/masks.py",
+        "best.size > layers.num_rows",
+        "best.size >= layers.num_rows",
+    ): "nothing is tied then",
 }
 
 # Imported once, before the tests of each mutant are run in a process of their own that is forked from this one.

@@ -18,7 +18,7 @@ from support.docs_blocks import blocks
 from support.lab import free_ports
 from support.processes import AIRPRUNE
 
-PAGE = Path(__file__).parents[1] / "docs/deploy.md"
+PAGE = Path(__file__).parents[2] / "docs/deploy.md"
 NUM_SAMPLES = 40
 # What makes the page's run a short one, in which no upload is late on a busy machine.
 SMALL = ["rounds.global_rounds=1", "rounds.edge_rounds=1", "data.train_samples=80", "data.test_samples=40"]

@@ -20,12 +20,9 @@ from airprune.rounds.experiment import Experiment
 from airprune.runs import InProcess
 from airprune.simulation import run_rounds
 from support.cluster import OTHER_VERSION, Cluster
-from support.processes import PATIENCE_S
+from support.cluster_runs import PRUNED, on, serial, wait_until_joined
 from support.tiny import blobs, final_bytes, tiny_scenario
 from support.trouble import AlwaysDies, DiesOfDeviceTwo, DiesOnce, Moody, Plain, RaisesForDeviceTwo
-
-# Ten epochs of 40 samples make a chunk of their own, so that edges merge several chunks.
-PRUNED = {"plan__deadline_s": 2e-4, "train__local_epochs": 10, "rounds__global_rounds": 1}
 
 
 @pytest.fixture
@@ -34,16 +31,6 @@ def cluster(tmp_path) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path / "cluster")
     yield cluster
     cluster.close()
-
-
-def on(cluster: Cluster, scenario: ap.Scenario) -> ap.Scenario:
-    return scenario.with_values({"engine.name": "dask", "engine.scheduler": cluster.scheduler_file})
-
-
-def serial(folder: Path, scenario: ap.Scenario, **own) -> tuple[bytes, bytes]:
-    own.setdefault("dataset", blobs())
-    list(ap.run(scenario, out=folder, **own))
-    return final_bytes(folder)
 
 
 def test_two_workers_of_a_cluster_end_in_the_bytes_of_the_serial_engine(tmp_path, cluster, monkeypatch):
@@ -141,13 +128,6 @@ def test_a_cluster_that_all_workers_leave_ends_the_run_which_another_worker_can_
     wait_until_joined(cluster, 1)
     list(ap.run(on(cluster, scenario), out=tmp_path / "dask", dataset=blobs(), resume=True))
     assert final_bytes(tmp_path / "dask") == expected
-
-
-def wait_until_joined(cluster: Cluster, count: int) -> None:
-    from airprune.engines.cluster.connection import connect
-
-    with connect(cluster.scheduler_file, None) as client:
-        client.wait_for_workers(count, timeout=PATIENCE_S)
 
 
 def test_a_worker_with_another_version_is_left_out_and_named(tmp_path, cluster, caplog):

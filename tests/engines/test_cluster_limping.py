@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from test_cluster import PRUNED, on, serial, wait_until_joined
 from test_cluster_cli import hear, service, worker_processes
 
 import airprune as ap
@@ -23,6 +22,7 @@ from airprune.engines.cluster.engine import DaskEngine
 from airprune.engines.cluster.silence import Silence
 from airprune.errors import WorkFailed
 from support.cluster import Cluster
+from support.cluster_runs import PRUNED, on, serial, wait_until_joined
 from support.processes import PATIENCE_S, start_airprune
 from support.tiny import blobs, final_bytes, tiny_file, tiny_scenario
 from support.trouble import AlwaysFreezes, FreezesOnce, Plain

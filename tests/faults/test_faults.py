@@ -23,7 +23,7 @@ from airprune.runs.layout import RunFolder
 from airprune.runs.lock import is_locked
 from airprune.studies.campaign import Sweep, SweepFolder
 from airprune.studies.league.ledger import read_ledger
-from support.faults import can_mount, edited, interrupted, limited, num_descriptors, places_in, small_disk, torn
+from support.faults import can_mount, edited, interrupted, limit_for, limited, places_in, small_disk, torn
 from support.processes import AIRPRUNE, PATIENCE_S, start_airprune, wait_for
 from support.stateful import outcome, small_blocks, stateful_scenario
 from support.stateful import run as stateful_run
@@ -111,7 +111,7 @@ def test_any_number_of_descriptors_is_enough_or_one_sentence(undisturbed, tmp_pa
     for spare in (0, 1, 2, 3, 4, 6, 9):
         folder = tmp_path / str(spare)
         try:
-            with limited(resource.RLIMIT_NOFILE, num_descriptors() + spare):
+            with limited(resource.RLIMIT_NOFILE, limit_for(spare)):
                 finish(folder)
         except (WorkFailed, UsageError) as error:
             assert "Too many open files" in told(error)

@@ -54,7 +54,7 @@ def test_every_mutant_of_the_numeric_core_is_another_program_and_its_tests_exist
 
 def test_a_sample_is_drawn_again_by_its_seed():
     assert sampled(20, 3) == sampled(20, 3) != sampled(20, 4)
-    assert {module for module, _ in sampled(5, 0, "masked_sum")} == {"aggregation/masked_sum.py"}
+    assert {module for module, _ in sampled(5, 0, "masked_sum")} == {"methods/aggregation/masked_sum.py"}
 
 
 def test_mutants_that_may_survive_are_still_there():

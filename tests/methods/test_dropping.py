@@ -1,6 +1,5 @@
 """Methods that leave out whole units: how many fit, which are chosen, what a step moves, what servers make of it."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -107,18 +106,6 @@ def test_coins_of_the_server_are_those_of_the_devices_and_make_some_late():
 def test_coins_for_everybody_at_once_are_refused():
     with pytest.raises(InvalidValue, match=r"masking.feddrop.draw must be exact with subnets = uniform, got bernoulli"):
         tiny_scenario(method="feddrop-uniform", masking__feddrop__draw="bernoulli")
-
-
-def test_runs_from_before_there_were_coins_are_found_again(monkeypatch):
-    """Their hash was of a table without the key."""
-    hashed, dumps = [], json.dumps
-    monkeypatch.setattr(json, "dumps", lambda value, **how: hashed.append(value) or dumps(value, **how))
-    exact = tiny_scenario(method="feddrop")
-    assert exact.hash != exact.with_("masking.feddrop.draw", "bernoulli").hash
-    assert [sorted(values["masking"]["feddrop"]) for values in hashed] == [
-        ["scale", "subnets"],
-        ["draw", "scale", "subnets"],
-    ]
 
 
 def test_kept_units_count_for_the_dropped_ones_on_average():

@@ -28,7 +28,9 @@ def device(received, target, memory, *, rate=0.5, steps=2):
         gradient = weights - target
         SCAFFOLD.adjust(gradient, weights, received, memory)
         weights -= rate * gradient
-    run = LocalRun(received=received, trained=weights, learning_rate=rate, num_steps=steps, loss=0.0, num_samples=steps)
+    run = LocalRun(
+        view=None, received=received, trained=weights, learning_rate=rate, num_steps=steps, loss=0.0, num_samples=steps
+    )
     return weights, memory | SCAFFOLD.finish(run, memory)
 
 
@@ -40,7 +42,7 @@ def test_two_rounds_on_three_quadratics():
         for n, target in enumerate(TARGETS):
             before = {OWN: own[n], COMMON: values[COMMON]}
             trained, after = device(model, target, before)
-            values |= SCAFFOLD.after_edge_round(SimpleNamespace(sums=SCAFFOLD.report(before, after)), values)
+            values |= SCAFFOLD.after_edge_round(SimpleNamespace(sums=SCAFFOLD.report(None, before, after)), values)
             own[n] = after[OWN]
             models.append(trained)
         values |= SCAFFOLD.after_global_round(GlobalOutcome(num_devices=3), values)
@@ -54,6 +56,7 @@ def test_two_rounds_on_three_quadratics():
 def test_what_cannot_move_keeps_its_control_variate():
     own = np.array([0.5, -0.25])
     run = LocalRun(
+        view=None,
         received=np.array([1.0, 2.0]),
         trained=np.array([0.0, 1.5]),
         learning_rate=0.5,

@@ -71,7 +71,7 @@ def test_the_gradient_sum_is_of_all_weights_before_anything_is_masked(power):
         def choose(self, view):
             return SubModel(sent=half, held=half, moves=half, collect=power if view.round_index == 3 else 0)
 
-        def observe(self, view, run):
+        def report(self, run, before, after):
             runs.append(run)
             return {"watcher.samples": np.array([run.num_samples])}
 

@@ -2,13 +2,13 @@
 
 import dataclasses
 
-import cvxpy as cp
 import numpy as np
 import pytest
 
 import airprune as ap
 from airprune.planning.tradeoff import unclipped_ratio_for_share
-from support.fleets import kept_weights, kkt_residual, paper_fleet, random_fleet, share_needed
+from support.fleets import kept_weights, kkt_residual, paper_fleet, random_fleet
+from support.oracles import moderate_fleet, oracle_ratio
 
 WITHOUT_LIMITS = {name for name, scheme in ap.SCHEMES.items() if not scheme.needs_limits}
 
@@ -17,43 +17,6 @@ def oracle_total_pruning(problem: ap.PlanProblem) -> tuple[float, float]:
     """(Σ c ρ of one edge by a conic solver, how far off it may be)."""
     ratio, error = oracle_ratio(problem, lambda kept: 1 - kept)
     return float(np.sum(problem.objective_weight * ratio)), error
-
-
-def oracle_ratio(problem: ap.PlanProblem, loss) -> tuple[np.ndarray, float]:
-    """(ratios of one edge that minimise Σ c loss(1 − ρ) by a conic solver, how far off their objective may be).
-
-    Solved in the kept weights rather than in the shares.
-
-    With w = W / W_all, D = T − x and α = a W_all / D, the share a model needs is β (w + α w² / (1 − α w)) for its
-    weights and γ / (1 − α w) for its fixed bits, both convex in w.
-    """
-    p = problem
-    everything = p.conv_weights + p.fc_weights
-    time = p.deadline_s - p.extra_seconds
-    alpha = p.seconds_per_weight * everything / time
-    beta = p.bits_per_weight * everything / (p.full_band_rate_bps * time)
-    gamma = p.fixed_bits / (p.full_band_rate_bps * time)
-    kept = cp.Variable(p.num_devices)
-    bend = cp.Variable(p.num_devices)
-    w = cp.multiply(p.fc_weights / everything, kept) + p.conv_weights / everything
-    left = 1 - cp.multiply(alpha, w)
-    constraints = [
-        kept >= 1 - p.max_pruning_ratio,
-        kept <= 1 - p.min_pruning_ratio,
-        left >= 0,
-        cp.SOC(bend + left, cp.vstack([2 * w, bend - left]), axis=0),  # bend · left ≥ w²
-    ]
-    used = cp.multiply(beta, w) + cp.multiply(alpha * beta, bend)
-    if np.any(gamma > 0):
-        used = used + cp.multiply(gamma, cp.inv_pos(left))
-    budget = cp.sum(used) <= 1
-    goal = cp.Minimize(cp.sum(cp.multiply(p.objective_weight, loss(kept))))
-    cp.Problem(goal, [*constraints, budget]).solve(
-        solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11, reduced_tol_gap_rel=1e-9
-    )
-    ratio = np.clip(1 - kept.value, p.min_pruning_ratio, p.max_pruning_ratio)
-    overspent = max(0.0, float(share_needed(p, ratio).sum()) - 1.0)  # band that the solver allowed itself
-    return ratio, overspent * float(budget.dual_value)
 
 
 def total_pruning(plan: ap.Plan) -> float:
@@ -72,13 +35,6 @@ def test_plan_matches_cvxpy_on_random_fleets(block, reserved):
         scale = float(np.sum(problem.objective_weight))
         assert total_pruning(plan) - expected <= 1e-9 * scale + oracle_error
         assert expected - total_pruning(plan) <= 1e-7 * scale  # the solver stops before its optimum, never beyond ours
-
-
-def moderate_fleet(rng: np.random.Generator, *, num_devices: int, reserved: bool = False) -> ap.PlanProblem:
-    """`random_fleet` with deadlines at which a conic solver still keeps its digits."""
-    problem = random_fleet(rng, num_devices=num_devices, reserved=reserved)
-    deadline = ap.plan(problem).min_deadline_s.max() * (1 + 10.0 ** rng.uniform(-2, 1))
-    return dataclasses.replace(problem, deadline_s=max(deadline, 1e-6))
 
 
 @pytest.mark.parametrize("reserved", [False, True])

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from test_optimality import moderate_fleet, oracle_ratio
 
 import airprune as ap
 from support.fleets import paper_fleet, random_fleet, share_needed
+from support.oracles import moderate_fleet, oracle_ratio
 
 
 def three_devices(**changes) -> ap.PlanProblem:

@@ -141,8 +141,9 @@ def test_a_device_trains_alike_with_either_kernel():
     assert moved > 0.01 and ours.loss != theirs.loss  # both have trained, and not by the same kernel
     assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)  # float32
     np.testing.assert_array_equal(ours.mask, theirs.mask)
-    # Rounding alone is a hundredth of this; in twelve steps a near tie of the pooling may fall the other way.
-    np.testing.assert_allclose(ours.state, theirs.state, rtol=0, atol=1e-4 * moved)
+    # Rounding alone is a thousandth of this; in twelve steps a near tie of the pooling may fall the other way, which
+    # moved weights by 1.8e-4 of the largest move where torch computes with AVX-512.
+    np.testing.assert_allclose(ours.state, theirs.state, rtol=0, atol=1e-3 * moved)
 
 
 @needs_kernel

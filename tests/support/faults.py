@@ -71,8 +71,15 @@ def limited(kind: int, soft: int) -> Iterator[None]:
         resource.setrlimit(kind, before)
 
 
-def num_descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir()) - 1  # one is that of the folder being read
+def limit_for(spare: int) -> int:
+    """The limit of open files with which this process can open so many more: a limit goes by their numbers."""
+    used = {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}
+    used = {number for number in used if Path(f"/proc/self/fd/{number}").exists()}  # not that of the folder just read
+    limit = 0
+    while limit in used or spare:
+        spare -= limit not in used
+        limit += 1
+    return limit
 
 
 def torn(content: bytes, sizes: Iterable[int] | None = None) -> Iterator[bytes]:

@@ -41,8 +41,8 @@ class Fading(Masking):
         mask = choose_mask(self.scores(view), keep=view.keep, layers=layers, tie_break=ties)
         return SubModel(sent=mask, held=mask, moves=mask)
 
-    def finish(self, view, run):
-        return {"fading.scores": self.scores(view).astype(np.float32)}
+    def finish(self, run, memory):
+        return {"fading.scores": self.scores(run.view).astype(np.float32)}
 
 
 def saliency(probe):
