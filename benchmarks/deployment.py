@@ -32,7 +32,6 @@ from pathlib import Path
 import numpy as np
 
 from airprune import __version__
-from airprune.deployment.groundwork import PROTOCOL, Groundwork, state_digest
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import (
     Node,
@@ -44,6 +43,7 @@ from airprune.deployment.identity import (
 )
 from airprune.deployment.packing import RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.run_definition import PROTOCOL, RunDefinition, state_digest
 from airprune.deployment.transport import Limits, Link, LinkLost, Server, dial
 from airprune.deployment.uploads import upload_to_bytes
 from airprune.rounds.messages import Upload
@@ -154,11 +154,11 @@ async def by_copying(rounds: int, payload: bytes) -> float:
     return await median_s(rounds, copy)
 
 
-def groundwork(num_devices: int, num_edges: int) -> Groundwork:
+def groundwork(num_devices: int, num_edges: int) -> RunDefinition:
     """Of a model of 200 kB, whose weights travel as they are: an upload has 200 kB too."""
     chosen = {"model.name": "mlp", "network.num_edges": num_edges, "plan.bits_per_weight": 32}
     scenario = Scenario().with_values(chosen)
-    return Groundwork(
+    return RunDefinition(
         scenario=scenario, input_shape=(784,), num_classes=10, num_devices=num_devices, num_edges=num_edges
     )
 
@@ -204,7 +204,7 @@ async def over_federation(rounds: int, num_devices: int, num_edges: int, per_pro
 
 
 async def _time_rounds(
-    hub: Hub, work: Groundwork, rounds: int, sizes: list[int], commands: dict[int, list[str]]
+    hub: Hub, work: RunDefinition, rounds: int, sizes: list[int], commands: dict[int, list[str]]
 ) -> None:
     model = np.zeros(work.shape.num_state, dtype=work.codec.state_dtype)
     payload = RoundArrays(station=Station(model=model), told=None).to_bytes()
@@ -286,14 +286,14 @@ async def _answer_orders(link: Link) -> None:
 
 
 @functools.cache
-def _groundwork_of(num_devices: int, num_edges: int) -> Groundwork:
+def _groundwork_of(num_devices: int, num_edges: int) -> RunDefinition:
     return groundwork(num_devices, num_edges)
 
 
 _prepared_of: dict[str, bytes] = {}
 
 
-def _prepared(work: Groundwork, digest: str, body: bytes) -> bytes:
+def _prepared(work: RunDefinition, digest: str, body: bytes) -> bytes:
     """Made once: the model is the same in all rounds."""
     if digest not in _prepared_of:
         model = broadcast_from_bytes(bytes(body)).model

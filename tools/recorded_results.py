@@ -73,7 +73,7 @@ def _division(text: str) -> dict[str, Any]:
 
 
 def _titled(standings: list[list[str]], conduct: list[list[str]]) -> list[tuple[str, list[list[str]]]]:
-    return [("Standings", standings), ("Conduct", conduct)]
+    return [("Standings", standings), ("RunStatistics", conduct)]
 
 
 def recorded() -> str:

@@ -22,6 +22,7 @@ from airprune.cli import main
 from airprune.engines.cluster.certificates import make_certificates, security_of
 from airprune.engines.cluster.crew import is_loopback
 from airprune.extras import install_command
+from support.cluster_services import hear, service, worker_processes
 from support.processes import PATIENCE_S, airprune, kill, start_airprune, wait_for, wait_until_gone
 from support.tiny import tiny_file
 
@@ -47,33 +48,8 @@ def command(capsys, monkeypatch):
     return call
 
 
-@contextlib.contextmanager
-def service(*arguments: object, **options) -> Iterator[subprocess.Popen]:
-    """`airprune cluster …`, which stays until it is told to leave."""
-    process = start_airprune("cluster", *arguments, **options)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        process.communicate(timeout=PATIENCE_S)
-
-
-def hear(process: subprocess.Popen, words: str) -> str:
-    """The next line on stderr with these words."""
-    for line in process.stderr:
-        if words in line:
-            return line
-    raise AssertionError(f"it left without saying {words!r}")
-
-
 def family(process: subprocess.Popen) -> list[int]:
     return [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
-
-
-def worker_processes(process: subprocess.Popen) -> list[int]:
-    children = [child.pid for child in psutil.Process(process.pid).children()]
-    return [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.fixture(scope="module")

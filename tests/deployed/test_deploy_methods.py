@@ -8,8 +8,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import airprune as ap
-from airprune.deployment.groundwork import check_deployable
 from airprune.deployment.remote import CloudSettings
+from airprune.deployment.run_definition import check_deployable
 from airprune.errors import UsageError
 from airprune.methods.selection import Selection
 from airprune.methods.topology import Topology

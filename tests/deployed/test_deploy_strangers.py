@@ -14,10 +14,10 @@ import grpc
 import pytest
 
 from airprune import __version__
-from airprune.deployment.groundwork import PROTOCOL
 from airprune.deployment.identity import Node, Peer, Role, channel_credentials, load_node, make_federation
 from airprune.deployment.identity.kits import _certified, _signer
 from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.run_definition import PROTOCOL
 from airprune.deployment.transport import Limits, LinkLost, Refused, Server, dial
 from support.lab import Lab, lab_in
 from support.processes import wait_for

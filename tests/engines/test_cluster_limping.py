@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from test_cluster_cli import hear, service, worker_processes
 
 import airprune as ap
 from airprune.engines.cluster import versions
@@ -23,10 +22,11 @@ from airprune.engines.cluster.silence import Silence
 from airprune.errors import WorkFailed
 from support.cluster import Cluster
 from support.cluster_runs import PRUNED, on, serial, wait_until_joined
+from support.cluster_services import hear, service, worker_processes
+from support.factories import Freezing, Numbers, Sum, Toys
 from support.processes import PATIENCE_S, start_airprune
 from support.tiny import blobs, final_bytes, tiny_file, tiny_scenario
 from support.trouble import AlwaysFreezes, FreezesOnce, Plain
-from support.workshops import Freezing, Numbers, Sum, Toys
 
 LIMIT_S = 4.0  # heartbeats come twice a second, but not while a busy machine does something else
 HANGS = r"^Worker (\S+) has given no sign of life for 4 s; its work is done elsewhere, and it may come back\.$"

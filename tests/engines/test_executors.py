@@ -1,4 +1,4 @@
-"""Engines run any workshop's tasks: in order, lazily, merged alike everywhere, and with what the user registered."""
+"""Engines run any factory's tasks: in order, lazily, merged alike everywhere, and with what the user registered."""
 
 import itertools
 import subprocess
@@ -13,8 +13,8 @@ from airprune.engines import ENGINES
 from airprune.engines.base import GROUP_CHUNKS, Engine
 from airprune.errors import WorkFailed
 from airprune.extras import install_command
-from support import workshops
-from support.workshops import NeedsLuggage, Numbers, Sum, Toys
+from support import factories
+from support.factories import NeedsLuggage, Numbers, Sum, Toys
 
 WORKERS = 2
 
@@ -97,11 +97,11 @@ def test_a_death_is_one_sentence():
 @pytest.mark.parametrize("name", ["processes", "dask"])
 def test_luggage_is_unpacked_before_the_workshop_and_files_are_found(tmp_path, name):
     (tmp_path / "file").write_bytes(b"x")
-    workshop = Toys(needs=NeedsLuggage(), luggage=cloudpickle.dumps(workshops.luggage), folder=tmp_path)
-    with ENGINES[name](workshop, workers=1) as engine:
+    factory = Toys(needs=NeedsLuggage(), setup_payload=cloudpickle.dumps(factories.setup_payload), folder=tmp_path)
+    with ENGINES[name](factory, workers=1) as engine:
         (answer,) = engine.map("what_was_there", None, [None])
-    assert answer[0] == "luggage" and "file" in answer[1]
-    assert workshops.REGISTERED == []  # only in the workers
+    assert answer[0] == "setup_payload" and "file" in answer[1]
+    assert factories.REGISTERED == []  # only in the workers
 
 
 def test_asking_for_engines_imports_neither_torch_nor_dask():

@@ -265,7 +265,7 @@ def test_a_file_that_fails_leaves_nothing_registered(tmp_path):
     path = own_file(tmp_path, NAMESAKE.format(name="mine") + "raise RuntimeError\n")
     with pytest.raises(UsageError, match=r"line 5, cannot be imported: RuntimeError\.$"):
         import_file(path)
-    assert "mine" not in MASKINGS and registration.luggage() is None
+    assert "mine" not in MASKINGS and registration.setup_payload() is None
 
 
 def test_a_file_that_registers_nothing_is_noted(tmp_path, command):

@@ -27,8 +27,8 @@ from airprune.studies.league.divisions import DIVISIONS, divisions_named
 from airprune.studies.league.document import document_of
 from airprune.studies.league.ledger import Line, read_ledger, write_ledger
 from airprune.studies.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
-from airprune.studies.league.measured import Conduct, Played, conduct
-from airprune.studies.league.playing import Pitch, backhaul_bits
+from airprune.studies.league.measured import Played, RunStatistics, conduct
+from airprune.studies.league.playing import RunStore, backhaul_bits
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.sources import CLAIMS
 from airprune.studies.league.standings import By, Result, standings
@@ -465,7 +465,9 @@ def test_sigterm_stops_a_league_like_ctrl_c_with_its_ledger_written(played, tmp_
 
 
 def test_a_ledger_gives_back_what_was_measured_to_the_bit(tmp_path):
-    conduct = Conduct(mean_ratio=0.1 + 0.2, max_ratio=math.nan, late_share=1 / 3, min_count=math.inf, uncovered=0.0)
+    conduct = RunStatistics(
+        mean_ratio=0.1 + 0.2, max_ratio=math.nan, late_share=1 / 3, min_count=math.inf, uncovered=0.0
+    )
     line = Line(
         run="a", label="A fp32, seed 0", where={"cores": 2}, played=Played(tests=run_of(1 / 3).tests, conduct=conduct)
     )
@@ -540,7 +542,7 @@ def test_a_tuned_league_tries_on_held_out_images_and_plays_the_best_trial_and_th
         100,
         101,
     }
-    monkeypatch.setattr(Pitch, "played", lambda pitch, run: run_of(run.scenario.train.learning_rate))
+    monkeypatch.setattr(RunStore, "played", lambda pitch, run: run_of(run.scenario.train.learning_rate))
     matches = [run for run in league.matches() if run.label.startswith(f"A {SEED}, ")]
     beside = [run for run in league.untuned() if run.label.startswith(f"A {SEED}, ")]
     assert [run.scenario.train.learning_rate for run in matches] == [0.1, 0.1, 0.1]

@@ -9,7 +9,7 @@ from airprune.results.time_to_target import Evaluation
 from airprune.studies.league.divisions import DIVISIONS
 from airprune.studies.league.folder import League
 from airprune.studies.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
-from airprune.studies.league.measured import Conduct, Played
+from airprune.studies.league.measured import Played, RunStatistics
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.standings import Result, Standings, standings
 
@@ -24,7 +24,7 @@ CLAIM = {
     "numbers": {"difference": "0.05"},
 }
 
-_QUIET = Conduct(mean_ratio=0.5, max_ratio=0.9, late_share=0.0, min_count=1.0, uncovered=0.0)
+_QUIET = RunStatistics(mean_ratio=0.5, max_ratio=0.9, late_share=0.0, min_count=1.0, uncovered=0.0)
 
 
 def run_of(*accuracies: float, round_s: float = 1.0) -> Played:

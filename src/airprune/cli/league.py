@@ -23,7 +23,7 @@ from airprune.errors import UsageError
 if TYPE_CHECKING:
     from airprune.studies.campaign import Outcome
     from airprune.studies.league.folder import League
-    from airprune.studies.league.playing import Match
+    from airprune.studies.league.playing import LeagueRun
 
 
 def league(
@@ -160,14 +160,14 @@ def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str,
     from airprune.studies.league.sources import CLAIMS
 
     judged = claims.applicable(CLAIMS, chosen.base) if with_claims else []
-    stages: Mapping[str, Callable[[], list[Match]]] = {
+    stages: Mapping[str, Callable[[], list[LeagueRun]]] = {
         "trials": chosen.trials,
         "matches": chosen.matches,
         "runs for claims": lambda: claims.matches(judged, chosen.base, chosen.seeds),
         "untuned runs": chosen.untuned,
     }
     failures: dict[str, Outcome] = {}
-    asked: list[Match] = []
+    asked: list[LeagueRun] = []
     with terminated_like_ctrl_c(), locked(chosen.out):
         started = time.monotonic()
         try:
@@ -187,7 +187,7 @@ def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str,
     return document, list(failures.values())
 
 
-def _run(chosen: League, what: str, runs: Sequence[Match]) -> list[Outcome]:
+def _run(chosen: League, what: str, runs: Sequence[LeagueRun]) -> list[Outcome]:
     """Runs what is missing, seed by seed, so that a league that is stopped has whole seeds; what failed."""
     if not runs:
         return []

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from airprune.components.component import Owner
-from airprune.deployment.groundwork import Groundwork, state_digest
 from airprune.deployment.packing import ReportArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.run_definition import RunDefinition, state_digest
 from airprune.deployment.uploads import reports_of
 from airprune.errors import WorkFailed
 from airprune.runs.measured import FATES
@@ -47,7 +47,7 @@ def trouble_in_upload(upload: pb.Upload) -> str:
     return _trouble_in_time("compute_s", upload.compute_s)
 
 
-def checked_report(report: pb.EdgeReport, payload: bytes, asked: pb.EdgeRound, work: Groundwork) -> ReportArrays:
+def checked_report(report: pb.EdgeReport, payload: bytes, asked: pb.EdgeRound, work: RunDefinition) -> ReportArrays:
     """What an edge says became of a round; WorkFailed with a sentence if it cannot be of the round that was asked."""
     devices = [orders.device for orders in asked.orders]
     _must("round_index", report.round_index == asked.round_index, asked.round_index, report.round_index)
@@ -70,7 +70,7 @@ def checked_report(report: pb.EdgeReport, payload: bytes, asked: pb.EdgeRound, w
     return arrays
 
 
-def _check_outcome(outcome: pb.Outcome, work: Groundwork) -> None:
+def _check_outcome(outcome: pb.Outcome, work: RunDefinition) -> None:
     _must("fate", outcome.fate in FATES, f"one of {', '.join(FATES)}", shown(outcome.fate))
     for name in _TIMES:
         _must_be_time(name, getattr(outcome, name))
@@ -79,7 +79,7 @@ def _check_outcome(outcome: pb.Outcome, work: Groundwork) -> None:
     _must("digest", has_none or _DIGEST.fullmatch(outcome.digest), "32 hex digits", shown(outcome.digest))
 
 
-def _check_sums(arrays: ReportArrays, counted: list[int], work: Groundwork) -> None:
+def _check_sums(arrays: ReportArrays, counted: list[int], work: RunDefinition) -> None:
     statistics = arrays.statistics
     said = statistics.device.tolist()
     _must("statistics", said == counted, f"of the devices that counted, {shown(counted)}", shown(said))
@@ -97,7 +97,7 @@ def _check_sums(arrays: ReportArrays, counted: list[int], work: Groundwork) -> N
         _must("reports", fits and _is_finite(array), "as asked for, and finite", f"{shown(name)} {array.shape}")
 
 
-def _check_station(station: Station, digest: str, work: Groundwork) -> None:
+def _check_station(station: Station, digest: str, work: RunDefinition) -> None:
     wanted: Mapping[str, Array] = {name: slot.row(work.shape) for name, slot in work.slots(Owner.EDGE).items()}
     _must("slots", station.slots.keys() == wanted.keys(), shown(sorted(wanted)), shown(sorted(station.slots)))
     for name, array in station.slots.items():

@@ -24,12 +24,12 @@ import numpy as np
 
 from airprune import files
 from airprune.data.holdings import Claimed
-from airprune.deployment.groundwork import Groundwork, check_deployable
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import Node, load_members
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.remote import CloudSettings, Deployed
+from airprune.deployment.run_definition import RunDefinition, check_deployable
 from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.deployment.transport import Limits
 from airprune.errors import AirpruneError, Diverged, UsageError, WorkFailed
@@ -89,7 +89,7 @@ class _Cloud:
         self.metrics = Metrics()
         self.about = read_about(folder)
         network, data = experiment.network, experiment.dataset
-        self.work = Groundwork(
+        self.work = RunDefinition(
             scenario=experiment.scenario,
             input_shape=tuple(int(n) for n in data.train_x.shape[1:]),
             num_classes=data.num_classes,

@@ -23,12 +23,12 @@ from pathlib import Path
 from airprune import __version__
 from airprune.deployment.digests import digest_of
 from airprune.deployment.estimates import PROBE_BYTES, PROBES
-from airprune.deployment.groundwork import PROTOCOL, Groundwork
 from airprune.deployment.identity import Node, Parent, channel_credentials
 from airprune.deployment.ledger import DeviceLedger, Result
 from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
+from airprune.deployment.run_definition import PROTOCOL, RunDefinition
 from airprune.deployment.training import Trainer
 from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused, dial
 from airprune.errors import WorkFailed
@@ -187,7 +187,7 @@ class _Device:
         return self.trainer
 
     def _prepare(self, welcome: pb.Welcome) -> tuple[Trainer, DeviceLedger]:
-        work = Groundwork.told_by(welcome)
+        work = RunDefinition.told_by(welcome)
         with self._training:
             trainer = Trainer(work, welcome.index, samples_of(self.settings.data, work, welcome.index))
             return trainer, DeviceLedger.load(self._ledger_file(welcome.run), run=welcome.run)

@@ -22,9 +22,9 @@ from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_disk import EdgeDisk
 from airprune.deployment.edge_rounds import Rounds
 from airprune.deployment.edge_state import EdgeState
-from airprune.deployment.groundwork import PROTOCOL, Groundwork
 from airprune.deployment.identity import Denied, Node, channel_credentials, server_credentials
 from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.run_definition import PROTOCOL, RunDefinition
 from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server, dial
 from airprune.errors import WorkFailed
 
@@ -171,7 +171,7 @@ class Edge:
         devices, rounds = self.devices, self.rounds
         devices.denied = Denied(frozenset(welcome.denied))
         if devices.welcome is None or devices.welcome.run != welcome.run:
-            work = Groundwork.told_by(welcome)
+            work = RunDefinition.told_by(welcome)
             assert work.shape  # built here, not in the first round
             rounds.work = work
             rounds.state = EdgeState.load(self.disk.file(welcome.run), run=welcome.run, slots=work.slots(Owner.EDGE))

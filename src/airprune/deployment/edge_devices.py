@@ -16,10 +16,10 @@ from google.protobuf.message import Message
 
 from airprune.deployment.checking import MAX_WORDS, trouble_in_measured
 from airprune.deployment.estimates import probed_uplink_bps
-from airprune.deployment.groundwork import check_versions
 from airprune.deployment.identity import Denied, Node, Role, Stranger, admit, serial_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Event, Joined, Left, RoundKey
+from airprune.deployment.run_definition import check_versions
 from airprune.deployment.transport import Link, LinkLost, Packet, Sealed
 
 _log = logging.getLogger("airprune")

@@ -19,7 +19,6 @@ from airprune.deployment.edge_disk import EdgeDisk
 from airprune.deployment.edge_reports import no_sums, report_of, told_outcomes
 from airprune.deployment.edge_state import EdgeState, key_of
 from airprune.deployment.edge_sums import Asked, closed_round
-from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.kept_rounds import KeptRound
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -40,6 +39,7 @@ from airprune.deployment.round_machine import (
     Verdict,
     step,
 )
+from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.transport import Packet, Sealed
 from airprune.deployment.uploads import BadUpload
 from airprune.rounds.messages import Broadcast, Upload
@@ -106,7 +106,7 @@ class Rounds:
         self.devices, self.disk = devices, disk
         self.gather_s, self.dead_after_s = gather_s, dead_after_s
         self._start, self._send = start, send
-        self.work: Groundwork | None = None
+        self.work: RunDefinition | None = None
         self.state = EdgeState()
         self.gathers_until_s = 0.0
         self.current: OngoingRound | None = None

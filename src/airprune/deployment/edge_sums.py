@@ -10,10 +10,10 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from airprune.deployment.digests import Bytes
-from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.packing import Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Outcome
+from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.uploads import Expected, upload_from_bytes
 from airprune.rounds.edge import close_round
 from airprune.rounds.messages import Broadcast, Upload
@@ -29,7 +29,7 @@ Array = np.ndarray
 class Asked:
     """One edge round as an edge was asked for it: who may send what, starting from which model."""
 
-    work: Groundwork
+    work: RunDefinition
     round: pb.EdgeRound
     broadcast: Broadcast
     model_digest: str

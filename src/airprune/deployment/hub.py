@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from airprune.deployment.checking import trouble_in_presence
-from airprune.deployment.groundwork import check_versions
 from airprune.deployment.identity import Denied, Members, Node, Role, Stranger, admit, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.run_definition import check_versions
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
 
 _log = logging.getLogger("airprune")

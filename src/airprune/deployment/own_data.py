@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.deployment.groundwork import Groundwork
+from airprune.deployment.run_definition import RunDefinition
 from airprune.errors import UsageError, raise_if_exhausted
 from airprune.scenario.data import dataset_of, samples_by_device
 
@@ -16,7 +16,7 @@ Array = np.ndarray
 Samples = tuple[Array, Array]
 
 
-def samples_of(source: str | None, work: Groundwork, index: int) -> Samples:
+def samples_of(source: str | None, work: RunDefinition, index: int) -> Samples:
     """(x [num_samples, *input_shape] float32, y [num_samples] int64) of a device.
 
     Args:
@@ -37,7 +37,7 @@ def check_source(source: str | None) -> None:
         )
 
 
-def _dealt(work: Groundwork, index: int) -> Samples:
+def _dealt(work: RunDefinition, index: int) -> Samples:
     data = dataset_of(work.scenario)
     places = samples_by_device(work.scenario, data, work.scenario.build_network())[index]
     return data.train_x[places].copy(), data.train_y[places].copy()
@@ -68,7 +68,7 @@ def _read(path: Path) -> Any:
         ) from None
 
 
-def _checked(source: str, found: Any, work: Groundwork) -> Samples:
+def _checked(source: str, found: Any, work: RunDefinition) -> Samples:
     try:
         x, y = (np.asarray(array) for array in found)
     except (TypeError, ValueError):

@@ -11,8 +11,8 @@ import numpy as np
 
 from airprune.components.component import ModelShape
 from airprune.deployment.digests import digest_of
-from airprune.deployment.groundwork import state_digest
 from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.run_definition import state_digest
 from airprune.errors import WorkFailed
 from airprune.methods.compression.packing import num_bytes
 from airprune.methods.masking.core.coverage import coverage_of

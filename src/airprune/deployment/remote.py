@@ -22,12 +22,12 @@ import numpy as np
 from airprune.components.component import Owner
 from airprune.deployment.checking import MAX_WORDS, checked_report
 from airprune.deployment.estimates import PROBE_EVERY_ROUNDS, Estimates, paced_uplink_bps
-from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.hub import Hub, Order, Report
 from airprune.deployment.link_times import WIRE_OVERHEAD
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station, order_digest
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.replaying import met_candidates
+from airprune.deployment.run_definition import RunDefinition
 from airprune.engines.base import Engine
 from airprune.errors import WorkFailed
 from airprune.methods.masking import Masking
@@ -95,7 +95,7 @@ class Deployed(Environment):
         self,
         hub: Hub,
         loop: asyncio.AbstractEventLoop,
-        work: Groundwork,
+        work: RunDefinition,
         settings: CloudSettings,
         *,
         planned: dict[int, PlannedInputs],

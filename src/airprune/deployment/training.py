@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from airprune.components.component import Owner
-from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.own_data import Samples
 from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.small import local_device
 from airprune.deployment.uploads import upload_to_bytes
 from airprune.engines.machine import single_thread
@@ -28,7 +28,7 @@ _TIMED_STEPS = 3
 class Trainer:
     """Trains one device of a run."""
 
-    def __init__(self, work: Groundwork, index: int, samples: Samples) -> None:
+    def __init__(self, work: RunDefinition, index: int, samples: Samples) -> None:
         self.work, self.index, (x, y) = work, index, samples
         self.num_samples = len(y)
         self._device = local_device(work.scenario, input_shape=work.input_shape, num_classes=work.num_classes, x=x, y=y)

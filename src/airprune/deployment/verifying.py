@@ -15,10 +15,10 @@ from pathlib import Path
 from airprune.deployment.cloud import read_about
 from airprune.deployment.digests import digest_of
 from airprune.deployment.edge_sums import Asked, closed_round
-from airprune.deployment.groundwork import Groundwork
 from airprune.deployment.kept_rounds import KeptRound, kept_folder, kept_place
 from airprune.deployment.packing import order_digest
 from airprune.deployment.round_machine import Fate, Outcome, RoundKey
+from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.uploads import BadUpload
 from airprune.errors import UnknownName, UsageError, WorkFailed
 from airprune.rounds.messages import Broadcast
@@ -86,7 +86,7 @@ def verified_rounds(folder: RunFolder, kept: Mapping[str, Path]) -> Iterator[Ver
         )
 
 
-def _differences(place: Path, rows: Sequence[MeasuredRow], work: Groundwork) -> Iterator[str]:
+def _differences(place: Path, rows: Sequence[MeasuredRow], work: RunDefinition) -> Iterator[str]:
     try:
         kept = KeptRound.load(place)
     except WorkFailed as missing:
@@ -128,9 +128,9 @@ def _wrong_uploads(kept: KeptRound, rows: Sequence[MeasuredRow]) -> Iterator[str
         yield f"An upload of device {device} is there, which did not count."
 
 
-def _groundwork(folder: RunFolder, about: Mapping[str, object]) -> Groundwork:
+def _groundwork(folder: RunFolder, about: Mapping[str, object]) -> RunDefinition:
     try:
-        return Groundwork(scenario=folder.scenario(), **about["model"])  # type: ignore[arg-type]
+        return RunDefinition(scenario=folder.scenario(), **about["model"])  # type: ignore[arg-type]
     except (KeyError, TypeError):
         raise WorkFailed(f"{folder.path} does not say which model it trains; it is of an older version.") from None
 

@@ -1,6 +1,6 @@
 """Executors: where work of any kind runs. To add an engine, write its file and list it here.
 
-base       what an engine must do, and what it is given: workshops, tasks, groups
+base       what an engine must do, and what it is given: factories, tasks, groups
 serial     in this process
 processes  in worker processes on this machine (worker_process is their side)
 cluster    `dask`: on the workers of a Dask cluster

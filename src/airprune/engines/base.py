@@ -1,6 +1,6 @@
 """What an engine is: an executor of tasks. Engines differ in nothing a user can see but speed.
 
-    Workshop   what a worker is to be
+    WorkerFactory   what a worker is to be
     Task       what it is given, one at a time
     Group      tasks whose results are merged into one, always in the same order
     Engine     runs them somewhere
@@ -39,18 +39,18 @@ SILENCE_S = 30.0
 Call = tuple[Any, Any]
 
 
-class Workshop(Protocol):
+class WorkerFactory(Protocol):
     """What a worker is to be; picklable by cloudpickle. Inherit from it for the defaults.
 
     Attributes:
       folder: files that workers need; placed on machines that do not see it. None: there are none.
-      luggage: a pickled function without arguments that is called in worker processes before anything else of the
-        workshop is unpickled there, e.g. to register what the user's script has registered.
+      setup_payload: a pickled function without arguments that is called in worker processes before anything else of the
+        factory is unpickled there, e.g. to register what the user's script has registered.
       way_out: what users can do when work is lost; ends a sentence.
     """
 
     folder: Path | None = None
-    luggage: bytes | None = None
+    setup_payload: bytes | None = None
     way_out: str = "resume the run (--resume)"
 
     def open(self, folder: Path | None) -> Any:
@@ -148,14 +148,14 @@ class Engine(ABC):
 
     def __init__(
         self,
-        workshop: Workshop,
+        factory: WorkerFactory,
         *,
         workers: int | None = None,
         scheduler: str | None = None,
         tls: Path | None = None,
         silence_s: float = SILENCE_S,
     ) -> None:
-        self.workshop = workshop
+        self.factory = factory
         self.workers = workers
         self.scheduler = scheduler
         self.tls = tls
@@ -273,21 +273,21 @@ def loaded(task: Any) -> Any:
     return task.loaded() if isinstance(task, Task) else task
 
 
-def pack(workshop: Workshop) -> bytes:
+def pack(factory: WorkerFactory) -> bytes:
     """For another process."""
-    return pickle.dumps((workshop.luggage, cloudpickle.dumps(workshop)))
+    return pickle.dumps((factory.setup_payload, cloudpickle.dumps(factory)))
 
 
-def unpack(packed: bytes) -> Workshop:
-    """In the other process: first the luggage, which the rest may need."""
-    luggage, pickled = pickle.loads(packed)
-    if luggage is not None:
-        pickle.loads(luggage)()
-    workshop: Workshop = pickle.loads(pickled)
-    return workshop
+def unpack(packed: bytes) -> WorkerFactory:
+    """In the other process: first the setup_payload, which the rest may need."""
+    setup_payload, pickled = pickle.loads(packed)
+    if setup_payload is not None:
+        pickle.loads(setup_payload)()
+    factory: WorkerFactory = pickle.loads(pickled)
+    return factory
 
 
-def opened(workshop: Workshop, folder: Path | None) -> Any:
+def opened(factory: WorkerFactory, folder: Path | None) -> Any:
     """The worker, in a process that is fit for it and has one thread: by its environment, or by `single_thread`."""
     keep_large_buffers()
-    return workshop.open(folder)
+    return factory.open(folder)

@@ -44,7 +44,7 @@ class _Batch:
 
 @dataclass(eq=False)
 class _Worker(Child):
-    """A process that is or will be in its workshop, and which call of which batch it is busy with."""
+    """A process that is or will be in its factory, and which call of which batch it is busy with."""
 
     busy_with: tuple[_Batch, int] | None = None
 
@@ -65,7 +65,7 @@ class ProcessesEngine(Engine):
     """As many workers as this machine has cores, or as told."""
 
     def start(self) -> None:
-        self._packed = pack(self.workshop)
+        self._packed = pack(self.factory)
         self._processes: list[_Worker] = []
         for _ in range(workers_here(self.workers)):
             self._processes.append(_Worker.begin(self._packed))

@@ -17,7 +17,7 @@ class SerialEngine(Engine):
     _restore_threads: Callable[[], None] | None = None
 
     def start(self) -> None:
-        self._worker = opened(self.workshop, self.workshop.folder)
+        self._worker = opened(self.factory, self.factory.folder)
         self._restore_threads = single_thread()
 
     def as_completed(

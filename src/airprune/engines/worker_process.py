@@ -1,4 +1,4 @@
-"""The worker's side of the `processes` engine: a workshop to open, then tasks until the driver hangs up.
+"""The worker's side of the `processes` engine: a factory to open, then tasks until the driver hangs up.
 
 Run as a file, so that it listens before torch is imported: it takes its orders at once, and leaves even while it starts
 if the driver is gone.
@@ -31,8 +31,8 @@ def _worker(packed: bytes) -> tuple[Any, str]:
     try:
         from airprune.engines.base import opened, unpack
 
-        workshop = unpack(packed)
-        return opened(workshop, workshop.folder), ""
+        factory = unpack(packed)
+        return opened(factory, factory.folder), ""
     except Exception as error:
         return None, _trouble_of(error)
 

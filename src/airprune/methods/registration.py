@@ -4,7 +4,7 @@ ap.register(MY_MASKING)            in a script: known to runs, comparisons, swee
 airprune … --import my_methods.py  the file is loaded before the command looks at anything
 entry points                       group "airprune.masking" (or another kind) of an installed package
 
-Workers are told by `luggage`. A run folder notes the files by hash, since its results depend on them.
+Workers are told by `setup_payload`. A run folder notes the files by hash, since its results depend on them.
 """
 
 from __future__ import annotations
@@ -243,17 +243,17 @@ def origin_of(kind: str, name: str) -> str:
     return registry.package_of(name)
 
 
-def luggage() -> bytes | None:
+def setup_payload() -> bytes | None:
     """What a worker elsewhere must do before it knows what this process knows; None if there is nothing to know."""
     import cloudpickle  # slow to import, and needed by whoever starts workers only
 
     scripted = [cloudpickle.dumps(component) for address, component in _added().items() if address not in _ORIGINS]
     if not _FILES and not scripted:
         return None
-    return bytes(cloudpickle.dumps(_Luggage(imported_files(), tuple(scripted))))
+    return bytes(cloudpickle.dumps(_SetupPayload(imported_files(), tuple(scripted))))
 
 
-class _Luggage:
+class _SetupPayload:
     """Loads files and registers components in a worker."""
 
     def __init__(self, files: tuple[ImportedFile, ...], components: tuple[bytes, ...]) -> None:

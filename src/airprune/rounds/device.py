@@ -26,7 +26,7 @@ from airprune.models.kernels.base import Teaching
 from airprune.models.layout import LocalModel
 from airprune.randomness import NumberedStreams
 from airprune.rounds import personal
-from airprune.rounds.local_steps import Wanted, moving_parameters, train, train_units
+from airprune.rounds.local_steps import GradientRequest, moving_parameters, train, train_units
 from airprune.rounds.messages import Broadcast, Orders, Upload
 from airprune.rounds.method import LocalMethod
 from airprune.rounds.private import secret_normals
@@ -224,7 +224,7 @@ def device_round(device: Device, received: Broadcast, orders: Orders, *, samples
 
 def round_in_steps(
     device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams
-) -> Generator[Wanted, float, Upload]:
+) -> Generator[GradientRequest, float, Upload]:
     """`device_round` as a generator: asks for every gradient, and goes on with the loss that it is sent."""
     model, settings, common = device.model, device.settings, received.model
     received = _with_own_layers(device, received, orders)
@@ -236,8 +236,8 @@ def round_in_steps(
     masking, report = device.method.masking, dict[str, Array]()
     try:
         sub_model = masking.choose(view)
-    except _GradientWanted:
-        yield Wanted(device, batches[0])
+    except _GradientNeeded:
+        yield GradientRequest(device, batches[0])
         view = _View(device, received, orders, batches[0], streams, is_there=True)
         sub_model = masking.choose(view)
     if sub_model.start is not None:
@@ -313,7 +313,7 @@ def minibatches(
     return found[:last_step]
 
 
-class _GradientWanted(BaseException):
+class _GradientNeeded(BaseException):
     """A masking asks for a gradient that the device waits for."""
 
 
@@ -355,7 +355,7 @@ class _View(DeviceView):
         local = self._local
         if not self._is_there:
             if local.waits:
-                raise _GradientWanted
+                raise _GradientNeeded
             local.probe(self._batch)
         return local.model.gradient_array[local.model.prunable]
 

@@ -17,9 +17,9 @@ from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
 from airprune.rounds.method import tier_name
-from airprune.rounds.opened import OpenRound
+from airprune.rounds.planned_round import PlannedRound
+from airprune.rounds.planning_context import PlanningContext, asked_only, plan_as_set, plan_problem
 from airprune.rounds.relayed import Positions, for_groups, relay_of, whole_bits, whole_s, without_uplink
-from airprune.rounds.terms import Terms, asked_only, plan_as_set, plan_problem
 from airprune.wireless.device_speed.work import SecondPass
 
 Array = np.ndarray
@@ -27,14 +27,14 @@ Values = dict[str, Array]
 
 
 def open_round(
-    terms: Terms,
+    terms: PlanningContext,
     candidates: Candidates,
     cpu_hz: Array,
     round_index: int,
     kappa: float = FIRST_KAPPA,
     *,
     positions_m: Positions | None = None,
-) -> OpenRound:
+) -> PlannedRound:
     """Asks, plans, and counts whole weights. Devices that block their edge are left out of the plan.
 
     Args:
@@ -52,8 +52,8 @@ def open_round(
 
 
 def _opened(
-    terms: Terms, chosen: Candidates, problem: PlanProblem, plan: Plan, cpu_hz: Array, charges: Charges
-) -> OpenRound:
+    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan, cpu_hz: Array, charges: Charges
+) -> PlannedRound:
     plan, planned = _without_blockers(terms, chosen, problem, plan)
 
     keep = np.zeros(len(chosen.device), dtype=np.int64)
@@ -63,7 +63,7 @@ def _opened(
     share = np.full(len(chosen.device), np.nan)
     share[planned] = plan.bandwidth_share
     code = None if plan.code is None else _as_planned(plan.code, planned, 0.0).astype(np.int64)
-    return OpenRound(
+    return PlannedRound(
         device=chosen.device,
         edge=chosen.edge,
         full_band_rate_bps=_as_planned(_rate_bps(plan), planned, problem.full_band_rate_bps),
@@ -84,7 +84,9 @@ def _opened(
     )
 
 
-def _widest_in_time(terms: Terms, plan: Plan, keep: Array, charges: Charges, second_pass: SecondPass) -> Array:
+def _widest_in_time(
+    terms: PlanningContext, plan: Plan, keep: Array, charges: Charges, second_pass: SecondPass
+) -> Array:
     """The most prunable weights with which each device meets its deadline; `keep` where its share is for those.
 
     The planner's line is never below what a second pass takes, so a larger sub-model may fit than it knows.
@@ -119,7 +121,7 @@ def _rate_bps(plan: Plan) -> Array | None:
 
 
 def _selected_plan(
-    terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges, kappa: float
+    terms: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges, kappa: float
 ) -> tuple[Array, PlanProblem, Plan]:
     """(who is asked, their problem, its plan): planned again for as long as the selection lets somebody go."""
     selection = terms.method.selection
@@ -142,7 +144,9 @@ def _selected_plan(
         asked[np.flatnonzero(asked)[~stays]] = False
 
 
-def _without_blockers(terms: Terms, chosen: Candidates, problem: PlanProblem, plan: Plan) -> tuple[Plan, Array]:
+def _without_blockers(
+    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan
+) -> tuple[Plan, Array]:
     """(plan, which devices are in it). Infeasible edges are planned again without the devices that block them."""
     planned = np.ones(problem.num_devices, dtype=bool)
     if not plan.failed.any():
@@ -162,8 +166,8 @@ def _raise_if_failed(plan: Plan, chosen: Candidates, device: Array) -> Plan:
 
 
 def _open_relayed(
-    terms: Terms, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
-) -> OpenRound:
+    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
+) -> PlannedRound:
     """The round in which some upload for others.
 
     Who uploads is planned with the time that is left when the slowest group with whole models is through. An edge with
@@ -185,7 +189,9 @@ def _open_relayed(
     return _opened(terms, chosen, problem, plan_as_set(terms, problem), cpu_hz, charges)
 
 
-def prepared_round(terms: Terms, opened: OpenRound, view: RoundView, values: Values) -> tuple[OpenRound, Values]:
+def prepared_round(
+    terms: PlanningContext, opened: PlannedRound, view: RoundView, values: Values
+) -> tuple[PlannedRound, Values]:
     """The round with what the masking tells all devices, and what each of them sends if the masking decides it."""
     masking = terms.method.masking
     told, values = masking.prepare(view, values)

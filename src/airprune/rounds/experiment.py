@@ -15,7 +15,7 @@ from airprune.errors import InvalidValue
 from airprune.methods.association.base import Served
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking import Masking
-from airprune.methods.registration import luggage
+from airprune.methods.registration import setup_payload
 from airprune.methods.selection.base import Candidates, Selection
 from airprune.methods.topology import Topology, Tree
 from airprune.methods.topology.root import RootRound, RootView
@@ -53,10 +53,10 @@ from airprune.rounds.parts import (
 )
 from airprune.rounds.personal import samples_like
 from airprune.rounds.place import Place
+from airprune.rounds.planning_context import PlanningContext
 from airprune.rounds.relayed import Positions
 from airprune.rounds.state import RunState
 from airprune.rounds.stations import Stations
-from airprune.rounds.terms import Terms
 from airprune.rounds.timing import TimedRound
 from airprune.rounds.training.optimisers import learning_rate_at
 from airprune.rounds.training.worker import TEST_PART, HeldTest, Job
@@ -211,8 +211,8 @@ class Experiment:
         )
 
     @cached_property
-    def terms(self) -> Terms:
-        return Terms(
+    def terms(self) -> PlanningContext:
+        return PlanningContext(
             plan=self.scenario.plan,
             radio=self.radio,
             method=self.method,
@@ -238,7 +238,7 @@ class Experiment:
             terms=self.terms if steps is None else self._terms_of(steps),
         )
 
-    def _terms_of(self, steps: Array) -> Terms:
+    def _terms_of(self, steps: Array) -> PlanningContext:
         """With the compute times of as many local steps as a global round has.  [num_devices]"""
         train, sizes = self.scenario.train, self.data_sizes
         if self.scenario.clock.compute == "paper":
@@ -540,7 +540,7 @@ class Experiment:
             seed=self.scenario.seed,
             drop_failing=self.scenario.engine.on_device_failure == "drop-device",
             folder=getattr(dataset, "folder", None),
-            luggage=luggage(),
+            setup_payload=setup_payload(),
         )
 
 

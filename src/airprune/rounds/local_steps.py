@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Array = np.ndarray
 
 
-class Wanted(NamedTuple):
+class GradientRequest(NamedTuple):
     """∇F of a device's model on a minibatch is to be left in its `gradient_array`; the answer is F."""
 
     device: Device
@@ -34,7 +34,7 @@ def train_units(
     sub_model: SubModel,
     batches: list[Array],
     memory: Mapping[str, Array],
-) -> Generator[Wanted, float, Trained]:
+) -> Generator[GradientRequest, float, Trained]:
     """Trains the units of a sub-model as a model of their own where that can be done; else all, with zeros."""
     assert sub_model.units is not None
     small = None if sub_model.collect else device.smaller(sub_model.units)
@@ -66,7 +66,7 @@ def train(
     sub_model: SubModel,
     batches: list[Array],
     memory: Mapping[str, Array],
-) -> Generator[Wanted, float, Trained]:
+) -> Generator[GradientRequest, float, Trained]:
     """Minibatch steps inside the sub-model, Eq. (8). Steps, momentum and decay move only what may move."""
     model, settings, objective = device.model, device.settings, device.method.objective
     step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
@@ -80,7 +80,7 @@ def train(
     loss_sum, count, gradient_sq_max = 0.0, 0, 0.0
     for number, batch in enumerate(batches):
         if plain:
-            loss, used = (yield Wanted(device, batch)), None
+            loss, used = (yield GradientRequest(device, batch)), None
         else:
             loss, used = yield from _gradient_of_part(device, sub_model, batch, number)
         loss_sum += loss * len(batch)
@@ -150,7 +150,7 @@ def _step_inside(moves: Array, weights: Array, step: Callable[[], None]) -> None
 
 def _gradient_of_part(
     device: Device, sub_model: SubModel, batch: Array, step: int
-) -> Generator[Wanted, float, tuple[float, Array | None]]:
+) -> Generator[GradientRequest, float, tuple[float, Array | None]]:
     """∇F at what the forward pass of this step uses, scaled by the chain rule; the weights stay as they are.
 
     Returns F and what the forward pass used, None for all that is held.
@@ -167,7 +167,7 @@ def _gradient_of_part(
             weights *= used
         if sub_model.scale is not None:
             weights *= sub_model.scale
-    loss = yield Wanted(device, batch)
+    loss = yield GradientRequest(device, batch)
     weights[:] = saved
     if sub_model.scale is not None:
         with _diverging():

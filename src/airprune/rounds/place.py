@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from airprune.rounds.terms import Terms
+from airprune.rounds.planning_context import PlanningContext
 
 Array = np.ndarray
 
@@ -33,7 +33,7 @@ class Place:
     edges: Array
     learning_rate: float
     local_steps: Array | None
-    terms: Terms
+    terms: PlanningContext
 
     @property
     def starts_global_round(self) -> bool:

@@ -14,14 +14,14 @@ from airprune.randomness import rng_for
 from airprune.rounds.device import Streams
 from airprune.rounds.edge import open_round, prepared_round
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.opened import OpenRound
 from airprune.rounds.place import Place
+from airprune.rounds.planned_round import PlannedRound
 from airprune.rounds.state import RunState
 from airprune.rounds.timing import Events, Fate, TimedRound, time_round
 
 Array = np.ndarray
 Values = dict[str, Array]
-EventsOf = Callable[[OpenRound], Events]
+EventsOf = Callable[[PlannedRound], Events]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,7 +68,7 @@ def plan_round(
     return RoundPlan(timed=timed, view=view, lag=lag, shown_lag=lag), values
 
 
-def _view(run: Experiment, at: Place, state: RunState, opened: OpenRound) -> RoundView:
+def _view(run: Experiment, at: Place, state: RunState, opened: PlannedRound) -> RoundView:
     """The round as the masking sees it."""
     seed = run.scenario.seed
     streams = Streams(seed, at.global_round, at.step)

@@ -14,8 +14,8 @@ from airprune.methods.topology import Topology
 from airprune.methods.topology.relay import Relay, RelayView
 from airprune.planning import PlanProblem
 from airprune.planning.plan import Status
-from airprune.rounds.opened import OpenRound
-from airprune.rounds.terms import Terms
+from airprune.rounds.planned_round import PlannedRound
+from airprune.rounds.planning_context import PlanningContext
 
 Array = np.ndarray
 
@@ -24,7 +24,7 @@ Positions = Callable[[Array], Array]
 
 
 def relay_of(
-    terms: Terms, chosen: Candidates, problem: PlanProblem, charges: Charges, positions_m: Positions | None
+    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, charges: Charges, positions_m: Positions | None
 ) -> Relay | None:
     """What the devices do among themselves; None if nothing."""
     topology = terms.method.topology
@@ -55,13 +55,13 @@ def whole_s(problem: PlanProblem) -> Array:
     return whole + problem.extra_seconds
 
 
-def whole_bits(terms: Terms, problem: PlanProblem, charges: Charges) -> Array:
+def whole_bits(terms: PlanningContext, problem: PlanProblem, charges: Charges) -> Array:
     return terms.upload_bits(np.full(problem.num_devices, terms.shape.prunable_weights), charges)
 
 
 def for_groups(
-    terms: Terms, chosen: Candidates, heads: OpenRound, cpu_hz: Array, charges: Charges, relay: Relay
-) -> OpenRound:
+    terms: PlanningContext, chosen: Candidates, heads: PlannedRound, cpu_hz: Array, charges: Charges, relay: Relay
+) -> PlannedRound:
     """The round of all devices from that of those who upload.
 
     A head sends the union of its group's weights, each with the number of devices that kept it. So that the union
@@ -96,7 +96,7 @@ def for_groups(
     return with_unions(terms, opened, union)
 
 
-def with_unions(terms: Terms, opened: OpenRound, union: Array) -> OpenRound:
+def with_unions(terms: PlanningContext, opened: PlannedRound, union: Array) -> PlannedRound:
     """The round in which the group of each device sends so many prunable weights, with counts unless it sends all."""
     assert opened.relay is not None  # else there are no groups
     size = opened.relay.group_size
@@ -114,11 +114,11 @@ def _count_bits(size: Array) -> Array:
 
 
 def without_uplink(
-    terms: Terms, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
-) -> OpenRound:
+    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
+) -> PlannedRound:
     """Devices that end up with the average themselves: no band to share, so nothing to plan and nothing to prune."""
     nothing = np.zeros(len(chosen.device))
-    return OpenRound(
+    return PlannedRound(
         device=chosen.device,
         edge=chosen.edge,
         full_band_rate_bps=chosen.full_band_rate_bps,

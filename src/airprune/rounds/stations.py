@@ -13,7 +13,7 @@ from airprune.methods.selection.base import Candidates
 from airprune.methods.topology import Level
 from airprune.planning import Plan, PlanProblem
 from airprune.randomness import rng_for
-from airprune.rounds.terms import Terms, device_limits, has_limits, plan_as_set, plan_problem
+from airprune.rounds.planning_context import PlanningContext, device_limits, has_limits, plan_as_set, plan_problem
 from airprune.wireless.channel import (
     Radio,
     block_gains,
@@ -44,7 +44,7 @@ class Stations:
 
     network: Network
     radio: Radio
-    terms: Terms
+    terms: PlanningContext
     level: Level
     model_bits: float
     data_sizes: Array

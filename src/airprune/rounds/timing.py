@@ -10,9 +10,9 @@ import numpy as np
 
 from airprune.methods.topology.relay import Relay
 from airprune.planning.plan import Status
-from airprune.rounds.opened import OpenRound
+from airprune.rounds.planned_round import PlannedRound
+from airprune.rounds.planning_context import PlanningContext
 from airprune.rounds.relayed import with_unions as united
-from airprune.rounds.terms import Terms
 from airprune.wireless.channel import uplink_rate_bps
 from airprune.wireless.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s
 
@@ -69,7 +69,7 @@ class TimedRound:
       d2d_bits, d2d_energy_j: what it sends to other devices, and the part of `energy_j` that this takes.
     """
 
-    opened: OpenRound
+    opened: PlannedRound
     ratio: Array
     uploaded_bits: Array
     compute_s: Array
@@ -116,7 +116,7 @@ def _indexed(value: Any, kept: Array, *, but: tuple[str, ...]) -> dict[str, Any]
     return {name: array[kept] for name, array in arrays.items() if isinstance(array, np.ndarray)}
 
 
-def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
+def time_round(terms: PlanningContext, opened: PlannedRound, events: Events) -> TimedRound:
     """Times, energies and fates of a planned round."""
     planned, shape = opened.planned, terms.shape
     training_s = terms.training_s(opened.keep, opened.device, opened.cpu_hz, opened.charges)
@@ -157,7 +157,7 @@ def time_round(terms: Terms, opened: OpenRound, events: Events) -> TimedRound:
     return timed if relay is None else _with_relay(timed, relay)
 
 
-def with_unions(terms: Terms, timed: TimedRound, union: Array) -> TimedRound:
+def with_unions(terms: PlanningContext, timed: TimedRound, union: Array) -> TimedRound:
     """The round as it came out: for each group, so many prunable weights went up, never more than had been reserved.
 
     Uploads end earlier and take less energy; who was late stays late, and an edge that misses somebody still waits.
@@ -192,12 +192,12 @@ def _with_relay(timed: TimedRound, relay: Relay) -> TimedRound:
     )
 
 
-def _end_of_round_s(terms: Terms, arrives_s: Array) -> float:
+def _end_of_round_s(terms: PlanningContext, arrives_s: Array) -> float:
     """When the selection has seen enough uploads; infinite if it waits for all."""
     return terms.method.selection.barrier(arrives_s, terms.shape.num_devices)
 
 
-def _energy_j(terms: Terms, opened: OpenRound, compute_s: Array, uplink_s: Array) -> Array:
+def _energy_j(terms: PlanningContext, opened: PlannedRound, compute_s: Array, uplink_s: Array) -> Array:
     compute_j = compute_energy_j(compute_s, cpu_hz=opened.cpu_hz)
     power_w = terms.radio.transmit_power_w if opened.power_w is None else np.where(opened.planned, opened.power_w, 1.0)
     if opened.relay is not None:

@@ -63,7 +63,7 @@ def run(
       callbacks: hear of every record once it is saved: functions of a record, `Callback`s, or names of loggers
         ("tensorboard", "wandb", "mlflow").
     """
-    hearers = callbacks_of(callbacks)
+    callbacks = callbacks_of(callbacks)
     settings = checked_scenario("run.scenario", scenario).engine
     check_engine(settings.name, workers=settings.workers, scheduler=settings.scheduler)  # before anything is loaded
     folder = None if out is None else RunFolder(path_of("run.out", out))
@@ -83,7 +83,7 @@ def run(
         )
     experiment = Experiment.of(scenario, model=model, dataset=dataset, loss=loss, metric=metric, kernel=kernel)
     records = records_of(experiment, folder, environment)
-    return told(records, hearers, scenario, None if folder is None else folder.path) if hearers else records
+    return told(records, callbacks, scenario, None if folder is None else folder.path) if callbacks else records
 
 
 def records_of(experiment: Experiment, folder: RunFolder | None, environment: Environment) -> Records:

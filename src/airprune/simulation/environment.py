@@ -18,8 +18,8 @@ from airprune.rounds import driver
 from airprune.rounds.edge import close_round
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.groups import Started
-from airprune.rounds.opened import OpenRound
 from airprune.rounds.place import Place
+from airprune.rounds.planned_round import PlannedRound
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import EdgeResult, Failure, mean_of_parts
 from airprune.rounds.timing import Events, TimedRound
@@ -52,11 +52,11 @@ class Environment:
         """Devices whose uploads will not count although they were planned to, with the `Fate` of each."""
         return {}
 
-    def events(self, experiment: Experiment, at: Place, served: Served) -> Callable[[OpenRound], Events]:
+    def events(self, experiment: Experiment, at: Place, served: Served) -> Callable[[PlannedRound], Events]:
         """What goes wrong in this edge round, given the devices that are selected."""
         scenario = experiment.scenario
 
-        def of(opened: OpenRound) -> Events:
+        def of(opened: PlannedRound) -> Events:
             events = sampled_events(
                 scenario.events,
                 opened.device,

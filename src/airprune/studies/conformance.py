@@ -347,7 +347,7 @@ class Restless(SerialEngine):
 
     def start(self) -> None:
         super().start()
-        job = self.workshop
+        job = self.factory
         self._crew = [opened(pickle.loads(cloudpickle.dumps(job)), job.folder) for _ in range(self.workers or 1)]
         self._rng = np.random.default_rng(self.workers)
 

@@ -3,7 +3,7 @@
 engine        hands tasks and groups of them to the workers
 connection    a client of a scheduler
 members       which workers may take part: right versions, right files
-parcel        the workshop and its files, placed once per machine and checked by hash
+parcel        the factory and its files, placed once per machine and checked by hash
 tasks         what runs on the workers: a task, a merge, a group's end
 local         a cluster of this machine's own, when no scheduler is given
 silence       which workers give no sign of life

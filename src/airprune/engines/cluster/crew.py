@@ -35,7 +35,7 @@ _HANG_UPS = (ConnectionResetError, ssl.SSLEOFError, StreamClosedError)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class PlanningContext:
     """What all workers of the machine have in common.
 
     Attributes:
@@ -86,7 +86,7 @@ class _SchedulerGone(Exception):
 class Crew:
     """The workers of this machine, each in its place."""
 
-    def __init__(self, terms: Terms, size: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, terms: PlanningContext, size: int, tell: Callable[[str], None]) -> None:
         self.terms = terms
         self.size = size
         self.tell = tell
@@ -217,7 +217,7 @@ async def _answers(address: str, security: Security | None) -> bool:
     return True
 
 
-def _refusal(error: Exception, terms: Terms) -> WorkFailed | None:
+def _refusal(error: Exception, terms: PlanningContext) -> WorkFailed | None:
     """What is wrong with the certificates, if that is why the scheduler cannot be reached: no use in waiting."""
     for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):

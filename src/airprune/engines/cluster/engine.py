@@ -61,8 +61,8 @@ class DaskEngine(Engine):
     _is_lost = False
 
     def start(self) -> None:
-        self._place = tempfile.TemporaryDirectory(prefix="airprune-workshop-")
-        parcel = Parcel.of(self.workshop, Path(self._place.name))
+        self._place = tempfile.TemporaryDirectory(prefix="airprune-factory-")
+        parcel = Parcel.of(self.factory, Path(self._place.name))
         quiet()
         if self.scheduler is None:
             self._own = OwnCluster(self.workers)
@@ -302,11 +302,11 @@ class DaskEngine(Engine):
         self._is_lost = True
         where = self.scheduler or "this machine"
         return WorkFailed(
-            f"The Dask scheduler ({where}) cannot be reached any more. Start it again and {self.workshop.way_out}."
+            f"The Dask scheduler ({where}) cannot be reached any more. Start it again and {self.factory.way_out}."
         )
 
     def _hint(self) -> str:
-        way_out = self.workshop.way_out
+        way_out = self.factory.way_out
         return f"{way_out[0].upper()}{way_out[1:]}."
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A workshop and its files: placed once per machine, told apart by hash, opened once per worker.
+"""A factory and its files: placed once per machine, told apart by hash, opened once per worker.
 
 A worker on the driver's machine, or on a shared file system, opens the driver's own files. On other machines one worker
 receives the files from the driver and keeps them in a folder named after their hash, for itself and its neighbours.
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airprune.engines.base import Workshop, opened, pack, unpack
+from airprune.engines.base import WorkerFactory, opened, pack, unpack
 from airprune.engines.machine import single_thread
 from airprune.errors import WorkFailed
 
 PART_BYTES = 8 * 2**20
-_WORKSHOP = "workshop.pickle"
+_WORKSHOP = "factory.pickle"
 _COMPLETE = "complete"
 _STALE_S = 24 * 3600.0
 
@@ -34,17 +34,17 @@ class Parcel:
 
     Attributes:
       folder: the driver's; other machines may see it, too.
-      digest: SHA-256 of the files, the packed workshop being one of them.
+      digest: SHA-256 of the files, the packed factory being one of them.
     """
 
     folder: Path
     digest: str
 
     @classmethod
-    def of(cls, workshop: Workshop, place: Path) -> Parcel:
-        """Puts the packed workshop beside its files, or into `place` if it has none."""
-        folder = workshop.folder or place
-        (folder / _WORKSHOP).write_bytes(pack(workshop))
+    def of(cls, factory: WorkerFactory, place: Path) -> Parcel:
+        """Puts the packed factory beside its files, or into `place` if it has none."""
+        folder = factory.folder or place
+        (folder / _WORKSHOP).write_bytes(pack(factory))
         return cls(folder=folder, digest=_digest(folder))
 
     @property
@@ -63,14 +63,14 @@ class Parcel:
         """The worker, with this machine's files; refuses files with other contents."""
         folder = self.here
         if folder is None:
-            raise WorkFailed(f"The files of workshop {self.digest[:12]}… are not on this machine.")
+            raise WorkFailed(f"The files of factory {self.digest[:12]}… are not on this machine.")
         found = _digest(folder)
         if found != self.digest:
             raise WorkFailed(
                 f"{folder} holds data with hash {found[:12]}…, but this run's data has {self.digest[:12]}…."
             )
-        workshop = unpack((folder / _WORKSHOP).read_bytes())
-        worker = opened(workshop, None if workshop.folder is None else folder)
+        factory = unpack((folder / _WORKSHOP).read_bytes())
+        worker = opened(factory, None if factory.folder is None else folder)
         single_thread()  # whoever started this process
         return worker
 

@@ -25,7 +25,7 @@ from distributed.security import Security
 from airprune.engines.base import MAX_TRIES
 from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.connection import quiet
-from airprune.engines.cluster.crew import Crew, Terms, is_loopback, last_words
+from airprune.engines.cluster.crew import Crew, PlanningContext, is_loopback, last_words
 from airprune.engines.cluster.local import ONE_AT_A_TIME, WITHOUT_PAGES
 from airprune.engines.machine import causes, worker_environment, workers_here
 from airprune.errors import UsageError, WorkFailed
@@ -125,7 +125,7 @@ def serve_workers(
     """
     num_workers = workers_here(workers, field="--workers")
     with tempfile.TemporaryDirectory(prefix="airprune-workers-", ignore_cleanup_errors=True) as folder:
-        terms = Terms(
+        terms = PlanningContext(
             scheduler=scheduler,
             host=host,
             tls=tls,

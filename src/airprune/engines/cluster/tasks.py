@@ -90,7 +90,7 @@ _ALONE = threading.Lock()
 
 
 class _Opened:
-    """The worker's one open workshop."""
+    """The worker's one open factory."""
 
     digest: str | None = None
     worker: Any = None

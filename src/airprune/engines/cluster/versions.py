@@ -47,7 +47,7 @@ _AT_START = code_digest()
 
 
 def versions() -> dict[str, str]:
-    """What the bits of a result depend on, whatever the work; a workshop may refuse to open for more.
+    """What the bits of a result depend on, whatever the work; a factory may refuse to open for more.
 
     Of a package first the version, which says most, then what its files are.
     """
@@ -61,7 +61,7 @@ def versions() -> dict[str, str]:
 def difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str | None:
     """The first way in which a worker's code is not the driver's, as the rest of a sentence about the worker.
 
-    Where one of them has no native kernel there is nothing to compare: a workshop that needs it asks for it.
+    Where one of them has no native kernel there is nothing to compare: a factory that needs it asks for it.
     """
     for name, value in wanted.items():
         theirs = found.get(name, "unknown")

@@ -17,15 +17,15 @@ from airprune.errors import AirpruneError, NotFinite
 from airprune.models.kernels import KERNELS
 from airprune.models.kernels.base import Stacked
 from airprune.rounds.device import Device
-from airprune.rounds.local_steps import Wanted
+from airprune.rounds.local_steps import GradientRequest
 from airprune.rounds.messages import Upload
 from airprune.rounds.sums import Failure
 
 Array = np.ndarray
-Steps = Generator[Wanted, float, Upload]
+Steps = Generator[GradientRequest, float, Upload]
 
 
-class Seat(Device):
+class StackedDevice(Device):
     """A device on a row of a stack. What is not done together it does with the model of the device that it is like."""
 
     waits = True
@@ -60,7 +60,7 @@ class Together:
 
     def __init__(self, device: Device, stack: Stacked) -> None:
         self.stack = stack
-        self._seats = [Seat(device, stack, row) for row in range(len(stack.rows))]
+        self._seats = [StackedDevice(device, stack, row) for row in range(len(stack.rows))]
 
     @property
     def num_seats(self) -> int:

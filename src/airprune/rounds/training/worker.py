@@ -13,7 +13,7 @@ import numpy as np
 
 from airprune.data import Dataset, Holdings
 from airprune.data.shared import SharedDataset
-from airprune.engines.base import MAX_TRIES, Workshop
+from airprune.engines.base import MAX_TRIES, WorkerFactory
 from airprune.errors import AirpruneError, NotFinite
 from airprune.methods.compression.base import Wire
 from airprune.randomness import WholeNumbers
@@ -34,7 +34,7 @@ TEST_PART = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job(Workshop):
+class Job(WorkerFactory):
     """Everything a worker must know before the first round; small, since the data set is only pointed to.
 
     Attributes:
@@ -55,7 +55,7 @@ class Job(Workshop):
     judged: bytes
     drop_failing: bool = False
     folder: Path | None = None
-    luggage: bytes | None = None
+    setup_payload: bytes | None = None
 
     def open(self, folder: Path | None) -> Worker:
         dataset = self.dataset

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.engines.base import Call, Engine, Workshop
+from airprune.engines.base import Call, Engine, WorkerFactory
 from airprune.planning.plan import Status
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.sums import ChunkSum, DeviceStatistics
@@ -70,7 +70,7 @@ class _StandIn(Engine):
         return DeviceStatistics(**columns)
 
 
-class _Nobody(Workshop):
+class _Nobody(WorkerFactory):
     def open(self, folder: object) -> None: ...
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from airprune.engines import engine_named
 from airprune.engines.base import Died
 from airprune.engines.machine import num_cores
-from airprune.methods.registration import luggage
+from airprune.methods.registration import setup_payload
 from airprune.runs import run as run_scenario
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
@@ -142,7 +142,7 @@ class Campaign:
         engine_class = engine_named(settings.name)
         marker = Marker.of(self._path.absolute()) if engine_class.remote and self._path is not None else None
         engine = engine_class(
-            WholeRuns(marker=marker, kernel=own_kernel(), luggage=luggage()),
+            WholeRuns(marker=marker, kernel=own_kernel(), setup_payload=setup_payload()),
             workers=at_a_time(settings, len(runs)),
             scheduler=settings.scheduler,
             tls=None if settings.tls is None else Path(settings.tls),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from airprune import files
-from airprune.engines.base import MAX_TRIES, Died, Task, Workshop
+from airprune.engines.base import MAX_TRIES, Died, Task, WorkerFactory
 from airprune.engines.machine import cancelled, machine_trouble
 from airprune.errors import Diverged, WorkFailed, trouble_of
 from airprune.models.kernels import native
@@ -80,7 +80,7 @@ class Done:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholeRuns(Workshop):
+class WholeRuns(WorkerFactory):
     """Workers that do whole runs.
 
     Attributes:
@@ -90,7 +90,7 @@ class WholeRuns(Workshop):
 
     marker: Marker | None
     kernel: str
-    luggage: bytes | None = None
+    setup_payload: bytes | None = None
     way_out: str = "give the same command: it goes on from what is done"
 
     def open(self, folder: Path | None) -> WholeRuns:

@@ -17,7 +17,7 @@ from airprune.scenario import Scenario
 from airprune.studies.claims import Claim, Judgement, Verdict
 from airprune.studies.league.judges import Arms
 from airprune.studies.league.measured import Played
-from airprune.studies.league.playing import MEASURED, Match, Pitch, match
+from airprune.studies.league.playing import MEASURED, LeagueRun, RunStore, match
 
 Settings = Mapping[str, Any]
 
@@ -51,24 +51,26 @@ def _fits(claim: LeagueClaim, base: Scenario) -> bool:
     return True
 
 
-def matches(found: Sequence[LeagueClaim], base: Scenario, seeds: Sequence[int]) -> list[Match]:
+def matches(found: Sequence[LeagueClaim], base: Scenario, seeds: Sequence[int]) -> list[LeagueRun]:
     """All runs that the claims rest on."""
     return [run for claim in found for runs in _by_arm(claim, base, seeds).values() for run in runs]
 
 
-def _by_arm(claim: LeagueClaim, base: Scenario, seeds: Sequence[int]) -> dict[str, list[Match]]:
+def _by_arm(claim: LeagueClaim, base: Scenario, seeds: Sequence[int]) -> dict[str, list[LeagueRun]]:
     return {
         name: [match(scenario.with_values(MEASURED), seed, claim=claim.name, arm=f"({name})") for seed in seeds]
         for name, scenario in claim.scenarios(base).items()
     }
 
 
-def verdicts(found: Sequence[LeagueClaim], base: Scenario, seeds: Sequence[int], pitch: Pitch) -> list[dict[str, Any]]:
+def verdicts(
+    found: Sequence[LeagueClaim], base: Scenario, seeds: Sequence[int], pitch: RunStore
+) -> list[dict[str, Any]]:
     """Each claim with what was found, as plain data."""
     return [_verdict(claim, _by_arm(claim, base, seeds), pitch) for claim in found]
 
 
-def _verdict(claim: LeagueClaim, runs: Mapping[str, Sequence[Match]], pitch: Pitch) -> dict[str, Any]:
+def _verdict(claim: LeagueClaim, runs: Mapping[str, Sequence[LeagueRun]], pitch: RunStore) -> dict[str, Any]:
     played = {name: {run.scenario.seed: pitch.played(run) for run in mine} for name, mine in runs.items()}
     return {"name": claim.name, "where": claim.where, "text": claim.text, **judged(claim, played).as_json()}
 

@@ -31,7 +31,7 @@ from airprune.studies.league.figure import league_figure
 from airprune.studies.league.ledger import LEDGER, Line, write_ledger
 from airprune.studies.league.lineup import Entrant, Lineup, lineup
 from airprune.studies.league.measured import Played
-from airprune.studies.league.playing import Match, Pitch, matches, trial_matches
+from airprune.studies.league.playing import LeagueRun, RunStore, matches, trial_matches
 from airprune.studies.league.standings import Result, Standings, standings
 from airprune.studies.league.tables import write_csv, write_latex
 from airprune.studies.league.tuning import Trial
@@ -70,8 +70,8 @@ class League:
             raise UsageError(f"The league asks for {wanted:,} runs; at most {MAX_RUNS:,}. Give fewer seeds or methods.")
 
     @property
-    def pitch(self) -> Pitch:
-        return Pitch(self.out / "runs", self.engine, self.recorded)
+    def pitch(self) -> RunStore:
+        return RunStore(self.out / "runs", self.engine, self.recorded)
 
     @cached_property
     def lineups(self) -> dict[str, Lineup]:
@@ -83,7 +83,7 @@ class League:
             for entrant in self.lineups[division.name].entrants:
                 yield division, entrant
 
-    def trials(self) -> list[Match]:
+    def trials(self) -> list[LeagueRun]:
         """What is run first, to choose everybody's knobs by."""
         if not self.is_tuned:
             return []
@@ -94,7 +94,7 @@ class League:
             for run in runs
         ]
 
-    def matches(self) -> list[Match]:
+    def matches(self) -> list[LeagueRun]:
         """The runs that count, once the trials are over."""
         return [
             run
@@ -102,7 +102,7 @@ class League:
             for run in matches(division, entrant, self._choice(division, entrant), self.seeds)
         ]
 
-    def untuned(self) -> list[Match]:
+    def untuned(self) -> list[LeagueRun]:
         """The same with the learning rate of all, to stand beside."""
         if not self.is_tuned:
             return []
@@ -137,11 +137,11 @@ class League:
             trouble=failed[0] if failed else "",
         )
 
-    def _played(self, runs: Sequence[Match]) -> dict[int, Played]:
+    def _played(self, runs: Sequence[LeagueRun]) -> dict[int, Played]:
         found = {run.scenario.seed: self.pitch.played(run) for run in runs}
         return {seed: one for seed, one in found.items() if one is not None}
 
-    def so_far(self, runs: Iterable[Match]) -> League:
+    def so_far(self, runs: Iterable[LeagueRun]) -> League:
         """The same league, whose note says how many of these runs have been played if not all."""
         once = {run.folder_name: run for run in runs}
         num_played = sum(self.pitch.line(run) is not None for run in once.values())
@@ -149,7 +149,7 @@ class League:
             return self
         return dataclasses.replace(self, note=f"{self.note}; so far {num_played:,} of {len(once):,} runs")
 
-    def record(self, runs: Iterable[Match]) -> None:
+    def record(self, runs: Iterable[LeagueRun]) -> None:
         """Writes the ledger: these runs as far as they are finished."""
         lines = {run.folder_name: self.pitch.line(run) for run in runs if not files_used_by(run.scenario)}
         write_ledger(self.out / LEDGER, [line for line in lines.values() if line is not None])

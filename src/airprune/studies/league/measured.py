@@ -18,7 +18,7 @@ _LINKS = frozenset({"level", "node", "d2d_bits", "backhaul_bits"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conduct:
+class RunStatistics:
     """How a run behaved; NaN where nothing was recorded.
 
     Attributes:
@@ -46,7 +46,7 @@ class Played:
     """
 
     tests: tuple[Evaluation, ...]
-    conduct: Conduct
+    conduct: RunStatistics
     links: Mapping[int, LinkBits] = field(default_factory=dict)
 
     def tests_by(self, link: str) -> list[Evaluation]:
@@ -92,7 +92,7 @@ def played(
     return Played(tests=tests, conduct=conduct(records, deadline_s=deadline_s), links=links)
 
 
-def conduct(records: Iterable[Record], *, deadline_s: float) -> Conduct:
+def conduct(records: Iterable[Record], *, deadline_s: float) -> RunStatistics:
     ratios: list[float] = []
     late: list[bool] = []
     counts: list[float] = []
@@ -109,7 +109,7 @@ def conduct(records: Iterable[Record], *, deadline_s: float) -> Conduct:
         late += [latency_s > limit_s for latency_s in record.edge_latency_s if latency_s is not None]
         counts += [edge.min_count for edge in record.coverage]
         uncovered += [edge.num_uncovered for edge in record.coverage]
-    return Conduct(
+    return RunStatistics(
         mean_ratio=_mean(ratios),
         max_ratio=max(ratios, default=math.nan),
         late_share=_mean(late),
@@ -119,9 +119,9 @@ def conduct(records: Iterable[Record], *, deadline_s: float) -> Conduct:
     )
 
 
-def over_seeds(found: Sequence[Conduct]) -> Conduct:
+def over_seeds(found: Sequence[RunStatistics]) -> RunStatistics:
     """Means; of Γ* the least, of the largest ratio the largest."""
-    return Conduct(
+    return RunStatistics(
         mean_ratio=_mean([one.mean_ratio for one in found]),
         max_ratio=max((one.max_ratio for one in found), default=math.nan),
         late_share=_mean([one.late_share for one in found]),

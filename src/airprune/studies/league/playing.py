@@ -30,16 +30,16 @@ from airprune.studies.league.tuning import Trial
 MEASURED = {"diagnostics.sub_models": True}
 
 
-Match = CampaignRun
+LeagueRun = CampaignRun
 
 
-def match(scenario: Scenario, seed: int, **words: str) -> Match:
+def match(scenario: Scenario, seed: int, **words: str) -> LeagueRun:
     """A run of this scenario by one process, for this seed; `words` for people: division, method, what was tried."""
     mine = scenario.with_values({**WITHIN, "seed": seed})
-    return Match(label=f"{' '.join(words.values())}, seed {seed}", scenario=mine, folder_name=mine.hash[:16])
+    return LeagueRun(label=f"{' '.join(words.values())}, seed {seed}", scenario=mine, folder_name=mine.hash[:16])
 
 
-def trial_matches(division: Division, entrant: Entrant) -> list[tuple[Trial, list[Match]]]:
+def trial_matches(division: Division, entrant: Entrant) -> list[tuple[Trial, list[LeagueRun]]]:
     """Every trial of an entrant, over the seeds that are for trials only."""
     found = []
     for trial in tuning.trials(entrant.scenario):
@@ -49,7 +49,7 @@ def trial_matches(division: Division, entrant: Entrant) -> list[tuple[Trial, lis
     return found
 
 
-def matches(division: Division, entrant: Entrant, trial: Trial | None, seeds: Sequence[int]) -> list[Match]:
+def matches(division: Division, entrant: Entrant, trial: Trial | None, seeds: Sequence[int]) -> list[LeagueRun]:
     """The runs that count, with the knobs of a trial, or untuned."""
     knobs = {} if trial is None else trial.knobs
     scenario = entrant.scenario.with_values({**knobs, **MEASURED})
@@ -66,7 +66,7 @@ def backhaul_bits(scenario: Scenario) -> float:
     ).bits
 
 
-class Pitch:
+class RunStore:
     """The folder of all runs, and what is known of runs that are not there.
 
     Attributes:
@@ -79,17 +79,17 @@ class Pitch:
         self.recorded = recorded or {}
         self._backhaul_bits: dict[str, float] = {}
 
-    def campaign_of(self, runs: Iterable[Match]) -> Campaign:
+    def campaign_of(self, runs: Iterable[LeagueRun]) -> Campaign:
         """Those runs that are not recorded; each once, however many tables need it."""
         once = {run.folder_name: run for run in runs if self._recorded(run) is None}
         return Campaign(tuple(once.values()), self.path, self.engine)
 
-    def played(self, run: Match) -> Played | None:
+    def played(self, run: LeagueRun) -> Played | None:
         """What is there of a run; None unless it is finished."""
         line = self.line(run)
         return None if line is None else line.played
 
-    def line(self, run: Match) -> Line | None:
+    def line(self, run: LeagueRun) -> Line | None:
         """The same for the ledger."""
         recorded = self._recorded(run)
         folder = RunFolder.below(self.path, run.folder_name)
@@ -104,7 +104,7 @@ class Pitch:
         )
         return Line.of(run=run.folder_name, label=run.label, environment=folder.environment(), played=found)
 
-    def _recorded(self, run: Match) -> Line | None:
+    def _recorded(self, run: LeagueRun) -> Line | None:
         is_here = os.path.lexists(self.path / run.folder_name)
         return None if is_here or files_used_by(run.scenario) else self.recorded.get(run.folder_name)
 

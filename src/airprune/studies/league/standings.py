@@ -13,7 +13,7 @@ from airprune.results.statistics import Estimate
 from airprune.results.time_to_target import Costs
 from airprune.studies.league.divisions import Division
 from airprune.studies.league.lineup import FP32, SEED, WHOLE, Absent, Entrant
-from airprune.studies.league.measured import Conduct, Played, over_seeds
+from airprune.studies.league.measured import Played, RunStatistics, over_seeds
 from airprune.studies.league.statistics import BySeed, Gap, gap, holm, ranks
 from airprune.studies.league.tuning import Trial
 
@@ -81,7 +81,7 @@ class Row:
     gaps: Mapping[tuple[By, str], Gap | None]
     ranks: Mapping[By, int | None]
     untuned: Estimate | None
-    conduct: Conduct
+    conduct: RunStatistics
     state_bytes: int
     ends_early: bool
 

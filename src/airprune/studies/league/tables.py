@@ -32,7 +32,7 @@ NOTES = (
     "Every method makes as many passes over its data per edge round; one whose source sends one gradient per round is "
     "played with updates of the same passes, and its origin says so.",
     "Bits to the target are those from devices to edges; between edges and cloud, and between devices, they are told "
-    "apart under Conduct.",
+    "apart under RunStatistics.",
     "Memory, probes and extra bits are charged as the clock, the planner and the encoder count them.",
     "Methods marked “after” are our reading of their source; “as published” is its algorithm.",
     f"{CODES}: sends compressed updates, a knob that the paper's method does not have. {EARLY}: has run all its rounds "
@@ -149,7 +149,7 @@ def _conduct(found: Standings) -> Shown:
         for row in found.rows
         if row.entrant.has_costs
     )
-    return Shown(title="Conduct", header=header, rows=rows, words=("method",))
+    return Shown(title="RunStatistics", header=header, rows=rows, words=("method",))
 
 
 def name_of(row: Row) -> str:

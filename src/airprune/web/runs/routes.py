@@ -138,6 +138,6 @@ def events(request: Request, run: RunNames = []) -> Response:  # noqa: B006
     names = views.checked_names(run)
     for name in names:
         checked_parts(name)
-    news = stream.News(site_of(request).runs_dir, names, work_of(request).status)
+    news = stream.SentEvents(site_of(request).runs_dir, names, work_of(request).status)
     events = stream.stream(news, request.app.state.is_stopping)
     return LimitedStream(events, request.app.state.streams, media_type="text/event-stream")

@@ -31,7 +31,7 @@ LIST_EVERY_S = 1.0
 HEARTBEAT_S = 10.0
 
 
-class News:
+class SentEvents:
     """What one page has been told, so that it is told the rest."""
 
     def __init__(self, root: Path, names: Sequence[str], work: Callable[[], dict[str, Any]]) -> None:
@@ -102,7 +102,7 @@ def _event(kind: str, data: Any) -> str:
     return f"event: {kind}\ndata: {json_text(data)}\n\n"  # JSON in ASCII has no line break
 
 
-async def stream(news: News, is_stopping: Callable[[], bool]) -> AsyncIterator[str]:
+async def stream(news: SentEvents, is_stopping: Callable[[], bool]) -> AsyncIterator[str]:
     """Events until the client leaves, which cancels this, or the server stops."""
     yield "retry: 1000\n\n"
     quiet_since = time.monotonic()

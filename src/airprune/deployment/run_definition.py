@@ -26,7 +26,7 @@ PROTOCOL = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Groundwork:
+class RunDefinition:
     """Of one run.
 
     Attributes:
@@ -40,7 +40,7 @@ class Groundwork:
     num_edges: int
 
     @classmethod
-    def told_by(cls, welcome: pb.Welcome) -> Groundwork:
+    def told_by(cls, welcome: pb.Welcome) -> RunDefinition:
         """As the cloud tells it to nodes that join."""
         return cls(
             scenario=Scenario.from_text(welcome.scenario, source="the scenario of the cloud"),

@@ -32,7 +32,7 @@ _ANY_DEADLINE_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Terms:
+class PlanningContext:
     """What opening and closing a round needs of the scenario; never changes during a run.
 
     With `plan.framing`, uploads are charged byte for byte as they travel: `8 * upload_size` beside what is reported.
@@ -54,11 +54,11 @@ class Terms:
         return Codec(compression=self.method.compression, wire=self.wire, shape=self.shape, float64=self.float64)
 
     @property
-    def unframed(self) -> Terms:
+    def unframed(self) -> PlanningContext:
         """With uploads charged by what their encoder counts."""
         return replace(self, plan=self.plan.model_copy(update={"framing": False}))
 
-    def bounded(self, values: Values) -> Terms:
+    def bounded(self, values: Values) -> PlanningContext:
         """With pruning ratios between those of the smallest and of the largest sub-model that the masking has now."""
         bounds = self.method.masking.bounds(self.shape, values)
         if bounds is None:
@@ -152,7 +152,7 @@ def asked_only(candidates: Candidates, asked: Array) -> Candidates:
     return replace(candidates, **{name: getattr(candidates, name)[asked] for name in arrays})
 
 
-def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
+def plan_problem(terms: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
     """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
     plan, shape = terms.plan, terms.shape
     per_weight_bits, fixed_bits = terms.line
@@ -190,7 +190,7 @@ def plan_problem(terms: Terms, candidates: Candidates, cpu_hz: Array, charges: C
     )
 
 
-def _block_rates_bps(terms: Terms, candidates: Candidates) -> Array | None:
+def _block_rates_bps(terms: PlanningContext, candidates: Candidates) -> Array | None:
     """For a scheme that assigns blocks: as many as the edge with the most devices has."""
     blocks = terms.method.scheme.blocks(int(np.bincount(candidates.edge).max(initial=0)))
     if blocks is None or candidates.block_rates_bps is None:
@@ -198,11 +198,11 @@ def _block_rates_bps(terms: Terms, candidates: Candidates) -> Array | None:
     return candidates.block_rates_bps(candidates.device, blocks)
 
 
-def has_limits(terms: Terms) -> bool:
+def has_limits(terms: PlanningContext) -> bool:
     return terms.method.scheme.needs_limits or terms.plan.max_energy_j is not None
 
 
-def device_limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
+def device_limits(terms: PlanningContext, cpu_hz: Array) -> DeviceLimits:
     """Clock and power up to the device's own, and the scenario's energy budget."""
     budget = terms.plan.max_energy_j
     return DeviceLimits(
@@ -213,6 +213,6 @@ def device_limits(terms: Terms, cpu_hz: Array) -> DeviceLimits:
     )
 
 
-def plan_as_set(terms: Terms, problem: PlanProblem) -> Plan:
+def plan_as_set(terms: PlanningContext, problem: PlanProblem) -> Plan:
     """By the scheme of the scenario, with its options."""
     return terms.method.scheme.plan(problem)

@@ -13,7 +13,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OpenRound:
+class PlannedRound:
     """One edge round of some edges as planned.  Per-device arrays follow `device`
 
     Attributes:

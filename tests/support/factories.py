@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airprune.engines.base import Group, Task, Workshop
+from airprune.engines.base import Group, Task, WorkerFactory
 from airprune.errors import WorkFailed
 
 REGISTERED: list[str] = []
 
 
-def luggage() -> None:
-    REGISTERED.append("luggage")
+def setup_payload() -> None:
+    REGISTERED.append("setup_payload")
 
 
 class NeedsLuggage:
@@ -34,10 +34,10 @@ def _with_luggage() -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Toys(Workshop):
+class Toys(WorkerFactory):
     needs: object = None
     folder: Path | None = None
-    luggage: bytes | None = None
+    setup_payload: bytes | None = None
 
     def open(self, folder: Path | None) -> ToyMaker:
         return ToyMaker(self.needs, folder)
