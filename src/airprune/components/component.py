@@ -199,6 +199,10 @@ class Component(Section):
         """Persistent state that it needs, given its options."""
         return ()
 
+    def upload_bits(self, shape: ModelShape, value_bits: float) -> float:
+        """Returns the bits that a device sends for it beside its update, at so many bits for an exact value."""
+        return 0.0
+
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         """Returns the run's slots that an edge round changes; called in the driver, once for every edge round."""
         return {}

@@ -20,8 +20,8 @@ def extra_cost(method: Any, shape: ModelShape, value_bits: float) -> list[str]:
     told = [_air(method, shape, value_bits), *_masking(method, shape, value_bits)]
     if beside := method.objective.upload_bits(shape, value_bits):
         told.append(f"{beside:,.0f} bits beside every update")
-    if method.selection.report_bits:
-        told.append(f"{method.selection.report_bits:,.0f} bits for the selection")
+    if for_selection := method.selection.upload_bits(shape, value_bits):
+        told.append(f"{for_selection:,.0f} bits for the selection")
     return [words for words in told if words]
 
 

@@ -74,7 +74,7 @@ class PlanningContext:
         With framing, for all that frames an update too; and a mask, until it is known that everybody was told one.
         """
         charged = self.method.masking.charges(round_index, self.shape, self.wire.value_bits)
-        beside = self.objective_bits + self.method.selection.report_bits
+        beside = self.objective_bits + self.method.selection.upload_bits(self.shape, self.wire.value_bits)
         if self.plan.framing:
             beside += 8.0 * self.codec.frame_bytes
             charged = replace(charged, uplink_bits=8.0 * self.codec.mask_bytes)

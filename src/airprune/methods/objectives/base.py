@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from airprune.components.component import LocalComponent, Memory, ModelShape, Values
+from airprune.components.component import LocalComponent, Memory, Values
 
 if TYPE_CHECKING:
     from airprune.methods.masking.base import DeviceView
@@ -57,10 +57,6 @@ class Objective(LocalComponent):
 
         Whatever it does to weights that may not move is undone after it.
         """
-
-    def upload_bits(self, shape: ModelShape, value_bits: float) -> float:
-        """Bits that a device sends beside its update, and every node above it too."""
-        return 0.0
 
 
 __all__ = ["LocalRun", "Memory", "Objective", "Values"]

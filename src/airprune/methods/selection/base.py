@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -58,13 +57,7 @@ def known_rates(device: Array, rate_bps: Array) -> Callable[[Array], Array]:
 
 
 class Selection(Component):
-    """One client selection. What is not overridden drops no device, ends no round early and remembers nothing.
-
-    Attributes:
-      report_bits: what a selected device uploads for `observe` beside its model.
-    """
-
-    report_bits: ClassVar[float] = 0.0
+    """One client selection. What is not overridden drops no device, ends no round early and remembers nothing."""
 
     @abstractmethod
     def before(self, candidates: Candidates) -> Array:

@@ -58,7 +58,6 @@ class Oort(ShareSelection):
     name = "oort"
     summary = "devices with large losses, much data and short rounds, and a share of those never tried"
     source = "after Oort (Lai et al.), rules of the authors' code"
-    report_bits = 64.0  # the training loss
 
     explore: Ratio = Field(default=0.9, description="share of places for devices never tried, in the beginning")
     explore_decay: Ratio = Field(default=0.98, description="of that share, per round")
@@ -125,6 +124,10 @@ class Oort(ShareSelection):
     def explored_share(self, t: int) -> float:
         """0.9 · 0.98^t, but at least 0.2."""
         return float(max(self.explore * self.explore_decay**t, self.explore_least))
+
+    def upload_bits(self, shape: ModelShape, value_bits: float) -> float:
+        """The training loss."""
+        return 64.0
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         """Of who arrived: U, the round, the duration; then the pacer."""
