@@ -19,12 +19,12 @@ from airprune.studies.league import claims
 from airprune.studies.league.divisions import divisions_named
 from airprune.studies.league.folder import League
 from airprune.studies.league.ledger import read_ledger, write_ledger
-from airprune.studies.league.playing import Match
+from airprune.studies.league.playing import LeagueRun
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.sources import CLAIMS
 
 
-def runs_of(ledger: Path) -> list[Match]:
+def runs_of(ledger: Path) -> list[LeagueRun]:
     """Returns every run that a league asks for which has this ledger."""
     schedule = SCHEDULES["default"]
     base = schedule.scenario()
