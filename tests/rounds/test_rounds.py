@@ -14,8 +14,8 @@ from airprune.rounds.edge import open_round
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.groups import distinct_pairs
 from airprune.rounds.messages import Broadcast, Orders
+from airprune.rounds.place import learning_rate_at
 from airprune.rounds.state import RunState
-from airprune.rounds.training.optimisers import learning_rate_at
 from airprune.runs.driver import InProcess
 from airprune.simulation import run_rounds
 from support.tiny import blobs, tiny_scenario

@@ -25,7 +25,7 @@ from airprune.rounds.settling import settle
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import EdgeResult
 from airprune.rounds.timing import TimedRound
-from airprune.rounds.upper_levels import latency_s, middle_rounds, send_down
+from airprune.rounds.upper_levels import combined, latency_s, middle_rounds, root_round, send_down
 
 if TYPE_CHECKING:
     from airprune.simulation.environment import Environment
@@ -87,17 +87,17 @@ def edge_round(
 
 def global_round(run: Experiment, engine: Engine, state: RunState, environment: Environment) -> Record:
     """Line 17: the cloud combines its children, Eq. (13), moves, and the result is evaluated."""
-    combined = run.combined(state, 0, environment.out(state))[0]
+    model = combined(run, state, 0, environment.out(state))[0]
     own = {name: state.values[name] for name in run.slot_names(Owner.CLOUD)}
     trained = run.shape.num_parameters
     state.models[0], own = close_round(
-        run.method.cloud_step, "cloud_step", state.global_state, combined, state.held, own, num_parameters=trained
+        run.method.cloud_step, "cloud_step", state.global_state, model, state.held, own, num_parameters=trained
     )
     state.values |= own
     divergence.note_after_global_round(run, state)
     took_s = float(latency_s(run, state, 0)[0])
     metrics: Record = {}
-    if (root := run.root_round(state)) is not None:
+    if (root := root_round(run, state)) is not None:
         took_s += root.latency_s
         metrics = count_root_round(state.totals, root)
     state.totals.time_s += took_s

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from airprune.engines.base import Engine
+from airprune.methods.masking.base import Masking
 from airprune.methods.topology.base import Topology
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.messages import Orders
+from airprune.rounds.parts import MEDIAN, TOLD
 from airprune.rounds.personal import SLOTS
 from airprune.rounds.state import RunState
-from airprune.rounds.training.worker import TEST_PART, OwnTest
+from airprune.rounds.training.worker import TEST_PART, HeldTest, OwnTest
+from airprune.rounds.upper_levels import combined_now
 
 Array = np.ndarray
 
@@ -26,8 +30,8 @@ def global_metrics(run: Experiment, engine: Engine, state: RunState) -> dict[str
         metrics |= accuracy_of(run, engine, state)
     if state.diverged:
         return metrics | {"diverged": state.diverged}
-    if tests := run.held_tests(state):
-        parts = engine.map("evaluate_held", run.judged(state)[0], tests)
+    if tests := held_tests(run, state):
+        parts = engine.map("evaluate_held", evaluated_models(run, state)[0], tests)
         if run.judged_by.is_accuracy:
             metrics["device_accuracy"] = sum(correct for _, correct in parts) / len(run.dataset.test_y)
     if run.scenario.diagnostics.gradients:
@@ -38,7 +42,7 @@ def global_metrics(run: Experiment, engine: Engine, state: RunState) -> dict[str
 def accuracy_of(run: Experiment, engine: Engine, state: RunState, *, now: bool = False) -> dict[str, float]:
     """Loss and metric of the models' mean prediction on the test set, its parts judged in parallel and added in order.
 
-    The models are `run.judged`'s.
+    The models are those of `evaluated_models`.
 
     A loss or metric whose sums over parts do not add up gets the predictions of all parts at once. Where devices have
     layers of their own, the means over devices, each judged on samples like its own, at once. NaN if training diverged.
@@ -46,7 +50,7 @@ def accuracy_of(run: Experiment, engine: Engine, state: RunState, *, now: bool =
     judged = run.judged_by
     if state.diverged:
         return {"test_loss": math.nan} | ({} if judged.metric is None else {judged.key: math.nan})
-    models = run.judged(state, now=now)
+    models = evaluated_models(run, state, now=now)
     if state.store is not None and run.shape.num_personal:
         tests = [
             OwnTest(
@@ -77,3 +81,35 @@ def gradient_sq(run: Experiment, engine: Engine, model_state: Array) -> float:
     parts = engine.map("test_gradient", model_state, range(0, size, TEST_PART))
     gradient = sum(parts) / size
     return float(np.square(gradient).sum())
+
+
+def evaluated_models(run: Experiment, state: RunState, *, now: bool = False) -> Array:
+    """The models whose mean prediction is evaluated, without what the method leaves out.  [num_models, num_state]
+
+    One, the cloud's, unless models stay apart. `now` gives them as if every level below combined at once.
+    """
+    top, masking = run.method.topology.top, run.method.masking
+    models = combined_now(run, state, top) if now else state.models[run.tree.nodes(top)]
+    if not masking.overrides(Masking.evaluated):
+        return models
+    return np.stack([masking.evaluated(run.shape, model, state.values) for model in models])
+
+
+def held_tests(run: Experiment, state: RunState) -> list[HeldTest]:
+    """Parts of the test of what the median device of the last edge round holds; none if there was none."""
+    if not len(state.values.get(MEDIAN, ())):
+        return []
+    device, keep, global_round, step, round_index = state.values[MEDIAN].tolist()
+    told = state.values[TOLD]
+    memory = {} if state.store is None else {n: rows[0] for n, rows in state.store.take([device]).items()}
+    orders = Orders(
+        device=device,
+        keep=keep,
+        learning_rate=run.learning_rate(state),
+        round_index=round_index,
+        memory=memory,
+    )
+    return [
+        HeldTest(orders=orders, told=told if len(told) else None, place=(global_round, step), start=start)
+        for start in range(0, len(run.dataset.test_y), TEST_PART)
+    ]

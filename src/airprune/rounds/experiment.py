@@ -14,11 +14,9 @@ from airprune.data import Dataset, Holdings
 from airprune.errors import InvalidValue
 from airprune.methods.association.base import Served
 from airprune.methods.compression.base import Wire
-from airprune.methods.masking import Masking
 from airprune.methods.registration import setup_payload
 from airprune.methods.selection.base import Candidates, Selection
 from airprune.methods.topology import Topology, Tree
-from airprune.methods.topology.root import RootRound, RootView
 from airprune.models.kernels import kernel_for
 from airprune.models.kernels.devices import device_named
 from airprune.models.layout import LocalModel
@@ -30,19 +28,14 @@ from airprune.planning.periods import local_steps_at
 from airprune.randomness import rng_for
 from airprune.rounds.backhaul import Backhaul
 from airprune.rounds.checks import check_method, check_model
-from airprune.rounds.cloud import combine_level, combined_up_to
 from airprune.rounds.compute_times import ComputeTimes, compute_times
 from airprune.rounds.device import LocalSettings
-from airprune.rounds.messages import Orders
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import ModelSource, PlainSource, source_of
 from airprune.rounds.parts import (
     HEARD,
     KAPPA,
     LOSSES,
-    MEDIAN,
-    RECEIVED_BITS,
-    TOLD,
     DecayingSteps,
     HeardSamples,
     Hooks,
@@ -52,17 +45,16 @@ from airprune.rounds.parts import (
     TunedDeadline,
 )
 from airprune.rounds.personal import samples_like
-from airprune.rounds.place import Place
+from airprune.rounds.place import Place, learning_rate_at
 from airprune.rounds.planning_context import PlanningContext
 from airprune.rounds.relayed import Positions
 from airprune.rounds.state import RunState
 from airprune.rounds.stations import Stations
 from airprune.rounds.timing import TimedRound
-from airprune.rounds.training.optimisers import learning_rate_at
-from airprune.rounds.training.worker import TEST_PART, HeldTest, Job
+from airprune.rounds.training.worker import Job
 from airprune.scenario import Scenario
 from airprune.scenario.data import classes_of, dataset_of, samples_by_device
-from airprune.wireless.channel import Radio, full_band_rates
+from airprune.wireless.channel import Radio
 from airprune.wireless.device_speed.work import ModelWork
 from airprune.wireless.network import Network
 
@@ -310,25 +302,6 @@ class Experiment:
             state.values |= part.initial_values()
         return state
 
-    def held_tests(self, state: RunState) -> list[HeldTest]:
-        """Parts of the test of what the median device of the last edge round holds; none if there was none."""
-        if not len(state.values.get(MEDIAN, ())):
-            return []
-        device, keep, global_round, step, round_index = state.values[MEDIAN].tolist()
-        told = state.values[TOLD]
-        memory = {} if state.store is None else {n: rows[0] for n, rows in state.store.take([device]).items()}
-        orders = Orders(
-            device=device,
-            keep=keep,
-            learning_rate=self.learning_rate(state),
-            round_index=round_index,
-            memory=memory,
-        )
-        return [
-            HeldTest(orders=orders, told=told if len(told) else None, place=(global_round, step), start=start)
-            for start in range(0, len(self.dataset.test_y), TEST_PART)
-        ]
-
     def kappa(self, state: RunState) -> float:
         """How much fewer bits slow learning down, as learnt so far."""
         return float(state.values[KAPPA][0]) if KAPPA in state.values else FIRST_KAPPA
@@ -344,49 +317,6 @@ class Experiment:
             step_every=train.step_every,
             step_factor=train.step_factor,
         )
-
-    def combined(self, state: RunState, level: int, out: Array | None = None) -> Array:
-        """The combined models of all parents of a level's nodes, as links brought them.  [num_parents, num_state]
-
-        Args:
-          out: edges that do not count.  [num_edges] bool
-        """
-        return combine_level(
-            self.method.cloud.at_rate(self.learning_rate(state)),
-            self.tree,
-            state.models,
-            level,
-            self.station_samples(state),
-            self.backhaul,
-            self.round_index(state),
-            out if level == self.tree.depth - 1 else None,
-        )
-
-    def combined_now(self, state: RunState, top: int = -1) -> Array:
-        """What the nodes of a level would have if every level below combined now; −1 is the root.
-
-        Changes nothing.  [num_nodes, num_state]
-        """
-        return combined_up_to(
-            top,
-            self.method.cloud.at_rate(self.learning_rate(state)),
-            self.tree,
-            state.models,
-            self.station_samples(state),
-            self.backhaul,
-            self.round_index(state),
-        )
-
-    def judged(self, state: RunState, *, now: bool = False) -> Array:
-        """The models whose mean prediction is judged, without what the method leaves out.  [num_models, num_state]
-
-        One, the cloud's, unless models stay apart. `now` gives them as if every level below combined at once.
-        """
-        top, masking = self.method.topology.top, self.method.masking
-        models = self.combined_now(state, top) if now else state.models[self.tree.nodes(top)]
-        if not masking.overrides(Masking.evaluated):
-            return models
-        return np.stack([masking.evaluated(self.shape, model, state.values) for model in models])
 
     def has_ended(self, state: RunState) -> bool:
         """Whether no round is left: all have been run, or training has diverged and its global round is closed."""
@@ -461,23 +391,6 @@ class Experiment:
         """Where devices stand, for those that talk to each other; None if the network knows it of none."""
         places = self.network.device_position_m
         return None if self.network.has_measured_links else lambda device: places[device]
-
-    def root_round(self, state: RunState) -> RootRound | None:
-        """What the topology's own round at the root takes, if it has one."""
-        if RECEIVED_BITS not in state.values:
-            return None
-        view = RootView(
-            network=self.network,
-            radio=self.radio,
-            edge=self.stations.serving(state.values),
-            received_bits=state.values[RECEIVED_BITS],
-            model_bits=self.backhaul.bits,
-            num_weights=self.shape.num_weights,
-            cloud_rate_bps=lambda: full_band_rates(
-                self.network.flat(), self.radio, seed=self.scenario.seed, round_index=self.round_index(state)
-            ),
-        )
-        return self.method.topology.root(view)
 
     @cached_property
     def backhaul(self) -> Backhaul:

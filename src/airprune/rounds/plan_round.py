@@ -18,6 +18,7 @@ from airprune.rounds.place import Place
 from airprune.rounds.planned_round import PlannedRound
 from airprune.rounds.state import RunState
 from airprune.rounds.timing import Events, Fate, TimedRound, time_round
+from airprune.rounds.upper_levels import combined_now
 
 Array = np.ndarray
 Values = dict[str, Array]
@@ -78,7 +79,7 @@ def _view(run: Experiment, at: Place, state: RunState, opened: PlannedRound) -> 
         edge_round=at.counters[-1],
         shape=run.shape,
         model=state.global_state,
-        now=lambda: run.combined_now(state)[0],
+        now=lambda: combined_now(run, state)[0],
         num_rounds=run.num_rounds,
         device=opened.device[opened.planned],
         keep=opened.keep[opened.planned],

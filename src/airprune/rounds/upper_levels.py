@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from airprune.methods.topology.root import RootRound, RootView
+from airprune.rounds.cloud import combine_level, combined_up_to
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.parts import RECEIVED_BITS
 from airprune.rounds.recording import node_record
 from airprune.rounds.state import RunState
+from airprune.wireless.channel import full_band_rates
 from airprune.wireless.latency import global_round_latency_s
 
 if TYPE_CHECKING:
@@ -25,8 +29,8 @@ def middle_rounds(run: Experiment, state: RunState, environment: Environment) ->
         if not state.counters[level] or (state.counters[level] < tree.max_rounds(level) and not state.diverged):
             continue
         closing = tree.active(level - 1, state.counters[:level])
-        combined = run.combined(state, level, environment.out(state))
-        state.models[tree.nodes(level - 1)][closing] = combined[closing]
+        models = combined(run, state, level, environment.out(state))
+        state.models[tree.nodes(level - 1)][closing] = models[closing]
         took_s = latency_s(run, state, level)
         state.latency_s[level - 1].append(np.where(closing, took_s, np.nan).tolist())
         state.latency_s[level] = []
@@ -54,3 +58,55 @@ def send_down(state: RunState, level: int) -> None:
     for below in range(level + 1, state.tree.depth):
         parents = state.models[state.tree.nodes(below - 1)]
         state.models[state.tree.nodes(below)] = parents[state.tree.levels[below].parent]
+
+
+def combined(run: Experiment, state: RunState, level: int, out: Array | None = None) -> Array:
+    """The combined models of all parents of a level's nodes, as links brought them.  [num_parents, num_state]
+
+    Args:
+      out: edges that do not count.  [num_edges] bool
+    """
+    return combine_level(
+        run.method.cloud.at_rate(run.learning_rate(state)),
+        run.tree,
+        state.models,
+        level,
+        run.station_samples(state),
+        run.backhaul,
+        run.round_index(state),
+        out if level == run.tree.depth - 1 else None,
+    )
+
+
+def combined_now(run: Experiment, state: RunState, top: int = -1) -> Array:
+    """What the nodes of a level would have if every level below combined now; −1 is the root.
+
+    Changes nothing.  [num_nodes, num_state]
+    """
+    return combined_up_to(
+        top,
+        run.method.cloud.at_rate(run.learning_rate(state)),
+        run.tree,
+        state.models,
+        run.station_samples(state),
+        run.backhaul,
+        run.round_index(state),
+    )
+
+
+def root_round(run: Experiment, state: RunState) -> RootRound | None:
+    """What the topology's own round at the root takes, if it has one."""
+    if RECEIVED_BITS not in state.values:
+        return None
+    view = RootView(
+        network=run.network,
+        radio=run.radio,
+        edge=run.stations.serving(state.values),
+        received_bits=state.values[RECEIVED_BITS],
+        model_bits=run.backhaul.bits,
+        num_weights=run.shape.num_weights,
+        cloud_rate_bps=lambda: full_band_rates(
+            run.network.flat(), run.radio, seed=run.scenario.seed, round_index=run.round_index(state)
+        ),
+    )
+    return run.method.topology.root(view)

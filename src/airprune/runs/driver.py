@@ -17,6 +17,7 @@ from airprune.data.shared import share
 from airprune.engines import check_engine, engine_named
 from airprune.errors import Diverged, UsageError
 from airprune.models.kernels import native
+from airprune.rounds.evaluation import evaluated_models
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.state import RunState
 from airprune.runs.callbacks import GivenCallback, callbacks_of, told
@@ -150,7 +151,7 @@ def opened_store(experiment: Experiment, folder: Path, table: dict[str, Any] | N
 def _trained(experiment: Experiment, state: RunState) -> dict[str, np.ndarray]:
     """The trained model under the module's own names, for `load_state_dict`; several as a `ModuleList` names them."""
     model, arrays = experiment.model, dict[str, np.ndarray]()
-    members = experiment.judged(state)
+    members = evaluated_models(experiment, state)
     for number, member in enumerate(members):
         prefix = f"{number}." if len(members) > 1 else ""
         arrays |= {prefix + name: array for name, array in model.trained_arrays(member).items()}
