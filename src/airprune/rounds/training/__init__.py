@@ -1,8 +1,8 @@
-"""The work of a worker: training chunks of devices, judging models.
+"""The work of a worker: training chunks of devices, evaluating models.
 
-chunks      a round's devices in chunks, and how their sums become an edge's model
+chunks      a round's devices in chunks, as tasks of an engine
 worker      what trains a chunk, wherever that is
 together    devices of a chunk trained in step
-optimisers  steps that never move a pruned weight
-evaluate    loss and accuracy on held-out samples
+at_once     a chunk of devices that do only what the paper's do, in one call
+judging     loss and metric on held-out samples
 """
