@@ -206,7 +206,7 @@ class Component(Section):
         return 0.0
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
-        """Returns the slots of run, cloud and edges that an edge round changes; in the driver, once for each edge round.
+        """Returns the slots of run, cloud and edges that an edge round changes; in the driver, once per edge round.
 
         Called for selections, maskings and objectives, with the values of all such slots.
         """
