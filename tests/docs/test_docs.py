@@ -148,7 +148,7 @@ def test_the_commands_of_the_tutorial_work_one_after_the_other(tmp_path):
 
 
 def test_the_table_of_kinds_names_what_can_be_registered_and_where_it_is_chosen():
-    table = (ROOT / "docs/your-own.md").read_text().split("| kind | registers |")[1].split("\n\n")[0]
+    table = (ROOT / "docs/your-own.md").read_text().split("| kind | class |")[1].split("\n\n")[0]
     rows = re.findall(r"\| `(airprune[.\w]+)` \| (?:`\[\w+\.NAME\]`|none) \| (.+) \|", table)
     kinds = {getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name, _ in rows}
     assert kinds == set(registries())

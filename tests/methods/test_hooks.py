@@ -1,6 +1,9 @@
 """A hook is a method of a kind of component that members may override. Each has two users, or is a named exception."""
 
+import re
 from collections import Counter
+from dataclasses import fields, is_dataclass
+from pathlib import Path
 
 from airprune.components.component import Component, LocalComponent
 from airprune.methods.registration import registries
@@ -15,6 +18,7 @@ ONE_USER = {
     "Topology.deadlines": "`tiers` has a deadline for each tier",
     "Topology.due": "`tiers` lets devices begin at different times",
 }
+ROOT = Path(__file__).parents[2]
 SHARED = {name for kind in (Component, LocalComponent) for name in vars(kind) if not name.startswith("_")}
 
 
@@ -56,3 +60,38 @@ def test_every_hook_has_two_users_or_is_a_named_exception():
 
 def test_at_most_six_hooks_have_one_user():
     assert len(ONE_USER) <= 6
+
+
+def guide() -> tuple[dict[str, list[str]], str]:
+    """The rows of the guide's table of kinds by kind, as their cells, and what stands below the table."""
+    after = (ROOT / "CONTRIBUTING.md").read_text().split("| kind | package |")[1]
+    table, _, below = after.partition("\n\n")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    return {kind.split(" (")[0]: cells for names, *cells in rows for kind in names.split(", ")}, below
+
+
+def quoted(text: str) -> set[str]:
+    return set(re.findall(r"`([a-z_]+)`", text))
+
+
+def test_the_guide_names_the_hooks_of_every_kind_and_no_others():
+    rows, below = guide()
+    kinds = {kind.__name__.lower(): kind for kind in registries() if kind.__name__ not in ("Importance", "Recipe")}
+    assert set(rows) == set(kinds)
+    for name, kind in kinds.items():
+        known = {field.name for field in fields(kind)} if is_dataclass(kind) else set(dir(kind))
+        assert quoted(rows[name][1]) <= known, name
+    overridden = set(users())
+    missing = {
+        hook
+        for hook in overridden
+        if hook.split(".")[-1] not in quoted(rows[hook.split(".")[0].lower()][1] if "." in hook else below)
+    }
+    assert not missing
+
+
+def test_the_guide_names_packages_and_examples_that_are_there():
+    for package, _, _, examples in guide()[0].values():
+        folder = ROOT / "src/airprune" / package.strip("`")
+        assert (folder / "base.py").is_file()
+        assert all((folder / example).is_file() for example in re.findall(r"`(\S+\.py)`", examples))

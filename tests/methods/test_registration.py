@@ -222,6 +222,21 @@ def test_what_is_no_component_is_refused():
         register(3)
     with pytest.raises(UsageError, match=r"^Masking is a class to derive from, not a value with functions"):
         register(Masking(name="mine", summary="", choose=lambda view: SubModel()))
+    with pytest.raises(InvalidValue, match=r"^register must be given the class Probe, got a value of it"):
+        register(Probe())
+
+
+def test_a_class_without_a_method_that_its_kind_must_have_is_refused():
+    unfinished = type("Unfinished", (Masking,), {"name": "unfinished"})
+    for attempt in (register, lambda kind: kind()):
+        with pytest.raises(UsageError, match=r"^Unfinished 'unfinished' must define choose; "):
+            attempt(unfinished)
+    assert "unfinished" not in MASKINGS
+
+
+def test_no_option_is_called_like_what_a_class_says_of_itself():
+    with pytest.raises(UsageError, match=r"^Scenario\.masking\.probe\.summary is unknown; known: "):
+        ap.Scenario().with_values({"masking.probe.summary": "mine"})
 
 
 def test_the_same_name_again_replaces_what_a_script_registered():
@@ -241,6 +256,21 @@ def test_the_same_name_again_replaces_what_a_script_registered():
         ("import nosuchmodule", "ModuleNotFoundError: No module named 'nosuchmodule'.\n"),
         ("import sys; sys.exit(3)", "SystemExit: it leaves with status 3.\n"),
         ("\x00", "cannot be imported"),
+        (
+            "from airprune.masking.base import Masking",
+            "line 1, cannot be imported: ModuleNotFoundError: No module named 'airprune.masking'; "
+            "it is airprune.methods.masking here, see docs/your-own.md.\n",
+        ),
+        ("import airprune.nosuchmodule", "No module named 'airprune.nosuchmodule'; see docs/your-own.md.\n"),
+        ("from airprune.methods.masking.base import Options", "see docs/your-own.md.\n"),
+        (
+            "from airprune.methods.masking import Masking\nMasking(name='mine', choose=print)",
+            "line 2, cannot be imported: Masking is a class to derive from, not a value with functions",
+        ),
+        (
+            "from airprune.methods.objectives import Objective\nObjective(name='mine', adjust=print)",
+            "line 2, cannot be imported: Objective is a class to derive from, not a value with functions",
+        ),
         (NAMESAKE.format(name="probe"), "line 4, cannot be imported: The name of a component of masking must not be"),
     ],
 )

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from inspect import isabstract
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -187,12 +186,12 @@ class Component(Section):
     fully_open: ClassVar[Mapping[str, Any] | None] = None
 
     def __new__(cls, *_: Any, **values: Any) -> Self:
-        if isabstract(cls) or "summary" in values:
-            kind = next((base.__name__ for base in cls.__mro__ if isabstract(base)), cls.__name__)
+        if not cls.name:
             raise UsageError(
-                f"{kind} is a class to derive from, not a value with functions: class Mine({kind}): name = "
-                f'"mine", options as fields, functions as methods; see docs/your-own.md.'
+                f"{cls.__name__} is a class to derive from, not a value with functions: class Mine({cls.__name__}): "
+                f'name = "mine", options as fields, functions as methods; see docs/your-own.md.'
             )
+        check_complete(cls)
         return super().__new__(cls)
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
@@ -200,20 +199,35 @@ class Component(Section):
         return ()
 
     def upload_bits(self, shape: ModelShape, value_bits: float) -> float:
-        """Returns the bits that a device sends for it beside its update, at so many bits for an exact value."""
+        """Returns the bits that a device sends for it beside its update, at so many bits for an exact value.
+
+        Called for selections and objectives; a masking returns its own by `charges`.
+        """
         return 0.0
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
-        """Returns the run's slots that an edge round changes; called in the driver, once for every edge round."""
+        """Returns the slots of run, cloud and edges that an edge round changes; in the driver, once per edge round.
+
+        Called for selections, maskings and objectives, with the values of all such slots.
+        """
         return {}
 
     def after_global_round(self, outcome: GlobalOutcome, values: Values) -> Values:
-        """Returns the run's slots that a global round changes; called in the driver."""
+        """Returns the slots that a global round changes; as `after_edge_round`."""
         return {}
 
     def overrides(self, method: Callable[..., Any]) -> bool:
         """Whether its class has its own form of a method of its kind, e.g. `masking.overrides(Masking.prepare)`."""
         return getattr(type(self), method.__name__) is not method
+
+
+def check_complete(kind: type[Component]) -> None:
+    """Raises a sentence if a class lacks a method that every member of its kind has."""
+    if missing := sorted(getattr(kind, "__abstractmethods__", ())):
+        raise UsageError(
+            f"{kind.__name__} {kind.name!r} must define {', '.join(missing)}; the base.py of its kind says what to "
+            f"expect and to return."
+        )
 
 
 class LocalComponent(Component):

@@ -15,7 +15,7 @@ def extra_cost(method: Any, shape: ModelShape, value_bits: float) -> list[str]:
     """In words, the most of any round; empty if kept weights at `value_bits` each are all that is sent and computed.
 
     Args:
-      method: all choices of a scenario, a `federation.method.Method`.
+      method: all choices of a scenario, a `rounds.method.Method`.
     """
     told = [_air(method, shape, value_bits), *_masking(method, shape, value_bits)]
     if beside := method.objective.upload_bits(shape, value_bits):

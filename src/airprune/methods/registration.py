@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airprune.components.component import Component, check_complete
 from airprune.components.registry import Registry
 from airprune.errors import AirpruneError, InvalidValue, UsageError
 
@@ -101,8 +102,13 @@ def register(component: Any) -> Any:
 
     for kind, registry in registries().items():
         if isinstance(component, type) and issubclass(component, kind):
+            if issubclass(component, Component):
+                check_complete(component)
             return registry.add(component)
         if isinstance(component, kind):
+            if isinstance(component, Component):
+                own = type(component).__name__
+                raise InvalidValue("register", f"must be given the class {own}", "a value of it", f"register({own})")
             return registry.add(component)
     kinds = ", ".join(kind.__name__ for kind in registries())
     raise InvalidValue("register", f"must be given one of {kinds}", type(component).__name__)
@@ -179,7 +185,19 @@ def _reason(error: BaseException) -> str:
     words = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
     if isinstance(error, SystemExit):
         words = f"it leaves with status {words or 0}"
-    return f"{type(error).__name__}: {words[:300]}".removesuffix(": ").removesuffix(".") + "."
+    way_out = _way_out(error) if isinstance(error, ImportError) else ""
+    return f"{type(error).__name__}: {words[:300]}".removesuffix(": ").removesuffix(".") + f"{way_out}."
+
+
+def _way_out(error: ImportError) -> str:
+    """Where a part of airprune is that a file looks for elsewhere; nothing for other modules."""
+    package, *inner = (error.name or "").split(".")
+    if package != "airprune":
+        return ""
+    home = Path(__file__).parents[1]
+    found = sorted(home.glob(f"*/{'/'.join(inner)}")) if isinstance(error, ModuleNotFoundError) else []
+    here = "".join(f"it is {'.'.join((package, *path.relative_to(home).parts))} here, " for path in found[:1])
+    return f"; {here}see docs/your-own.md"
 
 
 def _added() -> dict[Address, Any]:

@@ -232,7 +232,7 @@ class Masking(LocalComponent):
     def stays(self, values: Values) -> Array | None:
         """Returns which prunable weights the model has at all; the others become zero in the models of all nodes.
 
-        In the driver, after `update`. None for all.  [num_prunable] bool
+        In the driver, after `after_edge_round`. None for all.  [num_prunable] bool
         """
         return None
 
