@@ -9,7 +9,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from airprune.components.component import ModelShape, Owner, Slot
+from airprune.components.component import Component, ModelShape, Owner, Slot
 from airprune.data import Dataset, Holdings
 from airprune.errors import InvalidValue
 from airprune.methods.association.base import Served
@@ -272,14 +272,15 @@ class Experiment:
 
     @cached_property
     def parts(self) -> tuple[Hooks, ...]:
-        """Whatever sees a round when it is over, in order: what looks at the models comes first."""
+        """Whatever sees a round when it is over, in order: masking and objective, which look at models, come first."""
         method = self.method
-        return (*self.learning_parts, *self.own_parts, method.selection)
-
-    @property
-    def learning_parts(self) -> tuple[Hooks, ...]:
-        """Those that see models and what devices reported, which nothing can be learnt from if training diverged."""
-        return self.method.masking, self.method.objective
+        learning = (method.masking, method.objective)
+        others = (method.selection, method.association, method.scheme, method.compression, method.edge, method.cloud)
+        return (
+            *filter(_sees_rounds, learning),
+            *self.own_parts,
+            *filter(_sees_rounds, (*others, method.topology)),
+        )
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -455,6 +456,10 @@ class Experiment:
             folder=getattr(dataset, "folder", None),
             setup_payload=setup_payload(),
         )
+
+
+def _sees_rounds(component: Component) -> bool:
+    return component.overrides(Component.after_edge_round) or component.overrides(Component.after_global_round)
 
 
 def _device(scenario: Scenario, used: str | None) -> tuple[str | None, str]:
