@@ -155,6 +155,8 @@ def part_of(forward=None, scale=None, moves=None):
     """A masking that holds everything and trains by the given rule."""
 
     class Part(Masking):
+        name = "part"
+
         def choose(self, view):
             return SubModel(forward=forward, scale=scale, moves=moves)
 

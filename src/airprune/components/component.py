@@ -208,7 +208,7 @@ class Component(Section):
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         """Returns the slots of run, cloud and edges that an edge round changes; in the driver, once per edge round.
 
-        Called for selections, maskings and objectives, with the values of all such slots.
+        Called for all components but server optimisers, with the values of all such slots.
         """
         return {}
 
