@@ -16,15 +16,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
 from yardstick import ROOT, checkout, give_kernel
 
 
 def measured(tree: Path, options: list[str]) -> dict[str, float]:
-    """What the benchmark finds with airprune imported from a tree."""
+    """What a tree's own benchmark finds: modules may have moved between two trees."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, str(ROOT / "benchmarks" / "training.py"), "--measure", *options]
+    command = [sys.executable, str(tree / "benchmarks" / "training.py"), "--measure", *options]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"The benchmark failed on {tree} (exit {done.returncode}); see above.")
