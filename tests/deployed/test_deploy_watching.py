@@ -13,6 +13,7 @@ from airprune.deployment.calibrating import Spread, fit_devices
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.status import read_status, write_status
 from airprune.errors import UsageError, WorkFailed
+from airprune.planning.fleet import read_network
 from airprune.rounds.experiment import Experiment
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import (
@@ -24,7 +25,6 @@ from airprune.runs.measured import (
     read_measured,
     row_in,
 )
-from airprune.scenario.fleet import read_network
 from airprune.studies.write_report import write_report
 from airprune.wireless.channel import full_band_rates
 from support.deployed import pretend, pretended_records, status_of

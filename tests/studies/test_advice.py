@@ -14,8 +14,8 @@ from scipy.optimize import curve_fit, isotonic_regression
 import airprune as ap
 from airprune.cli import main
 from airprune.errors import InvalidValue, UsageError, WorkFailed
+from airprune.planning.fleet import read_fleet, read_network
 from airprune.rounds.experiment import Experiment
-from airprune.scenario.fleet import read_fleet, read_network
 from airprune.studies.advice import LOSSLESS, advise, candidates, run_pilots
 from airprune.studies.advice.checking import first_with, outcome_of
 from airprune.studies.advice.curves import crossing, fit_curve, rising

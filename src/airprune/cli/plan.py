@@ -16,13 +16,13 @@ from airprune.cli.console import print_json, records, say, stdout_console
 from airprune.cli.options import AsJson
 from airprune.errors import UsageError
 from airprune.planning import Plan, PlanProblem, Status
+from airprune.planning.fleet import Fleet, read_fleet, write_fleet
 from airprune.planning.inverse import Answer, smallest_bandwidth_hz, smallest_deadline_s
 from airprune.planning.plan import round_up_ms
 from airprune.planning.problem import CLASSIFIER_CAP
 from airprune.planning.schemes import SCHEMES, scheme_named
 from airprune.planning.schemes import plan as plan_by
 from airprune.results.measures import MEASURES
-from airprune.scenario.fleet import Fleet, read_fleet, write_fleet
 from airprune.text import MISSING, number
 from airprune.units import mhz_to_hz, ms_to_s
 

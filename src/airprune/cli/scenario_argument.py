@@ -43,7 +43,7 @@ def scenario_from(
 
 
 def _with_fleet(scenario: Scenario, fleet: Path) -> Scenario:
-    from airprune.scenario.fleet import unused_by_runs
+    from airprune.planning.fleet import unused_by_runs
 
     unused, unknown = unused_by_runs(fleet)
     for column in unknown:

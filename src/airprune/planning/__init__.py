@@ -12,6 +12,9 @@ feasibility    whether a plan exists, what blocks, the smallest deadline
 matching       devices matched with blocks of the band
 roots          roots of many functions at once
 plan           the answer
+fleet          a fleet as users keep it, one row per device
+inverse        how little time, or how little bandwidth, keeps pruning below a target
+schemes/       one file per way to choose shares and ratios
 periods        how often to average, by a rule of others
 """
 

@@ -57,7 +57,7 @@ def _cpu_hz(section: NetworkSection) -> float | tuple[float, float]:
 
 def _from_table(section: NetworkSection, table: str, *, seed: int, batch_samples: int) -> Network:
     """The table's network, with the scenario's CPUs where the table has none."""
-    from airprune.scenario.fleet import (
+    from airprune.planning.fleet import (
         network_and_columns,  # few scenarios have a table: readers of run folders should not wait
     )
 

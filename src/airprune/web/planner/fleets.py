@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 
 from airprune.errors import BadTable, UsageError
-from airprune.scenario.fleet import Fleet, read_fleet
+from airprune.planning.fleet import Fleet, read_fleet
 
 MAX_ROWS = 1_000_000
 

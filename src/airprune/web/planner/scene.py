@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from airprune.planning import PlanProblem
-from airprune.scenario.fleet import FLEET_COLUMNS, Fleet
+from airprune.planning.fleet import FLEET_COLUMNS, Fleet
 from airprune.units import db_to_ratio, dbm_to_watt, ratio_to_db
 from airprune.web.planner.settings import PlannerSettings
 from airprune.wireless.channel import Radio, full_band_rate_bps, large_scale_gain, path_loss_db, small_scale_gain, snr

@@ -8,7 +8,7 @@ import pytest
 import airprune as ap
 from airprune.cli.scenario_argument import scenario_from
 from airprune.errors import BadTable
-from airprune.scenario.fleet import read_fleet, read_network, write_fleet
+from airprune.planning.fleet import read_fleet, read_network, write_fleet
 from support.tiny import blobs, tiny_scenario
 
 

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from airprune.errors import BadTable, InvalidValue
-from airprune.methods.compression import COMPRESSIONS
-from airprune.methods.compression.base import Wire
-from airprune.planning import Ladder, Plan, PlanProblem
+from airprune.planning.ladder import Ladder
+from airprune.planning.plan import Plan
+from airprune.planning.problem import PlanProblem
 from airprune.tables import Column, read_table, write_csv_atomic
 from airprune.tables.read import Table
 from airprune.units import db_to_ratio, ratio_to_db
@@ -134,6 +134,9 @@ class Fleet:
 
         What a code sends whatever the number of weights, as the scales of its tensors, belongs to `fixed_bits`.
         """
+        from airprune.methods.compression import COMPRESSIONS  # components above, needed for this question alone
+        from airprune.methods.compression.base import Wire
+
         weights = int(np.max(self.columns["conv_weights"] + self.columns["fc_weights"]))
         wire = Wire(value_bits=value_bits, num_weights=weights, num_tensors=1)
         rungs = COMPRESSIONS["ladder"]().ladder(wire)
