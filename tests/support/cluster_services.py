@@ -31,5 +31,10 @@ def hear(process: subprocess.Popen, words: str) -> str:
 
 
 def worker_processes(process: subprocess.Popen) -> list[int]:
-    children = [child.pid for child in psutil.Process(process.pid).children()]
-    return [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    """Of those that are there: one may end while they are looked at."""
+    found = []
+    for child in psutil.Process(process.pid).children():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if b"spawn_main" in Path(f"/proc/{child.pid}/cmdline").read_bytes():
+                found.append(child.pid)
+    return found
