@@ -18,7 +18,6 @@ from airprune.rounds.edge import close_round
 from airprune.rounds.evaluation import accuracy_of, global_metrics
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.groups import groups_of
-from airprune.rounds.parts import merged
 from airprune.rounds.plan_round import plan_round
 from airprune.rounds.recording import count_edge_round, count_root_round, edge_record, global_record
 from airprune.rounds.settling import settle
@@ -70,7 +69,8 @@ def edge_round(
 
     divergence.note_after_edge_round(run, state, results)
     timed, outcome = settle(run, at, planned, candidates, results)
-    state.values = merged(run.own_parts if state.diverged else run.parts, outcome, state.values)
+    for part in run.own_parts if state.diverged else run.parts:
+        state.values |= part.after_edge_round(outcome, state.values)
     state.close_edge_round(timed, results)
     if not state.diverged:
         state.remove_for_good(run.method.masking.stays(state.values), run.shape.prunable)
@@ -104,6 +104,7 @@ def global_round(run: Experiment, engine: Engine, state: RunState, environment: 
     metrics |= global_metrics(run, engine, state)
     record = global_record(state, took_s, metrics)
     outcome = GlobalOutcome(num_devices=run.network.num_devices, train_loss=record["train_loss"])
-    state.values = merged(run.parts, outcome, state.values)
+    for part in run.parts:
+        state.values |= part.after_global_round(outcome, state.values)
     state.close_global_round()
     return record

@@ -5,7 +5,6 @@ Each has the hooks of a component: `after_edge_round` and `after_global_round` r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -126,13 +125,3 @@ class MedianDevice(Part):
             MEDIAN: np.array([outcome.device[median], outcome.keep[median], *place]),
             TOLD: np.array([]) if outcome.told is None else outcome.told,
         }
-
-
-def merged(hooks: Sequence[Hooks], outcome: Outcome | GlobalOutcome, values: Values) -> Values:
-    """Returns the run's slots after a round, each hook seeing what those before it have made."""
-    for part in hooks:
-        if isinstance(outcome, Outcome):
-            values = values | part.after_edge_round(outcome, values)
-        else:
-            values = values | part.after_global_round(outcome, values)
-    return values
