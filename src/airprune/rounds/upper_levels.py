@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from airprune.methods.topology.root import RootRound, RootView
+from airprune.methods.topology.base import RootRound, RootView
 from airprune.rounds.cloud import combine_level, combined_up_to
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.parts import RECEIVED_BITS
