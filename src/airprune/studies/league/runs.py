@@ -12,7 +12,7 @@ from pathlib import Path
 
 from airprune.methods.compression.base import Wire
 from airprune.methods.registration import files_used_by
-from airprune.rounds.backhaul import Backhaul
+from airprune.rounds.cloud import Backhaul
 from airprune.rounds.method import Method
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
