@@ -36,7 +36,7 @@ from airprune.methods.selection.base import Candidates
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import DeviceStatistics, EdgeResult, Failure
-from airprune.rounds.timing import Fate, TimedRound
+from airprune.rounds.timing import DeviceOutcome, TimedRound
 from airprune.rounds.training.chunks import EdgeGroup, Started
 from airprune.rounds.wire import upload_size
 from airprune.runs.measured import MeasuredRow, PlannedInputs, recorded_fate
@@ -248,7 +248,7 @@ class Deployed(Environment):
 
     def _order(self, experiment: Experiment, state: RunState, timed: TimedRound, edge: int, group: EdgeGroup) -> Order:
         """What the edge is asked for; with its model only if it has another one than the cloud's."""
-        opened, values = timed.opened, state.values
+        planned, values = timed.planned, state.values
         station = None
         if values[_AWAY][edge]:
             digest = values[_DIGEST][edge].tobytes().hex()
@@ -264,7 +264,7 @@ class Deployed(Environment):
             edge_round=task.edge_round,
             round_index=task.round_index,
             learning_rate=task.learning_rate,
-            deadline_s=max(opened.deadline_s, float(np.nanmax(timed.edge_latency_s))) + self._settings.grace_s,
+            deadline_s=max(planned.deadline_s, float(np.nanmax(timed.edge_latency_s))) + self._settings.grace_s,
             grace_s=_CHECKING_S,
             model_digest=digest,
             sends_model=self._sends_model(experiment, state, edge),
@@ -273,7 +273,7 @@ class Deployed(Environment):
         )
         for task in group.tasks:
             for number, device in enumerate(task.devices):
-                place = int(np.searchsorted(opened.device, device))
+                place = int(np.searchsorted(planned.device, device))
                 message.orders.append(
                     pb.DeviceOrders(
                         device=device,
@@ -284,11 +284,11 @@ class Deployed(Environment):
                         max_bytes=self._max_bytes(task.keep[number], None if task.code is None else task.code[number]),
                         last_counted=int(values[_COUNTED][device]),
                         planned_compute_s=float(timed.compute_s[place]),
-                        planned_uplink_s=float(opened.bits[place] / rates_bps[place]),
+                        planned_uplink_s=float(planned.bits[place] / rates_bps[place]),
                     )
                 )
         message.probes.extend(self._probes(state, edge))
-        arrays = RoundArrays(station=station, told=group.shared.mask, values=group.shared.values)
+        arrays = RoundArrays(station=station, shared=group.shared.mask, values=group.shared.values)
         return message, arrays.to_bytes()
 
     def _idle(self, experiment: Experiment, state: RunState, asked: Container[int]) -> list[int]:
@@ -319,12 +319,12 @@ class Deployed(Environment):
 
     def _pace_bps(self, state: RunState, timed: TimedRound) -> Array:
         """b_n r_n, without the margin of plans where r_n was measured: that is time in reserve.  [num_devices]"""
-        opened = timed.opened
-        rates_bps = opened.full_band_rate_bps
+        planned = timed.planned
+        rates_bps = planned.full_band_rate_bps
         if self._settings.measures:
-            measured_bps = self._estimates(state).uplink_bps(margin_ratio=0.0)[opened.device] / WIRE_OVERHEAD
+            measured_bps = self._estimates(state).uplink_bps(margin_ratio=0.0)[planned.device] / WIRE_OVERHEAD
             rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps)
-        return np.asarray(opened.share * rates_bps)
+        return np.asarray(planned.share * rates_bps)
 
     def _max_bytes(self, keep: int, code: int | None) -> int:
         work = self._work
@@ -385,12 +385,12 @@ class Deployed(Environment):
         message, arrays = report
         self._take_station(state, edge, report)
         outcomes = {outcome.device: outcome for outcome in message.outcomes}
-        counted = [device for device in devices if outcomes[device].fate == Fate.OK]
+        counted = [device for device in devices if outcomes[device].fate == DeviceOutcome.OK]
         state.values[_COUNTED][counted] = message.round_index
         failures = tuple(
             Failure(device, outcomes[device].reason, recorded_fate(outcomes[device].fate))
             for device in devices
-            if outcomes[device].fate != Fate.OK
+            if outcomes[device].fate != DeviceOutcome.OK
         )
         return arrays.result(state.edge_states[edge], failures)
 
@@ -419,20 +419,22 @@ class Deployed(Environment):
             kept_by=kept_by,
             coverage=coverage_of(kept_by, 0),
             statistics=DeviceStatistics.of([]),
-            failures=tuple(Failure(device, f"{name} stayed away.", str(Fate.DROPPED)) for device in devices),
+            failures=tuple(Failure(device, f"{name} stayed away.", str(DeviceOutcome.DROPPED)) for device in devices),
             reports={},
         )
 
     # After a round
 
     def _rows(self, timed: TimedRound, edge: int, order: Order, report: pb.EdgeReport | None) -> list[MeasuredRow]:
-        opened, (message, payload) = timed.opened, order
+        planned, (message, payload) = timed.planned, order
         orders_digest = order_digest(message, RoundArrays.from_bytes(payload))
         outcomes = {} if report is None else {outcome.device: outcome for outcome in report.outcomes}
         rows = []
         for orders in message.orders:
-            place = int(np.searchsorted(opened.device, orders.device))
-            outcome = outcomes.get(orders.device, pb.Outcome(fate=str(Fate.DROPPED), reason="Its edge stayed away."))
+            place = int(np.searchsorted(planned.device, orders.device))
+            outcome = outcomes.get(
+                orders.device, pb.Outcome(fate=str(DeviceOutcome.DROPPED), reason="Its edge stayed away.")
+            )
             started, came = outcome.HasField("started_s"), outcome.digest != ""
             rows.append(
                 MeasuredRow(
@@ -444,14 +446,14 @@ class Deployed(Environment):
                     name=self._hub.members.all_devices[orders.device],
                     fate=outcome.fate,
                     reason=outcome.reason or None,
-                    share=float(opened.share[place]),
+                    share=float(planned.share[place]),
                     rate_bps=orders.rate_bps,
-                    full_band_rate_bps=float(opened.full_band_rate_bps[place]),
+                    full_band_rate_bps=float(planned.full_band_rate_bps[place]),
                     planned_compute_s=orders.planned_compute_s,
                     compute_s=outcome.compute_s if started else None,
                     planned_uplink_s=orders.planned_uplink_s,
                     uplink_s=outcome.uplink_s if started else None,
-                    planned_bytes=math.ceil(float(opened.bits[place]) / 8),
+                    planned_bytes=math.ceil(float(planned.bits[place]) / 8),
                     bytes=outcome.bytes if started else None,
                     rtt_s=outcome.rtt_s if came and math.isfinite(outcome.rtt_s) else None,
                     arrived_s=outcome.arrived_s if came else None,
@@ -478,7 +480,7 @@ class Deployed(Environment):
             "edge": edge,
             "device": device,
             "name": self._hub.members.all_devices[device],
-            "fate": str(Fate.DROPPED),
+            "fate": str(DeviceOutcome.DROPPED),
             "reason": "Its edge stayed away.",
             "edge_out": True,
         }
@@ -520,4 +522,4 @@ def _slowdown(row: MeasuredRow) -> float:
     if row.started_s is not None and row.planned_compute_s:
         return row.started_s / row.planned_compute_s
     # A late one that has not even begun is slower, by how much is not known.
-    return 2.0 if row.fate == Fate.LATE else math.nan
+    return 2.0 if row.fate == DeviceOutcome.LATE else math.nan

@@ -19,7 +19,7 @@ from airprune.randomness import WholeNumbers
 from airprune.rounds.device import device_round
 from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
-from airprune.rounds.wire import told_mask
+from airprune.rounds.wire import shared_mask_of
 
 Array = np.ndarray
 # Of one timing at joining.
@@ -62,9 +62,9 @@ class Trainer:
             samples=np.arange(self.num_samples),
             streams=Streams(self.work.scenario.seed, *place, secret_noise=self._secret_noise),
         )
-        told = told_mask(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
+        shared_mask = shared_mask_of(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
         digest = bytes.fromhex(orders.model_digest)
-        data = upload_to_bytes(made, self.work.codec, model_digest=digest, told=told, code=code)
+        data = upload_to_bytes(made, self.work.codec, model_digest=digest, shared_mask=shared_mask, code=code)
         return data, {name: np.array(made.memory[name]) for name in self.first_memory}
 
     def _start_afresh(self, place: tuple[int, int]) -> None:
