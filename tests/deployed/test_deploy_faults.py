@@ -17,7 +17,7 @@ import pytest
 
 import airprune as ap
 from airprune.deployment import edge_state
-from airprune.deployment.edge_disk import EdgeDisk
+from airprune.deployment.edge_state import EdgeDisk
 from airprune.deployment.ledger import DeviceLedger
 from airprune.deployment.remote import CloudSettings
 from airprune.errors import WorkFailed

@@ -18,7 +18,7 @@ import airprune as ap
 from airprune.engines.cluster import versions
 from airprune.engines.cluster.certificates import make_certificates
 from airprune.engines.cluster.engine import DaskEngine
-from airprune.engines.cluster.silence import Silence
+from airprune.engines.cluster.members import Silence
 from airprune.errors import WorkFailed
 from support.cluster import Cluster
 from support.cluster_runs import PRUNED, on, serial, wait_until_joined

@@ -16,10 +16,10 @@ from google.protobuf.message import Message
 
 from airprune.deployment.checking import MAX_WORDS, trouble_in_measured
 from airprune.deployment.estimates import probed_uplink_bps
-from airprune.deployment.identity import Denied, Node, Role, Stranger, admit, serial_of
+from airprune.deployment.handshake import NotAdmitted, admit_child
+from airprune.deployment.identity import Denied, Node, Role, serial_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Event, Joined, Left, RoundKey
-from airprune.deployment.run_definition import check_versions
 from airprune.deployment.transport import Link, LinkLost, Packet, Sealed
 
 _log = logging.getLogger("airprune")
@@ -82,23 +82,18 @@ class Devices:
         welcome = self.welcome
         assert welcome is not None
         try:
-            peer = admit(
-                link.peer.certificate_pem,
+            peer = admit_child(
+                link,
+                hello,
                 federation=self.node.peer.federation,
                 role=Role.DEVICE,
                 names=welcome.devices,
+                online={child.name for child in self.online.values()},
                 denied=self.denied,
             )
-        except Stranger as stranger:
-            return await self._refuse(link, str(stranger), is_final=True)
-        link.name = peer.name
-        if not isinstance(hello, pb.Hello):
-            return await self._refuse(link, f"The first message must be a hello, got {type(hello).__name__}.")
-        if trouble := check_versions(hello.protocol, hello.version):
-            return await self._refuse(link, trouble, is_final=True)
+        except NotAdmitted as trouble:
+            return await self._refuse(link, str(trouble), is_final=trouble.is_final)
         index = welcome.devices[peer.name]
-        if index in self.online:
-            return await self._refuse(link, f"{peer.name} is connected already; each identity has one connection.")
         child = Child(
             link=link,
             name=peer.name,
@@ -200,7 +195,7 @@ class Devices:
             with contextlib.suppress(LinkLost):
                 await child.link.send(message, payload)
 
-    async def tell_all(self, message: Message) -> None:
+    async def send_all(self, message: Message) -> None:
         for device in list(self.online):
             await self.send(device, message)
 

@@ -15,10 +15,8 @@ from typing import Any
 from airprune.deployment.checking import MAX_WORDS, trouble_in_upload
 from airprune.deployment.digests import Bytes
 from airprune.deployment.edge_devices import Devices
-from airprune.deployment.edge_disk import EdgeDisk
-from airprune.deployment.edge_reports import no_sums, report_of, told_outcomes
-from airprune.deployment.edge_state import EdgeState, key_of
-from airprune.deployment.edge_sums import Asked, closed_round
+from airprune.deployment.edge_state import EdgeDisk, EdgeState
+from airprune.deployment.edge_sums import Asked, closed_round, no_sums, outcome_messages, report_of
 from airprune.deployment.kept_rounds import KeptRound
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -114,7 +112,7 @@ class Rounds:
 
     async def take(self, message: pb.EdgeRound, payload: bytes) -> None:
         """Starts a round, unless it goes on already or is over."""
-        key = key_of(message)
+        key = RoundKey.of(message)
         if self.playing is not None and self.playing[0] == key:
             return
         if self.playing is not None:
@@ -176,7 +174,7 @@ class Rounds:
         self.devices.late += len(late)
         report = report_of(message, model_digest=station.digest, took_s=close.took_s)
         rtt_s = {device: child.link.rtt_s for device, child in self.devices.online.items()}
-        report.outcomes.extend(told_outcomes(close.outcomes, rtt_s, under_way))
+        report.outcomes.extend(outcome_messages(close.outcomes, rtt_s, under_way))
         report.probed.extend(await probing)
         sums = ReportArrays.of(result, None)
         reported = report, sums.to_bytes()
@@ -207,7 +205,7 @@ class Rounds:
             coming = None if child is None or outcome.fate is not Fate.LATE else child.link.coming
             if coming is None or not isinstance(upload := coming[0], pb.Upload):
                 continue
-            if RoundKey(upload.run, upload.global_round, upload.edge_round) == current.machine.key:
+            if RoundKey.of(upload) == current.machine.key:
                 _, first_s, num_bytes = coming
                 found[outcome.device] = pb.Outcome(
                     compute_s=upload.compute_s,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from airprune.deployment.checking import trouble_in_presence
-from airprune.deployment.identity import Denied, Members, Node, Role, Stranger, admit, serial_of, server_credentials
+from airprune.deployment.handshake import NotAdmitted, admit_child
+from airprune.deployment.identity import Denied, Members, Node, Role, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.run_definition import check_versions
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
 
 _log = logging.getLogger("airprune")
@@ -91,22 +91,17 @@ class Hub:
     async def _serve(self, link: Link) -> None:
         hello = (await link.receive()).message
         try:
-            peer = admit(
-                link.peer.certificate_pem,
+            name = admit_child(
+                link,
+                hello,
                 federation=self.node.peer.federation,
                 role=Role.EDGE,
                 names=self.members.edges,
+                online=self.edges,
                 denied=self.denied,
-            )
-        except Stranger as stranger:
-            return await self._refuse(link, str(stranger), is_final=True)
-        link.name = name = peer.name
-        if not isinstance(hello, pb.Hello):
-            return await self._refuse(link, f"The first message must be a hello, got {type(hello).__name__}.")
-        if trouble := check_versions(hello.protocol, hello.version):
-            return await self._refuse(link, trouble, is_final=True)
-        if name in self.edges:
-            return await self._refuse(link, f"{name} is connected already; each identity has one connection.")
+            ).name
+        except NotAdmitted as trouble:
+            return await self._refuse(link, str(trouble), is_final=trouble.is_final)
         child = Child(name=name, link=link, serial=serial_of(link.peer.certificate_pem))
         self.edges[name] = child
         try:
@@ -117,7 +112,7 @@ class Hub:
             welcome.denied.extend(sorted(self.denied.serials))
             link.limits = replace(link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
             await link.send(welcome)
-            self._tell_change()
+            self._notify()
             if name in self._waiting:
                 await link.send(*self._waiting[name].order)
             await self._listen(child)
@@ -125,7 +120,7 @@ class Hub:
             del self.edges[name]
             before = self._gone[name].devices if name in self._gone else frozenset()
             self._gone[name] = _Gone(time.monotonic(), before | _ready(child))
-            self._tell_change()
+            self._notify()
         return None
 
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
@@ -143,7 +138,7 @@ class Hub:
                         return await self._refuse(child.link, trouble)
                     child.devices = {device.device: device for device in packet.message.devices}
                     child.late, child.refused = packet.message.late, packet.message.refused
-                    self._tell_change()
+                    self._notify()
                 case pb.EdgeReport():
                     self._take_report(child.name, (packet.message, bytes(packet.payload)))
                 case other:
@@ -165,7 +160,7 @@ class Hub:
         if name in self.edges:
             await self._refuse(self.edges[name].link, reason)
 
-    def _tell_change(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -18,16 +18,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
+from typing import Protocol
 
 # Back to where a duplicate is told from a late upload; a device sends only its last few again.
 _REMEMBERED_ROUNDS = 64
 
 
-@dataclass(frozen=True, order=True)
-class RoundKey:
+class _OfARound(Protocol):
     run: str
     global_round: int
     edge_round: int
+
+
+@dataclass(frozen=True, order=True)
+class RoundKey:
+    """Names an edge round of a run; both rounds count from 0."""
+
+    run: str
+    global_round: int
+    edge_round: int
+
+    @classmethod
+    def of(cls, message: _OfARound) -> RoundKey:
+        """Returns the round that a message belongs to."""
+        return cls(message.run, message.global_round, message.edge_round)
 
 
 class Fate(StrEnum):

@@ -40,8 +40,8 @@ class RunDefinition:
     num_edges: int
 
     @classmethod
-    def told_by(cls, welcome: pb.Welcome) -> RunDefinition:
-        """As the cloud tells it to nodes that join."""
+    def from_welcome(cls, welcome: pb.Welcome) -> RunDefinition:
+        """Reads what the cloud sends to nodes that join."""
         return cls(
             scenario=Scenario.from_text(welcome.scenario, source="the scenario of the cloud"),
             input_shape=tuple(welcome.input_shape),

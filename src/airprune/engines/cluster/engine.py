@@ -13,7 +13,6 @@ import contextlib
 import itertools
 import logging
 import queue
-import tempfile
 import time
 import uuid
 from collections import Counter, deque
@@ -33,6 +32,7 @@ from airprune.engines.cluster.connection import connect, quiet
 from airprune.engines.cluster.local import OwnCluster
 from airprune.engines.cluster.members import Members
 from airprune.engines.cluster.parcel import Parcel
+from airprune.engines.cluster.scratch import ScratchFolder
 from airprune.errors import WorkFailed
 
 _log = logging.getLogger("airprune")
@@ -57,11 +57,11 @@ class DaskEngine(Engine):
     _client: Client | None = None
     _own: OwnCluster | None = None
     _members: Members | None = None
-    _place: tempfile.TemporaryDirectory[str] | None = None
+    _place: ScratchFolder | None = None
     _is_lost = False
 
     def start(self) -> None:
-        self._place = tempfile.TemporaryDirectory(prefix="airprune-factory-")
+        self._place = ScratchFolder("factory")
         parcel = Parcel.of(self.factory, Path(self._place.name))
         quiet()
         if self.scheduler is None:

@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +19,6 @@ from distributed.scheduler import heartbeat_interval
 
 from airprune.engines.cluster import tasks
 from airprune.engines.cluster.parcel import Parcel, parts_of, size_of
-from airprune.engines.cluster.silence import Silence
 from airprune.engines.cluster.versions import versions
 
 _log = logging.getLogger("airprune")
@@ -28,6 +27,8 @@ _FORGET_S = 2.0
 _SCHEDULER_S = 10.0  # for an answer of the scheduler, if workers have less
 # Workers send heartbeats at an interval that grows with their number: so many of them may be missing.
 _HEARTBEATS = 4
+# Of the time between two looks so much counts at most: no worker is blamed while driver or scheduler stood still.
+_LONGEST_GAP_S = 2.0
 
 
 class Members:
@@ -167,6 +168,31 @@ class Members:
 
         loop: Any = self.client.loop
         return asyncio.run_coroutine_threadsafe(awaited(), loop.asyncio_loop)
+
+
+class Silence:
+    """Adds up the time in which a worker was looked at and nothing new had been heard of it."""
+
+    def __init__(self) -> None:
+        self._last_seen: dict[str, float] = {}
+        self._silent_s: dict[str, float] = {}
+        self._looked: float | None = None
+
+    def observe(self, last_seen: Mapping[str, float], now_s: float, *, limit_s: float) -> list[str]:
+        """The workers that have been silent for longer than the limit.
+
+        Args:
+          last_seen: of every worker that is there, the time of its last heartbeat by whatever clock.
+          now_s: by the driver's clock.
+        """
+        gap_s = 0.0 if self._looked is None else min(now_s - self._looked, _LONGEST_GAP_S)
+        self._looked = now_s
+        self._silent_s = {
+            address: self._silent_s[address] + gap_s if self._last_seen.get(address) == seen else 0.0
+            for address, seen in last_seen.items()
+        }
+        self._last_seen = dict(last_seen)
+        return sorted(address for address, silent_s in self._silent_s.items() if silent_s > limit_s)
 
 
 class _Vain(Exception):

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,8 +24,9 @@ from distributed.security import Security
 from airprune.engines.base import MAX_TRIES
 from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.connection import quiet
-from airprune.engines.cluster.crew import Crew, PlanningContext, is_loopback, last_words
+from airprune.engines.cluster.crew import Crew, CrewSettings, is_loopback, last_words
 from airprune.engines.cluster.local import ONE_AT_A_TIME, WITHOUT_PAGES
+from airprune.engines.cluster.scratch import ScratchFolder
 from airprune.engines.machine import causes, worker_environment, workers_here
 from airprune.errors import UsageError, WorkFailed
 
@@ -124,8 +124,8 @@ def serve_workers(
     Each is watched by a Nanny, which starts it anew if it dies. `tell` gets a sentence when they join and leave.
     """
     num_workers = workers_here(workers, field="--workers")
-    with tempfile.TemporaryDirectory(prefix="airprune-workers-", ignore_cleanup_errors=True) as folder:
-        terms = PlanningContext(
+    with ScratchFolder("workers") as folder:
+        settings = CrewSettings(
             scheduler=scheduler,
             host=host,
             tls=tls,
@@ -134,9 +134,9 @@ def serve_workers(
             patience_s=patience_s,
             folder=folder,
         )
-        terms.security()  # its files are there
+        settings.security()  # its files are there
         if "://" in scheduler:
-            terms.check(scheduler)
+            settings.check(scheduler)
         elif not Path(scheduler).exists() and not scheduler.endswith(".json"):
             raise UsageError(
                 f"The scheduler must be an address like tls://host:8786 or a scheduler file, got {scheduler!r}."
@@ -145,7 +145,7 @@ def serve_workers(
         os.environ.update(worker_environment(), DASK_LOGGING__DISTRIBUTED="critical")
         try:
             with _children_deaf_to_ctrl_c():
-                asyncio.run(_workers(Crew(terms, num_workers, tell)))
+                asyncio.run(_workers(Crew(settings, num_workers, tell)))
         finally:
             for child in multiprocessing.active_children():
                 child.kill()
