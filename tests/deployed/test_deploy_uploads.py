@@ -14,15 +14,8 @@ import pytest
 
 from airprune.components.component import paper_shape
 from airprune.deployment.digests import digest_of
-from airprune.deployment.uploads import (
-    BadUpload,
-    Expected,
-    reports_of,
-    told_mask,
-    upload_from_bytes,
-    upload_size,
-    upload_to_bytes,
-)
+from airprune.deployment.run_definition import reports_of
+from airprune.deployment.uploads import BadUpload, Expected, upload_from_bytes, upload_to_bytes
 from airprune.methods import METHODS
 from airprune.methods.compression.base import Wire
 from airprune.methods.compression.packing import num_bytes
@@ -31,7 +24,7 @@ from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.training import worker
-from airprune.rounds.wire import Codec
+from airprune.rounds.wire import Codec, told_mask, upload_size
 from airprune.scenario import Scenario
 from airprune.studies.conformance import Subject, _watched, points
 from support.one_device import device
@@ -63,6 +56,14 @@ def same_upload(here, there, codec) -> None:
         assert array.tobytes() == there.report[name].tobytes()
 
 
+def expected_of(codec, *, keep, code, model_digest, reports) -> Expected:
+    """Returns an upload's expectation with as many bytes as it can have: with a mask, and all of its reports."""
+    most = upload_size(codec, codec.shape.fixed_weights + keep, code=code, has_mask=True)
+    for name, (dtype, shape) in reports.items():
+        most += 3 + 4 * len(shape) + len(name.encode()) + np.dtype(dtype).itemsize * int(np.prod(shape))
+    return Expected(keep=keep, code=code, model_digest=model_digest, max_bytes=most, reports=reports)
+
+
 @pytest.fixture
 def bytes_between(monkeypatch):
     """Lets every upload of a run travel as bytes; (round, device) → its bytes without reports."""
@@ -74,7 +75,7 @@ def bytes_between(monkeypatch):
         told = told_mask(device.method.masking, received.mask, orders.round_index, codec)
         data = upload_to_bytes(upload, codec, model_digest=digest, told=told, code=orders.code)
         sent = codec.sent_index(upload.mask).size
-        expected = Expected.of(
+        expected = expected_of(
             codec,
             keep=sent - codec.shape.fixed_weights,
             code=orders.code,
@@ -166,7 +167,7 @@ def case(name: str) -> Case:
     codec, digest = codec_of(one), digest_of(received)
     told = upload.mask if tells else None
     data = upload_to_bytes(upload._replace(report=report), codec, model_digest=digest, told=told, code=code)
-    expected = Expected.of(codec, keep=keep, code=code, model_digest=digest, reports=kinds)
+    expected = expected_of(codec, keep=keep, code=code, model_digest=digest, reports=kinds)
     return Case(data=data, received=received, codec=codec, expected=expected, told=told)
 
 

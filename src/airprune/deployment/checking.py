@@ -12,7 +12,6 @@ from airprune.components.component import Owner
 from airprune.deployment.packing import ReportArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import RunDefinition, state_digest
-from airprune.deployment.uploads import reports_of
 from airprune.errors import WorkFailed
 from airprune.runs.measured import FATES
 from airprune.text import shown
@@ -90,8 +89,7 @@ def _check_sums(arrays: ReportArrays, counted: list[int], work: RunDefinition) -
     _must("kept_by", kept_by.dtype.kind == "i", "whole numbers", kept_by.dtype)
     most = int(kept_by.max(initial=0))
     _must("kept_by", kept_by.min(initial=0) >= 0 and most <= len(counted), f"between 0 and {len(counted)}", most)
-    kinds = reports_of(work.method, work.shape)
-    shapes = None if kinds is None else {name: shape for name, (_, shape) in kinds.items()}
+    shapes = None if work.reports is None else {name: shape for name, (_, shape) in work.reports.items()}
     for name, array in arrays.reports.items():
         fits = shapes is None or shapes.get(name) == array.shape
         _must("reports", fits and _is_finite(array), "as asked for, and finite", f"{shown(name)} {array.shape}")

@@ -48,6 +48,7 @@ class Asked:
             code=orders.code if orders.HasField("code") else None,
             model_digest=bytes.fromhex(self.model_digest),
             max_bytes=orders.max_bytes,
+            reports=self.work.reports,
         )
 
     def decoded(self, device: int, data: Bytes) -> Upload:

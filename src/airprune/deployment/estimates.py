@@ -34,8 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from airprune.checks import FloatArray
-from airprune.deployment.link_times import link_rate_bps
-from airprune.deployment.pacing import received_bps
+from airprune.deployment.pacing import link_rate_bps, received_bps
 
 NEW_WEIGHT = 0.5
 BAND_RATIO = 0.1

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from airprune import __version__
-from airprune.components.component import ModelShape, Owner, Slot
+from airprune.components.component import ModelShape, Owner, ReportKind, Slot
 from airprune.deployment.digests import digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.small import catalogue_shape
 from airprune.errors import UsageError
 from airprune.methods.compression.base import Wire
 from airprune.methods.selection import Selection
 from airprune.methods.topology import Topology
-from airprune.rounds.method import Method
+from airprune.models.without_torch import chain_of
+from airprune.rounds.method import LocalMethod, Method
 from airprune.rounds.wire import Codec
 from airprune.scenario import Scenario
+
+if TYPE_CHECKING:
+    from airprune.models.catalogue import FlatModel
 
 Array = np.ndarray
 PROTOCOL = 2
@@ -58,18 +62,9 @@ class RunDefinition:
     def shape(self) -> ModelShape:
         """Without torch for models of the catalogue."""
         known = catalogue_shape(self.scenario, input_shape=self.input_shape, num_classes=self.num_classes)
-        shape = self._built_shape() if known is None else known
-        return shape.on(num_devices=self.num_devices, num_edges=self.num_edges)
-
-    def _built_shape(self) -> ModelShape:
-        from airprune.models.catalogue import FlatModel, build_model
-
-        settings = self.scenario.model
-        module = build_model(
-            settings.name, input_shape=self.input_shape, num_classes=self.num_classes, seed=self.scenario.seed
-        )
-        model = FlatModel(module, prunable=settings.prunable, personal=settings.personal, float64=settings.float64)
-        return model.shape
+        if known is None:
+            known = torch_model(self.scenario, input_shape=self.input_shape, num_classes=self.num_classes).shape
+        return known.on(num_devices=self.num_devices, num_edges=self.num_edges)
 
     @cached_property
     def codec(self) -> Codec:
@@ -86,6 +81,11 @@ class RunDefinition:
         return self.shape.num_state * self.codec.state_dtype.itemsize
 
     @cached_property
+    def reports(self) -> dict[str, ReportKind] | None:
+        """Kinds of all arrays that devices may report, by name; see `reports_of`."""
+        return reports_of(self.method, self.shape)
+
+    @cached_property
     def report_bytes(self) -> int:
         """What a device's reports may take at the most beside its update."""
         method = self.method
@@ -97,6 +97,36 @@ class RunDefinition:
         """Of any message of the run: a few models, with the slots of their edge, masks and reports."""
         slots = sum(slot.num_bytes(self.shape) for slot in self.method.slots(self.shape) if slot.owner != Owner.RUN)
         return 4 * self.model_bytes + 2 * slots + 80 * self.shape.num_state + 2**20
+
+
+def catalogue_shape(scenario: Scenario, *, input_shape: Sequence[int], num_classes: int) -> ModelShape | None:
+    """Returns the shape of the scenario's model, without torch; None if the model is not of the catalogue."""
+    model = scenario.model
+    chain = chain_of(model.name, input_shape=input_shape, num_classes=num_classes)
+    if chain is None:
+        return None
+    layout = chain.layout(prunable=model.prunable, personal=model.personal)
+    return layout.shape(lambda: chain.units(layout.layers))
+
+
+def torch_model(scenario: Scenario, *, input_shape: Sequence[int], num_classes: int) -> FlatModel:
+    """Builds the scenario's model; needs torch."""
+    from airprune.models.catalogue import FlatModel, build_model
+
+    settings = scenario.model
+    module = build_model(settings.name, input_shape=input_shape, num_classes=num_classes, seed=scenario.seed)
+    return FlatModel(module, prunable=settings.prunable, personal=settings.personal, float64=settings.float64)
+
+
+def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, ReportKind] | None:
+    """Returns the kinds of all arrays that devices may report; None if a component reports without declaring them."""
+    kinds: dict[str, ReportKind] = {}
+    for component in (method.masking, method.objective):
+        declared = component.reported(shape)
+        if declared is None and component.sends_reports:
+            return None
+        kinds |= declared or {}
+    return kinds
 
 
 def state_digest(model: Array, slots: Mapping[str, Array]) -> str:

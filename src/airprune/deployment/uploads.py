@@ -22,14 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from airprune.components.component import ModelShape, ReportKind
+from airprune.components.component import ReportKind
 from airprune.deployment.digests import DIGEST_BYTES, Bytes, digest_of
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.methods.compression.base import Message
 from airprune.methods.compression.packing import num_bytes
 from airprune.rounds.messages import Upload
-from airprune.rounds.method import LocalMethod, Method
-from airprune.rounds.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, told_mask, upload_size
+from airprune.rounds.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, upload_size
 
 Array = np.ndarray
 
@@ -75,35 +74,6 @@ class Expected:
     model_digest: bytes
     max_bytes: int
     reports: Mapping[str, ReportKind] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        codec: Codec,
-        *,
-        keep: int,
-        code: int | None,
-        model_digest: bytes,
-        reports: Mapping[str, ReportKind] | None,
-    ) -> Expected:
-        """With as many bytes as such an upload can have: with a mask, and all of its reports."""
-        most = upload_size(codec, codec.shape.fixed_weights + keep, code=code, has_mask=True)
-        if reports is None:
-            most += 8 * _MOST_ENTRIES_PER_STATE * codec.shape.num_state
-        else:
-            most += sum(_report_bytes(name, *kind) for name, kind in reports.items())
-        return cls(keep=keep, code=code, model_digest=model_digest, max_bytes=most, reports=reports)
-
-
-def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, ReportKind] | None:
-    """The kinds of all arrays that devices may report; None if a component reports without saying what."""
-    kinds: dict[str, ReportKind] = {}
-    for component in (method.masking, method.objective):
-        declared = component.reported(shape)
-        if declared is None and component.sends_reports:
-            return None
-        kinds |= declared or {}
-    return kinds
 
 
 def upload_to_bytes(
@@ -308,11 +278,6 @@ def _decoded(codec: Codec, head: _Header, message: Message, index: Array) -> Arr
     return decoded
 
 
-def _report_bytes(name: str, dtype: str, shape: tuple[int, ...]) -> int:
-    """At the most."""
-    return _REPORT.size + 4 * len(shape) + len(name.encode()) + math.prod(shape) * np.dtype(dtype).itemsize
-
-
 def _report_to_bytes(name: str, array: Array) -> bytes:
     """Name, how it travels, shape, entries."""
     label = name.encode()
@@ -361,14 +326,3 @@ def _entries(sections: _Sections, tag: int, dtype: np.dtype, size: int) -> Array
     if not np.isfinite(entries).all():
         raise BadUpload("report", "must be finite", f"{np.count_nonzero(~np.isfinite(entries)):,} entries that are not")
     return entries
-
-
-__all__ = [
-    "BadUpload",
-    "Expected",
-    "reports_of",
-    "told_mask",
-    "upload_from_bytes",
-    "upload_size",
-    "upload_to_bytes",
-]

@@ -20,8 +20,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
-import cloudpickle
-
 from airprune.engines.machine import keep_large_buffers
 from airprune.errors import WorkFailed
 
@@ -274,7 +272,9 @@ def loaded(task: Any) -> Any:
 
 
 def pack(factory: WorkerFactory) -> bytes:
-    """For another process."""
+    """Returns the factory as bytes for another process."""
+    import cloudpickle  # which small devices do without
+
     return pickle.dumps((factory.setup_payload, cloudpickle.dumps(factory)))
 
 

@@ -130,8 +130,3 @@ def plan_members(
 def load_members(folder: Path) -> Members:
     """Of the cloud's kit."""
     return Members(**read_table(folder / FILE))
-
-
-def names(folder: Path) -> dict[Role, tuple[str, ...]]:
-    """All allowed names by role, in the order of their numbers; `folder` is the cloud's kit."""
-    return load_members(folder).names
