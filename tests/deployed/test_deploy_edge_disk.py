@@ -1,4 +1,4 @@
-"""When an edge writes its state: every one that only it has, of others the last of a moment."""
+"""Edges write their state: every one that only they have, of others the last of a moment."""
 
 import asyncio
 

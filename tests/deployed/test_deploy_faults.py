@@ -76,7 +76,7 @@ def num_global(run: Path) -> int:
 
 
 class Written:
-    """Whether any of these files was written since it was made."""
+    """True if any of these files was written since it was made."""
 
     def __init__(self, folders: list[Path], pattern: str) -> None:
         self._folders, self._pattern = folders, pattern

@@ -101,7 +101,7 @@ def serving(node: Node, denied: Callable[[], Denied] = Denied) -> Iterator[str]:
 
 
 def ask(address: str, dialer: Node | grpc.ChannelCredentials, insisting_on: str = "e0.lab.airprune") -> str:
-    """Who the server says we are; "no connection" if the handshake failed, or its reason for refusing."""
+    """Returns our name at the server; "no connection" if the handshake failed, or its reason for refusing."""
     credentials = channel_credentials(dialer) if isinstance(dialer, Node) else dialer
     with grpc.secure_channel(address, credentials, [("grpc.ssl_target_name_override", insisting_on)]) as channel:
         try:

@@ -1,4 +1,4 @@
-"""What one round tells the cloud about a device, whatever became of its upload."""
+"""One round shows the cloud a device's rate and speed, whatever the outcome of its upload."""
 
 import math
 from dataclasses import fields

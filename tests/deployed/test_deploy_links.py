@@ -178,7 +178,7 @@ def test_bad_input_is_one_sentence(shape, sentence):
 
 
 def fastest(upload, *arguments):
-    """Of twelve: other load on the machine only adds time, and a bucket's burst of 16 kB takes at most 8 % off it."""
+    """The fastest of twelve: other load only adds time, and a bucket's burst of 16 kB takes at most 8 % off it."""
     return min((upload(*arguments) for _ in range(12)), key=lambda one: one.seconds)
 
 

@@ -47,7 +47,7 @@ HALVES_AFTER, NUM_ROUNDS = 4, 9
 
 
 def account(folder: Path) -> str:
-    """What became of the device whose uplink halves, round by round."""
+    """Returns the outcome, round by round, of the device whose uplink halves."""
     inputs = read_inputs(RunFolder(folder))
     lines = ["round fate  planned Mbit/s    kB  upload began    took   of s"]
     for row in rows_of("d0", folder):

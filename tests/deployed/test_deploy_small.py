@@ -28,7 +28,7 @@ needs_kernel = pytest.mark.skipif(bool(native.trouble), reason=f"no native kerne
 
 @pytest.fixture(scope="module")
 def without_torch():
-    """What a process that cannot import torch has computed."""
+    """Returns what a process that cannot import torch has computed."""
     program = [sys.executable, str(Path(small_rounds.__file__))]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

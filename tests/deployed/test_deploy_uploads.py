@@ -260,7 +260,7 @@ def mutated(rng: np.random.Generator, data: bytes, other: bytes) -> bytes:
 
 
 def try_mutated(count: int, seed: int) -> int:
-    """How many of so many mutated uploads were refused; the others must be as sound as any."""
+    """Returns how many of so many mutated uploads were refused; the others must be as sound as any."""
     rng, cases = np.random.default_rng(seed), [case(name) for name in CASES]
     refused = 0
     for number in range(count):
@@ -328,7 +328,7 @@ def test_framing_charges_the_bytes_of_every_code_and_plans_with_no_fewer(name):
 
 
 def test_the_format_adds_less_than_a_percent_to_the_papers_upload():
-    """Of the CNN's 43,888 weights at 64 bits: header, statistics and 114 biases, with half of the weights a mask."""
+    """Checks the CNN's 43,888 weights at 64 bits: header, statistics, 114 biases; with half of the weights a mask."""
     shape, compression = replace(paper_shape(), num_personal=0), Method.of(Scenario()).compression
     wire = Wire(value_bits=64.0, num_weights=shape.num_weights, num_tensors=4)
     codec = Codec(compression=compression, wire=wire, shape=shape)

@@ -55,7 +55,7 @@ def cluster(shared_cluster) -> Cluster:
 
 @pytest.fixture
 def said() -> Iterator[list[str]]:
-    """What the driver has said, as it grows."""
+    """Returns the driver's log, as it grows."""
     found: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
@@ -66,7 +66,7 @@ def said() -> Iterator[list[str]]:
 
 
 def address_of(worker) -> list[str]:
-    """Where a worker process listens."""
+    """Returns the address at which a worker process listens."""
     found = psutil.Process(worker.pid).net_connections("inet")
     return [f"tcp://{c.laddr.ip}:{c.laddr.port}" for c in found if c.status == psutil.CONN_LISTEN]
 

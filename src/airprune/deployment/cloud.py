@@ -60,7 +60,7 @@ def deployed_run(
     dataset: Any = None,
     metrics_port: int | None = None,
 ) -> Iterator[Records]:
-    """The records of a run on the edges and devices of a federation, as they happen.
+    """Yields the records of a run on the edges and devices of a federation, as they happen.
 
     Args:
       node: the cloud's kit.
@@ -111,7 +111,7 @@ class _Cloud:
         self._state = "waiting"
 
     def _check_size(self) -> None:
-        """The federation must be that of the scenario's network."""
+        """Refuses a federation of another size than the scenario's network."""
         network, members = self.experiment.network, self.members
         homes = [len(devices) for devices in members.devices.values() if devices]
         wanted = np.bincount(network.edge, minlength=network.num_edges).tolist()
@@ -192,7 +192,7 @@ class _Cloud:
             _log.warning("%d of %d devices are there; the run begins.", len(there), len(devices))
 
     def _with_sizes(self, hub: Hub) -> Experiment:
-        """With as many samples as the devices say they have; what was said first stays, for the run's sake."""
+        """Returns the experiment with the sample counts that devices reported first; they hold for the whole run."""
         sizes: list[int] = self.about.get("num_samples") or self.experiment.data_sizes.tolist()
         if "num_samples" not in self.about:
             for device, (_, measured) in hub.present().items():
@@ -296,7 +296,7 @@ def _about_file(folder: RunFolder) -> Path:
 
 
 def read_about(folder: RunFolder) -> dict[str, Any]:
-    """What a restarted cloud must say again; made up for a new run."""
+    """Reads what a restarted cloud must send again; makes up a run id for a new run."""
     path = _about_file(folder)
     if not (folder.has_run and path.exists()):
         if folder.has_run:

@@ -37,7 +37,7 @@ _log = logging.getLogger("airprune")
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSettings:
-    """How a device process behaves.
+    """Settings of a device process.
 
     Attributes:
       data: see `own_data.samples_of`.
@@ -95,7 +95,7 @@ class _Device:
                 await link.close()
 
     async def _reach_an_edge(self) -> Link:
-        """Home first; the others only when home has been away for long."""
+        """Dials the home edge, and the others only when home has been unreachable for long."""
         last = ""
         while True:
             away_s = time.monotonic() - self._away_since_s
@@ -165,7 +165,7 @@ class _Device:
         _log.warning("Sent to %s, which is not in node.toml; stays.", edge)
 
     async def _prepared(self, welcome: pb.Welcome) -> Trainer:
-        """The trainer of the run, made once, when nothing of another run is trained any more; heartbeats go on."""
+        """Returns the trainer of the run, made once, when no training of another run is left; heartbeats go on."""
         told = welcome.SerializeToString(deterministic=True)
         if self.trainer is None or told != self._welcomed:
             trainer, self.ledger = await asyncio.to_thread(self._prepare, welcome)
@@ -214,7 +214,7 @@ class _Device:
         await link.send(upload, result.upload, rate_bps=orders.rate_bps or None)
 
     def _told_failure(self, error: Exception) -> str:
-        """In one sentence; where it happened is told once, not in every round."""
+        """Returns the failure in one sentence; its traceback is logged once, not in every round."""
         if isinstance(error, OSError):
             sentence = f"{self.folder} was not written: {error.strerror or error}; make room."
         else:
@@ -256,7 +256,7 @@ class _Device:
 
 
 def _asked(orders: pb.Orders) -> str:
-    """Digest of what the result depends on."""
+    """Returns the digest of all orders that the result depends on."""
     fixed = pb.Orders(keep=orders.keep, learning_rate=orders.learning_rate, model_digest=orders.model_digest)
     if orders.HasField("code"):
         fixed.code = orders.code

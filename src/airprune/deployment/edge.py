@@ -33,7 +33,7 @@ _FROM_CLOUD_BYTES = 2**26
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeSettings:
-    """How an edge process behaves.
+    """Settings of an edge process.
 
     Attributes:
       gather_s: how long it waits for the devices that it is to ask after it has come, or has stood still: they may
@@ -87,7 +87,7 @@ class Edge:
         await self.devices.serve(link, self.rounds)
 
     async def _follow_until_broken(self) -> str:
-        """An edge whose round cannot go on must not stay: the cloud would wait for its report for ever."""
+        """Follows the cloud until a round cannot go on: an edge that stayed would keep the cloud waiting for ever."""
         following = asyncio.create_task(self._follow_cloud())
         broken = asyncio.create_task(self._broken.wait())
         try:
@@ -144,7 +144,7 @@ class Edge:
                     return packet.message.reason
 
     async def _end_run(self) -> None:
-        """Before another run: its devices dial again, since they were prepared for the old one."""
+        """Ends a run before another one: devices dial again, since they were prepared for the old one."""
         self.devices.is_known.clear()
         self.rounds.give_up()
         await self.devices.send_away("Another run begins; dial again.")
@@ -160,7 +160,7 @@ class Edge:
         devices.welcome = welcome
 
     async def _report_presence(self) -> None:
-        """Whenever something has changed, and the cloud is there to be told."""
+        """Sends the cloud which devices are online, whenever that has changed."""
         while True:
             await self.devices.changed.wait()
             self.devices.changed.clear()
@@ -170,7 +170,7 @@ class Edge:
             await asyncio.sleep(0.02)
 
     async def _send(self, report: pb.EdgeReport, payload: bytes) -> bool:
-        """Whether the cloud was there; if it is away, it will ask again."""
+        """Sends a report; False if the cloud is unreachable, which will then ask for it again."""
         if self.cloud is None:
             return False
         try:

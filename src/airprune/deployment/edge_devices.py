@@ -28,7 +28,7 @@ _PROBE_WITHIN_S = 1.0
 
 
 class Listener(Protocol):
-    """Who is told what devices do."""
+    """Receives what devices do."""
 
     def feed(self, event: Event) -> None: ...
 
@@ -118,7 +118,7 @@ class Devices:
         return None
 
     async def _wait_known(self, link: Link) -> None:
-        """Until the cloud has said what is run, or the device has gone."""
+        """Waits until the cloud has sent the run's definition, or the device has disconnected."""
         waits = [asyncio.ensure_future(wait) for wait in (self.is_known.wait(), link.wait_lost())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -151,7 +151,7 @@ class Devices:
                     return await self._refuse(child.link, reason)
 
     def _take_measured(self, child: Child, message: pb.Measured, packet: Packet, rounds: Listener) -> None:
-        """The last of a few probes in a row tells: a device that joins is there, one that was probed has answered."""
+        """Takes one of a few probes in a row; with the last one, a device that joins is ready."""
         child.probed_bps.append(probed_uplink_bps(packet.num_bytes, packet.first_s, packet.last_s))
         if message.num_more:
             return
@@ -174,7 +174,7 @@ class Devices:
             rounds.feed(Joined(child.measured.device, time.monotonic()))
 
     async def probe(self, probes: Sequence[pb.Probe]) -> list[pb.Probed]:
-        """One device after the other, so that each has the air for itself; those that do not answer are left out."""
+        """Probes one device after the other, so that each has the air for itself; returns those that answered."""
         found = []
         for probe in probes:
             child = self.online.get(probe.device)
@@ -189,7 +189,7 @@ class Devices:
         return found
 
     async def send(self, device: int, message: Message, payload: Sealed | bytes = b"") -> None:
-        """If it is here; one that goes is told again by its next parent, or comes back."""
+        """Sends a message to a device if it is online; one that is not gets it again when it joins."""
         child = self.online.get(device)
         if child is not None:
             with contextlib.suppress(LinkLost):
@@ -200,7 +200,7 @@ class Devices:
             await self.send(device, message)
 
     def count_refusal(self) -> None:
-        """Of an upload."""
+        """Counts a refused upload."""
         self.refused += 1
         self.changed.set()
 
@@ -222,6 +222,6 @@ class Devices:
                 await child.link.refuse(f"The certificate {child.serial} of {child.name} was revoked.", is_final=True)
 
     async def send_away(self, reason: str) -> None:
-        """All of them; they may dial again."""
+        """Disconnects all devices; they may dial again."""
         for child in list(self.online.values()):
             await child.link.refuse(reason)

@@ -26,7 +26,7 @@ Reported = tuple[pb.EdgeReport, bytes]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EdgeState:
-    """Of one run.
+    """Holds what an edge must not forget of one run.
 
     Attributes:
       station: the model, and the memory of the edge's step; None before the cloud has sent one.
@@ -42,7 +42,7 @@ class EdgeState:
         return self.report is not None and RoundKey.of(self.report[0]) == key
 
     def save(self, path: Path) -> None:
-        """In one step; OSError if it cannot be written."""
+        """Writes the file in one step; OSError if it cannot be written."""
         assert self.station is not None and self.report is not None
         report, payload = self.report
         arrays = {"model": self.station.model, "report": np.frombuffer(payload, np.uint8)}
@@ -52,7 +52,7 @@ class EdgeState:
 
     @classmethod
     def load(cls, path: Path, *, run: str, slots: Iterable[str]) -> EdgeState:
-        """An empty one if there is no file."""
+        """Reads the file; returns an empty one if there is none."""
         if not path.exists():
             return cls()
         arrays, facts = checkpoint.read(path)
@@ -84,7 +84,7 @@ class EdgeDisk:
         return self.folder / f"edge-{run}.safetensors"
 
     async def save(self, state: EdgeState, key: RoundKey, kept: KeptRound) -> None:
-        """The state after a round, and the round."""
+        """Writes the state after a round, and the round."""
         self._newest = state
 
         def write() -> None:
@@ -103,7 +103,7 @@ class EdgeDisk:
                 await asyncio.sleep(RETRY_S)
 
     async def save_soon(self, state: EdgeState, key: RoundKey, kept: KeptRound) -> None:
-        """For a state of which the cloud has all: of those that follow each other in a moment, the last is written."""
+        """Writes a state of which the cloud has all; of several that follow each other in a moment, only the last."""
         self._newest = state
         if not self.keeps_uploads:
             await asyncio.sleep(self._saved_s + _SAVE_EVERY_S - time.monotonic())

@@ -38,7 +38,7 @@ class Asked:
 
     @cached_property
     def orders(self) -> dict[int, pb.DeviceOrders]:
-        """By device."""
+        """Orders by device."""
         return {orders.device: orders for orders in self.round.orders}
 
     def expected(self, device: int) -> Expected:
@@ -52,7 +52,7 @@ class Asked:
         )
 
     def decoded(self, device: int, data: Bytes) -> Upload:
-        """A device's upload; BadUpload if it is not what was asked for."""
+        """Decodes a device's upload; raises BadUpload if it is not what was ordered."""
         work = self.work
         told = told_mask(work.method.masking, self.broadcast.mask, self.round.round_index, work.codec)
         received = self.broadcast.model
@@ -60,7 +60,7 @@ class Asked:
 
     @property
     def tasks(self) -> tuple[TrainTask, ...]:
-        """The devices in their order, in the chunks in which a simulation adds them up."""
+        """Devices in their order, in the chunks in which a simulation adds them up."""
         orders, sizes = self.round.orders, self.round.chunk_sizes
         parts = [orders[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
         return tuple(
@@ -80,7 +80,7 @@ class Asked:
 def closed_round(
     asked: Asked, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome], station: Station
 ) -> tuple[EdgeResult, Station]:
-    """The result of the round and what the edge holds after it; `uploads` are those that counted, decoded or not."""
+    """Returns the round's result and the edge's model after it; `uploads` are those that counted, decoded or not."""
     work, round_, received = asked.work, asked.round, asked.broadcast.model
     aggregation = work.method.edge.at_rate(round_.learning_rate)
     sums = (
@@ -106,7 +106,7 @@ def closed_round(
 def _arrived(
     asked: Asked, task: TrainTask, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome]
 ) -> Iterator[Upload | Failure]:
-    """What came of the devices of a chunk, in their order."""
+    """Yields the upload or the failure of each device of a chunk, in their order."""
     for device in task.devices:
         if device not in uploads:
             outcome = outcomes[device]

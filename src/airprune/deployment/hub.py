@@ -155,7 +155,7 @@ class Hub:
             waiting.report.set_result(report)
 
     async def refuse_report(self, name: str, reason: str) -> None:
-        """Of an edge whose report was no good."""
+        """Refuses an edge whose report cannot be."""
         self.bad_reports[name] += 1
         if name in self.edges:
             await self._refuse(self.edges[name].link, reason)
@@ -165,11 +165,11 @@ class Hub:
         self._changed = asyncio.Event()
 
     def place_of(self, device: int) -> str | None:
-        """The name of the edge that a device is connected to; None if it is offline."""
+        """Returns the name of the edge that a device is connected to; None if it is offline."""
         return next((name for name, child in self.edges.items() if device in child.devices), None)
 
     def present(self) -> dict[int, tuple[int, pb.Presence.Device]]:
-        """(number of its edge, what was measured) of every device that is served by an edge of the network."""
+        """Returns (number of its edge, what was measured) for every device that an edge of the network serves."""
         return {
             device: (number, measured)
             for number, name in enumerate(self.serving)
@@ -179,7 +179,7 @@ class Hub:
         }
 
     async def wait_for(self, devices: set[int], within_s: float) -> bool:
-        """Whether all these devices came within the time."""
+        """Waits for these devices; True if all of them came within the time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while not devices <= self.present().keys():
@@ -258,7 +258,7 @@ class Hub:
                     await self._changed.wait()
 
     def take_standby(self) -> list[tuple[int, str, str]]:
-        """(number, gone, standby) of each edge that is away and whose place a standby edge takes."""
+        """Puts standby edges in place of unreachable ones; returns (number, replaced, standby) for each."""
         free = [name for name in self.members.standby if name in self.edges and name not in self.serving]
         changes = []
         for number, name in enumerate(self.serving):

@@ -50,12 +50,12 @@ def link_rate_bps(payload_rate_bps: float) -> float:
 
 
 def chunk_bytes(rate_bps: float) -> int:
-    """How much to send at once so that a paced upload is smooth."""
+    """Returns the number of bytes to send at once so that a paced upload is smooth."""
     return round(min(max(_CHUNK_S * rate_bps / 8, _SMALLEST_CHUNK_BYTES), LARGEST_CHUNK_BYTES))
 
 
 def chunks(size: int, rate_bps: float | None = None, *, largest: int = LARGEST_CHUNK_BYTES) -> Iterator[slice]:
-    """All of a payload in order, in parts to be sent at once; without a rate as large as may be."""
+    """Yields the parts of a payload, in order, to be sent at once; without a rate as large as may be."""
     step = largest if rate_bps is None else min(largest, chunk_bytes(rate_bps))
     before_last = size if rate_bps is None else size - LAST_CHUNK_BYTES
     start = 0
@@ -66,7 +66,7 @@ def chunks(size: int, rate_bps: float | None = None, *, largest: int = LARGEST_C
 
 
 class Pacer:
-    """When the chunks of one upload may go.
+    """Schedules the chunks of one upload.
 
     Each has its place in a schedule of absolute times from the first one on, so that a sleep that takes too long is
     made up for by the next and errors do not add up: at no time has more been sent than the rate allows since the
@@ -82,7 +82,7 @@ class Pacer:
         self._due_s: float | None = None
 
     def delay_s(self, num_bytes: int) -> float:
-        """How long to wait before the next chunk, which has `num_bytes`, is sent."""
+        """Returns the seconds to wait before the next chunk, which has `num_bytes`, is sent."""
         now_s = self._clock()
         due_s = now_s if self._due_s is None else max(self._due_s, now_s - _CATCH_UP_S)
         self._due_s = due_s + 8 * num_bytes / self._rate_bps
@@ -90,7 +90,7 @@ class Pacer:
 
 
 def received_bps(num_bytes: int, first_s: float, last_s: float) -> float:
-    """Rate at which `num_bytes` came after the first chunk; infinite if all of them came with it.
+    """Returns the rate at which `num_bytes` came after the first chunk; infinite if all of them came with it.
 
     The first chunk itself does not count: when it set out is not known to the receiver.
 

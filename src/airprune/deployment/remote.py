@@ -64,7 +64,7 @@ _CHECKING_S = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class CloudSettings:
-    """How the cloud process behaves.
+    """Settings of the cloud process.
 
     Attributes:
       measures: whether plans go by measured rates and speeds; else by the scenario's network and clock.
@@ -128,7 +128,7 @@ class Deployed(Environment):
     def candidates(
         self, experiment: Experiment, state: RunState, candidates: Candidates, cpu_hz: Array
     ) -> tuple[Candidates, Array]:
-        """Those who are there, at the edges where they are, with measured rates if plans go by them."""
+        """Returns the devices that are online, at the edges that serve them, with measured rates if plans use them."""
         if not any(state.counters):
             state.values[_OUT] = np.zeros_like(state.values[_OUT])
             self._loop.call(self._settle())
@@ -188,7 +188,7 @@ class Deployed(Environment):
         )
 
     def _present(self, state: RunState, wanted: Container[int]) -> dict[int, tuple[int, pb.Presence.Device]]:
-        """Those of an edge that is out have to wait for the next global round."""
+        """Returns the wanted devices that are online; those of an edge that is out wait for the next global round."""
         out = state.values[_OUT]
         return {d: found for d, found in self._hub.present().items() if d in wanted and not out[found[0]]}
 
@@ -223,7 +223,7 @@ class Deployed(Environment):
         return results
 
     def _order(self, experiment: Experiment, state: RunState, timed: TimedRound, edge: int, group: EdgeGroup) -> Order:
-        """What the edge is asked for; with its model only if it has another one than the cloud's."""
+        """Returns the edge's orders, with its model only if it holds another one than the cloud's."""
         opened, values = timed.opened, state.values
         station = None
         if values[_AWAY][edge]:
@@ -286,7 +286,7 @@ class Deployed(Environment):
         return message, b""
 
     def _pace_bps(self, state: RunState, timed: TimedRound) -> Array:
-        """b_n r_n, without the margin of plans where r_n was measured: that is time in reserve.  [num_devices]"""
+        """Returns b_n r_n, without the margin of plans where r_n was measured: it is time in reserve.  [num_devices]"""
         opened = timed.opened
         rates_bps = opened.full_band_rate_bps
         if self._settings.measures:
@@ -304,7 +304,7 @@ class Deployed(Environment):
         return Station(model=state.edge_states[edge], slots=slots)
 
     def _sends_model(self, experiment: Experiment, state: RunState, edge: int) -> bool:
-        """When the edge's parent combines after this round, or somebody looks at its model before."""
+        """True if the edge's parent combines after this round, or the method reads its model before."""
         masking, diagnostics = experiment.method.masking, experiment.scenario.diagnostics
         looks = experiment.scenario.rounds.evaluate_every == "edge" or diagnostics.gradients
         looks |= masking.overrides(Masking.prepare) or masking.overrides(Masking.after_edge_round)
@@ -373,7 +373,7 @@ class Deployed(Environment):
                 state.values[name][edge] = array
 
     def _lost_edge(self, experiment: Experiment, state: RunState, edge: int, devices: list[int]) -> EdgeResult:
-        """It is out of this global round; what it had goes back to the cloud's model."""
+        """Excludes an edge from this global round; its model goes back to the cloud's."""
         name = self._hub.serving[edge]
         _log.warning("This global round goes on without %s.", name)
         state.values[_OUT][edge] = True

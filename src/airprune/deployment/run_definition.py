@@ -1,4 +1,4 @@
-"""What every node makes of the scenario that it is sent: the method, the model's shape, and how updates travel."""
+"""Derives from the scenario, the same on every node, the method, the model's shape and the codec of updates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROTOCOL = 2
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunDefinition:
-    """Of one run.
+    """Defines one run for all of its nodes.
 
     Attributes:
       input_shape: of one sample.
@@ -60,7 +60,7 @@ class RunDefinition:
 
     @cached_property
     def shape(self) -> ModelShape:
-        """Without torch for models of the catalogue."""
+        """Shape of the model, without torch for models of the catalogue."""
         known = catalogue_shape(self.scenario, input_shape=self.input_shape, num_classes=self.num_classes)
         if known is None:
             known = torch_model(self.scenario, input_shape=self.input_shape, num_classes=self.num_classes).shape
@@ -87,14 +87,14 @@ class RunDefinition:
 
     @cached_property
     def report_bytes(self) -> int:
-        """What a device's reports may take at the most beside its update."""
+        """Upper bound of what a device's reports add to its update."""
         method = self.method
         has_reports = method.masking.sends_reports or method.objective.sends_reports
         return 64 * self.shape.num_state if has_reports else 0
 
     @cached_property
     def max_payload_bytes(self) -> int:
-        """Of any message of the run: a few models, with the slots of their edge, masks and reports."""
+        """Upper bound of any message of the run: a few models, with the slots of their edge, masks and reports."""
         slots = sum(slot.num_bytes(self.shape) for slot in self.method.slots(self.shape) if slot.owner != Owner.RUN)
         return 4 * self.model_bytes + 2 * slots + 80 * self.shape.num_state + 2**20
 
@@ -130,13 +130,13 @@ def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, Rep
 
 
 def state_digest(model: Array, slots: Mapping[str, Array]) -> str:
-    """Of an edge's model and slots: whether it has what the cloud takes it to have."""
+    """Returns the digest of an edge's model and slots, by which the cloud knows that both have the same."""
     arrays = [np.ascontiguousarray(array) for array in (model, *(slots[name] for name in sorted(slots)))]
     return digest_of(*(array.data for array in arrays)).hex()
 
 
 def check_versions(protocol: int, version: str) -> str:
-    """Why a node of another version cannot join; empty if it can."""
+    """Returns why a node of another version cannot join; empty if it can."""
     if (protocol, version) == (PROTOCOL, __version__):
         return ""
     return (

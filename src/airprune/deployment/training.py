@@ -49,13 +49,13 @@ class Trainer:
 
     @cached_property
     def first_memory(self) -> dict[str, Array]:
-        """The device's slots as they start."""
+        """Slots of the device as they start."""
         return {name: slot.row(self.work.shape) for name, slot in self.work.slots(Owner.DEVICE).items()}
 
     def upload(
         self, orders: pb.Orders, received: Broadcast, memory: Mapping[str, Array]
     ) -> tuple[bytes, dict[str, Array]]:
-        """(what is sent, the device's memory after it); `memory` is empty before anything of it counted."""
+        """Returns (the upload, the device's slots after it); `memory` is empty before any upload of it counted."""
         code = orders.code if orders.HasField("code") else None
         place = (orders.global_round, orders.edge_round)
         self._start_afresh(place)
@@ -85,7 +85,7 @@ class Trainer:
         self._device.model.start_afresh(lambda: seeds[self.index], self._device.settings.device)
 
     def seconds_per_sample(self) -> float:
-        """Of one training step on a minibatch, the fastest of a few."""
+        """Returns the time of one training step on a minibatch, the fastest of a few, per sample."""
         single_thread()
         batch = np.arange(min(self.work.scenario.train.batch_size, self.num_samples))
         best_s = np.inf

@@ -59,7 +59,7 @@ class BadUpload(WorkFailed):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Expected:
-    """What an edge has asked a device for.
+    """Describes the upload that an edge has ordered from a device.
 
     Attributes:
       keep: prunable weights that it may send at the most.
@@ -79,7 +79,7 @@ class Expected:
 def upload_to_bytes(
     upload: Upload, codec: Codec, *, model_digest: bytes, told: Array | None, code: int | None = None
 ) -> bytes:
-    """Without the memory, which stays on the device.
+    """Encodes an upload without the slots, which stay on the device.
 
     Args:
       model_digest: of the model as it was received.
@@ -122,7 +122,9 @@ def upload_to_bytes(
 def upload_from_bytes(
     data: Bytes, received: Array, codec: Codec, *, expected: Expected, told: Array | None = None
 ) -> Upload:
-    """What the edge that had sent `received` makes of it: the sender's own state, to the bit. Raises BadUpload alone.
+    """Returns the upload with the sender's own weights, to the bit, at the edge that had sent `received`.
+
+    Raises BadUpload and nothing else.
 
     Memory is taken for a state and what decoding it needs, whatever the bytes say.
     """
@@ -200,7 +202,7 @@ class _Sections:
 
 
 def _header(view: memoryview, codec: Codec, expected: Expected) -> _Header:
-    """As it was asked for; anything else is refused before anything is read."""
+    """Reads the header if it is as ordered; anything else is refused before anything is read."""
     if not HEADER_BYTES <= len(view) <= expected.max_bytes:
         rule = f"must be between {HEADER_BYTES} and {expected.max_bytes:,} bytes"
         raise BadUpload("length", rule, f"{len(view):,}")
@@ -279,7 +281,7 @@ def _decoded(codec: Codec, head: _Header, message: Message, index: Array) -> Arr
 
 
 def _report_to_bytes(name: str, array: Array) -> bytes:
-    """Name, how it travels, shape, entries."""
+    """Encodes a report: its name, how it travels, its shape, its entries."""
     label = name.encode()
     plain = array.dtype.newbyteorder("<").str
     if plain not in _REPORTED or array.ndim > _MOST_DIMENSIONS or len(label) > _MOST_NAME_BYTES:

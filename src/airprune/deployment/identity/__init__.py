@@ -1,4 +1,4 @@
-"""Who is who in a deployment: an authority, a kit of certificate and key for each node, roles, a deny list.
+"""Identities of a deployment: an authority, a credentials bundle ("kit") for each node, roles, a deny list.
 
 peers        role and name of a node, as its certificate says them; who is admitted
 members      the nodes of a federation: the cloud's list

@@ -42,7 +42,7 @@ class Parent:
 
     @property
     def server_name(self) -> str:
-        """On which the dialer insists, whatever the address."""
+        """DNS name that the dialler requires, whatever the address."""
         return Peer(self.federation, self.role, self.name).server_name
 
 
@@ -81,7 +81,7 @@ class NodeFile(Section):
 
 
 def load_node(folder: Path) -> Node:
-    """The node of a kit; one sentence for whatever is missing, broken, expired, or open to others."""
+    """Reads a node's kit; raises with one sentence for any file that is missing, broken, expired, or open to others."""
     table = NodeFile(**read_table(folder / FILE))
     authority, certificate = read_file(folder / AUTHORITY), read_file(folder / CERTIFICATE)
     key = _private(folder / KEY)

@@ -158,7 +158,7 @@ async def _workers(crew: Crew) -> None:
 
 @contextlib.contextmanager
 def _children_deaf_to_ctrl_c() -> Iterator[None]:
-    """A terminal sends Ctrl-C to the workers as well, but only this process shall act on it.
+    """Keeps Ctrl-C from workers: a terminal sends it to them as well, but only this process shall act on it.
 
     Processes inherit the signals that the thread which starts them blocks. One idle thread stays open to them.
     """
@@ -174,7 +174,7 @@ def _children_deaf_to_ctrl_c() -> Iterator[None]:
 
 
 def _stop_event() -> asyncio.Event:
-    """Set by Ctrl-C, by SIGTERM, and when the terminal closes, unless `nohup` says to ignore that."""
+    """Returns an event that is set by Ctrl-C, by SIGTERM, and when the terminal closes, unless under `nohup`."""
     stop = asyncio.Event()
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     for number in (signal.SIGINT, signal.SIGTERM, *([] if nohup else [signal.SIGHUP])):
