@@ -25,7 +25,8 @@ from airprune.models.kernels.devices import device_named
 from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY, LOSSES
 from airprune.randomness import WholeNumbers
-from airprune.rounds.device import Device, LocalSettings, Streams, device_round
+from airprune.rounds.device import device_round
+from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import plain_cnn, without_torch

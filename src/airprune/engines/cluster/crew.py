@@ -35,7 +35,7 @@ _HANG_UPS = (ConnectionResetError, ssl.SSLEOFError, StreamClosedError)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CrewSettings:
+class WorkerSettings:
     """Settings that all workers of the machine share.
 
     Attributes:
@@ -86,7 +86,7 @@ class _SchedulerGone(Exception):
 class Crew:
     """The workers of this machine, each in its place."""
 
-    def __init__(self, settings: CrewSettings, size: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, settings: WorkerSettings, size: int, tell: Callable[[str], None]) -> None:
         self.settings = settings
         self.size = size
         self.tell = tell
@@ -217,7 +217,7 @@ async def _answers(address: str, security: Security | None) -> bool:
     return True
 
 
-def _refusal(error: Exception, settings: CrewSettings) -> WorkFailed | None:
+def _refusal(error: Exception, settings: WorkerSettings) -> WorkFailed | None:
     """Returns what is wrong with the certificates, if that is why the scheduler is unreachable: waiting is no use."""
     for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):

@@ -24,7 +24,7 @@ from distributed.security import Security
 from airprune.engines.base import MAX_TRIES
 from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.connection import quiet
-from airprune.engines.cluster.crew import Crew, CrewSettings, is_loopback, last_words
+from airprune.engines.cluster.crew import Crew, WorkerSettings, is_loopback, last_words
 from airprune.engines.cluster.local import ONE_AT_A_TIME, WITHOUT_PAGES
 from airprune.engines.cluster.scratch import ScratchFolder
 from airprune.engines.machine import causes, worker_environment, workers_here
@@ -125,7 +125,7 @@ def serve_workers(
     """
     num_workers = workers_here(workers, field="--workers")
     with ScratchFolder("workers") as folder:
-        settings = CrewSettings(
+        settings = WorkerSettings(
             scheduler=scheduler,
             host=host,
             tls=tls,
