@@ -12,7 +12,7 @@ pacing           the time of an upload on a real link; sending at a planned rate
 shaping          the gateway's commands that hold devices to their shares
 
 device           the device process; training runs its rounds, own_data reads its samples, ledger keeps its state
-edge             the edge process; edge_devices are its links, edge_rounds its rounds, edge_sums its sums, edge_state its disk
+edge             the edge process: edge_devices (its links), edge_rounds, edge_sums (Eq. (12)), edge_state (its disk)
 round_machine    an edge round as a pure state machine: events in, actions out
 kept_rounds      rounds that an edge keeps on disk for verification
 
