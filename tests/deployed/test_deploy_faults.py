@@ -17,7 +17,7 @@ import pytest
 
 import airprune as ap
 from airprune.deployment import edge_state
-from airprune.deployment.edge_disk import EdgeDisk
+from airprune.deployment.edge_state import EdgeDisk
 from airprune.deployment.ledger import DeviceLedger
 from airprune.deployment.remote import CloudSettings
 from airprune.errors import WorkFailed
@@ -76,7 +76,7 @@ def num_global(run: Path) -> int:
 
 
 class Written:
-    """Whether any of these files was written since it was made."""
+    """True if any of these files was written since it was made."""
 
     def __init__(self, folders: list[Path], pattern: str) -> None:
         self._folders, self._pattern = folders, pattern

@@ -81,8 +81,9 @@ def main() -> None:
     for name in ABSENT:
         sys.modules[name] = None  # type: ignore[assignment]
     import airprune.cli.deploy
-    import airprune.data  # noqa: F401
-    from airprune.deployment.small import local_device
+    import airprune.data
+    import airprune.deployment.device  # noqa: F401
+    from airprune.deployment.training import local_device
     from airprune.errors import AirpruneError
 
     x, y = samples()
