@@ -114,7 +114,7 @@ def test_every_method_sends_the_bytes_it_is_charged_and_arrives_bit_for_bit(meth
     }
 
 
-@pytest.mark.parametrize("method", ["adaptive-pruning", "adaptive", "sign-sgd", "scaffold", "feddst"])
+@pytest.mark.parametrize("method", ["adaptive-pruning", "adaptive-bits", "sign-sgd", "scaffold", "feddst"])
 def test_a_run_over_bytes_ends_in_the_very_model_of_a_run_without(method, request):
     scenario = Subject.named(method, "methods").scenario()
     plain = _watched(scenario).final
