@@ -1,4 +1,4 @@
-"""An edge before a round and after it: who is asked, what each may send, and the model that comes of it.
+"""An edge before a round and after it: client selection, the plan, and the server optimiser.
 
 Nothing here trains, waits or knows a clock: a simulation and a deployment call the same functions.
 """
@@ -34,7 +34,7 @@ def open_round(
     *,
     positions_m: Positions | None = None,
 ) -> PlannedRound:
-    """Asks, plans, and counts whole weights. Devices that block their edge are left out of the plan.
+    """Selects devices, plans, and counts whole weights. Devices that block their edge are excluded from the plan.
 
     Args:
       cpu_hz: f_n of the candidates.
@@ -105,7 +105,7 @@ def _widest_in_time(
 
 
 def _as_planned(chosen: Array | None, in_plan: Array, otherwise: Array | float) -> Array:
-    """What the scheme has chosen for the devices of its plan."""
+    """Returns the scheme's choice for the devices in the plan, and `otherwise` for the rest."""
     values = np.array(np.broadcast_to(otherwise, in_plan.shape), dtype=np.float64)
     if chosen is not None:
         values[in_plan] = chosen
@@ -122,7 +122,7 @@ def _rate_bps(plan: Plan) -> Array | None:
 def _selected_plan(
     context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges, kappa: float
 ) -> tuple[Array, PlanProblem, Plan]:
-    """(who is asked, their problem, its plan): planned again for as long as the selection lets somebody go."""
+    """Returns (selected, their problem, its plan); plans again for as long as the selection drops a device."""
     selection = context.method.selection
     selected = selection.before(candidates)
     while True:
@@ -146,7 +146,7 @@ def _selected_plan(
 def _without_blockers(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan
 ) -> tuple[Plan, Array]:
-    """(plan, which devices are in it). Infeasible edges are planned again without the devices that block them."""
+    """Returns (plan, in_plan). Infeasible edges are planned again without the devices that block them."""
     in_plan = np.ones(problem.num_devices, dtype=bool)
     if not plan.failed.any():
         return plan, in_plan
@@ -157,7 +157,7 @@ def _without_blockers(
 
 
 def _raise_if_failed(plan: Plan, chosen: Candidates, device: Array) -> Plan:
-    """As people know the devices: by the names of their table, else by their numbers in the network."""
+    """Raises with the devices' names in their table, else with their numbers in the network."""
     if not plan.failed.any():
         return plan
     names = [chosen.device_names[n] for n in device] if chosen.device_names else device
@@ -167,7 +167,7 @@ def _raise_if_failed(plan: Plan, chosen: Candidates, device: Array) -> Plan:
 def _open_relayed(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
 ) -> PlannedRound:
-    """The round in which some upload for others.
+    """Plans a round in which some devices upload for others.
 
     Who uploads is planned with the time that is left when the slowest group with whole models is through. An edge with
     no plan for that does without groups.
@@ -193,7 +193,7 @@ def _open_relayed(
 def prepared_round(
     context: PlanningContext, planned: PlannedRound, view: RoundView, values: Values
 ) -> tuple[PlannedRound, Values]:
-    """The round with what the masking tells all devices, and what each of them sends if the masking decides it."""
+    """Returns the round with what the masking shares with all devices, and what each sends if that decides it."""
     masking = context.method.masking
     shared, values = masking.prepare(view, values)
     planned = replace(
@@ -218,10 +218,10 @@ def close_round(
     *,
     num_parameters: int,
 ) -> tuple[Array, Values]:
-    """A parent's next model from the combined one, and its slots; `values` are those of this parent alone.
+    """Applies the server optimiser: returns a parent's next model from the combined one, and its slots.
 
-    Steps are for what is trained. Buffers behind it, such as running variances, are taken as combined: a step beyond
-    them could make a variance negative.
+    `values` are the slots of this parent alone. Steps are for what is trained. Buffers behind it, such as running
+    variances, are taken as combined: a step beyond them could make a variance negative.
     """
     own = {slot: values[tier_name(tier, slot)] for slot in _names(values, tier)}
     with np.errstate(over="ignore", invalid="ignore"):  # that training diverges shows in the model

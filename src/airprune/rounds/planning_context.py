@@ -1,4 +1,4 @@
-"""What a round is planned with: the scenario's choices, and the problem that they make of the devices asked."""
+"""The planning of a round: the scenario's choices, and the problem of the selected devices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ANY_DEADLINE_S = 1.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanningContext:
-    """What opening and closing a round needs of the scenario; never changes during a run.
+    """Settings that rounds are planned and timed with; they never change during a run.
 
     With `plan.framing`, uploads are charged byte for byte as they travel: `8 * upload_size` beside what is reported.
     """
@@ -50,12 +50,12 @@ class PlanningContext:
 
     @cached_property
     def codec(self) -> Codec:
-        """What devices and their edges agree on."""
+        """Format of the links between devices and edges."""
         return Codec(compression=self.method.compression, wire=self.wire, shape=self.shape, float64=self.float64)
 
     @property
     def unframed(self) -> PlanningContext:
-        """With uploads charged by what their encoder counts."""
+        """The same context with uploads charged by what their encoder counts."""
         return replace(self, plan=self.plan.model_copy(update={"framing": False}))
 
     def bounded(self, values: Values) -> PlanningContext:
@@ -69,7 +69,7 @@ class PlanningContext:
         return replace(self, min_pruning_ratio=lowest, max_pruning_ratio=max(lowest, highest))
 
     def charges(self, round_index: int) -> Charges:
-        """What a device pays beside its weights: for its mask, the objective, and what the selection wants to know.
+        """Returns what a device is charged beside its weights: for its mask, the objective and the selection.
 
         With framing, for all that frames an update too; and a mask, until it is known that all devices share one.
         """
@@ -88,11 +88,11 @@ class PlanningContext:
 
     @cached_property
     def objective_bits(self) -> float:
-        """What the objective sends beside every update."""
+        """Bits that the objective sends beside every update."""
         return float(self.method.objective.upload_bits(self.shape, self.wire.value_bits))
 
     def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
-        """What devices send that keep so many prunable weights: exactly what the encoder will count, or will send."""
+        """Upload of devices that keep so many prunable weights: exactly what the encoder will count, or will send."""
         if code is not None:
             bits = np.zeros(len(keep))
             for level in np.unique(code).tolist():
@@ -106,7 +106,7 @@ class PlanningContext:
         return bits[place]
 
     def training_s(self, keep: Array, device: Array, cpu_hz: Array, charges: Charges) -> Array:
-        """How long devices compute that keep so many prunable weights, without a probe."""
+        """Compute time of devices that keep so many prunable weights, without a probe."""
         fixed, dense = self.shape.fixed_weights, charges.dense_gradients
         once_s = self.compute.training_s(fixed + keep, device, cpu_hz, dense_gradients=dense)
         if charges.second_pass is None:
@@ -116,7 +116,7 @@ class PlanningContext:
         )
 
     def update_bits(self, code: int | None, num_sent: int) -> float:
-        """Of the update alone."""
+        """Bits of the update alone."""
         if self.plan.framing:
             return 8.0 * self.codec.update_bytes(num_sent, code)
         return float(self.method.compression.message_bits(self.codec.coded(code), num_sent))
@@ -223,8 +223,8 @@ class PlannedRound:
     """One edge round of some edges as planned.  Per-device arrays follow `device`
 
     Attributes:
-      device: the devices that are asked, ascending.
-      edge: who serves each.
+      device: the selected devices, ascending.
+      edge: the edge that serves each.
       full_band_rate_bps, cpu_hz: of each, as the plan uses them.
       in_plan: True for devices in the plan; the others made their edge infeasible and are blocked.
       share: b_n; NaN for blocked devices.
@@ -234,7 +234,7 @@ class PlannedRound:
       power_w: transmit power, if the scheme has chosen one.
       code, bits_per_weight: which code it sends with and what that costs, if the scheme has chosen.
       charges: what the masking costs beside the weights.
-      mask: what the masking prepared for everybody.
+      mask: what the masking prepared for all devices.
       edges, status, shadow_price: of the plan, per edge.
       relay: what the devices do among themselves before the uplink, if they do.
       carried_weights, carried_bits: what then goes up for each device's group; as for one device where there is none.
@@ -264,5 +264,5 @@ class PlannedRound:
 
     @property
     def uplink_bits(self) -> Array:
-        """What the uplink that each device's update takes carries in all."""
+        """Bits that the uplink of each device's update carries in all."""
         return self.bits if self.carried_bits is None else self.carried_bits

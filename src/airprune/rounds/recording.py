@@ -67,7 +67,7 @@ def edge_record(
     lag: Array | None = None,
     sample: Array | None = None,
 ) -> dict[str, Any]:
-    """One edge round of all active edges; `num_devices` could have been asked, and began `lag` rounds ago.
+    """Returns the record of one edge round; `num_devices` were candidates, and devices began `lag` rounds ago.
 
     Args:
       sample: places of the devices that the lists are to hold, ascending; None: all.
@@ -133,7 +133,7 @@ def edge_record(
 
 
 def _summary(timed: TimedRound, loss: Array) -> dict[str, Any]:
-    """What stands in a record for the devices that its lists leave out."""
+    """Returns the summary that stands in a record for the devices that its lists exclude."""
     took_part = timed.takes_part
     return {
         "sampled_of": len(took_part),
@@ -181,7 +181,7 @@ def global_record(state: RunState, latency_s: float, metrics: dict[str, Any]) ->
 
 
 def mean_loss(results: Sequence[EdgeResult]) -> float:
-    """Training loss per sample of an edge round; NaN if nobody trained."""
+    """Training loss per sample of an edge round; NaN if no device trained."""
     count = _num_samples(results)
     return _loss_sum(results) / count if count else math.nan
 

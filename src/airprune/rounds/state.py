@@ -25,14 +25,14 @@ _VALUES = "values/"
 
 @dataclass(eq=False)
 class RunState:
-    """Where a run stands.
+    """The state of a run.
 
     Attributes:
       tree: who averages whom; does not change.
       models: of every node; the root's comes first, the edges' last.  [num_nodes, num_state]
       values: slots of all components but those of devices, by name; with one row per edge where edges own them.
       store: slots of devices; None if no component has any.
-      held: which entries some device sent since the last global round; None if nobody asks.  [num_state] bool
+      held: which entries some device sent since the last global round; None if not needed.  [num_state] bool
       global_round: the global round to run next.
       counters: rounds that each level has run in the current round of the level above; the last is the edge round to
         run next.

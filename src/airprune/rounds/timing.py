@@ -1,4 +1,4 @@
-"""The simulated clock of one edge round: how long devices compute and upload, what it costs, who is late or lost."""
+"""The simulated clock of one edge round: compute and upload times, energies, and each device's outcome."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DeviceOutcome(StrEnum):
     OK = "ok"
     """It uploaded in time and counts in the average."""
     BLOCKED = "blocked"
-    """It made its edge infeasible and was left out by the planner."""
+    """It made its edge infeasible and was excluded by the planner."""
     DROPPED = "dropped"
     """It disappeared after planning."""
     LATE = "late"
@@ -41,11 +41,11 @@ class DeviceOutcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Events:
-    """What goes wrong in one edge round.  Arrays follow the devices asked
+    """Dropouts and stragglers of one edge round.  Arrays follow the selected devices
 
     Attributes:
-      dropped: who disappears.
-      slowdown: by what factor compute slows down.
+      dropped: True for devices that disappear.
+      slowdown: factor by which compute slows down.
     """
 
     dropped: Array
@@ -59,12 +59,12 @@ class TimedRound:
     Attributes:
       ratio: ρ_n after rounding to whole weights; NaN for blocked devices.
       uploaded_bits: what each device sends; 0 if it does not arrive.
-      compute_s, uplink_s: its simulated times, stragglers included; NaN for blocked devices. If somebody uploads for
-        it, that upload's.
+      compute_s, uplink_s: its simulated times, stragglers included; NaN for blocked devices. If another device
+        uploads for it, that upload's.
       energy_j: for compute and transmission.
       outcome: a `DeviceOutcome` word.
       edge_latency_s: how long each edge waits, Eq. (16).  [num_edges]
-      relay_s: how long it waits between training and uplink, for devices to tell each other; None if they do not.
+      relay_s: how long it waits between training and uplink, for exchanges between devices; None without any.
       d2d_bits, d2d_energy_j: what it sends to other devices, and the part of `energy_j` that this takes.
     """
 
@@ -146,7 +146,7 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events) 
     )
     if relay is not None:  # what was handed to a device that does not arrive is lost with it
         outcome = np.where(outcome[relay.head] == DeviceOutcome.OK, outcome, outcome[relay.head])
-    # An edge that misses somebody waits until the deadline, or until a baseline that ignores it would have arrived.
+    # An edge that misses a device waits until the deadline, or until a baseline that ignores it would have arrived.
     waits_s = np.minimum(np.where(outcome == DeviceOutcome.OK, total_s, np.where(in_plan, limit_s, 0.0)), ends_s)
     place = np.searchsorted(planned.edges, planned.edge)
     arrives, energy_j = outcome == DeviceOutcome.OK, _energy_j(context, planned, powered_s, uplink_s)
@@ -167,7 +167,8 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events) 
 def with_unions(context: PlanningContext, timed: TimedRound, union: Array) -> TimedRound:
     """The round as it came out: for each group, so many prunable weights went up, never more than had been reserved.
 
-    Uploads end earlier and take less energy; who was late stays late, and an edge that misses somebody still waits.
+    Uploads end earlier and take less energy; a device that missed the deadline still has, and an edge that misses a
+    device still waits.
     """
     before, planned = timed.planned, united(context, timed.planned, union)
     assert planned.relay is not None
@@ -187,7 +188,7 @@ def with_unions(context: PlanningContext, timed: TimedRound, union: Array) -> Ti
 
 
 def _with_relay(timed: TimedRound, relay: Relay) -> TimedRound:
-    """What devices spend on each other, and uplink bits only of those who upload."""
+    """Adds what devices spend on each other, and keeps uplink bits only of those that upload."""
     sending_s = np.where(timed.planned.in_plan, relay.sending_s(timed.planned.bits), 0.0)
     d2d_energy_j = transmit_energy_j(sending_s, transmit_power_w=relay.power_w)
     return replace(
@@ -200,7 +201,7 @@ def _with_relay(timed: TimedRound, relay: Relay) -> TimedRound:
 
 
 def _end_of_round_s(context: PlanningContext, arrives_s: Array) -> float:
-    """When the selection has seen enough uploads; infinite if it waits for all."""
+    """Time at which the selection has seen enough uploads; infinite if it waits for all."""
     return context.method.selection.barrier(arrives_s, context.shape.num_devices)
 
 

@@ -1,4 +1,4 @@
-"""What a run meets: who is there, what the edges make of their orders, what becomes of uploads.
+"""The environment of a run: which devices are there, what edges do with their orders, which uploads arrive.
 
 `Environment` is the simulated one. A deployment has another, with real edges; a replay, one that repeats what happened.
 """
@@ -32,7 +32,7 @@ Array = np.ndarray
 
 
 class Environment:
-    """Everybody as the scenario's network has it; edges live in the run's state.
+    """The simulated network of a scenario; edges live in the run's state.
 
     Attributes:
       keeps_memory: whether the driver keeps the devices' memory; else they do so themselves.
@@ -41,21 +41,21 @@ class Environment:
     keeps_memory = True
 
     def values(self, experiment: Experiment) -> dict[str, Array]:
-        """What it needs to be kept with the state of the run, as it starts; reserved names begin with `world/`."""
+        """Returns the initial values that it keeps in the run's state; reserved names begin with `world/`."""
         return {}
 
     def candidates(
         self, experiment: Experiment, state: RunState, candidates: Candidates, cpu_hz: Array
     ) -> tuple[Candidates, Array]:
-        """Who could take part in this edge round, with which rates and clocks, from what the network says."""
+        """Returns the candidates of this edge round and their clocks, given those of the network."""
         return candidates, cpu_hz
 
     def lost(self, round_index: int) -> Mapping[int, str]:
-        """Devices whose uploads will not count although they were planned to, with the `DeviceOutcome` of each."""
+        """Returns planned devices whose uploads will not count, with the `DeviceOutcome` of each."""
         return {}
 
     def events(self, experiment: Experiment, at: Place, served: Served) -> Callable[[PlannedRound], Events]:
-        """What goes wrong in this edge round, given the devices that are selected."""
+        """Returns a function that samples this edge round's dropouts and stragglers, given the planned round."""
         scenario = experiment.scenario
 
         def of(planned: PlannedRound) -> Events:

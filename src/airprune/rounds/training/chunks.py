@@ -113,7 +113,7 @@ class EdgeGroup(Group):
     """One edge round of one edge: the model its devices receive, and who trains it.
 
     Attributes:
-      drop_failing: whether a device that fails for good is left out; else it ends the run.
+      drop_failing: whether a device that fails for good is excluded; else it ends the run.
       served_weight: Σ c_n of all devices of the edge, if those count that are not heard from.
       min_contributors: t; a weight that fewer devices kept counts as kept by none.
     """

@@ -38,7 +38,7 @@ _LARGEST = (64, 1024, 1024, 4096, 65536)
 
 
 def unsupported(model: LocalModel, x: Array, y: Array) -> str:
-    """Why this model cannot be trained by the kernel; empty if it can."""
+    """Reason why this model cannot be trained by the kernel; empty if it can."""
     if trouble:
         return trouble
     sizes = model.cnn_sizes()
@@ -57,7 +57,7 @@ def unsupported(model: LocalModel, x: Array, y: Array) -> str:
 
 
 class _PaperCNN:
-    """Where everything lies in the flat vector of a model that the kernel can compute."""
+    """Places of all parameters in the flat vector of a model that the kernel can compute."""
 
     def __init__(self, model: LocalModel, x: Array, y: Array, *, instruction_set: str | None = None) -> None:
         if problem := unsupported(model, x, y):
@@ -97,7 +97,7 @@ class NativeGradient(_PaperCNN):
         """The same of the prunable weights; the rest of `gradient_array` may be left zero.
 
         Where they all are in the fully connected layers, nothing goes back through the convolutions, and what these
-        have made of the images is kept: a gradient that is next asked for on the same minibatch begins there, if they
+        have made of the images is kept: the next gradient on the same minibatch begins there, if they
         are the same. Images and labels must not change in between.
         """
         if not self._prunes_classifier:
@@ -168,10 +168,10 @@ class NativeGradient(_PaperCNN):
 
 
 class NativeScores(_PaperCNN):
-    """What the paper's CNN, as it is in `model.state_array`, makes of its images."""
+    """Scores of images by the paper's CNN as it is in `model.state_array`."""
 
     def __call__(self, samples: slice | Array) -> Array:
-        """Of the samples named: the scores of the classes before softmax.  [num_samples, num_classes]"""
+        """Returns the scores of the classes before softmax, of the samples named.  [num_samples, num_classes]"""
         state, _, x, _ = self._arrays
         images = np.ascontiguousarray(x[samples])
         scores = np.empty((len(images), self._shape[-1]), np.float32)
