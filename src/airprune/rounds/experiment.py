@@ -217,12 +217,12 @@ class Experiment:
 
     def place(self, state: RunState) -> Place:
         """Returns the indices and settings of the edge round to come."""
-        steps = self.local_steps(state)
+        steps, step = self.local_steps(state), self.step_index(state)
         return Place(
             global_round=state.global_round,
             counters=tuple(state.counters),
-            step=self.step_index(state),
-            round_index=self.round_index(state),
+            step=step,
+            round_index=state.global_round * self._rounds_per_global_round + step,
             edges=np.flatnonzero(self.tree.active(self.tree.depth - 1, state.counters)),
             learning_rate=self.learning_rate(state),
             local_steps=steps,
@@ -351,7 +351,7 @@ class Experiment:
         rng = rng_for(self.scenario.seed, "records", at.round_index)
         return np.sort(rng.choice(num_selected, wanted, replace=False, shuffle=False))
 
-    @property
+    @cached_property
     def num_rounds(self) -> int:
         """Edge rounds of the whole run."""
         return self.scenario.rounds.global_rounds * self._rounds_per_global_round
@@ -370,7 +370,7 @@ class Experiment:
     def _rounds_per_global_round(self) -> int:
         return int(np.prod([self.tree.max_rounds(level) for level in range(self.tree.depth)]))
 
-    @property
+    @cached_property
     def data_sizes(self) -> Array:
         """D_n, the number of training samples of each device.  [num_devices]"""
         return self.samples.sizes
@@ -386,7 +386,7 @@ class Experiment:
             return state.values[HEARD]
         return np.bincount(self.stations.serving(state.values), self.data_sizes, minlength=self.network.num_edges)
 
-    @property
+    @cached_property
     def positions_m(self) -> Positions | None:
         """Positions of devices, for device-to-device links; None if the network has none."""
         places = self.network.device_position_m

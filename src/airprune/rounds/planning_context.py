@@ -13,7 +13,7 @@ from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.relay import Relay
-from airprune.planning import Codes, Ladder, Plan, PlanProblem
+from airprune.planning import Codes, Ladder, PlanProblem
 from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
@@ -52,6 +52,11 @@ class PlanningContext:
     def codec(self) -> Codec:
         """Format of the links between devices and edges."""
         return Codec(compression=self.method.compression, wire=self.wire, shape=self.shape, float64=self.float64)
+
+    @cached_property
+    def has_limits(self) -> bool:
+        """True if the scheme is to keep to limits of clock, power and energy."""
+        return self.method.scheme.needs_limits or self.plan.max_energy_j is not None
 
     @property
     def unframed(self) -> PlanningContext:
@@ -171,6 +176,10 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         second_pass=charges.second_pass,
         fixed_weights=shape.fixed_weights,
     )
+    block_rate_bps = None
+    blocks = scheme.blocks(int(np.bincount(candidates.edge).max(initial=0)))  # None if it assigns none
+    if blocks is not None and candidates.block_rates_bps is not None:
+        block_rate_bps = candidates.block_rates_bps(candidates.device, blocks)
     return PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,
         seconds_per_weight=per_weight_s,
@@ -183,23 +192,11 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         deadline_s=_ANY_DEADLINE_S if plan.deadline_s == "auto" else plan.deadline_s,
         max_pruning_ratio=context.max_pruning_ratio,
         min_pruning_ratio=context.min_pruning_ratio,
-        limits=device_limits(context, cpu_hz) if has_limits(context) else None,
+        limits=device_limits(context, cpu_hz) if context.has_limits else None,
         ladder=ladder,
         codes=codes,
-        block_rate_bps=_block_rates_bps(context, candidates),
+        block_rate_bps=block_rate_bps,
     )
-
-
-def _block_rates_bps(context: PlanningContext, candidates: Candidates) -> Array | None:
-    """For a scheme that assigns blocks: as many as the edge with the most devices has."""
-    blocks = context.method.scheme.blocks(int(np.bincount(candidates.edge).max(initial=0)))
-    if blocks is None or candidates.block_rates_bps is None:
-        return None
-    return candidates.block_rates_bps(candidates.device, blocks)
-
-
-def has_limits(context: PlanningContext) -> bool:
-    return context.method.scheme.needs_limits or context.plan.max_energy_j is not None
 
 
 def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:
@@ -211,11 +208,6 @@ def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:
         bandwidth_hz=context.radio.bandwidth_hz,
         energy_j=np.inf if budget is None else budget,
     )
-
-
-def plan_as_set(context: PlanningContext, problem: PlanProblem) -> Plan:
-    """By the scheme of the scenario, with its options."""
-    return context.method.scheme.plan(problem)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -271,30 +271,6 @@ class Totals:
     d2d_energy_j: float = 0.0
     backhaul_bits: float = 0.0
 
-    def add(
-        self,
-        *,
-        uploaded_weights: int,
-        uploaded_bits: float,
-        energy_j: float,
-        left_out: int,
-        num_samples: int,
-        loss_sum: float,
-        ratio_sum: float,
-        num_devices: int,
-    ) -> None:
-        """Counts one edge round; `loss_sum` is over its samples, `ratio_sum` over the devices that took part."""
-        self.uploaded_weights += uploaded_weights
-        self.uploaded_bits += uploaded_bits
-        self.energy_j += energy_j
-        self.left_out += left_out
-        self.num_samples += num_samples
-        self.round_loss_sum += loss_sum
-        self.round_samples += num_samples
-        self.round_ratio_sum += ratio_sum
-        self.round_devices += num_devices
-        self.round_left_out += left_out
-
     def start_global_round(self) -> None:
         self.round_loss_sum = self.round_ratio_sum = 0.0
         self.round_samples = self.round_devices = self.round_left_out = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,7 +75,11 @@ class RunState:
     @property
     def edge_states(self) -> Array:
         """w_k of every edge.  [num_edges, num_state]"""
-        return self.models[self.tree.nodes(self.tree.depth - 1)]
+        return self.models[self._edges]
+
+    @cached_property
+    def _edges(self) -> slice:
+        return self.tree.nodes(self.tree.depth - 1)
 
     @property
     def edge_round(self) -> int:

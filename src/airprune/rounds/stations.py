@@ -13,7 +13,7 @@ from airprune.methods.selection.base import Candidates
 from airprune.methods.topology import Level
 from airprune.planning import Plan, PlanProblem
 from airprune.randomness import rng_for
-from airprune.rounds.planning_context import PlanningContext, device_limits, has_limits, plan_as_set, plan_problem
+from airprune.rounds.planning_context import PlanningContext, device_limits, plan_problem
 from airprune.wireless.channel import (
     Radio,
     block_gains,
@@ -146,9 +146,10 @@ class Stations:
 
     def _plan_on_links(self, problem: PlanProblem) -> Plan:
         """As a round would be planned: limits are shown to the scheme only where the scenario has them."""
-        if has_limits(self.context):
-            return plan_as_set(self.context, problem)
-        return replace(plan_as_set(self.context, replace(problem, limits=None)), problem=problem)
+        scheme = self.context.method.scheme
+        if self.context.has_limits:
+            return scheme.plan(problem)
+        return replace(scheme.plan(replace(problem, limits=None)), problem=problem)
 
     def _fading(self, round_index: int) -> Array:
         return small_scale_gain(self.network.num_devices, self.radio, seed=self.seed, round_index=round_index)

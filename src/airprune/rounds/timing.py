@@ -10,13 +10,14 @@ import numpy as np
 
 from airprune.methods.topology.relay import Relay
 from airprune.planning.plan import Status
+from airprune.randomness import rng_for
 from airprune.rounds.planning_context import PlannedRound, PlanningContext
 from airprune.rounds.relayed import with_unions as united
 from airprune.wireless.channel import uplink_rate_bps
 from airprune.wireless.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s
 
 if TYPE_CHECKING:
-    pass
+    from airprune.scenario import EventsSection
 
 Array = np.ndarray
 
@@ -50,6 +51,19 @@ class Events:
 
     dropped: Array
     slowdown: Array
+
+
+def sampled_events(
+    section: EventsSection, device: Array, num_devices: int, *, seed: int, global_round: int, edge_round: int
+) -> Events:
+    """Samples the events of these devices: the same for every scheme, since for all devices of the network."""
+    if section.dropout_probability == section.straggler_probability == 0.0:
+        return Events(dropped=np.zeros(len(device), dtype=bool), slowdown=np.ones(len(device)))
+    draws = rng_for(seed, "events", global_round, edge_round).random((num_devices, 2))[device]
+    return Events(
+        dropped=draws[:, 0] < section.dropout_probability,
+        slowdown=np.where(draws[:, 1] < section.straggler_probability, section.straggler_slowdown, 1.0),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,7 +151,8 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events) 
     compute_s = compute_s * events.slowdown
     limit_s = np.maximum(planned.deadline_s, planned_s) * _ROUNDING
     total_s = compute_s + after_s
-    ends_s = _end_of_round_s(context, np.where(in_plan & ~events.dropped & (total_s <= limit_s), total_s, np.inf))
+    arrives_s = np.where(in_plan & ~events.dropped & (total_s <= limit_s), total_s, np.inf)
+    ends_s = context.method.selection.barrier(arrives_s, shape.num_devices)  # infinite if it waits for all
     late = total_s > np.minimum(limit_s, ends_s)
     outcome = np.select(
         [~in_plan, events.dropped, late],
@@ -198,11 +213,6 @@ def _with_relay(timed: TimedRound, relay: Relay) -> TimedRound:
         d2d_bits=np.where(timed.takes_part, relay.sends * timed.planned.bits, 0.0),
         d2d_energy_j=d2d_energy_j,
     )
-
-
-def _end_of_round_s(context: PlanningContext, arrives_s: Array) -> float:
-    """Time at which the selection has seen enough uploads; infinite if it waits for all."""
-    return context.method.selection.barrier(arrives_s, context.shape.num_devices)
 
 
 def _energy_j(context: PlanningContext, planned: PlannedRound, compute_s: Array, uplink_s: Array) -> Array:

@@ -6,27 +6,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from airprune.components.component import Owner
 from airprune.engines.base import Engine
-from airprune.methods.association.base import Served
 from airprune.methods.selection.base import Candidates
-from airprune.randomness import rng_for
 from airprune.rounds import driver
 from airprune.rounds.edge import close_round
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.planning_context import PlannedRound
-from airprune.rounds.state import Place, RunState
+from airprune.rounds.state import RunState
 from airprune.rounds.sums import EdgeResult, Failure, mean_of_parts
-from airprune.rounds.timing import Events, TimedRound
+from airprune.rounds.timing import TimedRound
 from airprune.rounds.training.chunks import EdgeGroup, Started, TrainTask
-
-if TYPE_CHECKING:
-    from airprune.scenario import EventsSection
 
 Array = np.ndarray
 
@@ -53,25 +46,6 @@ class Environment:
     def lost(self, round_index: int) -> Mapping[int, str]:
         """Returns planned devices whose uploads will not count, with the `DeviceOutcome` of each."""
         return {}
-
-    def events(self, experiment: Experiment, at: Place, served: Served) -> Callable[[PlannedRound], Events]:
-        """Returns a function that samples this edge round's dropouts and stragglers, given the planned round."""
-        scenario = experiment.scenario
-
-        def of(planned: PlannedRound) -> Events:
-            events = sampled_events(
-                scenario.events,
-                planned.device,
-                experiment.network.num_devices,
-                seed=scenario.seed,
-                global_round=at.global_round,
-                edge_round=at.step,
-            )
-            if served.interrupted is None:
-                return events
-            return dataclasses.replace(events, dropped=events.dropped | served.interrupted[planned.device])
-
-        return of
 
     def play(
         self, experiment: Experiment, engine: Engine, state: RunState, timed: TimedRound, groups: Sequence[Started]
@@ -137,16 +111,3 @@ def run_rounds(
     """Algorithm 1 (`rounds.driver`) in an environment, by default the simulated one."""
     environment = Environment() if environment is None else environment
     return driver.run_rounds(experiment, engine, state, environment, watch=watch)
-
-
-def sampled_events(
-    section: EventsSection, device: Array, num_devices: int, *, seed: int, global_round: int, edge_round: int
-) -> Events:
-    """The same for every scheme: sampled for all devices of the network, selected or not."""
-    if section.dropout_probability == section.straggler_probability == 0.0:
-        return Events(dropped=np.zeros(len(device), dtype=bool), slowdown=np.ones(len(device)))
-    draws = rng_for(seed, "events", global_round, edge_round).random((num_devices, 2))[device]
-    return Events(
-        dropped=draws[:, 0] < section.dropout_probability,
-        slowdown=np.where(draws[:, 1] < section.straggler_probability, section.straggler_slowdown, 1.0),
-    )

@@ -7,7 +7,7 @@ number of workers, adds the same numbers in the same order and ends in the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -133,9 +133,7 @@ class EdgeGroup(Group):
             self.store.put(part.statistics.device.tolist(), part.memory)
         return replace(part, memory={})
 
-    @staticmethod
-    def merge(parts: Iterable[ChunkSum]) -> ChunkSum:
-        return merge_sums(parts)
+    merge = staticmethod(merge_sums)
 
     def finish(self, part: ChunkSum) -> EdgeResult:
         return finish_sum(

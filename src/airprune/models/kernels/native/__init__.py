@@ -9,7 +9,9 @@ model and give the bits of numpy: who calls them falls back on it where there is
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -179,14 +181,6 @@ class NativeScores(_PaperCNN):
         return scores
 
 
-def add_scaled(target: Array, values: Array, factor: float, source: Array | None = None) -> None:
-    """target ← source + factor · values in float32, each entry rounded once: what torch's `add` computes.
-
-    The source is the target unless another one is given.
-    """
-    _paper_cnn.add_scaled(instruction_sets[0], target, values, factor, target if source is None else source)
-
-
 def best_weights(scores: Array, ties: Array, row_starts: Array, keep: int) -> Array | None:
     """The mask of the `keep` highest scores, the best of each row among them; ties by `ties`, then the lower index.
 
@@ -211,24 +205,25 @@ def largest_moves(weights: Array, gradient: Array, row_starts: Array, keep: int,
     return mask if is_finite else None
 
 
-def hold(weights: Array, mask: Array) -> float:
-    """Zeroes what the mask does not have, in place; returns ‖w − w ⊙ m‖², added as numpy does in float32."""
-    return _paper_cnn.hold(instruction_sets[0], weights, mask)
+def _flat(name: str) -> Callable[..., Any]:
+    """Returns a function of the library on flat vectors, in this CPU's best instruction set; see `trouble`."""
+    return _missing if trouble else partial(getattr(_paper_cnn, name), instruction_sets[0])
 
 
-def multiply(values: Array, mask: Array) -> None:
-    """values ← values ⊙ mask."""
-    _paper_cnn.multiply(instruction_sets[0], values, mask)
+def _missing(*_: object) -> Any:
+    raise RuntimeError(f"The native kernel is missing: {trouble}.")
 
 
-def add_state(total: Array, state: Array, factor: float) -> None:
-    """total ← total + factor · state in float64, the product rounded before it is added."""
-    _paper_cnn.add_state(instruction_sets[0], total, state, factor)
-
-
-def add_counts(counts: Array, mask: Array) -> None:
-    """counts ← counts + mask."""
-    _paper_cnn.add_counts(instruction_sets[0], counts, mask)
+# (target, values, factor, source): target ← source + factor · values in float32, each entry rounded once as by torch.
+add_scaled = _flat("add_scaled")
+# (weights, mask): zeroes what the mask does not have, in place; returns ‖w − w ⊙ m‖², added as numpy does in float32.
+hold = _flat("hold")
+# (values, mask): values ← values ⊙ mask.
+multiply = _flat("multiply")
+# (total, state, factor): total ← total + factor · state in float64, the product rounded before it is added.
+add_state = _flat("add_state")
+# (counts, mask): counts ← counts + mask.
+add_counts = _flat("add_counts")
 
 
 def build(model: LocalModel, x: Array, y: Array, **_: object) -> NativeGradient:
