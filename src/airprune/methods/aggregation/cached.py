@@ -15,7 +15,7 @@ class Cached(DataWeighted):
     """The data-weighted mean of all devices of an edge."""
 
     name = "cached"
-    summary = "the data-weighted mean of all devices of an edge, those not heard from counting as unchanged"
+    summary = "data-weighted mean over all devices of an edge; those without an upload count as unchanged"
     source = "after HybridFL (Wu et al.)"
 
     def absent(self, combined: Array, previous: Array, heard_share: float) -> Array:

@@ -15,7 +15,7 @@ class Fill(Aggregation):
     """The mean over all children."""
 
     name = "fill"
-    summary = "the mean over all children, a weight that one did not send counting as unchanged"
+    summary = "mean over all children; a weight that a child did not send counts as unchanged"
     source = "after FedDrop (Wen et al.)"
 
     def finish(self, total: MaskedSum, previous: Array) -> Array:

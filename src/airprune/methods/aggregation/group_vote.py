@@ -82,13 +82,13 @@ class GroupVote(Vote):
     """A vote of groups of devices."""
 
     name = "group-vote"
-    summary = "a majority vote in every group of devices, then one over the groups by their size"
+    summary = "majority vote in every D2D group, then over the groups"
     source = "own: sign-SGD with majority vote (Bernstein et al. 2018) in device-to-device groups"
     Sum = GroupedVotes
     by_group = True
 
     masters: Literal["by-size", "alike"] = Field(
-        default="by-size", description="how a group's vote counts: as many times as it has devices, or once"
+        default="by-size", description="weight of a group's vote: its number of devices, or 1"
     )
 
     def finish(self, total: MaskedSum, previous: Array) -> Array:

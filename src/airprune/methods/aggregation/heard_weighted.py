@@ -9,6 +9,6 @@ class HeardWeighted(DataWeighted):
     """The masked mean by samples that were heard."""
 
     name = "heard-weighted"
-    summary = "as data-weighted, edges counting by the samples of the devices they heard from"
+    summary = "data-weighted mean, edges weighted by the samples of the devices that uploaded"
     source = "after HybridFL (Wu et al.)"
     counts = "heard"

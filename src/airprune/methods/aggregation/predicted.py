@@ -61,8 +61,8 @@ class Predicted(Aggregation):
     """The masked mean where children agree, fill where they do not."""
 
     name = "predicted"
-    summary = "the masked mean where children agree, fill where they contradict each other"
-    source = "own; best linear prediction of what was not sent"
+    summary = "masked mean with unsent weights predicted from the others, as far as children agree"
+    source = "own; best linear prediction of unsent weights"
     Sum = SumOfSquares
 
     def finish(self, total: MaskedSum, previous: Array) -> Array:

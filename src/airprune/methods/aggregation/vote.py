@@ -22,11 +22,11 @@ class Vote(Aggregation):
     """One step with the majority."""
 
     name = "vote"
-    summary = "one step up or down for each weight, as the majority of the children says"
+    summary = "sign-SGD's majority vote: one step of fixed size per weight"
     source = "sign-SGD with majority vote (Bernstein et al. 2018)"
 
     rate: Positive | Literal["train"] = Field(
-        default="train", description="eta of a parent's step; train: the learning rate of the round"
+        default="train", description="eta: step size; train: the learning rate of the round"
     )
 
     def at_rate(self, learning_rate: float) -> Self:

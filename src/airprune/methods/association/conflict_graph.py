@@ -18,7 +18,7 @@ class ConflictGraph(Association, ConflictOptions):
     """Associates by a matching of devices with blocks."""
 
     name = "conflict-graph"
-    summary = "devices matched with blocks of all stations at the least energy that meets the deadline"
+    summary = "matching of devices with resource blocks of all edges at the least energy within the deadline"
     source = "after Al-Abiad et al., arXiv:2107.03520"
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:

@@ -60,7 +60,7 @@ def members(edge: Array, k: int, *, without: int = -1, plus: int = -1) -> Group:
 
 
 def descend(start: Array, num_edges: int, price: Price, *, worst: bool = False, exchanges: bool = True) -> Array:
-    """The assignment at which no transfer and no exchange lowers the sum (or the worst) of the edges' costs.
+    """The assignment at which no transfer and no exchange lowers the sum (or the worst) of the costs of the edges.
 
     Devices in their order take their best transfer; only if nobody has one, the best exchange of two devices is made.
     """

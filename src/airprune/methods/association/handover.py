@@ -21,17 +21,19 @@ class Handover(Association):
     """Moves devices at random."""
 
     name = "handover"
-    summary = "devices move to other edges between edge rounds"
+    summary = "mobility: devices hand over to other edges between edge rounds"
     source = "after Feng et al. (mobility)"
     when = "edge"
     fully_open: ClassVar = {"probability": 0.0}
 
-    probability: Ratio = Field(default=0.1, description="of a device moving before an edge round; 0: fixed")
+    probability: Ratio = Field(
+        default=0.1, description="probability that a device moves before an edge round; 0: fixed"
+    )
     to: Literal["any", "neighbour"] = Field(
-        default="any", description="any other edge, or the next one on either side of the ring"
+        default="any", description="target of a move: any other edge, or a neighbour on the ring of edges"
     )
     update: Literal["carried", "lost"] = Field(
-        default="carried", description="a device that moves takes part at its new edge, or uploads nothing this round"
+        default="carried", description="a moving device takes part at its new edge, or loses its upload of this round"
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:

@@ -38,14 +38,14 @@ class Ladder(Remembering):
     """A code for each device."""
 
     name = "ladder"
-    summary = "a code for each device, from 0.14 to 32 bits per weight, chosen by the planner; the rest is remembered"
+    summary = "set of compression levels, 0.14 to 32 bits per weight, chosen per device; error feedback"
     source = "own"
     owner: ClassVar[str] = "Scenario.compression.ladder"
 
     bits: Annotated[float, Field(gt=0, le=32)] = Field(
-        default=4.0, description="per weight, where the scheme chooses no code: the best one with so many at the most"
+        default=4.0, description="bits per weight at most, where the scheme chooses no level"
     )
-    memory: bool = Field(default=True, description="add what was left out to the next update")
+    memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")
 
     def ladder(self, wire: Wire) -> tuple[Code, ...]:
         return tuple(Code(rung.compression.line(wire)[0], rung.error) for rung in RUNGS)

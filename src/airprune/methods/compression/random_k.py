@@ -22,14 +22,12 @@ class RandomK(TopK):
     """Entries at random places, which a seed tells."""
 
     name = "random-k"
-    summary = "k entries of the update at random, right on average; their places cost no bits"
-    source = "random sparsification; with a memory Mem-SGD's random-k (Stich et al. 2018)"
+    summary = "random-k sparsification of the update, unbiased; positions follow from a seed"
+    source = "random sparsification; with error feedback Mem-SGD's random-k (Stich et al. 2018)"
     fully_open: ClassVar = {"share": 1.0}
     owner: ClassVar[str] = "Scenario.compression.random-k"
 
-    memory: bool = Field(
-        default=False, description="add what was left out to the next update, and send entries as they are"
-    )
+    memory: bool = Field(default=False, description="error feedback; entries are then sent unscaled")
 
     def line(self, wire: Wire) -> tuple[float, float]:
         """Of a share, k ≤ share · n + (1 − share), because at least one entry is sent."""

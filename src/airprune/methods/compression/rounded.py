@@ -34,12 +34,12 @@ class Rounded(Remembering):
     """The nearest of evenly spaced levels."""
 
     name = "rounded"
-    summary = "a few bits per weight, to the nearest level; never loses more than it was given"
+    summary = "deterministic quantisation to a few bits with least-squares scale and error feedback"
     source = "own; uniform quantiser with the least-squares scale, error feedback after Karimireddy et al."
     owner: ClassVar[str] = "Scenario.compression.rounded"
 
-    bits: Annotated[int, Field(ge=1, le=16)] = Field(default=4, description="per weight")
-    memory: bool = Field(default=True, description="add what was left out to the next update")
+    bits: Annotated[int, Field(ge=1, le=16)] = Field(default=4, description="bits per weight")
+    memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")
 
     def line(self, wire: Wire) -> tuple[float, float]:
         return float(self.bits), float(SCALE_BITS * wire.num_tensors)

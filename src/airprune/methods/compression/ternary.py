@@ -25,12 +25,12 @@ class Ternary(Remembering):
     """The largest entries as signs."""
 
     name = "ternary"
-    summary = "the largest entries as signs and one scale per tensor; what is left out is remembered"
+    summary = "sparse ternary: signs of the largest entries, one scale per tensor, error feedback"
     source = "after sparse ternary compression (Sattler et al. 2019), with positions as Elias–Fano lists"
     owner: ClassVar[str] = "Scenario.compression.ternary"
 
-    one_in: Annotated[int, Field(ge=2, le=2**20)] = Field(default=16, description="m: one weight in so many is sent")
-    memory: bool = Field(default=True, description="add what was left out to the next update")
+    one_in: Annotated[int, Field(ge=2, le=2**20)] = Field(default=16, description="m: one weight in m is sent")
+    memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")
 
     @property
     def low_bits(self) -> int:

@@ -18,7 +18,7 @@ class TopK(Remembering):
     """The largest entries and their places."""
 
     name = "top-k"
-    summary = "the largest k entries of the update; the rest is remembered"
+    summary = "top-k sparsification of the update with error feedback"
     source = "Mem-SGD (Stich et al. 2018), error feedback on the update"
     fully_open: ClassVar = {"share": 1.0}
     owner: ClassVar[str] = "Scenario.compression.top-k"
@@ -26,10 +26,10 @@ class TopK(Remembering):
 
     share: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=0.1,
-        description="k over the weights of the update, rounded down, at least one; the most if a scheme chooses codes",
+        description="k over the weights of the update, rounded down, at least one; the most, if a scheme chooses levels",
     )
     count: Annotated[int, Field(ge=1, le=2**40)] | None = Field(default=None, description="k, instead of share")
-    memory: bool = Field(default=True, description="add what was left out to the next update")
+    memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")
 
     @model_validator(mode="before")
     @classmethod

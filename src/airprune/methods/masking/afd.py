@@ -55,7 +55,7 @@ class Afd(Masking):
     """Units drawn by a score map."""
 
     name = "afd"
-    summary = "hidden units drawn by a score map: those that were kept when the loss fell come again"
+    summary = "adaptive federated dropout: a score map keeps units that lowered the loss"
     source = "after Bouacida, Hou, Zang, Liu (adaptive federated dropout)"
     whole_units: ClassVar[bool] = True
 

@@ -30,11 +30,11 @@ class DpfGlobal(Masking):
     """The largest weights of a model that the cloud keeps whole."""
 
     name = "dpf-global"
-    summary = "the largest weights of the cloud's model, as many as fit; the cloud remembers the others"
+    summary = "dynamic pruning with feedback at the cloud: devices hold its largest weights that fit"
     source = "after Lin et al.; the federated form is own"
     by_data: ClassVar[bool] = False
 
-    sparsity: Ratio = Field(default=0.0, description="final pruned share, if the deadline asks for less")
+    sparsity: Ratio = Field(default=0.0, description="final sparsity, where the deadline needs less")
     until: Count = Field(default=25, description="edge rounds until it is reached")
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:

@@ -31,16 +31,16 @@ class Early(OneMask):
     """Magnitude pruning, once and early."""
 
     name = "early"
-    summary = (
-        "the smallest weights go at once and for good, when the choice has stopped changing; dense and late before"
-    )
+    summary = "one-shot magnitude pruning as soon as the mask is stable; dense and past the deadline before"
     source = "after Shen et al."
     mask = MASK
     adapts: ClassVar[bool] = False
     by_data: ClassVar[bool] = False
 
-    similarity: Ratio = Field(default=0.9, description="of the kept weights of two global rounds: shared / in either")
-    times: Count = Field(default=3, description="how often in a row they must be as similar")
+    similarity: Ratio = Field(
+        default=0.9, description="Jaccard index of the masks of two global rounds that counts as stable"
+    )
+    times: Count = Field(default=3, description="consecutive stable rounds before pruning")
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
         """What is left, and would have been a global round ago; target, alike rounds in a row, last global round."""

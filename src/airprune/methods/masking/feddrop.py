@@ -43,20 +43,20 @@ class FedDrop(Masking):
     """Units drawn anew in every round."""
 
     name = "feddrop"
-    summary = "hidden units drawn anew for every device and round, as many as fit; the kept ones count for the dropped"
+    summary = "federated dropout: random hidden units per device and round, as many as fit"
     source = "after Wen et al. (FedDrop)"
     by_data: ClassVar[bool] = False
     whole_units: ClassVar[bool] = True
 
     subnets: Literal["per-device", "uniform"] = Field(
         default="per-device",
-        description="a sub-network for each device; or one for all, as large as everybody can carry",
+        description="a sub-network for each device; or one for all, as large as the slowest device can train",
     )
     draw: Literal["exact", "bernoulli"] = Field(
         default="exact",
-        description="as many units as fit; or a coin for each, right on average: devices are late now and then",
+        description="as many units as fit; or independent draws, as many on average: devices may miss the deadline",
     )
-    scale: bool = Field(default=True, description="let the kept units count for the dropped ones while training")
+    scale: bool = Field(default=True, description="inverted dropout: scale kept units up while training")
 
     @model_validator(mode="after")
     def _coins_are_per_device(self) -> Self:

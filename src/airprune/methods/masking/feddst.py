@@ -70,13 +70,15 @@ class FedDst(OneMask):
     """One sparse mask that devices readjust."""
 
     name = "feddst"
-    summary = "one sparse mask for all, in which devices swap small weights for promising ones every few rounds"
+    summary = "dynamic sparse training: devices prune and regrow one sparse mask every few rounds"
     source = "FedDST (Bibikar et al.), with a shorter schedule"
     mask = MASK
 
     every: Count = Field(default=5, description="edge rounds between two readjustments")
-    share: Ratio = Field(default=0.5, description="of each layer's kept weights that the first readjustment would swap")
-    until: Count = Field(default=25, description="edge rounds in which that share falls to zero, as half a cosine")
+    share: Ratio = Field(
+        default=0.5, description="share of each layer's kept weights that the first readjustment would prune and regrow"
+    )
+    until: Count = Field(default=25, description="edge rounds in which that share decays to zero, by a cosine")
 
     def share_at(self, round_index: int) -> float:
         """α/2 (1 + cos(π t / t_end)), 0 from t_end on."""

@@ -31,7 +31,7 @@ class FedPlt(Masking):
     """Training of sub-layers of its own on each device."""
 
     name = "fedplt"
-    summary = "each device trains its own fixed sub-layers, as many as fit; the rest is frozen"
+    summary = "partial layer training: each device trains its own fixed sub-layers, the rest frozen"
     source = "after FedPLT (Dabaja, El-Azouzi)"
     dense_compute = 2 / 3  # forward pass and input gradients; weight gradients only for what moves
     by_data: ClassVar[bool] = False

@@ -16,7 +16,7 @@ class FedPt(Masking):
     """Training of one random part."""
 
     name = "fedpt"
-    summary = "one random part of the weights is trained for the whole run, the rest is frozen"
+    summary = "partial training: one fixed random part of the weights is trained, the rest frozen"
     source = "after FedPT (Sidahmed et al.)"
     dense_compute = 2 / 3  # forward pass and input gradients; weight gradients only for what moves
     by_data: ClassVar[bool] = False

@@ -20,7 +20,7 @@ class Fjord(LeadingUnits):
     """The leading units, every minibatch at a width of its own."""
 
     name = "fjord"
-    summary = "the leading units that fit; every minibatch trains a width drawn among the smaller ones"
+    summary = "ordered dropout: leading units that fit; every minibatch trains a sampled width"
     source = "after Horváth et al. (FjORD)"
     fully_open: ClassVar = {"widths": [1.0]}
 

@@ -24,7 +24,7 @@ class FjordKd(Fjord):
     """Ordered dropout in which the widest sub-model teaches."""
 
     name = "fjord-kd"
-    summary = "as fjord; the widest sub-model learns from labels and teaches the width that was drawn"
+    summary = "ordered dropout with self-distillation: the widest sub-model teaches the sampled width"
     source = "after Horváth et al. (FjORD with distillation)"
     teaches = True
 

@@ -17,7 +17,7 @@ class HeteroFl(LeadingUnits):
     """The leading units, at the largest width that fits."""
 
     name = "heterofl"
-    summary = "the leading units of every hidden layer, at the largest of a few widths that fits"
+    summary = "leading units of every hidden layer, at the largest of a few widths that fits"
     source = "after Diao, Ding, Tarokh (HeteroFL)"
 
     def choose(self, view: DeviceView) -> SubModel:

@@ -41,14 +41,15 @@ class Iterative(OneMask):
     """Magnitude pruning, step by step."""
 
     name = "iterative"
-    summary = "the smallest weights of each layer go for good, in many small steps of the first half of the run"
+    summary = "iterative magnitude pruning per layer, in small steps over the first half of the run"
     source = "as in PruneFL's repository (Jiang et al.)"
     mask = MASK
     by_data: ClassVar[bool] = False
 
-    steps: Count = Field(default=20, description="prunings, equally spaced in the first half of the run")
+    steps: Count = Field(default=20, description="pruning steps, equally spaced over the first half of the run")
     late: bool = Field(
-        default=True, description="miss the deadline until the last pruning; false: prune all before the first round"
+        default=True,
+        description="miss the deadline until the last pruning step; false: one-shot pruning before the first round",
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:

@@ -94,17 +94,17 @@ class PruneFl(OneMask):
     """One mask, reconfigured by squared gradients."""
 
     name = "prunefl"
-    summary = "one mask for all, reconfigured every few rounds for the most squared gradient per second"
+    summary = "one adaptive mask for all devices, reconfigured by squared gradient per second"
     source = "PruneFL (Jiang et al.), with a shorter schedule"
     fully_open: ClassVar = {"share": 0.0}
     mask = MASK
     adapts: ClassVar[bool] = False
 
     every: Count = Field(default=5, description="edge rounds between two reconfigurations")
-    share: Ratio = Field(default=0.3, description="of the kept weights that a reconfiguration may take out")
+    share: Ratio = Field(default=0.3, description="share of the kept weights that a reconfiguration may prune")
     half_life: Positive = Field(default=10_000.0, description="edge rounds until that share has halved")
     initial_rounds: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(
-        default=5, description="first edge rounds, each followed by a reconfiguration by what device 0 has seen"
+        default=5, description="first edge rounds, each followed by a reconfiguration by the gradients of device 0"
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:

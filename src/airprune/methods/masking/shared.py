@@ -24,7 +24,7 @@ class Shared(Ranking):
     """One ranking for all."""
 
     name = "shared"
-    summary = "one mask for all devices, from their summed scores, chosen again every few rounds"
+    summary = "one pruning mask for all devices, from their summed scores, renewed every few rounds"
 
     every: Count = Field(
         default=5, description="edge rounds between two reports of scores, and so between two rankings"

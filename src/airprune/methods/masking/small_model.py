@@ -23,13 +23,14 @@ class SmallModel(Masking):
     """One small model for everybody."""
 
     name = "small-model"
-    summary = "one model of the largest width that everybody can carry"
+    summary = "one small model for all devices, of the largest width that every device can train"
     source = "after Cheng, Charles, Garrett, Rush (baselines of federated dropout)"
     by_data: ClassVar[bool] = False
     whole_units: ClassVar[bool] = True
 
     width: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None, description="share of every hidden layer's units; none: what all can carry in the first round"
+        default=None,
+        description="share of every hidden layer's units; none: as the slowest device of the first round allows",
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:

@@ -28,7 +28,7 @@ class Snip(OneMask):
     """Pruning by the first round's gradient."""
 
     name = "snip"
-    summary = "after one dense round, the weights with the least |w · gradient| go for good"
+    summary = "one-shot pruning by connection sensitivity |w · gradient| after one dense round"
     source = "SNIP (Lee et al.), federated as in PruneFL's repository"
     mask = MASK
     adapts: ClassVar[bool] = False

@@ -23,7 +23,7 @@ class Scaffold(Objective):
     """Control variates: one of each device, one of all."""
 
     name = "scaffold"
-    summary = "the loss with each step corrected by control variates, which double the upload"
+    summary = "the loss with control variates against client drift; doubles the upload"
     source = "SCAFFOLD (Karimireddy et al. 2020), option II"
     broadcast = (COMMON,)
     plain_steps = True

@@ -54,21 +54,25 @@ class Oort(ShareSelection):
     """Selects by the last losses and durations, and a share of the untried. Defaults of the authors' code."""
 
     name = "oort"
-    summary = "devices with large losses, much data and short rounds, and a share of those never tried"
+    summary = "guided client selection: large losses, much data, short rounds, with exploration"
     source = "after Oort (Lai et al.), rules of the authors' code"
 
-    explore: Ratio = Field(default=0.9, description="share of places for devices never tried, in the beginning")
-    explore_decay: Ratio = Field(default=0.98, description="of that share, per round")
-    explore_least: Ratio = Field(default=0.2, description="that share is never less, while some are untried")
-    percentile: NonNegative = Field(
-        default=50.0, description="of durations, beyond which a device is slow; the pacer moves it; from 100 on: none"
+    explore: Ratio = Field(default=0.9, description="initial share of places for devices never selected before")
+    explore_decay: Ratio = Field(default=0.98, description="decay of that share per round")
+    explore_least: Ratio = Field(
+        default=0.2, description="lower bound of that share, while some devices were never selected"
     )
-    penalty: NonNegative = Field(default=2.0, description="exponent with which slow devices lose score; 0: none")
+    percentile: NonNegative = Field(
+        default=50.0,
+        description="percentile of durations beyond which a device is slow; moved by the pacer; from 100 on: none",
+    )
+    penalty: NonNegative = Field(default=2.0, description="exponent of the penalty of slow devices; 0: none")
     cut_off: Ratio = Field(
-        default=0.95, description="of the first score that gets no place; all above it draw for the places"
+        default=0.95,
+        description="share of the first score without a place; places are sampled among all scores above it",
     )
     pacer_every: Count = Field(default=20, description="rounds between two moves of the percentile")
-    pacer_step: NonNegative = Field(default=10.0, description="by which the percentile moves; 0: never")
+    pacer_step: NonNegative = Field(default=10.0, description="change of the percentile in one move; 0: never")
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
         """Of every device: U, the round of its last upload (0: never tried), its duration. And the pacer's:

@@ -22,11 +22,11 @@ class ProportionalFair(ShareSelection):
     """Selects the share by channels compared with what they usually are."""
 
     name = "proportional-fair"
-    summary = "the share of each edge's devices whose channels are best compared with their running mean"
+    summary = "proportional fair client selection: best rates relative to their running means"
     source = "proportional fair scheduling, after Yang et al."
 
     window: Count = Field(
-        default=100, description="rounds that the running mean looks back; while fewer have passed, the plain mean"
+        default=100, description="rounds of the running mean; before as many have passed, the plain mean"
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:

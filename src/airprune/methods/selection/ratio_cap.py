@@ -40,19 +40,21 @@ class RatioCap(Selection):
     """Selects all devices and drops those that would be pruned too much."""
 
     name = "ratio-cap"
-    summary = "everyone, then without those whose models would be pruned too much"
+    summary = "all devices but those whose pruning ratios would exceed a cap"
     source = "after Liu et al. 2022"
     fully_open: ClassVar = {"max_ratio": 1.0}
 
     max_ratio: Ratio = Field(
-        default=0.8, description="largest pruning ratio that is worth a place; 1: nobody is dropped"
+        default=0.8, description="largest pruning ratio of a selected device; 1: no device is dropped"
     )
-    min_devices: Count = Field(default=1, description="of each edge, that stay whatever their ratios")
+    min_devices: Count = Field(default=1, description="devices of each edge that stay whatever their pruning ratios")
     search: Literal["one-by-one", "exact"] = Field(
         default="one-by-one",
-        description=f"exact: the best of all sets of an edge's devices, of which there are at most {MOST_DEVICES}",
+        description=f"exact: the best subset of an edge's devices, of which there are at most {MOST_DEVICES}",
     )
-    left_out_cost: NonNegative = Field(default=1.0, description="of exact: nu, of a device that is left out, in ratios")
+    left_out_cost: NonNegative = Field(
+        default=1.0, description="nu of the exact search: cost of an excluded device, in pruning ratios"
+    )
 
     def before(self, candidates: Candidates) -> Array:
         return everyone(candidates)

@@ -28,7 +28,7 @@ class Slack(ShareSelection):
     """Selects at random, more devices where fewer used to answer."""
 
     name = "slack"
-    summary = "more of each edge's devices the fewer used to answer; the round ends when enough have"
+    summary = "client sampling by past response rates; the round ends when a quota has uploaded"
     source = "after HybridFL (Wu et al.)"
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:

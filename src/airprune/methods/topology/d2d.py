@@ -74,14 +74,16 @@ class D2d(Topology):
     """Groups near devices; options say which, and the links inside a group."""
 
     name = "d2d"
-    summary = "near devices hand their updates to a master, which uploads for all of them"
+    summary = "D2D groups: near devices send their updates to a master, which uploads for all of them"
     source = "after D2D-FedAvg (Zhang et al.)"
     fully_open: ClassVar = {"max_distance_m": 0.0}
     masters = True
 
-    max_distance_m: NonNegative = Field(default=50.0, description="of a member to its master; 0: no groups")
-    max_members: Count = Field(default=4, description="of a group, besides its master")
-    power_dbm: Decibel = Field(default=23.0, description="of a device that sends to another")
+    max_distance_m: NonNegative = Field(
+        default=50.0, description="largest distance of a member to its master; 0: no groups"
+    )
+    max_members: Count = Field(default=4, description="largest number of members of a group, besides its master")
+    power_dbm: Decibel = Field(default=23.0, description="transmit power between devices")
     min_distance_m: Positive = Field(default=3.0, description="nearer devices have the path loss of this distance")
 
     def relay(self, view: RelayView) -> Relay:

@@ -22,11 +22,13 @@ class Ensemble(Topology):
     """Keeps several models apart."""
 
     name = "ensemble"
-    summary = "models that stay apart, one per edge or per few edges, and predict together"
+    summary = "ensemble of models, one per edge or group of edges, never averaged; mean prediction"
     source = "after Cheng, Charles, Garrett, Rush (ensembles against federated dropout)"
     apart = True
 
-    members: Count | None = Field(default=None, description="models to which edges are dealt; none: one for each edge")
+    members: Count | None = Field(
+        default=None, description="number of models among which edges are partitioned; none: one for each edge"
+    )
 
     def build(self, rounds: Array) -> Tree:
         edges, members = len(rounds), self.members

@@ -63,18 +63,22 @@ class Fog(Topology):
 
     name = "fog"
     summary = "one of the edges, chosen by latency and workload, averages for all"
-    source = "FogFL (Saha, Misra, Deb), its choice of the node"
+    source = "FogFL (Saha, Misra, Deb), its choice of the aggregating node"
     fully_open: ClassVar = {}
 
-    alpha: Ratio = Field(default=0.5, description="weight of latency; the rest is that of workload")
-    rate_bps: Positive | None = Field(default=1e9, description="between any two edges; none: takes no time")
+    alpha: Ratio = Field(default=0.5, description="weight of latency; workload has 1 − alpha")
+    rate_bps: Positive | None = Field(default=1e9, description="rate between any two edges; none: takes no time")
     cloud_bps: Positive | None = Field(
-        default=None, description="of each edge to the cloud, if no edge may average; none: takes no time"
+        default=None, description="rate of each edge to the cloud, used if no edge may average; none: takes no time"
     )
-    max_latency_s: Positive | None = Field(default=None, description="L_max, of an edge that may average; none: any")
-    max_workload_bytes: Positive | None = Field(default=None, description="O_max of such an edge; none: any")
-    cycles_per_weight: NonNegative = Field(default=1.0, description="to add one weight of one edge's model")
-    cpu_hz: Positive = Field(default=3e9, description="of an edge")
+    max_latency_s: Positive | None = Field(
+        default=None, description="L_max: largest latency of an edge that may average; none: any"
+    )
+    max_workload_bytes: Positive | None = Field(
+        default=None, description="O_max: largest workload of an edge that may average; none: any"
+    )
+    cycles_per_weight: NonNegative = Field(default=1.0, description="CPU cycles to add one weight of one edge's model")
+    cpu_hz: Positive = Field(default=3e9, description="CPU frequency of an edge")
     service_factor: Positive = Field(default=10.0, description="μ_i / N_i: requests served per second and device")
 
     def root(self, view: RootView) -> RootRound:

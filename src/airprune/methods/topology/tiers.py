@@ -27,12 +27,13 @@ class Tiers(Topology):
     """Averages several times per deadline."""
 
     name = "tiers"
-    summary = "the edge averages several times per deadline; slower devices deliver more rarely"
+    summary = "time-triggered: the edge averages several times per deadline; slower devices deliver less often"
     source = "after TT-Prune (Zhang, Deng, Mahmoodi)"
     fully_open: ClassVar = {"tiers": 1}
 
     tiers: Annotated[int, Field(ge=1, le=64)] = Field(
-        default=2, description="M: averages per deadline, and models that an edge remembers; 1: everybody in step"
+        default=2,
+        description="M: averages per deadline, and number of models that an edge stores; 1: all devices in every round",
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:

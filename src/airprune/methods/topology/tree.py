@@ -32,9 +32,12 @@ class TreeTopology(Topology):
     source = "hierarchical SGD, any depth"
 
     nodes: tuple[Count, ...] = Field(default=(2,), description="averaging nodes of each level between cloud and edges")
-    rounds: tuple[Count, ...] = Field(default=(1,), description="of each such level per round of the level above it")
+    rounds: tuple[Count, ...] = Field(
+        default=(1,), description="rounds of each such level per round of the level above it"
+    )
     rate_bps: tuple[Positive, ...] = Field(
-        default=(), description="of the links up from each such level and from the edges; empty: they take no time"
+        default=(),
+        description="rates of the links up from each such level and from the edges; empty: they take no time",
     )
 
     @model_validator(mode="after")

@@ -119,23 +119,23 @@ def _gradient(probe: Probe, name: str) -> Array:
 
 UPDATE = Importance(
     name="update",
-    summary="the paper's: how far one step on a minibatch moves the weight, Eq. (2)",
+    summary="the paper's: update size of the weight in one step on a minibatch, Eq. (2)",
     score=update,
     needs_gradient=True,
     needs_rng=False,
 )
-MAGNITUDE = Importance(name="magnitude", summary="the size of the weight", score=magnitude, needs_rng=False)
+MAGNITUDE = Importance(name="magnitude", summary="absolute value of the weight", score=magnitude, needs_rng=False)
 TAYLOR = Importance(
     name="taylor",
-    summary="first-order estimate of the loss change without the weight",
+    summary="first-order Taylor estimate of the squared loss change without the weight",
     score=taylor,
     needs_gradient=True,
     needs_rng=False,
 )
-RANDOM = Importance(name="random", summary="at random, as a baseline", score=random)
+RANDOM = Importance(name="random", summary="random scores, as a baseline", score=random)
 EXACT = Importance(
     name="exact",
-    summary="the loss change without the weight, Eq. (1); one evaluation per weight",
+    summary="squared loss change without the weight, Eq. (1); one evaluation per weight",
     score=exact,
     needs_loss=True,
     needs_rng=False,
