@@ -123,5 +123,5 @@ class MedianDevice(Part):
         place = (view.global_round, outcome.step, view.round_index)
         return {
             MEDIAN: np.array([outcome.device[median], outcome.keep[median], *place]),
-            TOLD: np.array([]) if outcome.told is None else outcome.told,
+            TOLD: np.array([]) if outcome.shared is None else outcome.shared,
         }

@@ -45,7 +45,7 @@ def settle(
         round_view=replace(plan.view, train_loss=mean_loss(results)),
         sums=_sums(results),
         keep=opened.keep,
-        told=opened.mask,
+        shared=opened.mask,
         step=at.step,
         starts_global_round=at.starts_global_round,
         uploaded_bits=timed.uploaded_bits,

@@ -3,8 +3,8 @@
     v_g = sign(Σ over the group of sign(w_n − previous)),   next = previous + η sign(Σ_g |g| v_g)
 
 The group's master sends its vote with one bit per weight, which has no zero: a tie inside a group goes to the master's
-own sign. Groups count by the devices that voted in them. Who uploads for itself is a group of one, so that without
-groups this is `vote`.
+own sign. Groups count by the devices that voted in them. A device that uploads for itself is a group of one, so that
+without groups this is `vote`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Ballot:
 
 @dataclass(eq=False)
 class GroupedVotes(MaskedSum):
-    """Who has sent what, and the votes of each group.
+    """The masked sum, and the votes of each group.
 
     Attributes:
       ballots: by the number of the group's master; below 0 for children that are in no group.

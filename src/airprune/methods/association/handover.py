@@ -1,4 +1,4 @@
-"""Devices move from edge to edge between edge rounds, taking their samples and their memory along.
+"""Devices move from edge to edge between edge rounds, taking their samples and their persistent state along.
 
 A device that moves stands to its new station as it stood to the old one, so its channel stays as it is.
 """
@@ -37,7 +37,7 @@ class Handover(Association):
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """How many edges on, counted around the ring, each device now is from where it started."""
+        """Stores the offset of each device around the ring of edges from where it started."""
         return (Slot(name=PLACE, owner=Owner.RUN, shape=per_device, dtype="<i8"),)
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:

@@ -37,7 +37,7 @@ class Hfel(Association):
     exchanges: bool = Field(default=True, description="also exchange pairs of devices; slow on large networks")
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
-        """From the best channel of everybody on."""
+        """Searches from the best channel of each device on."""
         edge = descend(
             view.gains().argmax(axis=1),
             view.network.num_edges,

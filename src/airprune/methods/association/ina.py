@@ -53,7 +53,7 @@ def exact(count: int, num_edges: int, price: Price) -> Array:
 
 
 def descended(upload_s: Array, price: Price, *, exchanges: bool) -> Array:
-    """The better end of two descents: from list scheduling, and from the best channel for everybody.
+    """The better end of two descents: from list scheduling, and from the best channel of each device.
 
     List scheduling looks at loads alone and may send devices round in a ring, out of which no exchange of two leads.
     """

@@ -1,8 +1,8 @@
-"""A ladder of codes from a seventh of a bit to 32 bits per weight; the planner chooses a rung for each device.
+"""A set of compression levels from a seventh of a bit to 32 bits per weight; the planner chooses one per device.
 
 Below two bits the largest entries travel as signs (`ternary`), above it all entries in a few bits (`rounded`), at the
-top as 32-bit values (`cast`). One memory serves all rungs, so a device may change its code from round to round and
-nothing that it once left out is forgotten. Without a planner that chooses, everybody stands on the rung of `bits`.
+top as 32-bit values (`cast`). One error feedback serves all levels, so a device may change its level from round to
+round. Without a planner that chooses, all devices have the level of `bits`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airprune.methods.compression.ternary import Ternary
 
 
 class Rung(NamedTuple):
-    """A code, and the share of its energy that a Laplacian update loses by it."""
+    """A level, and the share of its energy that a Laplacian update loses by it."""
 
     compression: Compression
     error: float
@@ -35,7 +35,7 @@ RUNGS = (
 
 
 class Ladder(Remembering):
-    """A code for each device."""
+    """A compression level for each device."""
 
     name = "ladder"
     summary = "set of compression levels, 0.14 to 32 bits per weight, chosen per device; error feedback"
@@ -54,7 +54,7 @@ class Ladder(Remembering):
         return range(len(RUNGS))
 
     def line(self, wire: Wire) -> tuple[float, float]:
-        """Fixed bits that suffice for every rung."""
+        """Returns fixed bits that suffice for every level."""
         fixed = max(rung.compression.line(wire)[1] for rung in RUNGS)
         return self._code(wire).line(wire)[0], fixed
 

@@ -1,4 +1,4 @@
-"""s levels and a sign per weight, one scale per tensor, rounded at random so that the mean is right (QSGD).
+"""s levels and a sign per weight, one scale per tensor, by stochastic rounding, unbiased (QSGD).
 
     Q(x) = scale · sign(x) · (⌊y⌋ + Bernoulli(y − ⌊y⌋)) / s,   y = s |x| / scale,   Q(0) = 0
 
@@ -75,7 +75,7 @@ class Quantised(Remembering):
         return 1 + self.num_levels.bit_length()
 
     def codes(self, wire: Wire) -> range:
-        """A code is the bits per weight: of all numbers of levels that take so many, the largest is the best."""
+        """A level is the bits per weight: of all s that take so many, the largest is the best."""
         return range(2, self.code_bits + 1)
 
     def width_and_levels(self, wire: Wire) -> tuple[int, int]:
@@ -135,7 +135,7 @@ class Quantised(Remembering):
 
 
 def _scale(magnitude: Array, norm: str) -> float:
-    """Of one tensor; 0 if nothing of it is sent, NaN if it is not finite."""
+    """Returns the scale of one tensor; 0 if nothing of it is sent, NaN if it is not finite."""
     peak = float(magnitude.max(initial=0.0))
     if not math.isfinite(peak):
         return math.nan

@@ -8,8 +8,8 @@ the one with the least squared error. So
 
     ‖x − sent‖² = ‖x‖² − ⟨x, level⟩² / ‖level‖² < ‖x‖²:
 
-no code of this family ever loses more than it was given, and a memory of what it loses cannot grow without bound.
-That is what `quantised` lacks at few bits: right on average, but with an error that may exceed the update. b = 1 is
+the error never exceeds the update, and error feedback cannot grow without bound.
+That is what `quantised` lacks at few bits: it is unbiased, but its error may exceed the update. b = 1 is
 `sign`.
 """
 
@@ -87,7 +87,7 @@ def _rounded(values: Array, width: int) -> tuple[float, Array]:
 
 
 def _best_step(groups: Sequence[tuple[Array, int]], width: int) -> float:
-    """Cuts ever more until that loses more."""
+    """Returns the step with the least loss: cuts ever more until that loses more."""
     best, least = 0.0, np.inf
     for cut in CUTS:
         step = 2.0 ** (1 - width - cut / 2)

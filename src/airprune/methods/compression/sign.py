@@ -1,4 +1,4 @@
-"""One bit per weight: its sign, times one scale per tensor or a step size that everybody knows (sign-SGD)."""
+"""One bit per weight: its sign, times one scale per tensor or a step size that is known to all (sign-SGD)."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Ternary(Remembering):
         return values
 
     def _list_bits(self, num_weights: int) -> int:
-        """Of the positions."""
+        """Number of bits of the positions."""
         return self.num_sent(num_weights) * (self.low_bits + 1) + self._last_high(num_weights)
 
     def _last_high(self, num_weights: int) -> int:
@@ -94,12 +94,12 @@ class Ternary(Remembering):
 
 
 def _first(place: Array, starts: Array) -> Array:
-    """Where each tensor begins among the chosen entries."""
+    """Returns the place among the chosen entries at which each tensor begins."""
     return np.searchsorted(place, starts[:-1])
 
 
 def _counts(place: Array, starts: Array) -> Array:
-    """Chosen entries of each tensor."""
+    """Returns the number of chosen entries of each tensor."""
     return np.diff(np.searchsorted(place, starts))
 
 

@@ -1,7 +1,8 @@
 """Pruning once, as early as possible: when the weights that would be kept have stopped changing.
 
 Before each global round the largest weights of the cloud's model, as many as the tightest device of the first round
-could carry, are compared with those of the round before. Until they are alike often enough, rounds are dense and late.
+could train, are compared with those of the round before. Until they are similar often enough, rounds are dense and miss
+the deadline.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Early(OneMask):
     times: Count = Field(default=3, description="consecutive stable rounds before pruning")
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """What is left, and would have been a global round ago; target, alike rounds in a row, last global round."""
+        """Stores the mask, the candidate of the last global round; target, stable rounds in a row, last round."""
         (left,) = super().slots(shape)
         return (left, replace(left, name=BEFORE), count_slot(PROGRESS, 3))
 
@@ -55,8 +56,8 @@ class Early(OneMask):
         if values[MASK].all() and target < view.shape.prunable_weights and (first or view.global_round > last):
             size = np.abs(view.model[view.shape.prunable])
             now = choose_mask(size, keep=target, layers=view.shape.layers)
-            alike = not first and jaccard(now, values[BEFORE]) >= self.similarity
-            streak = streak + 1 if alike else 0
+            stable = not first and jaccard(now, values[BEFORE]) >= self.similarity
+            streak = streak + 1 if stable else 0
             values = {**values, BEFORE: now, MASK: now if streak >= self.times else values[MASK]}
         values = {**values, PROGRESS: np.array([target, streak, view.global_round])}
         if values[MASK].all():

@@ -87,7 +87,7 @@ class FedDst(OneMask):
         return self.share / 2.0 * (1.0 + math.cos(math.pi * round_index / self.until))
 
     def readjusts(self, round_index: int) -> bool:
-        """Tells whether devices swap weights in this round."""
+        """Returns whether devices swap weights in this round."""
         return (round_index - 1) % self.every == 0 and round_index > 0 and self.share_at(round_index) > 0.0
 
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
@@ -112,7 +112,7 @@ class FedDst(OneMask):
         return SubModel(sent=mask, held=mask, moves=mask, start=np.where(grown, 0.0, view.weights))
 
     def report(self, run: LocalRun, before: Memory, after: Memory) -> Values:
-        """How many devices hold each weight, from the masks that they have sent."""
+        """Reports the device's mask: the sum is the number of devices that hold each weight."""
         view = run.view
         return {UNION: self._readjusted(view)[0].astype(np.int64)} if self._swaps(view) else {}
 

@@ -1,7 +1,7 @@
 """FedPart: after some rounds of the whole model, one layer at a time is trained and sent for some rounds, in cycles.
 
 The layers that take turns are the prunable ones; weights that are never pruned are trained in every round. Turns do not
-ask whether a layer fits: where it does not, the round is late.
+ask whether a layer fits: where it does not, the round misses the deadline.
 """
 
 from __future__ import annotations

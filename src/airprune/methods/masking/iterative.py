@@ -1,6 +1,6 @@
 """Iterative magnitude pruning: in the first half of the run, every few rounds the smallest weights go for good.
 
-The target is what the tightest device of the first round can carry. Until it is reached, rounds are later than the
+The target is what the tightest device of the first round can train. Until it is reached, rounds miss the
 deadline, unless `late` is off: then all goes at once before the first round, which is one-shot magnitude pruning.
 """
 
@@ -53,7 +53,7 @@ class Iterative(OneMask):
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """What is left, how many weights shall be left, and prunings done."""
+        """Stores the mask, the target number of weights, and the number of pruning steps done."""
         return (*super().slots(shape), count_slot(TARGET), count_slot(DONE))
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:

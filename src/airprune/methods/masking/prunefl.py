@@ -7,7 +7,7 @@ equally long, so seconds are counted in weights.
 Differs from the source. Its first stage, long training on one device, is here the first edge rounds: all devices train,
 and after each round the mask is reconfigured by what device 0 has seen, for the price of a mask. Later this happens
 every 5 edge rounds instead of 50. The deadline caps the mask (the source's `max_density`), so the first one is the
-largest weights that fit. Gradients are sent whatever the deadline: those rounds are late.
+largest weights that fit. Gradients are sent whatever the deadline: those rounds miss it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def reconfigured(
 
 
 def by_weight(shape: ModelShape, squares: Array) -> Array:
-    """Of all parameters, those of the prunable weights and the sum over all other weights.  [num_prunable + 1]"""
+    """Returns the entries of the prunable weights and the sum over all other weights.  [num_prunable + 1]"""
     others = shape.is_weight[: squares.size].copy()
     others[shape.prunable] = False
     return np.append(squares[shape.prunable], squares[others].sum())
@@ -148,7 +148,7 @@ class PruneFl(OneMask):
         return {SQUARES: not_sent(view, run).astype(kept.dtype)}
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
-        """A reconfiguration, if anybody has reported."""
+        """Reconfigures the mask, if a device has reported."""
         view, sums = outcome.view, outcome.sums
         if SQUARES not in sums:
             return {}
@@ -170,5 +170,5 @@ class PruneFl(OneMask):
         return round_index < self.initial_rounds
 
     def _is_due(self, round_index: int) -> bool:
-        """Whether the mask is reconfigured after this round."""
+        """Returns whether the mask is reconfigured after this round."""
         return self._is_starting(round_index) or (round_index + 1) % self.every == 0

@@ -1,4 +1,4 @@
-"""SCAFFOLD: every step is corrected by what the device's own gradients lack of everybody's.
+"""SCAFFOLD: every local step is corrected by control variates against client drift.
 
     g ← ∇F + c − c_n
     after S steps of η:   c_n⁺ = c_n − c + (w_received − w_trained) / (η S)

@@ -30,5 +30,5 @@ class RandomShare(ShareSelection):
     source = "FedAvg, as published"
 
     def before(self, candidates: Candidates) -> Array:
-        """One number is drawn for each device of the edges that are active; the largest are selected."""
+        """One number is sampled for each device of the edges that are active; the largest are selected."""
         return best_of_each_edge(candidates, candidates.rng.random(len(candidates.device)), self.share)

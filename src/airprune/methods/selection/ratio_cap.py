@@ -1,7 +1,7 @@
-"""Devices that would be pruned too much are dropped from the round, one after the other, and the rest share their band.
+"""Devices that would be pruned too much are dropped, one after the other, and the rest share their bandwidth.
 
 On an edge without a plan, the device with the worst channel goes first. Or, where edges are small, the best set of all:
-argmin over S of Σ_S ρ + ν (N − |S|), a device that is left out counting as one that is pruned whole.
+argmin over S of Σ_S ρ + ν (N − |S|), an excluded device counting as one that is pruned whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airprune.planning import Plan, PlanProblem
 from airprune.planning.schemes import plan as plan_by
 from airprune.settings.section import Count, NonNegative, Ratio
 
-# All 2^N sets of an edge's devices are planned: beyond it, for longer than anybody waits.
+# All 2^N sets of an edge's devices are planned: beyond it, that takes too long.
 MOST_DEVICES = 12
 
 

@@ -1,9 +1,9 @@
-"""Several models that nobody averages: each learns from the devices of its own edges, and all predict together.
+"""Several models that are never averaged: each learns from the devices of its own edges, and all predict together.
 
-One model for each edge, or `members` of them to which the edges are dealt evenly and in order. A prediction is the mean
-of the members' probabilities.
+One model for each edge, or `members` of them among which the edges are partitioned evenly and in order. A prediction is
+the mean of the members' probabilities.
 
-Differs from the source, which deals devices: here a band belongs to an edge, and its devices to one model.
+Differs from the source, which partitions devices: here a band belongs to an edge, and its devices to one model.
 """
 
 from __future__ import annotations

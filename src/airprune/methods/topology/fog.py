@@ -37,7 +37,7 @@ def chosen_edge(
     max_latency_s: float | None = None,
     max_workload: float | None = None,
 ) -> int | None:
-    """argmin U_i over the edges that may average; an infinite latency excludes one. None if nobody may."""
+    """argmin U_i over the edges that may average; an infinite latency excludes one. None if no edge may."""
     may = np.isfinite(latency_s)
     if max_latency_s is not None:
         may &= latency_s <= max_latency_s
@@ -49,7 +49,7 @@ def chosen_edge(
 
 
 def queueing_s(num_devices: Array, service_rate: Array) -> Array:
-    """1 / (μ − N); infinite where more ask than are served."""
+    """1 / (μ − N); infinite where requests exceed the service rate."""
     spare = service_rate - num_devices
     return np.where(spare > 0.0, 1.0 / np.where(spare > 0.0, spare, 1.0), np.inf)
 

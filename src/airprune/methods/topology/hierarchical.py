@@ -1,4 +1,4 @@
-"""The paper's tree: every edge is a child of the cloud, over fibre that takes no time unless told otherwise."""
+"""The paper's tree: every edge is a child of the cloud, over fibre that takes no time unless set."""
 
 from __future__ import annotations
 

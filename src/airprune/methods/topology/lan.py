@@ -38,7 +38,7 @@ class Lan(Topology):
     )
 
     def relay(self, view: RelayView) -> Relay:
-        """Everybody in the ring at once: each is a group of its own, and none uploads."""
+        """Returns the ring of all devices at once: each is a group of its own, and none uploads."""
         count = len(view.edge)
         _, place, sizes = np.unique(view.edge, return_inverse=True, return_counts=True)
         return Relay(

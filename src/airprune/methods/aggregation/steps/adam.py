@@ -19,7 +19,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Adam(Step):
-    """A step scaled by the size of recent ones."""
+    """Adam as the server optimiser."""
 
     name = "adam"
     summary = "Adam on the server's update"

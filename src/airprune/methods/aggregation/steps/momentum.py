@@ -15,7 +15,7 @@ VELOCITY = "momentum.velocity"
 
 
 class Momentum(Step):
-    """A step that remembers the last ones."""
+    """Server momentum."""
 
     name = "momentum"
     summary = "server momentum"

@@ -1,4 +1,4 @@
-"""The paper's step: the aggregate becomes the model of the server."""
+"""The paper's server optimiser: the aggregate becomes the model of the server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from airprune.methods.aggregation.steps.base import Array, Step, Values
 
 
 class Replace(Step):
-    """The combined model as it is."""
+    """Takes the aggregate as it is."""
 
     name = "replace"
     summary = "the aggregate becomes the model of the server"

@@ -1,4 +1,4 @@
-"""What a weight is worth. To add an importance, write its function and list it in IMPORTANCES, or `register` it.
+"""Importances of weights. To add one, write its function and list it in IMPORTANCES, or `register` it.
 
 Every function maps a `Probe` to one score per prunable weight; only the order of the scores matters.
 """
@@ -18,7 +18,7 @@ from airprune.errors import InvalidValue
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Probe:
-    """What a device knows of the dense model it received, before it prunes.
+    """The dense model that a device received, as importances see it before it prunes.
 
     Attributes:
       weights: the prunable weights w.  [num_weights]
@@ -53,7 +53,7 @@ class Importance:
       score: the scores themselves, one per weight.
       needs_gradient: whether the caller must pay for a probe minibatch.
       needs_loss: whether the caller must provide F itself.
-      needs_rng: whether it may draw; making a stream costs as much as choosing a mask.
+      needs_rng: whether it needs random numbers; making a stream costs as much as choosing a mask.
     """
 
     name: str
