@@ -49,7 +49,7 @@ def one_round(model: np.ndarray, **changes: Any) -> tuple[np.ndarray, list[np.nd
     state = experiment.initial_state()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz, 0)
+    opened = open_round(experiment.context, candidates, experiment.network.cpu_hz, 0)
     job, dataset = experiment.job(InProcess(experiment.dataset)), experiment.dataset
     device = Device(experiment.model, dataset.train_x, dataset.train_y, job.settings, job.method, job.wire)
     streams = Streams(experiment.scenario.seed, GLOBAL_ROUNDS, 0)

@@ -103,7 +103,7 @@ def test_one_edge_rounds_average_is_eq_12_of_its_devices():
     received = state.global_state.copy()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz, 0)
+    opened = open_round(experiment.context, candidates, experiment.network.cpu_hz, 0)
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
         device, prunable = engine._worker.device, experiment.model.prunable
         for edge in (0, 1):

@@ -202,7 +202,7 @@ class Experiment:
         )
 
     @cached_property
-    def terms(self) -> PlanningContext:
+    def context(self) -> PlanningContext:
         return PlanningContext(
             plan=self.scenario.plan,
             radio=self.radio,
@@ -226,17 +226,17 @@ class Experiment:
             edges=np.flatnonzero(self.tree.active(self.tree.depth - 1, state.counters)),
             learning_rate=self.learning_rate(state),
             local_steps=steps,
-            terms=self.terms if steps is None else self._terms_of(steps),
+            context=self.context if steps is None else self._context_of(steps),
         )
 
-    def _terms_of(self, steps: Array) -> PlanningContext:
+    def _context_of(self, steps: Array) -> PlanningContext:
         """With the compute times of as many local steps as a global round has.  [num_devices]"""
         train, sizes = self.scenario.train, self.data_sizes
         if self.scenario.clock.compute == "paper":
             share = steps / np.maximum(train.steps(sizes), 1.0)
         else:
             share = train.samples_seen(sizes, steps) / np.maximum(train.samples_seen(sizes), 1.0)
-        return replace(self.terms, compute=replace(self.compute, passes=self.compute.passes * share))
+        return replace(self.context, compute=replace(self.compute, passes=self.compute.passes * share))
 
     def local_steps(self, state: RunState) -> Array | None:
         """τ_n(t) of every device in this global round; None where it is τ_n(0).  [num_devices]"""
@@ -400,7 +400,7 @@ class Experiment:
             wire=self.wire,
             shape=self.shape,
             seed=self.scenario.seed,
-            extra_bits=self.terms.objective_bits,
+            extra_bits=self.context.objective_bits,
         )
 
     @cached_property
@@ -409,7 +409,7 @@ class Experiment:
         return Stations(
             network=self.network,
             radio=self.radio,
-            terms=self.terms,
+            context=self.context,
             level=self.tree.levels[-1],
             model_bits=self.backhaul.bits,
             data_sizes=self.data_sizes,

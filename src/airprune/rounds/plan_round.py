@@ -55,13 +55,13 @@ def plan_round(
       cpu_hz: f_n of the candidates.
       events: what goes wrong in the round, given the devices that were selected.
     """
-    kappa, terms = run.kappa(state), at.terms
+    kappa, context = run.kappa(state), at.context
     opened = open_round(
-        terms.bounded(state.values), candidates, cpu_hz, at.round_index, kappa, positions_m=run.positions_m
+        context.bounded(state.values), candidates, cpu_hz, at.round_index, kappa, positions_m=run.positions_m
     )
     view = _view(run, at, state, opened)
-    opened, values = prepared_round(run.terms, opened, view, state.values)
-    timed = time_round(terms, opened, events(opened))
+    opened, values = prepared_round(run.context, opened, view, state.values)
+    timed = time_round(context, opened, events(opened))
     if not run.method.topology.overrides(Topology.due):
         return RoundPlan(timed=timed, view=view, lag=np.zeros(len(opened.device), dtype=np.int64)), values
     timed, lag = _only_due(run, at, state, values, timed)

@@ -70,7 +70,7 @@ def _check_bits(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult
     """A device that sends more than it was planned and timed for would make every number of the round a lie."""
     opened, counted = timed.opened, timed.opened.bits - timed.opened.charges.beside_bits
     if run.scenario.plan.framing:
-        counted = run.terms.unframed.upload_bits(opened.keep, FREE, opened.code)
+        counted = run.context.unframed.upload_bits(opened.keep, FREE, opened.code)
     for result in results:
         place = np.searchsorted(opened.device, result.statistics.device)
         charged = counted[place]
@@ -94,7 +94,7 @@ def _as_sent(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult]) 
     for name, array in sent.items():
         head = np.searchsorted(opened.device, int(name.removeprefix(UNION)))
         union = np.where(opened.relay.head == head, np.count_nonzero(array), union)
-    return timed if np.all(union == prunable) else with_unions(run.terms, timed, union)
+    return timed if np.all(union == prunable) else with_unions(run.context, timed, union)
 
 
 def _without_failed(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult]) -> TimedRound:
