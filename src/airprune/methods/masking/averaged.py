@@ -26,7 +26,7 @@ class Averaged(Ranking):
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """Scores so far. They start from zero, which scales all scores of a device equally and so never reorders them."""
+        """Stores the scores so far. They start from zero, which scales all scores of a device equally."""
         return (Slot(name=SCORES, owner=Owner.DEVICE, shape=prunable_weights, dtype="<f8"),)
 
     def choose(self, view: DeviceView) -> SubModel:

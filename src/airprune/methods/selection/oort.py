@@ -89,7 +89,7 @@ class Oort(ShareSelection):
         )
 
     def before(self, candidates: Candidates) -> Array:
-        """Scores are compared among all candidates, places given edge by edge; one number is sampled for each device."""
+        """Compares scores among all candidates, places given edge by edge; one number is sampled for each device."""
         device, memory, t = candidates.device, candidates.memory, candidates.round_index + 1
         tried = memory[LAST][device] > 0
         score = np.zeros(len(device))
