@@ -14,15 +14,8 @@ import pytest
 
 from airprune.components.component import paper_shape
 from airprune.deployment.digests import digest_of
-from airprune.deployment.uploads import (
-    BadUpload,
-    Expected,
-    reports_of,
-    told_mask,
-    upload_from_bytes,
-    upload_size,
-    upload_to_bytes,
-)
+from airprune.deployment.run_definition import reports_of
+from airprune.deployment.uploads import BadUpload, Expected, upload_from_bytes, upload_to_bytes
 from airprune.methods import METHODS
 from airprune.methods.compression.base import Wire
 from airprune.methods.compression.packing import num_bytes
@@ -32,7 +25,7 @@ from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.training import worker
-from airprune.rounds.wire import Codec
+from airprune.rounds.wire import Codec, told_mask, upload_size
 from airprune.scenario import Scenario
 from airprune.studies.conformance import Subject, _watched, points
 from support.one_device import device
@@ -64,6 +57,14 @@ def same_upload(here, there, codec) -> None:
         assert array.tobytes() == there.report[name].tobytes()
 
 
+def expected_of(codec, *, keep, code, model_digest, reports) -> Expected:
+    """Returns an upload's expectation with as many bytes as it can have: with a mask, and all of its reports."""
+    most = upload_size(codec, codec.shape.fixed_weights + keep, code=code, has_mask=True)
+    for name, (dtype, shape) in reports.items():
+        most += 3 + 4 * len(shape) + len(name.encode()) + np.dtype(dtype).itemsize * int(np.prod(shape))
+    return Expected(keep=keep, code=code, model_digest=model_digest, max_bytes=most, reports=reports)
+
+
 @pytest.fixture
 def bytes_between(monkeypatch):
     """Lets every upload of a run travel as bytes; (round, device) → its bytes without reports."""
@@ -75,7 +76,7 @@ def bytes_between(monkeypatch):
         told = told_mask(device.method.masking, received.mask, orders.round_index, codec)
         data = upload_to_bytes(upload, codec, model_digest=digest, told=told, code=orders.code)
         sent = codec.sent_index(upload.mask).size
-        expected = Expected.of(
+        expected = expected_of(
             codec,
             keep=sent - codec.shape.fixed_weights,
             code=orders.code,
@@ -111,7 +112,7 @@ def test_every_method_sends_the_bytes_it_is_charged_and_arrives_bit_for_bit(meth
     }
 
 
-@pytest.mark.parametrize("method", ["adaptive-pruning", "adaptive", "sign-sgd", "scaffold", "feddst"])
+@pytest.mark.parametrize("method", ["adaptive-pruning", "adaptive-bits", "sign-sgd", "scaffold", "feddst"])
 def test_a_run_over_bytes_ends_in_the_very_model_of_a_run_without(method, request):
     scenario = Subject.named(method, "methods").scenario()
     plain = _watched(scenario).final
@@ -167,7 +168,7 @@ def case(name: str) -> Case:
     codec, digest = codec_of(one), digest_of(received)
     told = upload.mask if tells else None
     data = upload_to_bytes(upload._replace(report=report), codec, model_digest=digest, told=told, code=code)
-    expected = Expected.of(codec, keep=keep, code=code, model_digest=digest, reports=kinds)
+    expected = expected_of(codec, keep=keep, code=code, model_digest=digest, reports=kinds)
     return Case(data=data, received=received, codec=codec, expected=expected, told=told)
 
 
@@ -260,7 +261,7 @@ def mutated(rng: np.random.Generator, data: bytes, other: bytes) -> bytes:
 
 
 def try_mutated(count: int, seed: int) -> int:
-    """How many of so many mutated uploads were refused; the others must be as sound as any."""
+    """Returns how many of so many mutated uploads were refused; the others must be as sound as any."""
     rng, cases = np.random.default_rng(seed), [case(name) for name in CASES]
     refused = 0
     for number in range(count):
@@ -328,7 +329,7 @@ def test_framing_charges_the_bytes_of_every_code_and_plans_with_no_fewer(name):
 
 
 def test_the_format_adds_less_than_a_percent_to_the_papers_upload():
-    """Of the CNN's 43,888 weights at 64 bits: header, statistics and 114 biases, with half of the weights a mask."""
+    """Checks the CNN's 43,888 weights at 64 bits: header, statistics, 114 biases; with half of the weights a mask."""
     shape, compression = replace(paper_shape(), num_personal=0), Method.of(Scenario()).compression
     wire = Wire(value_bits=64.0, num_weights=shape.num_weights, num_tensors=4)
     codec = Codec(compression=compression, wire=wire, shape=shape)

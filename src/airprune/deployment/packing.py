@@ -25,7 +25,7 @@ _SLOTS, _VALUES, _REPORTS = "slots/", "values/", "reports/"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Station:
-    """What an edge holds between rounds.
+    """Holds an edge's model and slots between rounds.
 
     Attributes:
       model: w_k.  [num_state]
@@ -37,7 +37,7 @@ class Station:
 
     @cached_property
     def digest(self) -> str:
-        """By which cloud and edge tell whether they mean the same."""
+        """Digest by which cloud and edge know that both have the same."""
         return state_digest(self.model, self.slots)
 
 
@@ -60,7 +60,7 @@ class RoundArrays:
 
 
 def order_digest(message: pb.EdgeRound, arrays: RoundArrays) -> str:
-    """Of all that an edge was asked, hex. The model is in it by its own digest, whether it was sent along or not."""
+    """Returns the digest of all orders of an edge, hex. The model is in it by its own digest, sent along or not."""
     told = replace(arrays, station=None).to_bytes()
     return digest_of(message.SerializeToString(deterministic=True), told).hex()
 
@@ -119,7 +119,7 @@ class ReportArrays:
         )
 
     def result(self, model: Array, failures: tuple[Failure, ...]) -> EdgeResult:
-        """As a simulated edge gives it; `model` is what the cloud knows of the edge's."""
+        """Returns the result as a simulated edge gives it; `model` is what the cloud knows of the edge's."""
         return EdgeResult(
             combined=model,
             held=self.held,

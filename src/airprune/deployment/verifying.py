@@ -56,7 +56,7 @@ def edges_of(folder: RunFolder) -> list[str]:
 
 
 def verified_rounds(folder: RunFolder, kept: Mapping[str, Path]) -> Iterator[VerifiedRound]:
-    """All edge rounds of these edges, in the order in which they happened.
+    """Yields all edge rounds of these edges, in the order in which they happened.
 
     Args:
       kept: by name of an edge, its kit or the folder in which it keeps its state.

@@ -41,7 +41,7 @@ def _check_deadline(scenario: Scenario, method: Method) -> None:
     ):
         got = f"scheme {method.scheme.name!r} with compression {method.compression.name!r}"
         rule = 'can be "auto" only with a scheme and a compression that choose codes'
-        raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive"')
+        raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive-bits"')
 
 
 def _check_relay(scenario: Scenario, method: Method) -> None:
