@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from airprune.components.component import Owner, Slot, all_weights
-from airprune.deployment.small import catalogue_shape
+from airprune.deployment.run_definition import catalogue_shape
 from airprune.methods import METHODS
 from airprune.methods.masking.base import Masking, SubModel
 from airprune.methods.registration import register, registries
