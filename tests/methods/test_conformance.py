@@ -64,7 +64,7 @@ def test_every_member_keeps_every_rule_that_applies_to_it(kind, name):
 
 def test_recipes_are_checked_as_a_whole_where_parts_interact_and_otherwise_as_their_component():
     whole = {name for _, name in RECIPES}
-    assert {"adaptive", "sign-sgd", "japp", "topk"} <= whole  # two parts, three, personal layers, other slots
+    assert {"frozen-pruning", "sign-sgd", "japp", "topk"} <= whole  # two parts, three, personal layers, other slots
     kinds = {key: kind for kind, keys in KEYS.items() for key in keys}
     alone = {(kinds[key], part) for name in set(METHODS) - whole for key, part in own_parts(name).items()}
     assert alone and alone <= set(COMPONENTS) - LEFT_OUT
