@@ -614,8 +614,8 @@ def test_the_smallest_updates_pass(name, options, size):
         (([1.0], "sign"), {"rng": math.nan}, "compress.rng must be a whole number ≥ 0, got nan"),
         (([1.0], "sign"), {"rng": -1}, "compress.rng must be a whole number ≥ 0, got -1"),
         (([1.0], "sign"), {"rng": random.Random(0)}, "compress.rng must be a whole number ≥ 0, got <random.Random"),
-        (([1.0], "sign"), {}, "compress.rng must be given, because this code draws random numbers, got None"),
-        (([1.0], "quantised"), {}, "compress.rng must be given, because this code draws random numbers, got None"),
+        (([1.0], "sign"), {}, "compress.rng must be given, because this compressor is stochastic, got None"),
+        (([1.0], "quantised"), {}, "compress.rng must be given, because this compressor is stochastic, got None"),
         (([1.0], "top-k"), {"memory": [1, 2]}, "compress.memory must have as many entries as delta, 1, got 2"),
         (
             ([1.0], "top-k"),
