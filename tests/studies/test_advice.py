@@ -403,7 +403,7 @@ def test_a_table_without_links_says_what_it_needs(tmp_path, capsys):
     table = tmp_path / "bare.csv"
     table.write_text("device,edge\na,0\n")
     assert main(["advise", str(table), "smoke"]) == 2
-    assert "missing snr_db (dB over the full band), or in its place rate_mbps" in capsys.readouterr().err
+    assert "missing snr_db (dB over the full bandwidth), or in its place rate_mbps" in capsys.readouterr().err
 
 
 def test_methods_must_be_named():
