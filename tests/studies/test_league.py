@@ -529,7 +529,7 @@ def _league_in(folder: Path) -> None:
     from airprune.cli.league import _league
 
     _league(
-        [], quick=True, full=False, untuned=False, division="A", methods=None, scenario=None, seeds=None, played=None,
+        [], quick=True, full=False, untuned=False, track="A", methods=None, scenario=None, seeds=None, ledger=None,
         out=folder, options={},
     )  # fmt: skip
 
