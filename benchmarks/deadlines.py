@@ -44,7 +44,7 @@ def fixed_deadlines_s(scenario: ap.Scenario) -> list[float]:
     state = experiment.initial_state()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    per_weight_s, extra_s = experiment.terms.compute.line(device, experiment.network.cpu_hz, probe=False)
+    per_weight_s, extra_s = experiment.context.compute.line(device, experiment.network.cpu_hz, probe=False)
     problem = ap.PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,
         seconds_per_weight=per_weight_s,

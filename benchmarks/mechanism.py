@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 import airprune as ap
-from airprune.rounds.device import Device, Streams, device_round
+from airprune.rounds.device import device_round
 from airprune.rounds.edge import open_round
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.local import Device, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.runs.driver import InProcess
 from airprune.studies.paper.profiles import PROFILES
@@ -48,7 +49,7 @@ def one_round(model: np.ndarray, **changes: Any) -> tuple[np.ndarray, list[np.nd
     state = experiment.initial_state()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz, 0)
+    opened = open_round(experiment.context, candidates, experiment.network.cpu_hz, 0)
     job, dataset = experiment.job(InProcess(experiment.dataset)), experiment.dataset
     device = Device(experiment.model, dataset.train_x, dataset.train_y, job.settings, job.method, job.wire)
     streams = Streams(experiment.scenario.seed, GLOBAL_ROUNDS, 0)

@@ -21,9 +21,8 @@ NUMERIC = (
     "wireless.path_loss",
     "wireless.device_speed.boards", "wireless.device_speed.work", "methods.masking", "methods.objectives",
     "methods.compression", "methods.aggregation", "methods.selection", "methods.association", "methods.topology",
-    "rounds.edge", "rounds.terms", "rounds.opened", "rounds.relayed", "rounds.cloud", "rounds.messages",
-    "rounds.method",
-    "rounds.backhaul", "rounds.personal", "rounds.compute_times", "simulation.clock", "units",
+    "rounds.edge", "rounds.planning_context", "rounds.relayed", "rounds.cloud", "rounds.messages", "rounds.method",
+    "rounds.compute_times", "rounds.timing", "units",
 )  # fmt: skip
 
 

@@ -26,8 +26,9 @@ from airprune.deployment.uploads import (
 from airprune.methods import METHODS
 from airprune.methods.compression.base import Wire
 from airprune.methods.compression.packing import num_bytes
-from airprune.rounds.device import Streams, device_round
+from airprune.rounds.device import device_round
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.training import worker
@@ -97,7 +98,7 @@ def bytes_between(monkeypatch):
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_sends_the_bytes_it_is_charged_and_arrives_bit_for_bit(method, bytes_between):
     scenario = Subject.named(method, "methods").scenario({"plan.framing": True})
-    frame_bits = 8 * Experiment.of(scenario, dataset=points()).terms.codec.frame_bytes
+    frame_bits = 8 * Experiment.of(scenario, dataset=points()).context.codec.frame_bytes
     rounds = _watched(scenario).rounds
     charged = {
         (number, device): bits - timed.opened.charges.beside_bits + frame_bits
@@ -310,20 +311,20 @@ FRAMED = {
 
 @pytest.mark.parametrize("name", FRAMED)
 def test_framing_charges_the_bytes_of_every_code_and_plans_with_no_fewer(name):
-    terms = Experiment.of(tiny_scenario(**FRAMED[name], plan__framing=True), dataset=points()).terms
-    charges, codec, size = terms.charges(0), terms.codec, terms.shape.prunable_weights
+    context = Experiment.of(tiny_scenario(**FRAMED[name], plan__framing=True), dataset=points()).context
+    charges, codec, size = context.charges(0), context.codec, context.shape.prunable_weights
     keep = np.array([0, 1, 2, 7, 300, 301, size - 1, size])
-    codes = [None] if terms.codes is None else [None, *terms.codes.numbers]
+    codes = [None] if context.codes is None else [None, *context.codes.numbers]
     for code in codes:
-        charged = terms.upload_bits(keep, charges, None if code is None else np.full(len(keep), code))
+        charged = context.upload_bits(keep, charges, None if code is None else np.full(len(keep), code))
         sent = [
-            8 * upload_size(codec, terms.shape.fixed_weights + n, code=code, has_mask=n < size) for n in keep.tolist()
+            8 * upload_size(codec, context.shape.fixed_weights + n, code=code, has_mask=n < size) for n in keep.tolist()
         ]
         assert charged.tolist() == sent
-    per_weight_bits, fixed_bits = terms.line
-    planned = per_weight_bits * (terms.shape.fixed_weights + keep) + fixed_bits
+    per_weight_bits, fixed_bits = context.line
+    planned = per_weight_bits * (context.shape.fixed_weights + keep) + fixed_bits
     planned += charges.uplink_bits + charges.always_bits
-    assert np.all(planned >= terms.upload_bits(keep, charges))
+    assert np.all(planned >= context.upload_bits(keep, charges))
 
 
 def test_the_format_adds_less_than_a_percent_to_the_papers_upload():

@@ -12,7 +12,8 @@ from airprune.methods.masking.fjord_kd import FjordKd
 from airprune.methods.masking.widths import weights_at
 from airprune.models.catalogue import FlatModel, PaperCNN
 from airprune.models.kernels import KERNELS, kernel_for
-from airprune.rounds.device import Streams, device_round
+from airprune.rounds.device import device_round
+from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.wireless.device_speed.work import SecondPass
 from support.tiny import blobs, timed_rounds, tiny_device, tiny_scenario
@@ -114,7 +115,7 @@ def test_every_device_has_the_largest_width_that_meets_the_deadline_with_its_sha
     values = {**DISTILLED, "plan.scheme": scheme, "plan.cycles_per_weight": 400.0, "plan.deadline_s": 8e-4}
     values |= {"clock.compute": "flops", "clock.flops_per_cycle": 0.5} if compute == "flops" else {}
     rounds, experiment = timed_rounds(tiny_scenario(**values, **{"radio.fading": "rayleigh"}))
-    terms, graph = experiment.terms, experiment.shape.units
+    context, graph = experiment.context, experiment.shape.units
     family = np.array([weights_at(graph, width) for width in FjordKd().widths])
     kept = {int(n) for timed in rounds for n in timed.opened.keep[timed.opened.planned]}
     assert len(kept) > 1
@@ -126,8 +127,8 @@ def test_every_device_has_the_largest_width_that_meets_the_deadline_with_its_sha
             fits = [
                 weights
                 for weights in family.tolist()
-                if terms.training_s(np.array([weights]), opened.device[one], opened.cpu_hz[one], opened.charges)
-                + terms.upload_bits(np.array([weights]), opened.charges) / rate_bps
+                if context.training_s(np.array([weights]), opened.device[one], opened.cpu_hz[one], opened.charges)
+                + context.upload_bits(np.array([weights]), opened.charges) / rate_bps
                 <= opened.deadline_s
             ]
             assert opened.keep[n] == max(fits)

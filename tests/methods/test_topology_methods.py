@@ -21,9 +21,10 @@ from airprune.methods.topology.relay import Relay
 from airprune.methods.topology.tiers import Tiers, tier_of
 from airprune.randomness import rng_for
 from airprune.results.traffic import link_bits
-from airprune.rounds.device import Streams, device_round
+from airprune.rounds.device import device_round
 from airprune.rounds.edge import open_round
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.records import record_from
 from airprune.rounds.sums import DeviceStatistics, EdgeResult, mean_of_parts
@@ -172,7 +173,7 @@ def r3(experiment, relay):
         def relay(self, view):
             return relay
 
-    terms = replace(experiment.terms, method=replace(experiment.method, topology=Given()))
+    context = replace(experiment.context, method=replace(experiment.method, topology=Given()))
     candidates = Candidates(
         device=np.arange(3),
         edge=np.zeros(3, dtype=np.int64),
@@ -181,12 +182,12 @@ def r3(experiment, relay):
         round_index=0,
         rng=np.random.default_rng(0),
     )
-    return terms, open_round(terms, candidates, np.full(3, 3e9), 0)
+    return context, open_round(context, candidates, np.full(3, 3e9), 0)
 
 
 def test_members_send_in_turn_then_masters_share_the_uplink(cnn):
-    terms, opened = r3(cnn, GROUPS)
-    timed = time_round(terms, opened, calm(3))
+    context, opened = r3(cnn, GROUPS)
+    timed = time_round(context, opened, calm(3))
     np.testing.assert_allclose(timed.relay_s, 7.02208e-3, rtol=CLOSED)
     assert timed.edge_latency_s[0] == pytest.approx(35.695573333e-3, rel=CLOSED)
     assert timed.uploaded_bits.tolist() == [MODEL_BITS, 0.0, MODEL_BITS]
@@ -194,7 +195,9 @@ def test_members_send_in_turn_then_masters_share_the_uplink(cnn):
     assert timed.d2d_energy_j == pytest.approx([0.0, 0.2 * 7.02208e-3, 0.0], rel=CLOSED)
 
     def with_share(share):
-        return time_round(terms, replace(opened, share=np.array([share, np.nan, 1 - share])), calm(3)).edge_latency_s[0]
+        return time_round(context, replace(opened, share=np.array([share, np.nan, 1 - share])), calm(3)).edge_latency_s[
+            0
+        ]
 
     best = minimize_scalar(with_share, bounds=(0.01, 0.99), method="bounded", options={"xatol": 1e-12})
     assert best.fun == pytest.approx(31.014186667e-3, rel=1e-8)  # a kink: found by sections
@@ -204,11 +207,11 @@ def test_members_send_in_turn_then_masters_share_the_uplink(cnn):
 
 
 def test_what_was_handed_to_a_master_is_lost_with_it(cnn):
-    terms, opened = r3(cnn, GROUPS)
-    timed = time_round(terms, opened, replace(calm(3), dropped=np.array([True, False, False])))
+    context, opened = r3(cnn, GROUPS)
+    timed = time_round(context, opened, replace(calm(3), dropped=np.array([True, False, False])))
     assert timed.fate.tolist() == ["dropped", "dropped", "ok"]
     assert timed.uploaded_bits.tolist() == [0.0, 0.0, MODEL_BITS]
-    timed = time_round(terms, opened, replace(calm(3), dropped=np.array([False, True, False])))
+    timed = time_round(context, opened, replace(calm(3), dropped=np.array([False, True, False])))
     assert timed.fate.tolist() == ["ok", "dropped", "ok"]
 
 

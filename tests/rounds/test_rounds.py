@@ -9,13 +9,13 @@ import airprune as ap
 from airprune.engines.serial import SerialEngine
 from airprune.models.catalogue import MLP, build_model
 from airprune.randomness import NumberedStreams
-from airprune.rounds.device import Streams, device_round
+from airprune.rounds.device import device_round
 from airprune.rounds.edge import open_round
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.groups import distinct_pairs
+from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
-from airprune.rounds.place import learning_rate_at
-from airprune.rounds.state import RunState
+from airprune.rounds.state import RunState, learning_rate_at
+from airprune.rounds.training.chunks import distinct_pairs
 from airprune.runs.driver import InProcess
 from airprune.simulation import run_rounds
 from support.tiny import blobs, tiny_scenario
@@ -103,7 +103,7 @@ def test_one_edge_rounds_average_is_eq_12_of_its_devices():
     received = state.global_state.copy()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz, 0)
+    opened = open_round(experiment.context, candidates, experiment.network.cpu_hz, 0)
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
         device, prunable = engine._worker.device, experiment.model.prunable
         for edge in (0, 1):

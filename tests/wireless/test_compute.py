@@ -254,9 +254,9 @@ def first_round(experiment):
     state = experiment.initial_state()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz[candidates.device], 0)
+    opened = open_round(experiment.context, candidates, experiment.network.cpu_hz[candidates.device], 0)
     calm = Events(dropped=np.zeros(25, bool), slowdown=np.ones(25))
-    return time_round(experiment.terms, opened, calm)
+    return time_round(experiment.context, opened, calm)
 
 
 def test_the_deadline_of_the_preset_honest_is_met_by_everybody():

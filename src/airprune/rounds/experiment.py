@@ -26,10 +26,10 @@ from airprune.models.names import HIDDEN
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
 from airprune.randomness import rng_for
-from airprune.rounds.backhaul import Backhaul
 from airprune.rounds.checks import check_method, check_model
+from airprune.rounds.cloud import Backhaul
 from airprune.rounds.compute_times import ComputeTimes, compute_times
-from airprune.rounds.device import LocalSettings
+from airprune.rounds.local import LocalSettings
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import ModelSource, PlainSource, source_of
 from airprune.rounds.parts import (
@@ -44,11 +44,10 @@ from airprune.rounds.parts import (
     StationInbox,
     TunedDeadline,
 )
-from airprune.rounds.personal import samples_like
-from airprune.rounds.place import Place, learning_rate_at
 from airprune.rounds.planning_context import PlanningContext
 from airprune.rounds.relayed import Positions
-from airprune.rounds.state import RunState
+from airprune.rounds.sending import samples_like
+from airprune.rounds.state import Place, RunState, learning_rate_at
 from airprune.rounds.stations import Stations
 from airprune.rounds.timing import TimedRound
 from airprune.rounds.training.worker import Job
@@ -203,7 +202,7 @@ class Experiment:
         )
 
     @cached_property
-    def terms(self) -> PlanningContext:
+    def context(self) -> PlanningContext:
         return PlanningContext(
             plan=self.scenario.plan,
             radio=self.radio,
@@ -227,17 +226,17 @@ class Experiment:
             edges=np.flatnonzero(self.tree.active(self.tree.depth - 1, state.counters)),
             learning_rate=self.learning_rate(state),
             local_steps=steps,
-            terms=self.terms if steps is None else self._terms_of(steps),
+            context=self.context if steps is None else self._context_of(steps),
         )
 
-    def _terms_of(self, steps: Array) -> PlanningContext:
+    def _context_of(self, steps: Array) -> PlanningContext:
         """With the compute times of as many local steps as a global round has.  [num_devices]"""
         train, sizes = self.scenario.train, self.data_sizes
         if self.scenario.clock.compute == "paper":
             share = steps / np.maximum(train.steps(sizes), 1.0)
         else:
             share = train.samples_seen(sizes, steps) / np.maximum(train.samples_seen(sizes), 1.0)
-        return replace(self.terms, compute=replace(self.compute, passes=self.compute.passes * share))
+        return replace(self.context, compute=replace(self.compute, passes=self.compute.passes * share))
 
     def local_steps(self, state: RunState) -> Array | None:
         """τ_n(t) of every device in this global round; None where it is τ_n(0).  [num_devices]"""
@@ -401,7 +400,7 @@ class Experiment:
             wire=self.wire,
             shape=self.shape,
             seed=self.scenario.seed,
-            extra_bits=self.terms.objective_bits,
+            extra_bits=self.context.objective_bits,
         )
 
     @cached_property
@@ -410,7 +409,7 @@ class Experiment:
         return Stations(
             network=self.network,
             radio=self.radio,
-            terms=self.terms,
+            context=self.context,
             level=self.tree.levels[-1],
             model_bits=self.backhaul.bits,
             data_sizes=self.data_sizes,

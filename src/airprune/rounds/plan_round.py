@@ -11,14 +11,13 @@ from airprune.methods.masking.base import RoundView
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.base import HISTORY, Topology
 from airprune.randomness import rng_for
-from airprune.rounds.device import Streams
+from airprune.rounds.cloud import combined_now
 from airprune.rounds.edge import open_round, prepared_round
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.place import Place
-from airprune.rounds.planned_round import PlannedRound
-from airprune.rounds.state import RunState
+from airprune.rounds.local import Streams
+from airprune.rounds.planning_context import PlannedRound
+from airprune.rounds.state import Place, RunState
 from airprune.rounds.timing import Events, Fate, TimedRound, time_round
-from airprune.rounds.upper_levels import combined_now
 
 Array = np.ndarray
 Values = dict[str, Array]
@@ -56,13 +55,13 @@ def plan_round(
       cpu_hz: f_n of the candidates.
       events: what goes wrong in the round, given the devices that were selected.
     """
-    kappa, terms = run.kappa(state), at.terms
+    kappa, context = run.kappa(state), at.context
     opened = open_round(
-        terms.bounded(state.values), candidates, cpu_hz, at.round_index, kappa, positions_m=run.positions_m
+        context.bounded(state.values), candidates, cpu_hz, at.round_index, kappa, positions_m=run.positions_m
     )
     view = _view(run, at, state, opened)
-    opened, values = prepared_round(run.terms, opened, view, state.values)
-    timed = time_round(terms, opened, events(opened))
+    opened, values = prepared_round(run.context, opened, view, state.values)
+    timed = time_round(context, opened, events(opened))
     if not run.method.topology.overrides(Topology.due):
         return RoundPlan(timed=timed, view=view, lag=np.zeros(len(opened.device), dtype=np.int64)), values
     timed, lag = _only_due(run, at, state, values, timed)

@@ -12,6 +12,7 @@ from airprune.components.component import ModelShape
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
+from airprune.methods.topology.relay import Relay
 from airprune.planning import Codes, Ladder, Plan, PlanProblem
 from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 Values = dict[str, Array]
-
 # At the most, to fill the last byte of an update.
 PADDING_BITS = 7.0
 # Stands in a problem until its deadline is found.
@@ -152,18 +152,18 @@ def asked_only(candidates: Candidates, asked: Array) -> Candidates:
     return replace(candidates, **{name: getattr(candidates, name)[asked] for name in arrays})
 
 
-def plan_problem(terms: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
+def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
     """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
-    plan, shape = terms.plan, terms.shape
-    per_weight_bits, fixed_bits = terms.line
-    scheme = terms.method.scheme
-    ladder = terms.ladder if scheme.chooses_codes else None
-    codes = terms.codes if scheme.fits_codes else None
+    plan, shape = context.plan, context.shape
+    per_weight_bits, fixed_bits = context.line
+    scheme = context.method.scheme
+    ladder = context.ladder if scheme.chooses_codes else None
+    codes = context.codes if scheme.fits_codes else None
     if ladder is not None:
         per_weight_bits = float(ladder.bits_per_weight[0])
     if codes is not None:
         per_weight_bits, fixed_bits = codes.bits(codes.numbers[0], shape.num_weights) / shape.num_weights, 0.0
-    per_weight_s, extra_s = terms.compute.line(
+    per_weight_s, extra_s = context.compute.line(
         candidates.device,
         cpu_hz,
         probe=charges.probe,
@@ -181,38 +181,88 @@ def plan_problem(terms: PlanningContext, candidates: Candidates, cpu_hz: Array, 
         conv_weights=shape.fixed_weights,
         fc_weights=shape.prunable_weights,
         deadline_s=_ANY_DEADLINE_S if plan.deadline_s == "auto" else plan.deadline_s,
-        max_pruning_ratio=terms.max_pruning_ratio,
-        min_pruning_ratio=terms.min_pruning_ratio,
-        limits=device_limits(terms, cpu_hz) if has_limits(terms) else None,
+        max_pruning_ratio=context.max_pruning_ratio,
+        min_pruning_ratio=context.min_pruning_ratio,
+        limits=device_limits(context, cpu_hz) if has_limits(context) else None,
         ladder=ladder,
         codes=codes,
-        block_rate_bps=_block_rates_bps(terms, candidates),
+        block_rate_bps=_block_rates_bps(context, candidates),
     )
 
 
-def _block_rates_bps(terms: PlanningContext, candidates: Candidates) -> Array | None:
+def _block_rates_bps(context: PlanningContext, candidates: Candidates) -> Array | None:
     """For a scheme that assigns blocks: as many as the edge with the most devices has."""
-    blocks = terms.method.scheme.blocks(int(np.bincount(candidates.edge).max(initial=0)))
+    blocks = context.method.scheme.blocks(int(np.bincount(candidates.edge).max(initial=0)))
     if blocks is None or candidates.block_rates_bps is None:
         return None
     return candidates.block_rates_bps(candidates.device, blocks)
 
 
-def has_limits(terms: PlanningContext) -> bool:
-    return terms.method.scheme.needs_limits or terms.plan.max_energy_j is not None
+def has_limits(context: PlanningContext) -> bool:
+    return context.method.scheme.needs_limits or context.plan.max_energy_j is not None
 
 
-def device_limits(terms: PlanningContext, cpu_hz: Array) -> DeviceLimits:
+def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:
     """Clock and power up to the device's own, and the scenario's energy budget."""
-    budget = terms.plan.max_energy_j
+    budget = context.plan.max_energy_j
     return DeviceLimits(
         cpu_hz_max=cpu_hz,
-        power_w_max=terms.radio.transmit_power_w,
-        bandwidth_hz=terms.radio.bandwidth_hz,
+        power_w_max=context.radio.transmit_power_w,
+        bandwidth_hz=context.radio.bandwidth_hz,
         energy_j=np.inf if budget is None else budget,
     )
 
 
-def plan_as_set(terms: PlanningContext, problem: PlanProblem) -> Plan:
+def plan_as_set(context: PlanningContext, problem: PlanProblem) -> Plan:
     """By the scheme of the scenario, with its options."""
-    return terms.method.scheme.plan(problem)
+    return context.method.scheme.plan(problem)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlannedRound:
+    """One edge round of some edges as planned.  Per-device arrays follow `device`
+
+    Attributes:
+      device: the devices that are asked, ascending.
+      edge: who serves each.
+      full_band_rate_bps, cpu_hz: of each, as the plan uses them.
+      planned: whether it is in the plan; the others made their edge infeasible and are blocked.
+      share: b_n; NaN for blocked devices.
+      keep: whole prunable weights that it holds or sends.
+      bits: what it will send.
+      deadline_s: T_th of this round; `tunes_itself` if it was found for this round.
+      power_w: transmit power, if the scheme has chosen one.
+      code, bits_per_weight: which code it sends with and what that costs, if the scheme has chosen.
+      charges: what the masking costs beside the weights.
+      mask: what the masking prepared for everybody.
+      edges, status, shadow_price: of the plan, per edge.
+      relay: what the devices do among themselves before the uplink, if they do.
+      carried_weights, carried_bits: what then goes up for each device's group; as for one device where there is none.
+    """
+
+    device: Array
+    edge: Array
+    full_band_rate_bps: Array
+    cpu_hz: Array
+    planned: Array
+    share: Array
+    keep: Array
+    bits: Array
+    deadline_s: float
+    tunes_itself: bool
+    charges: Charges
+    edges: Array
+    status: Array
+    shadow_price: Array
+    power_w: Array | None = None
+    code: Array | None = None
+    bits_per_weight: Array | None = None
+    mask: Array | None = None
+    relay: Relay | None = None
+    carried_weights: Array | None = None
+    carried_bits: Array | None = None
+
+    @property
+    def uplink_bits(self) -> Array:
+        """What the uplink that each device's update takes carries in all."""
+        return self.bits if self.carried_bits is None else self.carried_bits

@@ -14,8 +14,7 @@ from airprune.methods.topology import Topology
 from airprune.methods.topology.relay import Relay, RelayView
 from airprune.planning import PlanProblem
 from airprune.planning.plan import Status
-from airprune.rounds.planned_round import PlannedRound
-from airprune.rounds.planning_context import PlanningContext
+from airprune.rounds.planning_context import PlannedRound, PlanningContext
 
 Array = np.ndarray
 
@@ -24,10 +23,10 @@ Positions = Callable[[Array], Array]
 
 
 def relay_of(
-    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, charges: Charges, positions_m: Positions | None
+    context: PlanningContext, chosen: Candidates, problem: PlanProblem, charges: Charges, positions_m: Positions | None
 ) -> Relay | None:
     """What the devices do among themselves; None if nothing."""
-    topology = terms.method.topology
+    topology = context.method.topology
     if not topology.overrides(Topology.relay):
         return None
 
@@ -41,8 +40,8 @@ def relay_of(
         edge=chosen.edge,
         full_band_rate_bps=chosen.full_band_rate_bps,
         compute_s=whole_s(problem),
-        model_bits=whole_bits(terms, problem, charges),
-        radio=terms.radio,
+        model_bits=whole_bits(context, problem, charges),
+        radio=context.radio,
         positions_m=positions,
     )
     relay = topology.relay(view)
@@ -55,12 +54,12 @@ def whole_s(problem: PlanProblem) -> Array:
     return whole + problem.extra_seconds
 
 
-def whole_bits(terms: PlanningContext, problem: PlanProblem, charges: Charges) -> Array:
-    return terms.upload_bits(np.full(problem.num_devices, terms.shape.prunable_weights), charges)
+def whole_bits(context: PlanningContext, problem: PlanProblem, charges: Charges) -> Array:
+    return context.upload_bits(np.full(problem.num_devices, context.shape.prunable_weights), charges)
 
 
 def for_groups(
-    terms: PlanningContext, chosen: Candidates, heads: PlannedRound, cpu_hz: Array, charges: Charges, relay: Relay
+    context: PlanningContext, chosen: Candidates, heads: PlannedRound, cpu_hz: Array, charges: Charges, relay: Relay
 ) -> PlannedRound:
     """The round of all devices from that of those who upload.
 
@@ -68,12 +67,12 @@ def for_groups(
     fits whatever they choose, the devices of a pruned group keep an equal part of what the head may send.
     """
     place = np.searchsorted(np.flatnonzero(relay.uploads), relay.head)
-    size, prunable = relay.group_size, terms.shape.prunable_weights
+    size, prunable = relay.group_size, context.shape.prunable_weights
     keep = heads.keep[place]
     is_pruned_group = (size > 1) & (keep < prunable)
-    count_bits, value_bits = _count_bits(size), terms.wire.value_bits
+    count_bits, value_bits = _count_bits(size), context.wire.value_bits
     part = np.floor(keep * value_bits / (value_bits + count_bits) / size).astype(np.int64)
-    part = terms.method.masking.num_kept(part, terms.shape)
+    part = context.method.masking.num_kept(part, context.shape)
     keep = np.where(is_pruned_group, part, keep)
     union = np.where(is_pruned_group, size * part, keep)  # at the most
 
@@ -89,22 +88,22 @@ def for_groups(
         planned=heads.planned[place],
         share=spread(heads.share, np.nan),
         keep=keep,
-        bits=terms.upload_bits(keep, charges),
+        bits=context.upload_bits(keep, charges),
         power_w=None if heads.power_w is None else spread(heads.power_w, np.nan),
         relay=relay,
     )
-    return with_unions(terms, opened, union)
+    return with_unions(context, opened, union)
 
 
-def with_unions(terms: PlanningContext, opened: PlannedRound, union: Array) -> PlannedRound:
+def with_unions(context: PlanningContext, opened: PlannedRound, union: Array) -> PlannedRound:
     """The round in which the group of each device sends so many prunable weights, with counts unless it sends all."""
     assert opened.relay is not None  # else there are no groups
     size = opened.relay.group_size
-    counted = (size > 1) & (union < terms.shape.prunable_weights)
+    counted = (size > 1) & (union < context.shape.prunable_weights)
     return replace(
         opened,
-        carried_weights=terms.shape.fixed_weights + union,
-        carried_bits=terms.upload_bits(union, opened.charges) + np.where(counted, _count_bits(size) * union, 0.0),
+        carried_weights=context.shape.fixed_weights + union,
+        carried_bits=context.upload_bits(union, opened.charges) + np.where(counted, _count_bits(size) * union, 0.0),
     )
 
 
@@ -114,7 +113,7 @@ def _count_bits(size: Array) -> Array:
 
 
 def without_uplink(
-    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
+    context: PlanningContext, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
 ) -> PlannedRound:
     """Devices that end up with the average themselves: no band to share, so nothing to plan and nothing to prune."""
     nothing = np.zeros(len(chosen.device))
@@ -125,8 +124,8 @@ def without_uplink(
         cpu_hz=cpu_hz,
         planned=np.ones(len(chosen.device), dtype=bool),
         share=nothing + np.nan,
-        keep=np.full(len(chosen.device), terms.shape.prunable_weights),
-        bits=whole_bits(terms, problem, charges),
+        keep=np.full(len(chosen.device), context.shape.prunable_weights),
+        bits=whole_bits(context, problem, charges),
         deadline_s=float(np.max(problem.deadline_s)),
         tunes_itself=False,
         charges=charges,

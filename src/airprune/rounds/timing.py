@@ -10,8 +10,7 @@ import numpy as np
 
 from airprune.methods.topology.relay import Relay
 from airprune.planning.plan import Status
-from airprune.rounds.planned_round import PlannedRound
-from airprune.rounds.planning_context import PlanningContext
+from airprune.rounds.planning_context import PlannedRound, PlanningContext
 from airprune.rounds.relayed import with_unions as united
 from airprune.wireless.channel import uplink_rate_bps
 from airprune.wireless.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s
@@ -116,12 +115,14 @@ def _indexed(value: Any, kept: Array, *, but: tuple[str, ...]) -> dict[str, Any]
     return {name: array[kept] for name, array in arrays.items() if isinstance(array, np.ndarray)}
 
 
-def time_round(terms: PlanningContext, opened: PlannedRound, events: Events) -> TimedRound:
+def time_round(context: PlanningContext, opened: PlannedRound, events: Events) -> TimedRound:
     """Times, energies and fates of a planned round."""
-    planned, shape = opened.planned, terms.shape
-    training_s = terms.training_s(opened.keep, opened.device, opened.cpu_hz, opened.charges)
-    compute_s = training_s + terms.compute.probe_s(opened.device, opened.cpu_hz) if opened.charges.probe else training_s
-    powered_s = compute_s if terms.compute.probe_takes_energy else training_s
+    planned, shape = opened.planned, context.shape
+    training_s = context.training_s(opened.keep, opened.device, opened.cpu_hz, opened.charges)
+    compute_s = (
+        training_s + context.compute.probe_s(opened.device, opened.cpu_hz) if opened.charges.probe else training_s
+    )
+    powered_s = compute_s if context.compute.probe_takes_energy else training_s
     rate_bps = uplink_rate_bps(np.where(planned, opened.share, 1.0), opened.full_band_rate_bps)
     uplink_s = uplink_time_s(opened.uplink_bits, rate_bps, bits_per_weight=1.0)
     relay, relay_s = opened.relay, None
@@ -134,7 +135,7 @@ def time_round(terms: PlanningContext, opened: PlannedRound, events: Events) -> 
     compute_s = compute_s * events.slowdown
     limit_s = np.maximum(opened.deadline_s, planned_s) * _ROUNDING
     total_s = compute_s + after_s
-    ends_s = _end_of_round_s(terms, np.where(planned & ~events.dropped & (total_s <= limit_s), total_s, np.inf))
+    ends_s = _end_of_round_s(context, np.where(planned & ~events.dropped & (total_s <= limit_s), total_s, np.inf))
     late = total_s > np.minimum(limit_s, ends_s)
     fate = np.select([~planned, events.dropped, late], [Fate.BLOCKED, Fate.DROPPED, Fate.LATE], Fate.OK)
     if relay is not None:  # what was handed to a device that does not arrive is lost with it
@@ -142,7 +143,7 @@ def time_round(terms: PlanningContext, opened: PlannedRound, events: Events) -> 
     # An edge that misses somebody waits until the deadline, or until a baseline that ignores it would have arrived.
     waits_s = np.minimum(np.where(fate == Fate.OK, total_s, np.where(planned, limit_s, 0.0)), ends_s)
     place = np.searchsorted(opened.edges, opened.edge)
-    arrives, energy_j = fate == Fate.OK, _energy_j(terms, opened, powered_s, uplink_s)
+    arrives, energy_j = fate == Fate.OK, _energy_j(context, opened, powered_s, uplink_s)
     timed = TimedRound(
         opened=opened,
         ratio=np.where(planned, 1.0 - opened.keep / shape.prunable_weights, np.nan),
@@ -157,16 +158,16 @@ def time_round(terms: PlanningContext, opened: PlannedRound, events: Events) -> 
     return timed if relay is None else _with_relay(timed, relay)
 
 
-def with_unions(terms: PlanningContext, timed: TimedRound, union: Array) -> TimedRound:
+def with_unions(context: PlanningContext, timed: TimedRound, union: Array) -> TimedRound:
     """The round as it came out: for each group, so many prunable weights went up, never more than had been reserved.
 
     Uploads end earlier and take less energy; who was late stays late, and an edge that misses somebody still waits.
     """
-    before, opened = timed.opened, united(terms, timed.opened, union)
+    before, opened = timed.opened, united(context, timed.opened, union)
     assert opened.relay is not None
     saved = 1.0 - opened.uplink_bits / before.uplink_bits
     uplink_s = timed.uplink_s * (1.0 - saved)
-    power_w = terms.radio.transmit_power_w if opened.power_w is None else opened.power_w
+    power_w = context.radio.transmit_power_w if opened.power_w is None else opened.power_w
     saved_j = np.where(opened.relay.uploads & opened.planned, power_w * timed.uplink_s * saved, 0.0)
     shorter = replace(timed, opened=opened, uplink_s=uplink_s, energy_j=timed.energy_j - saved_j)
     place, num_edges = np.searchsorted(opened.edges, opened.edge), len(opened.edges)
@@ -192,14 +193,16 @@ def _with_relay(timed: TimedRound, relay: Relay) -> TimedRound:
     )
 
 
-def _end_of_round_s(terms: PlanningContext, arrives_s: Array) -> float:
+def _end_of_round_s(context: PlanningContext, arrives_s: Array) -> float:
     """When the selection has seen enough uploads; infinite if it waits for all."""
-    return terms.method.selection.barrier(arrives_s, terms.shape.num_devices)
+    return context.method.selection.barrier(arrives_s, context.shape.num_devices)
 
 
-def _energy_j(terms: PlanningContext, opened: PlannedRound, compute_s: Array, uplink_s: Array) -> Array:
+def _energy_j(context: PlanningContext, opened: PlannedRound, compute_s: Array, uplink_s: Array) -> Array:
     compute_j = compute_energy_j(compute_s, cpu_hz=opened.cpu_hz)
-    power_w = terms.radio.transmit_power_w if opened.power_w is None else np.where(opened.planned, opened.power_w, 1.0)
+    power_w = (
+        context.radio.transmit_power_w if opened.power_w is None else np.where(opened.planned, opened.power_w, 1.0)
+    )
     if opened.relay is not None:
         uplink_s = np.where(opened.relay.uploads, uplink_s, 0.0)
         power_w = np.where(opened.relay.uploads, power_w, 1.0)

@@ -25,7 +25,7 @@ from distributed.security import Security
 from airprune.engines.base import MAX_TRIES
 from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.connection import quiet
-from airprune.engines.cluster.crew import Crew, PlanningContext, is_loopback, last_words
+from airprune.engines.cluster.crew import Crew, WorkerSettings, is_loopback, last_words
 from airprune.engines.cluster.local import ONE_AT_A_TIME, WITHOUT_PAGES
 from airprune.engines.machine import causes, worker_environment, workers_here
 from airprune.errors import UsageError, WorkFailed
@@ -125,7 +125,7 @@ def serve_workers(
     """
     num_workers = workers_here(workers, field="--workers")
     with tempfile.TemporaryDirectory(prefix="airprune-workers-", ignore_cleanup_errors=True) as folder:
-        terms = PlanningContext(
+        settings = WorkerSettings(
             scheduler=scheduler,
             host=host,
             tls=tls,
@@ -134,9 +134,9 @@ def serve_workers(
             patience_s=patience_s,
             folder=folder,
         )
-        terms.security()  # its files are there
+        settings.security()  # its files are there
         if "://" in scheduler:
-            terms.check(scheduler)
+            settings.check(scheduler)
         elif not Path(scheduler).exists() and not scheduler.endswith(".json"):
             raise UsageError(
                 f"The scheduler must be an address like tls://host:8786 or a scheduler file, got {scheduler!r}."
@@ -145,7 +145,7 @@ def serve_workers(
         os.environ.update(worker_environment(), DASK_LOGGING__DISTRIBUTED="critical")
         try:
             with _children_deaf_to_ctrl_c():
-                asyncio.run(_workers(Crew(terms, num_workers, tell)))
+                asyncio.run(_workers(Crew(settings, num_workers, tell)))
         finally:
             for child in multiprocessing.active_children():
                 child.kill()
