@@ -422,7 +422,7 @@ def test_a_league_goes_on_from_the_ledger_of_another_without_its_folders(played,
     ledger = out / "played.jsonl"
     here = [*words[:-4], "--out", str(tmp_path / "out"), "--engine", "serial", "--ledger", str(ledger)]
     assert main(here) == 0
-    assert "0 ranked runs beside 6 recorded ones" in capsys.readouterr().err
+    assert "0 ranked runs; 6 are recorded already" in capsys.readouterr().err
     assert not list((tmp_path / "out" / "runs").iterdir())
     for name in ("league.csv", "league.tex", "played.jsonl"):
         assert (tmp_path / "out" / name).read_bytes() == (out / name).read_bytes()

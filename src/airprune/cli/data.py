@@ -48,8 +48,7 @@ def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
         return
     numbers = ("train", "test", "classes")
     table = plain_table("dataset", *numbers, "what it is", numbers=numbers)
-    table.columns[0].no_wrap = True
-    found = plain_table("dataset", "files")
+    found = plain_table("dataset", "files", paths=["files"])
     for name, entry in DATASETS.items():
         table.add_row(name, f"{entry.num_train:,}", f"{entry.num_test:,}", str(entry.num_classes), entry.summary)
         where = (

@@ -23,7 +23,7 @@ from rich.text import Text
 
 import airprune
 from airprune import extras
-from airprune.cli.console import print_json
+from airprune.cli.console import print_json, stdout_console
 from airprune.cli.options import AsJson
 from airprune.cli.tables import plain_table, print_table
 from airprune.data import DATASETS, DatasetEntry
@@ -266,9 +266,11 @@ _STYLES = {Health.OK: "green", Health.NOTE: "yellow", Health.FAIL: "bold red"}
 
 
 def _show(findings: list[Finding]) -> None:
-    table = plain_table("check", "", "found", "what to do")
-    table.columns[0].no_wrap = True
+    table = plain_table("check", "", "found", paths=["found"])
     for finding in findings:
         health = Text(finding.health.value, style=_STYLES[finding.health])
-        table.add_row(finding.check, health, Text(finding.found), Text(finding.advice))
+        table.add_row(finding.check, health, Text(finding.found))
     print_table(table)
+    for finding in findings:
+        if finding.advice:
+            stdout_console().print(f"{finding.check}: {finding.advice}", markup=False, soft_wrap=True)

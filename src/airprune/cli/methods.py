@@ -60,7 +60,6 @@ def _list_methods(as_json: bool) -> None:
         table = plain_table("", "", show_header=False)
         for recipe in recipes:
             table.add_row(f"  {recipe.name:<{width}}", _brief(recipe.summary, room))
-        table.columns[0].no_wrap = True
         print_table(table)
         stdout_console().print()
     say(f"{len(METHODS)} methods. `airprune methods NAME` shows one in full; --components lists the components.")
@@ -70,7 +69,7 @@ def _brief(summary: str, room: int) -> str:
     """Returns a summary that fits on a line: whole, or up to the last comma, colon or semicolon, or word, that fits."""
     if len(summary) <= room:
         return summary
-    clause = summary[: max(summary.rfind(mark, 0, room - 1) for mark in ",:;")]
+    clause = summary[: max(0, *(summary.rfind(mark, 0, room - 1) for mark in ",:;"))]
     return f"{clause} …" if len(clause) > room / 2 else textwrap.shorten(summary, room, placeholder=" …")
 
 

@@ -78,7 +78,8 @@ def reproduce(
         return
     tables = {name for artefact in artefacts for name in artefact.tables}
     mine = [claim for claim in claims if set(claim["tables"]) & tables]
-    print_table(_parameter_table(reproduction.out / "table1.csv") if what is What.table1 else _claims_table(mine))
+    table = _parameter_table(reproduction.out / "table1.csv") if what is What.table1 else _claims_table(mine)
+    print_table(table, keys=0)
 
 
 def _reproduction(

@@ -42,7 +42,6 @@ def scenarios(
         print_json(presets())
     else:
         table = plain_table("preset", "what it is")
-        table.columns[0].no_wrap = True
         for preset, summary in presets().items():
             table.add_row(preset, summary)
         print_table(table)

@@ -14,7 +14,6 @@ def schemes(as_json: AsJson = False) -> None:
         print_json([{"name": s.name, "summary": s.summary, "meets_deadline": s.adapts} for s in SCHEMES.values()])
         return
     table = plain_table("scheme", "meets deadline", "what it does")
-    table.columns[0].no_wrap = True
     for scheme in SCHEMES.values():
         table.add_row(scheme.name, "yes" if scheme.adapts else "no", scheme.summary)
     print_table(table)

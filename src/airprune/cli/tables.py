@@ -20,24 +20,29 @@ from airprune.results.time_to_target import ToTarget, target_text
 from airprune.text import MISSING, clocks_text
 
 _GAP = 2  # blanks between columns
+_FOLDED = 20  # characters below which even a column that may cut words, such as paths, is not made narrower
 
 
-def plain_table(*headings: str, numbers: Iterable[str] = (), **options: Any) -> Table:
-    """Returns an empty table without lines; columns of `numbers` are aligned right, and their cells never wrap."""
+def plain_table(*headings: str, numbers: Iterable[str] = (), paths: Iterable[str] = (), **options: Any) -> Table:
+    """Returns an empty table without lines; cells of `numbers` are aligned right and never wrap, `paths` may be cut."""
     table = Table(
         box=None, pad_edge=False, header_style="bold", title_justify="left", caption_justify="left", **options
     )
     for heading in headings:
-        table.add_column(heading, justify="right" if heading in numbers else "left")
+        overflow: Any = "fold" if heading in paths else "ellipsis"
+        table.add_column(heading, justify="right" if heading in numbers else "left", overflow=overflow)
     return table
 
 
 def print_table(table: Table, *, keys: int = 1) -> None:
     """Prints a table whose words stay whole: cells wrap, and a table that is still too wide comes in parts.
 
-    Each part repeats the first `keys` columns. A file or a pipe of unknown width gets the table in one part.
+    The first `keys` columns name the rows: they never wrap, and each part repeats them. A file or a pipe of unknown
+    width gets the table in one part.
     """
     console = stdout_console()
+    for column in table.columns[:keys]:
+        column.no_wrap = True
     least, natural = zip(*(_widths(column, console) for column in table.columns), strict=True)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = max(console.width, sum(least) + _GAP * len(least))
@@ -59,7 +64,7 @@ def _widths(column: Any, console: Console) -> tuple[int, int]:
     if column.no_wrap:
         return longest, longest
     cells = max((cell_len(text) for text in texts[1:]), default=0) if column.justify == "right" else 0
-    return max(words, cells), longest
+    return max(min(words, _FOLDED) if column.overflow == "fold" else words, cells), longest
 
 
 def _text(cell: Any, console: Console) -> str:
@@ -82,7 +87,7 @@ def _part_of(table: Table, places: Sequence[int]) -> Table:
     part = plain_table()
     for place in places:
         column = table.columns[place]
-        part.add_column(column.header, justify=column.justify, no_wrap=column.no_wrap)
+        part.add_column(column.header, justify=column.justify, no_wrap=column.no_wrap, overflow=column.overflow)
     for number, cells in enumerate(zip(*(list(table.columns[place].cells) for place in places), strict=True)):
         part.add_row(*cells, style=table.rows[number].style)
     return part
