@@ -52,7 +52,7 @@ def advise(
     ] = None,
     methods: Annotated[
         str, typer.Option(metavar="NAMES", help="Methods (`airprune methods`) to choose from, separated by commas.")
-    ] = "no-pruning,adaptive-pruning,frozen-pruning,adaptive",
+    ] = "no-pruning,adaptive-pruning,frozen-pruning,adaptive-bits",
     target: Annotated[
         float | None,
         typer.Option(

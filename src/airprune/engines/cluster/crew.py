@@ -36,7 +36,7 @@ _HANG_UPS = (ConnectionResetError, ssl.SSLEOFError, StreamClosedError)
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
-    """The settings that all workers of this machine have in common.
+    """Settings that all workers of the machine share.
 
     Attributes:
       scheduler: its address, or a scheduler file that names it.
@@ -52,11 +52,11 @@ class WorkerSettings:
     folder: str
 
     def security(self, scheduler: str | None = None) -> Security | None:
-        """For workers of the scheduler at this address."""
+        """Returns the TLS settings for workers of the scheduler at this address."""
         return None if self.tls is None else security_of(self.tls, "worker", scheduler=scheduler)
 
     def address(self) -> str:
-        """The scheduler's, as of now; an `OSError` or `ValueError` while there is no such file."""
+        """Returns the scheduler's address, as of now; an `OSError` or `ValueError` while there is no such file."""
         if "://" in self.scheduler:
             address = self.scheduler
         else:
@@ -94,7 +94,7 @@ class Crew:
         self.waiting = False
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set, or until there has been no scheduler for too long."""
+        """Works until `stop` is set, or until there has been no scheduler for too long."""
         watch = asyncio.create_task(stop.wait())
         places = [asyncio.create_task(self._place()) for _ in range(self.size)]
         await asyncio.wait([watch, *places], return_when=asyncio.FIRST_COMPLETED)
@@ -110,7 +110,7 @@ class Crew:
         raise troubles[0]
 
     async def _place(self) -> None:
-        """One worker after the other: the next begins when a scheduler is there again."""
+        """Runs one worker after the other; the next begins when a scheduler answers again."""
         joined, last_seen = False, time.monotonic()
         while True:
             address = await self._reach(last_seen, joined)
@@ -128,7 +128,7 @@ class Crew:
                 await _close(nanny)
 
     async def _stay(self, nanny: Nanny, address: str) -> None:
-        """Until the nanny has left, or cannot replace its worker: it has given up, or has no scheduler to join."""
+        """Waits until the nanny has left, or cannot replace its worker, having given up or no scheduler to join."""
         self._count(+1)
         working = time.monotonic()
         finished = asyncio.ensure_future(nanny.finished())
@@ -162,7 +162,7 @@ class Crew:
             )
 
     async def _reach(self, last_seen: float, joined: bool) -> str:
-        """The address of a scheduler that answers."""
+        """Returns the address of a scheduler that answers."""
         while True:
             try:
                 address = self.settings.address()
@@ -218,7 +218,7 @@ async def _answers(address: str, security: Security | None) -> bool:
 
 
 def _refusal(error: Exception, settings: WorkerSettings) -> WorkFailed | None:
-    """What is wrong with the certificates, if that is why the scheduler cannot be reached: no use in waiting."""
+    """Returns what is wrong with the certificates, if that is why the scheduler is unreachable: waiting is no use."""
     for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return WorkFailed(
@@ -236,7 +236,7 @@ def _refusal(error: Exception, settings: WorkerSettings) -> WorkFailed | None:
 
 
 async def _close(nanny: Nanny) -> None:
-    """Whatever state it is in; what may be left of it is killed at the end."""
+    """Closes a nanny in whatever state it is; what may be left of it is killed at the end."""
     with contextlib.suppress(Exception):
         async with asyncio.timeout(2 * _GRACE_S):
             nanny.close_gracefully()  # or it would replace a worker that dies now
@@ -256,7 +256,7 @@ def _address_towards(scheduler: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches this name or address."""
+    """True if only this machine reaches this name or address."""
     try:
         found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
     except OSError:
@@ -272,7 +272,7 @@ def _has_port(address: str) -> bool:
 
 
 def last_words(error: BaseException) -> str:
-    """The innermost cause, in one line."""
+    """Returns the innermost cause, in one line."""
     *_, cause = causes(error)
     words = str(getattr(cause, "strerror", None) or cause) or type(cause).__name__
     return words.splitlines()[0][:200]

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.connection import quiet
 from airprune.engines.cluster.crew import Crew, WorkerSettings, is_loopback, last_words
 from airprune.engines.cluster.local import ONE_AT_A_TIME, WITHOUT_PAGES
+from airprune.engines.cluster.scratch import ScratchFolder
 from airprune.engines.machine import causes, worker_environment, workers_here
 from airprune.errors import UsageError, WorkFailed
 
@@ -124,7 +124,7 @@ def serve_workers(
     Each is watched by a Nanny, which starts it anew if it dies. `tell` gets a sentence when they join and leave.
     """
     num_workers = workers_here(workers, field="--workers")
-    with tempfile.TemporaryDirectory(prefix="airprune-workers-", ignore_cleanup_errors=True) as folder:
+    with ScratchFolder("workers") as folder:
         settings = WorkerSettings(
             scheduler=scheduler,
             host=host,
@@ -158,7 +158,7 @@ async def _workers(crew: Crew) -> None:
 
 @contextlib.contextmanager
 def _children_deaf_to_ctrl_c() -> Iterator[None]:
-    """A terminal sends Ctrl-C to the workers as well, but only this process shall act on it.
+    """Keeps Ctrl-C from workers: a terminal sends it to them as well, but only this process shall act on it.
 
     Processes inherit the signals that the thread which starts them blocks. One idle thread stays open to them.
     """
@@ -174,7 +174,7 @@ def _children_deaf_to_ctrl_c() -> Iterator[None]:
 
 
 def _stop_event() -> asyncio.Event:
-    """Set by Ctrl-C, by SIGTERM, and when the terminal closes, unless `nohup` says to ignore that."""
+    """Returns an event that is set by Ctrl-C, by SIGTERM, and when the terminal closes, unless under `nohup`."""
     stop = asyncio.Event()
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     for number in (signal.SIGINT, signal.SIGTERM, *([] if nohup else [signal.SIGHUP])):
