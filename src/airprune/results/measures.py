@@ -83,6 +83,8 @@ class Measure:
         }
 
 
+_PERCENT: Any = {"recorded_unit": "0 … 1", "unit": "%", "scale": 100.0, "form": ".2f", "better": Better.HIGHER}
+_SECONDS: Any = {"recorded_unit": "s", "unit": "s", "better": Better.LOWER}
 _MILLISECONDS: Any = {"recorded_unit": "s", "unit": "ms", "scale": 1e3, "better": Better.LOWER}
 _MEGABITS: Any = {"recorded_unit": "bit", "unit": "Mbit", "scale": 1e-6, "form": ",.2f", "better": Better.LOWER}
 _JOULES: Any = {"recorded_unit": "J", "unit": "J", "better": Better.LOWER}
@@ -96,28 +98,10 @@ MEASURES: Mapping[str, Measure] = {
         # of a round, or since the start
         Measure(name="global_round", label="global round", stem="rounds", **_COUNT),
         Measure(name="edge_round", label="edge round", **_COUNT),
-        Measure(
-            name="test_accuracy",
-            label="test accuracy",
-            recorded_unit="0 … 1",
-            unit="%",
-            scale=100.0,
-            form=".2f",
-            better=Better.HIGHER,
-            brief="accuracy %",
-            stem="accuracy",
-        ),
+        Measure(name="test_accuracy", label="test accuracy", brief="accuracy %", stem="accuracy", **_PERCENT),
         Measure(name="test_loss", label="test loss", form=".4f", better=Better.LOWER, stem="loss"),
         Measure(name="train_loss", label="training loss", form=".4f", better=Better.LOWER, stem="training-loss"),
-        Measure(
-            name="time_s",
-            label="simulated time",
-            recorded_unit="s",
-            unit="s",
-            better=Better.LOWER,
-            brief="simulated s",
-            stem="time",
-        ),
+        Measure(name="time_s", label="simulated time", brief="simulated s", stem="time", **_SECONDS),
         Measure(name="latency_s", label="latency", **_MILLISECONDS),
         Measure(
             name="uploaded_weights",
@@ -158,26 +142,10 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="latency_quartiles_s", label="quartiles of latency", **_MILLISECONDS),
         Measure(name="loss_quartiles", label="quartiles of loss", form=".4f", better=Better.LOWER),
         Measure(name="deadline_s", label="deadline", recorded_unit="s", unit="ms", scale=1e3),
-        Measure(
-            name="device_accuracy",
-            label="accuracy on the median device",
-            recorded_unit="0 … 1",
-            unit="%",
-            scale=100.0,
-            form=".2f",
-            better=Better.HIGHER,
-            brief="median device %",
-        ),
+        Measure(name="device_accuracy", label="accuracy on the median device", brief="median device %", **_PERCENT),
         Measure(name="gradient_sq", label="squared gradient"),
         # until the target accuracy was reached, see `reaching`
-        Measure(
-            name="time_to_target_s",
-            label="time to target",
-            recorded_unit="s",
-            unit="s",
-            better=Better.LOWER,
-            brief="simulated s",
-        ),
+        Measure(name="time_to_target_s", label="time to target", brief="simulated s", **_SECONDS),
         Measure(
             name="bits_to_target",
             label="bits to target",

@@ -95,9 +95,10 @@ def draw_curves(
     against: str = "global_round",
     measures: Mapping[str, Measure] = MEASURES,
 ) -> None:
-    """One curve per name: the mean over seeds, with a band from the lowest to the highest seed.
+    """Draws one curve per name: the mean over seeds, with a band from the lowest to the highest seed.
 
-    Where one curve is several times as long as another, as time is without hierarchy, the axis is logarithmic.
+    A measure that is missing leaves a gap. Where one curve is several times as long as another, as time is without
+    hierarchy, the axis is logarithmic.
     """
     styles = styles_for(list(runs_by_name))
     axis = measures[against]
@@ -106,8 +107,8 @@ def draw_curves(
         points = min(len(records) for records in runs)
         if points == 0:
             continue
-        x = np.mean([[record[against] * axis.axis_scale for record in records[:points]] for records in runs], axis=0)
-        y = np.array([[record[measure] for record in records[:points]] for records in runs])
+        x = np.mean([_values(records[:points], against) * axis.axis_scale for records in runs], axis=0)
+        y = np.array([_values(records[:points], measure) for records in runs])
         starts.append(x[0])
         ends.append(x[-1])
         draw_line(ax, x, y.mean(0), styles[name], name, every=max(1, points // 10))
@@ -121,6 +122,10 @@ def draw_curves(
     ax.set_ylabel(measures[measure].axis_label)
 
 
+def _values(records: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
+    return np.array([math.nan if record.get(name) is None else record[name] for record in records])
+
+
 def curve_panel(
     runs_by_name: Mapping[str, list[list[dict[str, Any]]]],
     *,
@@ -130,19 +135,13 @@ def curve_panel(
     measures: Mapping[str, Measure] = MEASURES,
 ) -> Figure:
     """One panel, with gaps where a measure is None; with several names, the legend below."""
-    shown = {
-        plain_label(name): [[_with_gaps(row) for row in run] for run in runs] for name, runs in runs_by_name.items()
-    }
+    shown = {plain_label(name): runs for name, runs in runs_by_name.items()}
     lines = math.ceil(len(shown) / 2) if len(shown) > 1 else 0
     figure, (ax,) = new_figure(1, height=3.2 + 0.2 * lines, paper=paper)
     draw_curves(ax, shown, measure=measure, against=against, measures=measures)
     if lines:
         outside_legend(figure, ax, most_columns=2)
     return figure
-
-
-def _with_gaps(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: math.nan if value is None else value for name, value in row.items()}
 
 
 def comparison_figure(

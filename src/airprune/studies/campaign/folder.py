@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from airprune.errors import UsageError
 from airprune.results.crossover import Crossover, Row, Swept, crossover_of
 from airprune.results.measures import TO_TARGET
 from airprune.results.statistics import num_diverged, summary
-from airprune.results.time_to_target import TIME, Evaluation, ToTarget, evaluations_in, tidy_row, to_target
+from airprune.results.time_to_target import TIME, Evaluation, evaluations_in, tidy_row, to_target
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.naming import value_text
@@ -81,7 +81,9 @@ class SweepFolder(Campaign):
         finished = {name: [run for run, last in pairs if last is not None] for name, pairs in lasts.items()}
         there = {name: [[last] for _, last in pairs if last is not None] for name, pairs in lasts.items()}
         estimates = summary({name: rounds for name, rounds in there.items() if rounds})
-        reached = {} if target is None else self._to_target(finished, target)
+        reached = (
+            {} if target is None else to_target({name: self._tests(mine) for name, mine in finished.items()}, target)
+        )
         return [
             Row(
                 values=pairs[0][0].values,
@@ -97,18 +99,13 @@ class SweepFolder(Campaign):
 
     def evaluations(self) -> dict[str, dict[int, list[Evaluation]]]:
         """Every test of the models of the finished runs, by combination and seed."""
-        found: dict[str, dict[int, list[Evaluation]]] = {}
+        found: dict[str, list[SweptRun]] = {}
         for run in filter(self.is_finished, self.sweep.runs):
-            variant = run.folder_name.rpartition("-seed")[0]
-            found.setdefault(variant, {})[run.scenario.seed] = evaluations_in(self.run_folder(run))
-        return found
+            found.setdefault(run.folder_name.rpartition("-seed")[0], []).append(run)
+        return {variant: self._tests(runs) for variant, runs in found.items()}
 
-    def _to_target(self, runs: Mapping[str, Sequence[SweptRun]], target: float) -> dict[str, ToTarget]:
-        found = {
-            name: {run.scenario.seed: evaluations_in(self.run_folder(run)) for run in mine}
-            for name, mine in runs.items()
-        }
-        return to_target(found, target)
+    def _tests(self, runs: Iterable[SweptRun]) -> dict[int, list[Evaluation]]:
+        return {run.scenario.seed: evaluations_in(self.run_folder(run)) for run in runs}
 
     def write_table(self, failed: Sequence[CampaignRun], target: float | None = None) -> Path:
         """`sweep.csv`; what a run has not measured, or has not come to, is left empty.
