@@ -1,7 +1,7 @@
-"""Every measure once: how what is in the records is told to people.
+"""Every measure once: its name, unit and form for people.
 
-Tables, figures, reports, the page and the docs read this list. Records are in SI units, as the names say; people see
-scaled ones. What a field of a record means is told with the field, in `records`.
+Tables, figures, reports, the web page and the docs read this list. Records are in SI units, as the names say; people
+see scaled ones. `records` documents the meaning of each field.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Measure:
       better: which way is better; None where neither is.
       heading: above a column, unit included; by default label and unit.
       brief: the same where there is little room.
-      stem: in the names of picture files.
+      stem: in the names of figure files.
     """
 
     name: str
@@ -52,11 +52,11 @@ class Measure:
             object.__setattr__(self, name, getattr(self, name) or default)
 
     def text(self, value: float | None) -> str:
-        """A recorded value as it stands under the heading."""
+        """Returns a recorded value as it stands under the heading."""
         return number(value, self.form, scale=self.scale)
 
     def with_unit(self, value: float | None) -> str:
-        """A recorded value by itself."""
+        """Returns a recorded value with its unit."""
         return number(value, self.form, f" {self.unit}" if self.unit else "", scale=self.scale)
 
     @property
@@ -65,11 +65,11 @@ class Measure:
 
     @property
     def axis_scale(self) -> float:
-        """Shares are drawn as shares, as in the paper, though told in percent."""
+        """The factor on an axis: shares are drawn as shares, as in the paper, though tables show percent."""
         return 1.0 if self.unit == "%" else self.scale
 
     def as_json(self) -> dict[str, Any]:
-        """What the page needs to draw and tell it: `digits` are significant ones, `decimals` those after the point."""
+        """Returns the values for the web page: `digits` are significant ones, `decimals` those after the point."""
         return {
             "label": self.label,
             "axis_label": self.axis_label,
@@ -159,7 +159,7 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="edge_latency_s", label="latency", **_MILLISECONDS),
         Measure(name="shadow_price", label="shadow price"),
         Measure(name="min_count", label="fewest devices per kept weight", better=Better.HIGHER, **_COUNT),
-        Measure(name="num_uncovered", label="weights kept by nobody", better=Better.LOWER, **_COUNT),
+        Measure(name="num_uncovered", label="weights that no device kept", better=Better.LOWER, **_COUNT),
         # of each device
         Measure(name="bandwidth_share", label="bandwidth share", brief="band share", **_SHARE),
         Measure(name="pruning_ratio", label="pruning ratio", brief="pruning", **_SHARE),
@@ -192,7 +192,7 @@ TIMES: Mapping[str, Measure] = {
     "mixed": _MIXED_TIME,
 }
 
-# What a tidy table of curves holds of every global round, and what the page is sent.
+# The columns of a tidy table of curves, one row per global round; the web page gets the same.
 CURVE_COLUMNS = (
     "global_round",
     "time_s",
@@ -204,17 +204,17 @@ CURVE_COLUMNS = (
     "test_loss",
     "test_accuracy",
 )
-# What curves are drawn of, and against.
+# Curves are drawn of these, and against these.
 DRAWN = ("test_accuracy", "test_loss", "train_loss", "mean_pruning_ratio")
 AXES = ("global_round", "time_s", "uploaded_bits", "energy_j")
-# What is told of a run in one line of a table.
+# A run in one line of a table.
 SUMMARY = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "energy_j", "mean_pruning_ratio")
-# What is told of how a run came to its target accuracy → what of an evaluation it is.
+# Costs until the target accuracy → the field of an evaluation.
 TO_TARGET: Mapping[str, str] = {
     "time_to_target_s": "time_s",
     "bits_to_target": "uploaded_bits",
     "joules_to_target": "energy_j",
     "rounds_to_target": "global_round",
 }
-# What is told and drawn of each device.
+# Shown and drawn for each device.
 DEVICE_COLUMNS = ("bandwidth_share", "pruning_ratio", "compute_s", "uplink_s")
