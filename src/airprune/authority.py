@@ -33,14 +33,14 @@ class Certified:
         )
 
     def write(self, folder: Path, name: str) -> None:
-        """As new files `name`.pem and `name`-key.pem; the key is for its owner only."""
+        """Writes new files `name`.pem and `name`-key.pem; the key is for its owner only."""
         (folder / f"{name}.pem").write_bytes(self.certificate_pem)
         path = folder / f"{name}-key.pem"
         path.touch(mode=0o600, exist_ok=False)  # before there is anything to read in it
         path.write_bytes(self.key_pem)
 
     def certify(self, name: str, *, days: int, extensions: Iterable[x509.ExtensionType] = ()) -> Certified:
-        """A new key, and this authority's word for it; no longer than the authority itself is valid."""
+        """Returns a new key and a certificate for it, valid no longer than the authority itself."""
         key = ec.generate_private_key(ec.SECP256R1())
         until = min(_in_days(days), self.certificate.not_valid_after_utc)
         builder = _builder(name, self.certificate.subject, key, until).add_extension(
@@ -53,7 +53,7 @@ class Certified:
 
 
 def role_extensions(names: Sequence[x509.GeneralName], *, listens: bool) -> tuple[x509.ExtensionType, ...]:
-    """What a certificate is for: who its owner is, to call others, and to be called only if it listens."""
+    """Returns a certificate's uses: to name its owner, to call others, and to be called only if it listens."""
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if listens else [])]
     return x509.SubjectAlternativeName(names), x509.ExtendedKeyUsage(usages)
 

@@ -33,7 +33,6 @@ from airprune.deployment.identity import (
     load_members,
     load_node,
     make_federation,
-    names,
     peer_of,
     renew,
     revoke,
@@ -102,7 +101,7 @@ def serving(node: Node, denied: Callable[[], Denied] = Denied) -> Iterator[str]:
 
 
 def ask(address: str, dialer: Node | grpc.ChannelCredentials, insisting_on: str = "e0.lab.airprune") -> str:
-    """Who the server says we are; "no connection" if the handshake failed, or its reason for refusing."""
+    """Returns our name at the server; "no connection" if the handshake failed, or its reason for refusing."""
     credentials = channel_credentials(dialer) if isinstance(dialer, Node) else dialer
     with grpc.secure_channel(address, credentials, [("grpc.ssl_target_name_override", insisting_on)]) as channel:
         try:
@@ -135,7 +134,7 @@ def test_every_kit_says_who_it_is_where_it_listens_and_whom_to_dial(made):
 
 
 def test_the_cloud_knows_all_names_in_the_order_of_their_numbers(made):
-    assert names(made / "lab" / "cloud") == {
+    assert load_members(made / "lab" / "cloud").names == {
         Role.CLOUD: ("cloud",),
         Role.EDGE: ("e0", "e1", "e2"),
         Role.DEVICE: ("d0", "d1", "d2", "d3"),
@@ -153,7 +152,7 @@ def test_keys_are_for_their_owner_only(made):
 
 
 def test_only_those_who_listen_may_be_servers(made):
-    for role, allowed in names(made / "lab" / "cloud").items():
+    for role, allowed in load_members(made / "lab" / "cloud").names.items():
         for name in allowed:
             certificate = x509.load_pem_x509_certificate((made / "lab" / name / "node.pem").read_bytes())
             usage = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
@@ -346,7 +345,7 @@ def test_a_renewal_that_was_killed_between_its_files_is_repaired_by_the_next(lab
 
 
 def test_revocations_at_the_same_time_are_all_kept(lab):
-    devices = names(lab / "cloud")[Role.DEVICE]
+    devices = load_members(lab / "cloud").names[Role.DEVICE]
     with ThreadPoolExecutor(4) as pool:
         serials = set(pool.map(lambda name: revoke(lab, name), devices))
     assert Denied.load(lab / "cloud" / "denied.toml").serials == serials and len(serials) == 4
@@ -414,7 +413,7 @@ def test_a_broken_kit_is_one_sentence(lab, name, damage, sentence):
 def test_a_list_of_members_that_contradicts_itself_is_refused(lab, damage, sentence):
     damage(lab / "cloud")
     with pytest.raises(InvalidValue, match=re.escape(sentence)):
-        names(lab / "cloud")
+        load_members(lab / "cloud")
 
 
 # The commands

@@ -14,15 +14,19 @@ import pytest
 from airprune.deployment.device import _Device
 from airprune.deployment.digests import digest_of
 from airprune.deployment.edge import Edge
+from airprune.deployment.edge_sums import Asked
 from airprune.deployment.identity import renew
 from airprune.deployment.packing import ReportArrays
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
+from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.transport import Refused
+from airprune.rounds.messages import Broadcast
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import read_measured
 from support.lab import lab_in
 from support.processes import wait_for
+from support.tiny import tiny_scenario
 
 
 def test_a_revoked_device_is_cut_off_the_run_goes_on_and_a_renewed_kit_is_let_in(tmp_path, command):
@@ -183,3 +187,13 @@ def test_an_edge_whose_report_lies_is_out_of_its_round_is_told_why_and_may_come_
         lab.play()
         assert lab.last_fates() == dict.fromkeys(lab.devices, "ok")
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(("objective", "names"), [("plain", []), ("scaffold", ["scaffold.moved"])])
+def test_an_edge_expects_the_reports_that_the_method_declares_and_no_others(objective, names):
+    scenario = tiny_scenario(**{"objective.name": objective})
+    work = RunDefinition(scenario=scenario, input_shape=(8,), num_classes=4, num_devices=6, num_edges=2)
+    round_ = pb.EdgeRound(orders=[pb.DeviceOrders(device=0)])
+    asked = Asked(work=work, round=round_, broadcast=Broadcast(model=np.zeros(1)), model_digest="00" * 16)
+    # A report that the method has no use for would make the edge's own report one that the cloud refuses.
+    assert sorted(asked.expected(0).reports) == names

@@ -18,7 +18,7 @@ from airprune.deployment.cloud import deployed_run
 from airprune.deployment.device import DeviceSettings, run_device
 from airprune.deployment.edge import Edge, EdgeSettings
 from airprune.deployment.identity import Node, load_node, make_federation
-from airprune.deployment.link_times import WIRE_OVERHEAD
+from airprune.deployment.pacing import WIRE_OVERHEAD
 from airprune.deployment.remote import CloudSettings
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import MeasuredRow, read_inputs, read_measured
@@ -47,7 +47,7 @@ HALVES_AFTER, NUM_ROUNDS = 4, 9
 
 
 def account(folder: Path) -> str:
-    """What became of the device whose uplink halves, round by round."""
+    """Returns the outcome, round by round, of the device whose uplink halves."""
     inputs = read_inputs(RunFolder(folder))
     lines = ["round fate  planned Mbit/s    kB  upload began    took   of s"]
     for row in rows_of("d0", folder):

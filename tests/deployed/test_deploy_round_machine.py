@@ -50,7 +50,7 @@ def verdicts(actions):
 
 
 def fates(actions):
-    """Of the one Close there is."""
+    """Returns the outcomes of the one Close there is."""
     (close,) = [action for action in actions if isinstance(action, Close)]
     return {outcome.device: outcome.fate for outcome in close.outcomes}
 

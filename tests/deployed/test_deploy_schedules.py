@@ -124,7 +124,7 @@ def play(life, *, is_punctual=True):
 
 
 class Hindsight:
-    """What the rules say of a whole life."""
+    """Applies the rules to a whole life."""
 
     def __init__(self, life):
         self.life, self.round = life, life.start

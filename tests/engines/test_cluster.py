@@ -74,7 +74,7 @@ def _local_workers(mark: Path) -> list[Path]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if b"local_worker" in (process / "cmdline").read_bytes():
+            if b"engines.cluster.local" in (process / "cmdline").read_bytes():
                 found += [process] if str(mark).encode() in (process / "environ").read_bytes() else []
     return found
 

@@ -18,7 +18,7 @@ import airprune as ap
 from airprune.engines.cluster import versions
 from airprune.engines.cluster.certificates import make_certificates
 from airprune.engines.cluster.engine import DaskEngine
-from airprune.engines.cluster.silence import Silence
+from airprune.engines.cluster.members import Silence
 from airprune.errors import WorkFailed
 from support.cluster import Cluster
 from support.cluster_runs import PRUNED, on, serial, wait_until_joined
@@ -55,7 +55,7 @@ def cluster(shared_cluster) -> Cluster:
 
 @pytest.fixture
 def said() -> Iterator[list[str]]:
-    """What the driver has said, as it grows."""
+    """Returns the driver's log, as it grows."""
     found: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
@@ -66,7 +66,7 @@ def said() -> Iterator[list[str]]:
 
 
 def address_of(worker) -> list[str]:
-    """Where a worker process listens."""
+    """Returns the address at which a worker process listens."""
     found = psutil.Process(worker.pid).net_connections("inet")
     return [f"tcp://{c.laddr.ip}:{c.laddr.port}" for c in found if c.status == psutil.CONN_LISTEN]
 

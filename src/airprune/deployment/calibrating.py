@@ -35,7 +35,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Spread | None:
-        """None if there are none."""
+        """Returns the spread of the known values; None if there are none."""
         known = [value for value in values if value is not None]
         if not known:
             return None
@@ -69,7 +69,7 @@ class DeviceFit:
 
 
 def fit_devices(rows: Sequence[MeasuredRow], inputs: Mapping[int, PlannedInputs], seen: Seen) -> list[DeviceFit]:
-    """Every device that was ever asked, by its number; what was not measured of it is as it was planned with."""
+    """Fits every device that was ever selected, by its number; what was not measured of it is as it was planned."""
     by_device: dict[int, list[MeasuredRow]] = {}
     for row in rows:
         by_device.setdefault(row.device, []).append(row)
@@ -104,7 +104,7 @@ def _planned_seconds_per_sample(row: MeasuredRow, inputs: Mapping[int, PlannedIn
 
 
 def _seconds_per_sample(row: MeasuredRow, planned_s: float | None, seen: Seen) -> float | None:
-    """What was planned with, corrected by what was measured; else the round's time over the samples it has seen.
+    """Returns the planned value, corrected by the measured ratio; else the round's time over the samples it has seen.
 
     The latter takes a pruned model for a whole one, so it is too low where pruning saves time.
     """
@@ -123,7 +123,7 @@ def _full_band_rate_bps(row: MeasuredRow) -> float | None:
 
 
 def network_columns(fits: Sequence[DeviceFit]) -> dict[str, list[Any]]:
-    """The table that `network.table` reads, one row per device."""
+    """Returns the table that `network.table` reads, one row per device."""
     lost = [fit.name for fit in fits if fit.full_band_rate_bps is None]
     if lost:
         raise WorkFailed(f"Nothing is known of the uplink of {', '.join(lost[:5])}; let the run go on and try again.")
@@ -145,7 +145,7 @@ def write_network(path: Path, fits: Sequence[DeviceFit]) -> None:
 
 
 def overrides_for(path: Path, fits: Sequence[DeviceFit], scenario: Scenario) -> list[str]:
-    """What to change in the scenario to have this network; its band too, if these rates would not fit into it."""
+    """Returns the overrides that give a scenario this network, and a wider bandwidth if these rates need one."""
     highest = max(fit.full_band_rate_bps or 0.0 for fit in fits)
     too_narrow = highest > MAX_BITS_PER_HZ * scenario.radio.bandwidth_hz
     wider = [f"radio.bandwidth_hz={highest / _USUAL_BITS_PER_HZ:.3g}"] if too_narrow else []

@@ -1,4 +1,4 @@
-"""What children say, compared with what they were asked and can be: members have certificates, and may still lie."""
+"""Checks messages of children against their orders and what can be: members have certificates, and may still lie."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from airprune.components.component import Owner
 from airprune.deployment.packing import ReportArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import RunDefinition, state_digest
-from airprune.deployment.uploads import reports_of
 from airprune.errors import WorkFailed
 from airprune.runs.measured import FATES
 from airprune.text import shown
@@ -27,14 +26,14 @@ _MAY_BE_UNKNOWN = ("gradient_sq_max", "gradient_noise_sq", "smoothness")
 
 
 def trouble_in_measured(said: pb.Measured | pb.Presence.Device, *, least_samples: int = 1) -> str:
-    """Why what a device says of itself cannot be; empty if it can."""
+    """Returns why the measurements that a device reports cannot be; empty if they can."""
     if not least_samples <= said.num_samples <= MAX_SAMPLES:
         return f"num_samples must be between {least_samples} and {MAX_SAMPLES:,}, got {said.num_samples:,}."
     return _trouble_in_time("seconds_per_sample", said.seconds_per_sample)
 
 
 def trouble_in_presence(presence: pb.Presence, num_devices: int) -> str:
-    """Why the devices that an edge says it serves cannot be; empty if they can."""
+    """Returns why the devices that an edge reports cannot be; empty if they can."""
     numbers = [device.device for device in presence.devices]
     if len({*numbers}) != len(numbers) or max(numbers, default=0) >= num_devices:
         return f"Presence.devices must be different ones below {num_devices}, got {shown(numbers)}."
@@ -43,12 +42,12 @@ def trouble_in_presence(presence: pb.Presence, num_devices: int) -> str:
 
 
 def trouble_in_upload(upload: pb.Upload) -> str:
-    """Of what stands beside the update itself; empty if all is as it should be."""
+    """Returns what is wrong with the fields beside the update itself; empty if nothing is."""
     return _trouble_in_time("compute_s", upload.compute_s)
 
 
 def checked_report(report: pb.EdgeReport, payload: bytes, asked: pb.EdgeRound, work: RunDefinition) -> ReportArrays:
-    """What an edge says became of a round; WorkFailed with a sentence if it cannot be of the round that was asked."""
+    """Returns an edge's report; raises WorkFailed with a sentence if it cannot be of the round that was ordered."""
     devices = [orders.device for orders in asked.orders]
     _must("round_index", report.round_index == asked.round_index, asked.round_index, report.round_index)
     said = [outcome.device for outcome in report.outcomes]
@@ -90,8 +89,7 @@ def _check_sums(arrays: ReportArrays, counted: list[int], work: RunDefinition) -
     _must("kept_by", kept_by.dtype.kind == "i", "whole numbers", kept_by.dtype)
     most = int(kept_by.max(initial=0))
     _must("kept_by", kept_by.min(initial=0) >= 0 and most <= len(counted), f"between 0 and {len(counted)}", most)
-    kinds = reports_of(work.method, work.shape)
-    shapes = None if kinds is None else {name: shape for name, (_, shape) in kinds.items()}
+    shapes = None if work.reports is None else {name: shape for name, (_, shape) in work.reports.items()}
     for name, array in arrays.reports.items():
         fits = shapes is None or shapes.get(name) == array.shape
         _must("reports", fits and _is_finite(array), "as asked for, and finite", f"{shown(name)} {array.shape}")

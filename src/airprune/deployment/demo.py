@@ -30,7 +30,7 @@ _STOPPED_WITHIN_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Of measured over predicted."""
+    """Summarises ratios of measured over predicted."""
 
     median: float
     p10: float
@@ -44,7 +44,7 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoResult:
-    """What a deployment showed.
+    """Compares a deployment with its simulation.
 
     Attributes:
       same_model, same_records: whether both are the simulation's, byte for byte.
@@ -108,7 +108,7 @@ def _deploy(kit: Path, scenario: Scenario, folder: RunFolder) -> Iterator[Iterat
 
 @contextlib.contextmanager
 def _processes(kits: list[Path], logs: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """One process per node, which ends with the run; what does not is killed."""
+    """Starts one process per node, which ends with the run; one that does not is killed."""
     logs.mkdir()
     # One thread each: there are more processes than cores.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -138,7 +138,7 @@ def _check_alive(children: dict[str, subprocess.Popen[bytes]], logs: Path) -> No
 
 
 def _free_ports(count: int) -> int:
-    """The first of so many that follow each other and are free now."""
+    """Returns the first of so many ports that follow each other and are free now."""
     for first in range(20_000, 60_000, count):
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             for port in range(first, first + count):

@@ -10,38 +10,34 @@ again sends the same bytes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import platform
 import threading
 import time
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from airprune import __version__
 from airprune.deployment.digests import digest_of
 from airprune.deployment.estimates import PROBE_BYTES, PROBES
-from airprune.deployment.identity import Node, Parent, channel_credentials
+from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello
+from airprune.deployment.identity import Node, Parent
 from airprune.deployment.ledger import DeviceLedger, Result
 from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
-from airprune.deployment.run_definition import PROTOCOL, RunDefinition
+from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.training import Trainer
-from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused, dial
-from airprune.errors import WorkFailed
+from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused
 from airprune.rounds.wire import broadcast_from_bytes
 
 _log = logging.getLogger("airprune")
-# Between tries to reach an edge.
-_RETRY_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSettings:
-    """How a device process behaves.
+    """Settings of a device process.
 
     Attributes:
       data: see `own_data.samples_of`.
@@ -90,8 +86,8 @@ class _Device:
             except Refused as refusal:
                 if refusal.is_final:
                     raise
-                last = _told_once(str(refusal), last)
-                await asyncio.sleep(_RETRY_S)
+                last = log_if_new(str(refusal), last)
+                await asyncio.sleep(RETRY_S)
             except LinkLost as lost:
                 _log.info("%s", lost)
                 self._away_since_s = time.monotonic()
@@ -99,34 +95,24 @@ class _Device:
                 await link.close()
 
     async def _reach_an_edge(self) -> Link:
-        """Home first; the others only when home has been away for long."""
-        credentials = channel_credentials(self.node)
+        """Dials the home edge, and the others only when home has been unreachable for long."""
         last = ""
         while True:
             away_s = time.monotonic() - self._away_since_s
             others = [parent for parent in self.node.parents if parent.name != self.home.name]
             for parent in [self.home, *(others if away_s > self.settings.patience_s else [])]:
                 try:
-                    limits = self.settings.limits
-                    link = await dial(
-                        parent.address, credentials=credentials, server_name=parent.server_name, limits=limits
-                    )
-                    link.name = parent.name
-                    return link
+                    return await dial_parent(self.node, parent, self.settings.limits)
                 except Refused as refusal:
                     if refusal.is_final:
                         raise
-                    last = _told_once(str(refusal), last)
+                    last = log_if_new(str(refusal), last)
                 except LinkLost as lost:
-                    last = _told_once(str(lost), last)
-            await asyncio.sleep(_RETRY_S)
+                    last = log_if_new(str(lost), last)
+            await asyncio.sleep(RETRY_S)
 
     async def _serve(self, link: Link) -> str:
-        await link.send(pb.Hello(protocol=PROTOCOL, version=__version__))
-        welcome = (await link.receive()).message
-        if not isinstance(welcome, pb.Welcome):
-            raise WorkFailed(f"{link.name} must answer a hello with a welcome, got {type(welcome).__name__}.")
-        link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
+        welcome = await say_hello(link)
         trainer = await self._prepared(welcome)
         await self._measure(link, trainer)
         self._away_since_s = time.monotonic()
@@ -179,7 +165,7 @@ class _Device:
         _log.warning("Sent to %s, which is not in node.toml; stays.", edge)
 
     async def _prepared(self, welcome: pb.Welcome) -> Trainer:
-        """The trainer of the run, made once, when nothing of another run is trained any more; heartbeats go on."""
+        """Returns the trainer of the run, made once, when no training of another run is left; heartbeats go on."""
         told = welcome.SerializeToString(deterministic=True)
         if self.trainer is None or told != self._welcomed:
             trainer, self.ledger = await asyncio.to_thread(self._prepare, welcome)
@@ -187,7 +173,7 @@ class _Device:
         return self.trainer
 
     def _prepare(self, welcome: pb.Welcome) -> tuple[Trainer, DeviceLedger]:
-        work = RunDefinition.told_by(welcome)
+        work = RunDefinition.from_welcome(welcome)
         with self._training:
             trainer = Trainer(work, welcome.index, samples_of(self.settings.data, work, welcome.index))
             return trainer, DeviceLedger.load(self._ledger_file(welcome.run), run=welcome.run)
@@ -208,7 +194,7 @@ class _Device:
         """Trains, unless these orders came before, and uploads, unless newer ones have come."""
         assert isinstance(packet.message, pb.Orders)
         orders = packet.message
-        key = RoundKey(orders.run, orders.global_round, orders.edge_round)
+        key = RoundKey.of(orders)
         upload = pb.Upload(
             run=orders.run,
             global_round=orders.global_round,
@@ -228,7 +214,7 @@ class _Device:
         await link.send(upload, result.upload, rate_bps=orders.rate_bps or None)
 
     def _told_failure(self, error: Exception) -> str:
-        """In one sentence; where it happened is told once, not in every round."""
+        """Returns the failure in one sentence; its traceback is logged once, not in every round."""
         if isinstance(error, OSError):
             sentence = f"{self.folder} was not written: {error.strerror or error}; make room."
         else:
@@ -270,21 +256,8 @@ class _Device:
 
 
 def _asked(orders: pb.Orders) -> str:
-    """Digest of what the result depends on."""
+    """Returns the digest of all orders that the result depends on."""
     fixed = pb.Orders(keep=orders.keep, learning_rate=orders.learning_rate, model_digest=orders.model_digest)
     if orders.HasField("code"):
         fixed.code = orders.code
     return digest_of(fixed.SerializeToString(deterministic=True)).hex()
-
-
-def _told_once(sentence: str, last: str) -> str:
-    if sentence != last:
-        _log.info("%s", sentence)
-    return sentence
-
-
-def serve_device(node: Node, folder: Path, settings: DeviceSettings) -> str:
-    """`run_device` until it ends or is interrupted."""
-    with contextlib.suppress(asyncio.CancelledError):
-        return asyncio.run(run_device(node, folder, settings))
-    return "stopped"

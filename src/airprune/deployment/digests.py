@@ -1,4 +1,4 @@
-"""What payloads, models and orders of a deployment are known by.
+"""Digests that identify payloads, models and orders of a deployment.
 
 SHA-256, of which the first 16 bytes are kept: processors with instructions for it are twice as fast as with BLAKE2b.
 """
@@ -26,7 +26,7 @@ class Hasher:
 
 
 def digest_of(data: Bytes, *more: Bytes) -> bytes:
-    """Of the parts, one after the other."""
+    """Returns the digest of the parts, one after the other."""
     hasher = Hasher()
     for part in (data, *more):
         hasher.update(part)

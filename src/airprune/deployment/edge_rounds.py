@@ -15,10 +15,8 @@ from typing import Any
 from airprune.deployment.checking import MAX_WORDS, trouble_in_upload
 from airprune.deployment.digests import Bytes
 from airprune.deployment.edge_devices import Devices
-from airprune.deployment.edge_disk import EdgeDisk
-from airprune.deployment.edge_reports import no_sums, report_of, told_outcomes
-from airprune.deployment.edge_state import EdgeState, key_of
-from airprune.deployment.edge_sums import Asked, closed_round
+from airprune.deployment.edge_state import EdgeDisk, EdgeState
+from airprune.deployment.edge_sums import Asked, closed_round, no_sums, outcome_messages, report_of
 from airprune.deployment.kept_rounds import KeptRound
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -72,7 +70,7 @@ class OngoingRound:
     closed: asyncio.Future[Close] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def take(self, device: int, payload: Bytes) -> None:
-        """An upload that may count; BadUpload if it is not what was asked for. The first one stays."""
+        """Takes an upload that may count, the first one of a device; raises BadUpload if it is not what was ordered."""
         upload = self.asked.decoded(device, payload)
         if device not in self.uploads:
             self.uploads[device] = payload
@@ -81,7 +79,7 @@ class OngoingRound:
 
 
 class Rounds:
-    """Of one edge, in a running event loop.
+    """Runs the rounds of one edge, in a running event loop.
 
     Args:
       gather_s, dead_after_s: see `EdgeSettings` and `Limits`.
@@ -114,7 +112,7 @@ class Rounds:
 
     async def take(self, message: pb.EdgeRound, payload: bytes) -> None:
         """Starts a round, unless it goes on already or is over."""
-        key = key_of(message)
+        key = RoundKey.of(message)
         if self.playing is not None and self.playing[0] == key:
             return
         if self.playing is not None:
@@ -138,14 +136,14 @@ class Rounds:
         self.playing = key, self._start(self._play(message, key, arrays, station))
 
     def give_up(self) -> None:
-        """What the round that goes on was for is not wanted any more."""
+        """Cancels the current round, if there is one."""
         if self.playing is not None:
             self.playing[1].cancel()
         self.playing = self.current = None
 
     async def _play(self, message: pb.EdgeRound, key: RoundKey, arrays: RoundArrays, station: Station) -> None:
         assert self.work is not None
-        broadcast = Broadcast(model=station.model, mask=arrays.told, values=arrays.values)
+        broadcast = Broadcast(model=station.model, mask=arrays.shared, values=arrays.values)
         body = Sealed(broadcast_to_bytes(broadcast))
         digest = body.digest.hex()
         asked = Asked(work=self.work, round=message, broadcast=broadcast, model_digest=digest)
@@ -176,7 +174,7 @@ class Rounds:
         self.devices.late += len(late)
         report = report_of(message, model_digest=station.digest, took_s=close.took_s)
         rtt_s = {device: child.link.rtt_s for device, child in self.devices.online.items()}
-        report.outcomes.extend(told_outcomes(close.outcomes, rtt_s, under_way))
+        report.outcomes.extend(outcome_messages(close.outcomes, rtt_s, under_way))
         report.probed.extend(await probing)
         sums = ReportArrays.of(result, None)
         reported = report, sums.to_bytes()
@@ -193,21 +191,21 @@ class Rounds:
     async def _summed(
         self, current: OngoingRound, counted: Mapping[int, Bytes], outcomes: Mapping[int, Outcome], station: Station
     ) -> tuple[EdgeResult, Station]:
-        """Beside the event loop, unless that costs more than the sum itself."""
+        """Adds up the uploads beside the event loop, unless that costs more than the sum itself."""
         uploads = {device: current.decoded.get(device, data) for device, data in counted.items()}
         if len(uploads) * station.model.nbytes <= _AT_ONCE_BYTES and len(current.decoded) == len(current.uploads):
             return closed_round(current.asked, uploads, outcomes, station)
         return await asyncio.to_thread(closed_round, current.asked, uploads, outcomes, station)
 
     def _under_way(self, current: OngoingRound, close: Close) -> dict[int, pb.Outcome]:
-        """What is known of late uploads of which not all has come."""
+        """Returns what is known of uploads that missed the deadline and are still under way."""
         now_s, found = time.monotonic(), {}
         for outcome in close.outcomes:
             child = self.devices.online.get(outcome.device)
             coming = None if child is None or outcome.fate is not Fate.LATE else child.link.coming
             if coming is None or not isinstance(upload := coming[0], pb.Upload):
                 continue
-            if RoundKey(upload.run, upload.global_round, upload.edge_round) == current.machine.key:
+            if RoundKey.of(upload) == current.machine.key:
                 _, first_s, num_bytes = coming
                 found[outcome.device] = pb.Outcome(
                     compute_s=upload.compute_s,
@@ -233,7 +231,7 @@ class Rounds:
             now_s = time.monotonic()
 
     async def _gather(self, devices: tuple[int, ...]) -> None:
-        """An edge that has just come waits for its devices, which are still dialling."""
+        """Waits for devices that are still dialling, if the edge has just started."""
         while time.monotonic() < self.gathers_until_s and not self.devices.ready >= {*devices}:
             await asyncio.sleep(0.02)
 
@@ -276,7 +274,7 @@ class Rounds:
         return None
 
     def feed(self, event: Event) -> None:
-        """To the round that goes on; one that is over is still asked about uploads."""
+        """Passes an event to the current round; between rounds, uploads are still answered."""
         current = self.current
         if current is None:
             if isinstance(event, Arrived):
@@ -287,7 +285,7 @@ class Rounds:
             self._do(current, action)
 
     def _answer_after(self, event: Arrived) -> None:
-        """Between rounds: what was counted is a duplicate, all else is late."""
+        """Answers an upload between rounds: one that has counted is a duplicate, any other has missed the deadline."""
         is_counted = self.state.counted.get(event.key, {}).get(event.device) == event.digest
         self.devices.late += not is_counted
         self.devices.send_receipt(event.device, event.key, "duplicate" if is_counted else "late", "The round is over.")
@@ -334,6 +332,6 @@ def _orders(current: OngoingRound, device: int, time_left_s: float) -> pb.Orders
 
 
 def _num_bytes(upload: Upload) -> int:
-    """That it takes decoded."""
+    """Returns the memory that an upload takes decoded."""
     mask_bytes = 0 if upload.mask is None else upload.mask.nbytes
     return upload.state.nbytes + mask_bytes + sum(array.nbytes for array in upload.report.values())

@@ -1,4 +1,4 @@
-"""What devices can do, from what was measured: uplink rate and training speed, smoothed, with hysteresis.
+"""Estimates each device's uplink rate and training speed from measurements, smoothed, with hysteresis.
 
 Plans follow bad news at once and good news slowly, because a device that is planned too fast is late and its update
 lost, while one that is planned too slow is only pruned more. Of each rate (bit/s, samples/s: less is worse):
@@ -34,8 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from airprune.checks import FloatArray
-from airprune.deployment.link_times import link_rate_bps
-from airprune.deployment.pacing import received_bps
+from airprune.deployment.pacing import link_rate_bps, received_bps
 
 NEW_WEIGHT = 0.5
 BAND_RATIO = 0.1
@@ -75,7 +74,7 @@ class Smoothed:
         return cls(value=nothing, mean=nothing, rises=np.zeros(num_devices), age=never)
 
     def updated(self, observed: ArrayLike) -> Smoothed:
-        """After one observation of each device; NaN says nothing about it."""
+        """Returns the estimates after one observation of each device; NaN where there is none."""
         observed = np.asarray(observed, dtype=np.float64)
         is_news = ~np.isnan(observed)
         starts_anew = is_news & ~(observed >= (1 - BAND_RATIO) * self.value)  # a drop, or the first of all
@@ -107,34 +106,34 @@ class Estimates:
         return cls(uplink=Smoothed.unknown(num_devices), speed=Smoothed.unknown(num_devices))
 
     def updated(self, *, uplink_bps: ArrayLike, seconds_per_sample: ArrayLike) -> Estimates:
-        """After a round; NaN for a device of which there is no news.  [num_devices]"""
+        """Returns the estimates after a round; NaN for a device that was not measured.  [num_devices]"""
         speed = 1 / np.asarray(seconds_per_sample, dtype=np.float64)
         return Estimates(uplink=self.uplink.updated(uplink_bps), speed=self.speed.updated(speed))
 
     def uplink_bps(self, margin_ratio: float = MARGIN_RATIO) -> FloatArray:
-        """To plan with; NaN where unknown.  [num_devices]"""
+        """Returns the values to plan with; NaN where unknown.  [num_devices]"""
         return (1 - margin_ratio) * self.uplink.value
 
     def seconds_per_sample(self, margin_ratio: float = MARGIN_RATIO) -> FloatArray:
-        """To plan with; NaN where unknown.  [num_devices]"""
+        """Returns the values to plan with; NaN where unknown.  [num_devices]"""
         return 1 / ((1 - margin_ratio) * self.speed.value)
 
     def probe_due(self, every: int = PROBE_EVERY_ROUNDS) -> np.ndarray:
-        """Whose uplink is to be probed: unknown, without news for `every` rounds, or to be confirmed.  [num_devices]"""
+        """True where an uplink is unknown, unmeasured for `every` rounds, or to be confirmed.  [num_devices]"""
         return (self.uplink.age >= every) | (self.uplink.rises == 1)
 
     def probe_bytes(self, device: int) -> int:
-        """Of one probe between rounds."""
+        """Returns the size of one probe between rounds."""
         known_bps = np.nan_to_num(self.uplink.value[device], nan=np.inf)
         return int(np.clip(_PROBE_S * known_bps / 8, _SMALLEST_PROBE_BYTES, PROBE_BYTES))
 
     def raised_by(self, probed_bps: ArrayLike) -> FloatArray:
-        """What probes say, as an `uplink_bps` of `updated`; NaN for whom was not probed.  [num_devices]"""
+        """Returns what probes show, as an `uplink_bps` of `updated`; NaN without a probe.  [num_devices]"""
         probed = np.asarray(probed_bps, dtype=np.float64)
         return np.where(np.isnan(probed), np.nan, np.fmax(probed, self.uplink.value))
 
     def arrays(self) -> dict[str, FloatArray]:
-        """All there is to keep, by name."""
+        """Returns all arrays to keep, by name."""
         parts = {"uplink": self.uplink, "speed": self.speed}
         return {
             f"{part}.{field.name}": getattr(parts[part], field.name) for part in parts for field in fields(Smoothed)
@@ -142,7 +141,7 @@ class Estimates:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Estimates:
-        """What `arrays` was made of."""
+        """Returns the estimates that `arrays` was made of."""
         uplink, speed = (
             Smoothed(**{field.name: arrays[f"{part}.{field.name}"] for field in fields(Smoothed)})
             for part in ("uplink", "speed")
@@ -151,7 +150,7 @@ class Estimates:
 
 
 def paced_uplink_bps(measured_bps: ArrayLike, *, planned_bps: ArrayLike, share: ArrayLike) -> FloatArray:
-    """What paced uploads say about full-band rates: NaN (no news) if the planned rate was kept, else measured / share.
+    """Returns the full-band rates that paced uploads show: NaN if the planned rate was kept, else measured / share.
 
     Args:
       measured_bps, planned_bps: of the link, headers included; NaN for a device that sent nothing.
@@ -162,7 +161,7 @@ def paced_uplink_bps(measured_bps: ArrayLike, *, planned_bps: ArrayLike, share: 
 
 
 def probed_uplink_bps(num_bytes: int, first_s: float, last_s: float) -> float:
-    """The link's rate from a probe; NaN if all of it came at once.
+    """Returns the link's rate from a probe; NaN if all of it came at once.
 
     Links let a burst pass that is faster than their rate, so of a few probes in a row the first is too fast.
     """

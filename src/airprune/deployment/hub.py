@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from airprune.deployment.checking import trouble_in_presence
-from airprune.deployment.identity import Denied, Members, Node, Role, Stranger, admit, serial_of, server_credentials
+from airprune.deployment.handshake import NotAdmitted, admit_child
+from airprune.deployment.identity import Denied, Members, Node, Role, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.run_definition import check_versions
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
 
 _log = logging.getLogger("airprune")
@@ -91,22 +91,17 @@ class Hub:
     async def _serve(self, link: Link) -> None:
         hello = (await link.receive()).message
         try:
-            peer = admit(
-                link.peer.certificate_pem,
+            name = admit_child(
+                link,
+                hello,
                 federation=self.node.peer.federation,
                 role=Role.EDGE,
                 names=self.members.edges,
+                online=self.edges,
                 denied=self.denied,
-            )
-        except Stranger as stranger:
-            return await self._refuse(link, str(stranger), is_final=True)
-        link.name = name = peer.name
-        if not isinstance(hello, pb.Hello):
-            return await self._refuse(link, f"The first message must be a hello, got {type(hello).__name__}.")
-        if trouble := check_versions(hello.protocol, hello.version):
-            return await self._refuse(link, trouble, is_final=True)
-        if name in self.edges:
-            return await self._refuse(link, f"{name} is connected already; each identity has one connection.")
+            ).name
+        except NotAdmitted as trouble:
+            return await self._refuse(link, str(trouble), is_final=trouble.is_final)
         child = Child(name=name, link=link, serial=serial_of(link.peer.certificate_pem))
         self.edges[name] = child
         try:
@@ -117,7 +112,7 @@ class Hub:
             welcome.denied.extend(sorted(self.denied.serials))
             link.limits = replace(link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
             await link.send(welcome)
-            self._tell_change()
+            self._notify()
             if name in self._waiting:
                 await link.send(*self._waiting[name].order)
             await self._listen(child)
@@ -125,7 +120,7 @@ class Hub:
             del self.edges[name]
             before = self._gone[name].devices if name in self._gone else frozenset()
             self._gone[name] = _Gone(time.monotonic(), before | _ready(child))
-            self._tell_change()
+            self._notify()
         return None
 
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
@@ -143,7 +138,7 @@ class Hub:
                         return await self._refuse(child.link, trouble)
                     child.devices = {device.device: device for device in packet.message.devices}
                     child.late, child.refused = packet.message.late, packet.message.refused
-                    self._tell_change()
+                    self._notify()
                 case pb.EdgeReport():
                     self._take_report(child.name, (packet.message, bytes(packet.payload)))
                 case other:
@@ -160,21 +155,21 @@ class Hub:
             waiting.report.set_result(report)
 
     async def refuse_report(self, name: str, reason: str) -> None:
-        """Of an edge whose report was no good."""
+        """Refuses an edge whose report cannot be."""
         self.bad_reports[name] += 1
         if name in self.edges:
             await self._refuse(self.edges[name].link, reason)
 
-    def _tell_change(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
     def place_of(self, device: int) -> str | None:
-        """The name of the edge that a device is connected to; None if it is offline."""
+        """Returns the name of the edge that a device is connected to; None if it is offline."""
         return next((name for name, child in self.edges.items() if device in child.devices), None)
 
     def present(self) -> dict[int, tuple[int, pb.Presence.Device]]:
-        """(number of its edge, what was measured) of every device that is served by an edge of the network."""
+        """Returns (number of its edge, what was measured) for every device that an edge of the network serves."""
         return {
             device: (number, measured)
             for number, name in enumerate(self.serving)
@@ -184,7 +179,7 @@ class Hub:
         }
 
     async def wait_for(self, devices: set[int], within_s: float) -> bool:
-        """Whether all these devices came within the time."""
+        """Waits for these devices; True if all of them came within the time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while not devices <= self.present().keys():
@@ -263,7 +258,7 @@ class Hub:
                     await self._changed.wait()
 
     def take_standby(self) -> list[tuple[int, str, str]]:
-        """(number, gone, standby) of each edge that is away and whose place a standby edge takes."""
+        """Puts standby edges in place of unreachable ones; returns (number, replaced, standby) for each."""
         free = [name for name in self.members.standby if name in self.edges and name not in self.serving]
         changes = []
         for number, name in enumerate(self.serving):

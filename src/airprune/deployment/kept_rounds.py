@@ -38,7 +38,7 @@ class KeptRound:
     uploads: Mapping[int, Bytes]
 
     def save(self, place: Path) -> None:
-        """In one step, in place of what was there."""
+        """Writes the round in one step, in place of what was there."""
         partial = place.with_name(f"{place.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -51,7 +51,7 @@ class KeptRound:
 
     @classmethod
     def load(cls, place: Path) -> KeptRound:
-        """WorkFailed with a sentence if it cannot be read."""
+        """Reads a kept round; raises WorkFailed with a sentence if it cannot be read."""
         try:
             uploads = {int(path.stem): path.read_bytes() for path in sorted(place.glob(f"*{_UPLOAD}"))}
             orders = pb.EdgeRound.FromString((place / _MESSAGE).read_bytes())

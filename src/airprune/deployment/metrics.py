@@ -17,7 +17,7 @@ _ROUND_BUCKETS_S = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
 class Metrics:
-    """What the cloud tells of its rounds as they end."""
+    """Collects numbers of the cloud's rounds as they end."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

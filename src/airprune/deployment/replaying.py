@@ -13,7 +13,7 @@ from airprune.errors import UsageError, WorkFailed
 from airprune.methods.selection.base import Candidates, known_rates
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.state import RunState
-from airprune.rounds.timing import Fate
+from airprune.rounds.timing import DeviceOutcome
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import MeasuredRow, PlannedInputs, read_inputs, read_measured, recorded_fate
 from airprune.simulation import Environment
@@ -22,7 +22,7 @@ Array = np.ndarray
 
 
 def met_candidates(experiment: Experiment, candidates: Candidates, inputs: PlannedInputs) -> tuple[Candidates, Array]:
-    """(the devices that were there, with measured rates; the clocks that make measured compute times).
+    """Returns (the devices that were online, with measured rates; the clocks that make measured compute times).
 
     A deployment plans with what this gives, and so does its replay: the same file, the same bits.
 
@@ -49,7 +49,7 @@ def met_candidates(experiment: Experiment, candidates: Candidates, inputs: Plann
 
 
 class Replayed(Environment):
-    """What a deployment met, out of its run folder."""
+    """Replays what a deployment met, out of its run folder."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -81,14 +81,14 @@ class Replayed(Environment):
 
     def lost(self, round_index: int) -> Mapping[int, str]:
         fates = {row.device: row.fate for row in self._rows.get(round_index, [])}
-        return {device: recorded_fate(fate) for device, fate in fates.items() if fate != Fate.OK}
+        return {device: recorded_fate(fate) for device, fate in fates.items() if fate != DeviceOutcome.OK}
 
     def out(self, state: RunState) -> Array | None:
         edges = self._edges_out.get(state.global_round + 1)
         return None if edges is None else np.isin(np.arange(len(state.edge_states)), sorted(edges))
 
     def _has_ended(self, number: int) -> bool:
-        """Nobody may have been asked in a round, so that it left no rows."""
+        """True if the round has ended; one without selected devices leaves no rows."""
         return number in self._rows or number < max(self._inputs) or self._folder.is_finished
 
     @cached_property
@@ -112,7 +112,7 @@ class Replayed(Environment):
 
 
 def _check_fits(folder: RunFolder, experiment: Experiment, inputs: PlannedInputs) -> None:
-    """A file that was changed, or another scenario's, must not end in a traceback."""
+    """Refuses inputs that do not fit the network: a file that was changed, or another scenario's."""
     network = experiment.network
     fits = (
         list(inputs.device) == sorted(set(inputs.device))

@@ -18,20 +18,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
+from typing import Protocol
 
 # Back to where a duplicate is told from a late upload; a device sends only its last few again.
 _REMEMBERED_ROUNDS = 64
 
 
-@dataclass(frozen=True, order=True)
-class RoundKey:
+class _OfARound(Protocol):
     run: str
     global_round: int
     edge_round: int
 
 
+@dataclass(frozen=True, order=True)
+class RoundKey:
+    """Names an edge round of a run; both rounds count from 0."""
+
+    run: str
+    global_round: int
+    edge_round: int
+
+    @classmethod
+    def of(cls, message: _OfARound) -> RoundKey:
+        """Returns the round that a message belongs to."""
+        return cls(message.run, message.global_round, message.edge_round)
+
+
 class Fate(StrEnum):
-    """What became of an asked device."""
+    """The outcome of a selected device."""
 
     OK = "ok"
     LATE = "late"
@@ -41,7 +55,7 @@ class Fate(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What became of an upload."""
+    """The verdict on an upload."""
 
     COUNTED = "counted"
     LATE = "late"
@@ -116,7 +130,7 @@ Event = Opened | Joined | Left | Arrived | Failed | Tick
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of one asked device; the numbers are 0 if no upload of the round came before it closed.
+    """The outcome of one selected device; the numbers are 0 if no upload of the round came before it closed.
 
     Attributes:
       arrived_s: since the orders were sent.
@@ -196,7 +210,7 @@ class EdgeRound:
 
     @property
     def next_tick_s(self) -> float | None:
-        """When the round closes if nothing happens before; None if it is not open."""
+        """Time at which the round closes if nothing happens before; None if it is not open."""
         if self.opened_s is None or self.is_closed:
             return None
         end_s = self.opened_s + self.deadline_s + self.grace_s
@@ -207,13 +221,13 @@ class EdgeRound:
 
     @property
     def counted_so_far(self) -> dict[RoundKey, dict[int, str]]:
-        """`counted` for the next round; what an edge saves with its model."""
+        """Value of `counted` for the next round, which an edge saves with its model."""
         own = {device: outcome.digest for device, outcome in self.outcomes.items() if outcome.fate is Fate.OK}
         last = sorted({**self.counted, self.key: own}.items())[-_REMEMBERED_ROUNDS:]
         return {key: dict(digests) for key, digests in last}
 
     def elapsed_s(self, at_s: float) -> float:
-        """Since the orders were sent; none before."""
+        """Returns the time since the orders were sent; 0 before."""
         return 0.0 if self.opened_s is None else at_s - self.opened_s
 
     def time_left_s(self, at_s: float) -> float:
@@ -224,7 +238,7 @@ class EdgeRound:
 
 
 def step(round_: EdgeRound, event: Event) -> tuple[EdgeRound, tuple[Action, ...]]:
-    """The round after the event, and what is to be done, in order.
+    """Returns the round after the event, and the actions to take, in order.
 
     What was due before the event happens first, so that fates do not depend on how punctual the ticks are.
     """
@@ -259,7 +273,7 @@ def _handle(round_: EdgeRound, event: Event) -> tuple[EdgeRound, tuple[Action, .
 
 
 def _judge(round_: EdgeRound, upload: Arrived) -> tuple[Outcome | None, Verdict, str]:
-    """The device's outcome if this upload decides it, and the receipt's verdict and reason."""
+    """Returns the device's outcome if this upload decides it, and the receipt's verdict and reason."""
     device, key = upload.device, upload.key
     if key.run != round_.key.run:
         return None, Verdict.REFUSED, f"It is of run {key.run!r}, and this is {round_.key.run!r}."
@@ -297,7 +311,7 @@ def _judge(round_: EdgeRound, upload: Arrived) -> tuple[Outcome | None, Verdict,
 
 
 def _judge_again(decided: Outcome, upload: Arrived) -> tuple[Verdict, str]:
-    """Of an upload whose device has its fate already."""
+    """Returns the verdict on an upload whose device has its outcome already."""
     is_same = upload.digest == decided.digest
     match decided.fate:
         case Fate.OK if is_same:
@@ -312,7 +326,7 @@ def _judge_again(decided: Outcome, upload: Arrived) -> tuple[Verdict, str]:
 
 
 def _decide(round_: EdgeRound, outcome: Outcome | None) -> EdgeRound:
-    """The first outcome of a device stands."""
+    """Records an outcome, unless the device has one already."""
     if outcome is None or outcome.device not in round_.waited_for:
         return round_
     return replace(round_, outcomes={**round_.outcomes, outcome.device: outcome})

@@ -34,7 +34,7 @@ _PLAN_COLUMNS = (
 
 
 def htb_commands(interface: str, rates_bps: Mapping[str, float], addresses: Mapping[str, str]) -> list[str]:
-    """One shell command per line of a script that replaces whatever shaping `interface` had.
+    """Returns shell commands, one per line of a script, that replace whatever shaping `interface` had.
 
     Args:
       rates_bps: of the link, headers included, by device.
@@ -73,7 +73,7 @@ def _check_names(rates_bps: Mapping[str, float], addresses: Mapping[str, str]) -
 
 
 def _packets_from(device: str, address: str) -> str:
-    """The part of a filter that says which packets."""
+    """Returns the part of a filter that selects packets."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -121,7 +121,7 @@ def _rates(table: Table, capacity_bps: float | None) -> np.ndarray:
 
 
 def _last_round(folder: Path) -> Table:
-    """The devices of a run's last edge round, named as kits name them: d0, d1, … at e0, e1, …"""
+    """Returns the devices of a run's last edge round, named as kits name them: d0, d1, … at e0, e1, …"""
     run = RunFolder(folder)
     record = run.reader.last("edge", within_bytes=_RECORD_BYTES) if run.records_file.is_file() else None
     if record is None:

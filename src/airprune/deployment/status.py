@@ -1,4 +1,4 @@
-"""Who is there now: a small file that the cloud replaces about every second, for those who look."""
+"""Shows which nodes are online: a small file that the cloud replaces about every second, for those who look."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Status:
         return (time.time() if now_s is None else now_s) - self.updated_s
 
     def is_stale(self, now_s: float | None = None) -> bool:
-        """Whether the cloud should have written again; one that has ended need not."""
+        """True if the cloud should have written again; one that has ended need not."""
         return self.state != "ended" and self.age_s(now_s) > STALE_AFTER_S
 
     def online(self, role: str) -> int:
@@ -85,7 +85,7 @@ def write_status(folder: RunFolder, status: Status) -> None:
 
 
 def read_status(folder: RunFolder) -> Status | None:
-    """None if there is none, or nothing that can be read as one."""
+    """Reads the status; None if there is none, or nothing that can be read as one."""
     try:
         with files.open_to_read(folder.status_file) as file:
             return read_dataclass(Status, json.loads(file.read(MAX_BYTES)))

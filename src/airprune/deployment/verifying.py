@@ -56,7 +56,7 @@ def edges_of(folder: RunFolder) -> list[str]:
 
 
 def verified_rounds(folder: RunFolder, kept: Mapping[str, Path]) -> Iterator[VerifiedRound]:
-    """All edge rounds of these edges, in the order in which they happened.
+    """Yields all edge rounds of these edges, in the order in which they happened.
 
     Args:
       kept: by name of an edge, its kit or the folder in which it keeps its state.
@@ -103,7 +103,7 @@ def _differences(place: Path, rows: Sequence[MeasuredRow], work: RunDefinition) 
     yield from wrong
     if wrong:
         return
-    broadcast = Broadcast(model=station.model, mask=kept.arrays.told, values=kept.arrays.values)
+    broadcast = Broadcast(model=station.model, mask=kept.arrays.shared, values=kept.arrays.values)
     digest = digest_of(broadcast_to_bytes(broadcast)).hex()
     asked = Asked(work=work, round=kept.orders, broadcast=broadcast, model_digest=digest)
     outcomes = {row.device: Outcome(device=row.device, fate=Fate(row.fate)) for row in rows}

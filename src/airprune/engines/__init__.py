@@ -37,7 +37,7 @@ def check_engine(name: str, *, workers: int | None, scheduler: str | None) -> No
 
 
 def engine_named(name: str) -> type[Engine]:
-    """The engine's class; refuses one whose packages are not installed."""
+    """Returns the engine's class; refuses one whose packages are not installed."""
     if name not in ENGINES:
         raise UnknownName("Scenario.engine.name", name, ENGINES)
     try:

@@ -45,7 +45,7 @@ def _answer(worker: Any, method: str, arguments: list[Any]) -> tuple[bool, Any]:
 
 
 def _pickled(answer: tuple[bool, Any]) -> Any:
-    """What a class of the user's script has made is pickled by value, as the class came."""
+    """Pickles an answer; an object of a class of the user's script by value, as the class came."""
     from multiprocessing.reduction import ForkingPickler
 
     try:

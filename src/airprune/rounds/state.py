@@ -86,7 +86,7 @@ class RunState:
             for result in results:
                 self.held |= result.held
         latency_s = np.full(len(self.edge_states), np.nan)
-        latency_s[timed.opened.edges] = timed.edge_latency_s
+        latency_s[timed.planned.edges] = timed.edge_latency_s
         self.latency_s[-1].append(latency_s.tolist())
         self.counters[-1] += 1
 
@@ -152,7 +152,7 @@ class Place:
       edges: those that run this round, ascending.
       learning_rate: η.
       local_steps: τ_n of every device; None where it is as in every round.  [num_devices]
-      terms: what the round is planned and timed with.
+      context: what the round is planned and timed with.
     """
 
     global_round: int
@@ -162,7 +162,7 @@ class Place:
     edges: Array
     learning_rate: float
     local_steps: Array | None
-    terms: PlanningContext
+    context: PlanningContext
 
     @property
     def starts_global_round(self) -> bool:

@@ -44,7 +44,7 @@ class Stations:
 
     network: Network
     radio: Radio
-    terms: PlanningContext
+    context: PlanningContext
     level: Level
     model_bits: float
     data_sizes: Array
@@ -69,7 +69,7 @@ class Stations:
         """
         if self._decided_once:
             return self._always, values
-        if self.terms.method.association.when == "global" and not starts:
+        if self.context.method.association.when == "global" and not starts:
             return Served(edge=values[_EDGE], gain=values[_GAIN]), values
         served, values = self._decide(values, round_index)
         return served, values | {_EDGE: served.edge, _GAIN: served.gain}
@@ -110,7 +110,7 @@ class Stations:
 
     @property
     def _decided_once(self) -> bool:
-        return self.terms.method.association.when == "run"
+        return self.context.method.association.when == "run"
 
     @cached_property
     def _always(self) -> Served:
@@ -118,7 +118,7 @@ class Stations:
         return served
 
     def _decide(self, values: Values, round_index: int) -> tuple[Served, Values]:
-        return self.terms.method.association.decide(self.view(round_index), values)
+        return self.context.method.association.decide(self.view(round_index), values)
 
     @cached_property
     def _own_gain(self) -> Array:
@@ -141,14 +141,14 @@ class Stations:
             round_index=round_index,
             rng=rng_for(self.seed, "association", round_index),
         )
-        problem = plan_problem(self.terms, candidates, cpu_hz, self.terms.charges(round_index))
-        return replace(problem, limits=device_limits(self.terms, cpu_hz))
+        problem = plan_problem(self.context, candidates, cpu_hz, self.context.charges(round_index))
+        return replace(problem, limits=device_limits(self.context, cpu_hz))
 
     def _plan_on_links(self, problem: PlanProblem) -> Plan:
         """As a round would be planned: limits are shown to the scheme only where the scenario has them."""
-        if has_limits(self.terms):
-            return plan_as_set(self.terms, problem)
-        return replace(plan_as_set(self.terms, replace(problem, limits=None)), problem=problem)
+        if has_limits(self.context):
+            return plan_as_set(self.context, problem)
+        return replace(plan_as_set(self.context, replace(problem, limits=None)), problem=problem)
 
     def _fading(self, round_index: int) -> Array:
         return small_scale_gain(self.network.num_devices, self.radio, seed=self.seed, round_index=round_index)

@@ -29,7 +29,7 @@ class Denied:
 
     @classmethod
     def load(cls, path: Path) -> Denied:
-        """Nobody, if there is no such file."""
+        """Reads a deny list; it is empty if there is no such file."""
         return cls(frozenset(_names_by_serial(path)))
 
     def holds(self, serial: str) -> bool:

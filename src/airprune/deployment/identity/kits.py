@@ -168,7 +168,7 @@ def _certified(authority: Certified, peer: Peer, days: int) -> Certified:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[Path]:
-    """The authority's folder; nobody else changes the federation meanwhile."""
+    """Yields the authority's folder; no other process changes the federation meanwhile."""
     authority = folder / "authority"
     if not (authority / "ca.pem").is_file():
         raise UsageError(f"{folder} holds no federation: authority/ca.pem is missing; see `airprune deploy init`.")
@@ -204,7 +204,7 @@ def _signer(authority: Path) -> Certified:
 
 
 def _deny(folder: Path, serial: str, name: str) -> None:
-    """On the authority's list, and on the cloud's if its kit is still here; on neither if one cannot be read."""
+    """Adds to the authority's list, and to the cloud's if its kit is still here; to neither if one cannot be read."""
     lists = [place / denied.FILE for place in (folder / "authority", folder / CLOUD) if place.is_dir()]
     for path in lists:
         denied.Denied.load(path)

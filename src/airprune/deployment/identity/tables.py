@@ -18,7 +18,7 @@ MAX_PORT = 65_535
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The file's values; one sentence if it is missing or is no TOML."""
+    """Returns the file's values; raises with one sentence if it is missing or is no TOML."""
     return toml_text.parse(_decoded(read_file(path), path), source=str(path))
 
 
@@ -47,7 +47,7 @@ def is_ip(host: str) -> bool:
 
 
 def is_host(text: str) -> bool:
-    """Whether it is an IP address or can be the name of a machine."""
+    """True if it is an IP address or can be the name of a machine."""
     return is_ip(text) or (_HOST.fullmatch(text) is not None and not text.rpartition(".")[2].isdecimal())
 
 

@@ -26,7 +26,7 @@ _MEANINGS = {
 
 
 def options(limits: Limits) -> list[tuple[str, int | str]]:
-    """Of both sides."""
+    """Returns the options of gRPC that both sides use."""
     return [
         ("grpc.max_receive_message_length", limits.max_frame_bytes),
         ("grpc.max_send_message_length", limits.max_frame_bytes),
@@ -36,7 +36,7 @@ def options(limits: Limits) -> list[tuple[str, int | str]]:
 
 
 def check_is_private(address: str, credentials: object) -> None:
-    """Without credentials nobody outside this machine may be spoken to."""
+    """Refuses to do without credentials, except on loopback."""
     if credentials is None and address.rpartition(":")[0] != "127.0.0.1":
         raise InvalidValue("credentials", "may be missing at 127.0.0.1 only", address, "Use the certificates of a kit.")
 
@@ -72,7 +72,7 @@ async def dial(
     server_name: str = "",
     limits: Limits | None = None,
 ) -> Link:
-    """A link to `address` ("host:port") whose peer has answered a heartbeat, within `limits.hello_within_s`.
+    """Returns a link to `address` ("host:port") whose peer has answered a heartbeat within `limits.hello_within_s`.
 
     `server_name` is the name that must stand in the parent's certificate, if that is not the host's.
     Raises LinkLost: nobody there, not the right certificate, or Refused at once.

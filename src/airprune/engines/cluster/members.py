@@ -1,4 +1,4 @@
-"""Which workers of the cluster take part: those with our code and our files that give signs of life.
+"""Admits workers of the cluster: those with our code and our files that give signs of life.
 
 Others are named once. Who has other code or cannot keep the files is left out; who hangs is let go of, so that its work
 is done elsewhere, and is welcome again.
@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +19,6 @@ from distributed.scheduler import heartbeat_interval
 
 from airprune.engines.cluster import tasks
 from airprune.engines.cluster.parcel import Parcel, parts_of, size_of
-from airprune.engines.cluster.silence import Silence
 from airprune.engines.cluster.versions import versions
 
 _log = logging.getLogger("airprune")
@@ -28,6 +27,8 @@ _FORGET_S = 2.0
 _SCHEDULER_S = 10.0  # for an answer of the scheduler, if workers have less
 # Workers send heartbeats at an interval that grows with their number: so many of them may be missing.
 _HEARTBEATS = 4
+# Of the time between two looks so much counts at most: no worker is blamed while driver or scheduler stood still.
+_LONGEST_GAP_S = 2.0
 
 
 class Members:
@@ -83,12 +84,12 @@ class Members:
 
     @property
     def restriction(self) -> list[str] | None:
-        """Where tasks may go: anywhere, so that newcomers are used at once, unless somebody is refused."""
+        """Addresses where tasks may go; None, so that newcomers are used at once, unless a worker is excluded."""
         return sorted(self.accepted) if self.refused else None
 
     @property
     def reasons(self) -> str:
-        """Why nobody takes part, as far as anybody was there."""
+        """Reasons why present workers do not take part."""
         return "; ".join(f"{address} {why}" for address, why in sorted({**self.hung, **self.refused}.items()))
 
     def forget(self) -> None:
@@ -98,7 +99,7 @@ class Members:
             concurrent.futures.wait([call], timeout=_FORGET_S)
 
     def _watch(self) -> set[str]:
-        """Who is there; a worker that hangs is named and let go of. A `TimeoutError` if the scheduler hangs."""
+        """Returns the workers present; one that hangs is named and dropped. A `TimeoutError` if the scheduler hangs."""
         scheduler: Any = self.client.scheduler
         workers: dict[str, Any] = self._told(scheduler.identity(n_workers=-1))["workers"]
         limit_s = max(self.silence_s, _HEARTBEATS * heartbeat_interval(len(workers)))
@@ -126,7 +127,7 @@ class Members:
         failed: dict[str, Any] = {}
 
         def tell(function: Any, *arguments: Any) -> bool:
-            """Whether anybody is left to be told more."""
+            """Sends to all receivers that have not failed; True if any is left."""
             left = [address for address in receivers if address not in failed]
             answers = self._answers(function, self.parcel, *arguments, workers=left)
             failed.update((address, answer) for address, answer in answers.items() if answer is not None)
@@ -141,7 +142,7 @@ class Members:
         return failed
 
     def _answers(self, function: Any, *arguments: Any, workers: Sequence[str]) -> dict[str, Any]:
-        """What each of these workers answers; an `OSError` of who dies or hangs meanwhile."""
+        """Returns each worker's answer; an `OSError` for one that dies or hangs meanwhile."""
         if not workers:
             return {}
         asked = self._run(function, *arguments, workers=list(workers), on_error="return")
@@ -153,20 +154,45 @@ class Members:
         return answers
 
     def _told(self, call: Awaitable[Any]) -> Any:
-        """What the scheduler answers; a `TimeoutError` if it hangs."""
+        """Returns the scheduler's answer; a `TimeoutError` if it hangs."""
         return self._start(call).result(timeout=max(self.silence_s, _SCHEDULER_S))
 
     def _run(self, function: Any, *arguments: Any, **options: Any) -> concurrent.futures.Future[Any]:
         return self._start(self.client.run(function, *arguments, **options, asynchronous=True))
 
     def _start(self, call: Awaitable[Any]) -> concurrent.futures.Future[Any]:
-        """In the client's own thread, so that this one can look around meanwhile."""
+        """Starts a call in the client's own thread, so that this one can look around meanwhile."""
 
         async def awaited() -> Any:
             return await call
 
         loop: Any = self.client.loop
         return asyncio.run_coroutine_threadsafe(awaited(), loop.asyncio_loop)
+
+
+class Silence:
+    """Adds up the time in which a worker was looked at and nothing new had been heard of it."""
+
+    def __init__(self) -> None:
+        self._last_seen: dict[str, float] = {}
+        self._silent_s: dict[str, float] = {}
+        self._looked: float | None = None
+
+    def observe(self, last_seen: Mapping[str, float], now_s: float, *, limit_s: float) -> list[str]:
+        """Returns the workers that have been silent for longer than the limit.
+
+        Args:
+          last_seen: of every worker that is there, the time of its last heartbeat by whatever clock.
+          now_s: by the driver's clock.
+        """
+        gap_s = 0.0 if self._looked is None else min(now_s - self._looked, _LONGEST_GAP_S)
+        self._looked = now_s
+        self._silent_s = {
+            address: self._silent_s[address] + gap_s if self._last_seen.get(address) == seen else 0.0
+            for address, seen in last_seen.items()
+        }
+        self._last_seen = dict(last_seen)
+        return sorted(address for address, silent_s in self._silent_s.items() if silent_s > limit_s)
 
 
 class _Vain(Exception):
@@ -179,7 +205,7 @@ def _lacks_files(answer: Any) -> bool:
 
 
 def _reason_in(answer: Any) -> str:
-    """Why a worker that gave this answer is left out."""
+    """Returns why a worker that gave this answer is excluded."""
     if isinstance(answer, tasks.Refusal):
         return answer.sentence
     if isinstance(answer, ImportError):

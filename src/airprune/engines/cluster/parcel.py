@@ -30,7 +30,7 @@ _STALE_S = 24 * 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Parcel:
-    """Where the files are and what they must be; travels with every task.
+    """Locates the files and names their digest; travels with every task.
 
     Attributes:
       folder: the driver's; other machines may see it, too.
@@ -49,7 +49,7 @@ class Parcel:
 
     @property
     def here(self) -> Path | None:
-        """The folder on this machine, if there is one."""
+        """Folder on this machine, if there is one."""
         if (self.folder / _WORKSHOP).is_file():
             return self.folder
         kept = self._kept
@@ -60,7 +60,7 @@ class Parcel:
         return _home() / self.digest
 
     def open(self) -> Any:
-        """The worker, with this machine's files; refuses files with other contents."""
+        """Opens the worker with this machine's files; refuses files with other contents."""
         folder = self.here
         if folder is None:
             raise WorkFailed(f"The files of factory {self.digest[:12]}… are not on this machine.")
@@ -75,7 +75,7 @@ class Parcel:
         return worker
 
     def make_room(self, num_bytes: int) -> None:
-        """For files to come; clears away what nobody has used for a day. An `OSError` if they would not fit."""
+        """Makes room for files to come; clears away what was not used for a day. An `OSError` if they would not fit."""
         home, kept = _home(), self._kept
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_ours(home):
@@ -109,7 +109,7 @@ def size_of(folder: Path) -> int:
 
 
 def parts_of(folder: Path) -> Iterator[tuple[str, int, bytes]]:
-    """(file name, offset, bytes) of all files, in pieces small enough to send."""
+    """Yields (file name, offset, bytes) of all files, in pieces small enough to send."""
     for path in _files(folder):
         with path.open("rb") as file:
             while piece := file.read(PART_BYTES):

@@ -115,7 +115,7 @@ def rehearse(experiment: Experiment, code_error: Mapping[float, float]) -> Round
 
 
 def _errors(experiment: Experiment, seen: Mapping[float, float]) -> Callable[[int], float]:
-    ladder = experiment.terms.ladder
+    ladder = experiment.context.ladder
     if ladder is None:
         return lambda rung: 0.0
     said = dict(zip(ladder.bits_per_weight.tolist(), ladder.error.tolist(), strict=True))
