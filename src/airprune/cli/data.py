@@ -51,7 +51,7 @@ def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     table.add_column("what it is")
     table.add_column("where", overflow="fold")
     for name, entry in DATASETS.items():
-        where = str(places[name] or "to be fetched") if entry.needs_files else "drawn when needed"
+        where = str(places[name] or "to be fetched") if entry.needs_files else "generated when needed"
         sizes = (f"{entry.num_train:,}", f"{entry.num_test:,}", str(entry.num_classes))
         table.add_row(name, *sizes, entry.summary, Text(where))
     stdout_console().print(table)

@@ -186,7 +186,7 @@ def _cgroup(name: str) -> str:
 def _data(entry: DatasetEntry) -> Finding:
     check = f"data {entry.name}"
     if not entry.needs_files or entry.find is None:
-        return Finding(check, Health.OK, "drawn when needed")
+        return Finding(check, Health.OK, "generated when needed")
     folder = entry.find(None)
     if folder is None:
         return Finding(check, Health.NOTE, "not here yet", f"With a network: airprune data fetch {entry.name}")
