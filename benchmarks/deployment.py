@@ -207,7 +207,7 @@ async def _time_rounds(
     hub: Hub, work: RunDefinition, rounds: int, sizes: list[int], commands: dict[int, list[str]]
 ) -> None:
     model = np.zeros(work.shape.num_state, dtype=work.codec.state_dtype)
-    payload = RoundArrays(station=Station(model=model), told=None).to_bytes()
+    payload = RoundArrays(station=Station(model=model), shared=None).to_bytes()
     digest, keep = state_digest(model, {}), work.shape.prunable_weights
     most = upload_size(work.codec, work.shape.fixed_weights + keep, code=None, has_mask=True)
     first = np.cumsum([0, *sizes])
@@ -308,7 +308,7 @@ def _prepared(work: RunDefinition, digest: str, body: bytes) -> bytes:
             "num_kept": None,
         }
         _prepared_of[digest] = upload_to_bytes(
-            Upload(**values), work.codec, model_digest=bytes.fromhex(digest), told=None
+            Upload(**values), work.codec, model_digest=bytes.fromhex(digest), shared_mask=None
         )
     return _prepared_of[digest]
 

@@ -143,7 +143,7 @@ class Rounds:
 
     async def _play(self, message: pb.EdgeRound, key: RoundKey, arrays: RoundArrays, station: Station) -> None:
         assert self.work is not None
-        broadcast = Broadcast(model=station.model, mask=arrays.told, values=arrays.values)
+        broadcast = Broadcast(model=station.model, mask=arrays.shared, values=arrays.values)
         body = Sealed(broadcast_to_bytes(broadcast))
         digest = body.digest.hex()
         asked = Asked(work=self.work, round=message, broadcast=broadcast, model_digest=digest)

@@ -46,23 +46,23 @@ class RoundArrays:
     """Beside an `EdgeRound`: the station if the edge does not have it; what masking and objective tell everybody."""
 
     station: Station | None
-    told: Array | None
+    shared: Array | None
     values: Mapping[str, Array] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        told = {} if self.told is None else {"told": self.told}
-        return packed({**_of_station(self.station), **told, **_under(_VALUES, self.values)}, {})
+        shared = {} if self.shared is None else {"told": self.shared}
+        return packed({**_of_station(self.station), **shared, **_under(_VALUES, self.values)}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RoundArrays:
         arrays, _ = unpacked(data) if len(data) else ({}, {})
-        return cls(station=_station(arrays), told=arrays.get("told"), values=_below(_VALUES, arrays))
+        return cls(station=_station(arrays), shared=arrays.get("told"), values=_below(_VALUES, arrays))
 
 
 def order_digest(message: pb.EdgeRound, arrays: RoundArrays) -> str:
     """Returns the digest of all orders of an edge, hex. The model is in it by its own digest, sent along or not."""
-    told = replace(arrays, station=None).to_bytes()
-    return digest_of(message.SerializeToString(deterministic=True), told).hex()
+    shared = replace(arrays, station=None).to_bytes()
+    return digest_of(message.SerializeToString(deterministic=True), shared).hex()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -103,7 +103,7 @@ def _differences(place: Path, rows: Sequence[MeasuredRow], work: RunDefinition) 
     yield from wrong
     if wrong:
         return
-    broadcast = Broadcast(model=station.model, mask=kept.arrays.told, values=kept.arrays.values)
+    broadcast = Broadcast(model=station.model, mask=kept.arrays.shared, values=kept.arrays.values)
     digest = digest_of(broadcast_to_bytes(broadcast)).hex()
     asked = Asked(work=work, round=kept.orders, broadcast=broadcast, model_digest=digest)
     outcomes = {row.device: Outcome(device=row.device, fate=Fate(row.fate)) for row in rows}
