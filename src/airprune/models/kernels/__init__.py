@@ -1,11 +1,11 @@
-"""Lists the kernels, which compute gradients. To add one, write its file and list it here; `auto` is the first usable.
+"""Kernels, which compute gradients. To add one, write its file and list it here; `auto` takes the first that serves.
 
-base      the interface of a kernel
+base      what a kernel is
 native    the paper's CNN in C
 autograd  `torch`: any torch module
 stacked   the same of many models at once
-layers    the layers of such a stack
-devices   accelerators of torch
+layers    what such a stack is made of
+devices   what torch can compute on besides the CPU
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def kernel_for(
     device: str = "cpu",
     teaches: bool = False,
 ) -> str:
-    """Returns the name of the kernel that `train.kernel` means for this model, its samples, loss and device.
+    """The name of the kernel that `train.kernel` means for this model, these samples, this loss and this device.
 
-    `teaches`: the masking needs distillation, which is of cross-entropy on the CPU.
+    `teaches`: the masking asks for distillation, which is of cross-entropy on the CPU.
     """
 
     def unsupported(name: str) -> str:
@@ -46,7 +46,7 @@ def kernel_for(
         if device not in kernel.devices:
             return f"it does not compute on {device!r}"
         if teaches and (kernel.teaching is None or loss != CROSS_ENTROPY or device != "cpu"):
-            return "it does not distil, which the masking needs"
+            return "it does not distil, which the masking asks for"
         return kernel.unsupported(model, x, y)
 
     if wanted != "auto":

@@ -1,4 +1,4 @@
-"""Computes gradients of any torch module, by torch itself."""
+"""Gradients of any torch module, by torch itself."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ Array = np.ndarray
 
 
 def tensor_of(array: Array) -> torch.Tensor:
-    """Returns a tensor on the array's own memory, also if that is a read-only map of a file, and is never written."""
+    """A tensor on the array's own memory, also if that is a read-only map of a file; nothing here writes to it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
 
 
 def in_precision(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Converts features and targets to the model's precision; classes and tokens stay whole."""
+    """Features and targets in the model's precision; classes and tokens stay whole."""
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
 class MinibatchLoss:
-    """The loss F(w, ξ) of Eq. (7) on minibatches of samples that all devices share."""
+    """F(w, ξ) of Eq. (7) on minibatches of samples that all devices share.
+
+    Attributes:
+      home: what computes: the model itself on a CPU, else its twin.
+    """
 
     def __init__(self, model: LocalModel, x: Array, y: Array, *, loss: Loss | None = None, device: str = "cpu") -> None:
         if not isinstance(model, FlatModel):
@@ -53,7 +57,7 @@ class MinibatchLoss:
         return index if self.twin is None else index.to(self.twin.device)
 
     def outputs(self, batch: Array) -> torch.Tensor:
-        """Returns the model's outputs for these samples, before the softmax.  [num_samples, num_classes]"""
+        """Returns the model's scores of these samples, before the softmax.  [num_samples, num_classes]"""
         x = self.x[self.index(batch)]
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
@@ -70,7 +74,7 @@ class MinibatchLoss:
             return value
 
     def gradient(self, batch: Array) -> float:
-        """Writes ∇F to the model's gradient; returns F."""
+        """Leaves ∇F in the model's gradient; returns F."""
         home = self.twin or self.model
         if self.twin is not None:
             self.twin.take()
@@ -87,7 +91,7 @@ def build(model: FlatModel, x: Array, y: Array, *, loss: Loss | None = None, dev
 
 
 class TorchTeaching:
-    """The gradients of distillation: probabilities of one pass are targets of another."""
+    """Distillation: probabilities that are predicted once are targets for another pass."""
 
     def __init__(self, model: FlatModel, x: Array, y: Array) -> None:
         self._model, self._loss = model, MinibatchLoss(model, x, y)

@@ -1,4 +1,4 @@
-"""Defines a kernel: minibatch gradients of a flat model, on samples in arrays."""
+"""Kernels: minibatch gradients of a flat model, on samples that lie in arrays."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from airprune.models.losses import CROSS_ENTROPY
 
 Array = np.ndarray
 Gradient = Callable[[Array], float]
-"""Takes the indices of a minibatch's samples, writes ∇F(w, ξ) to `model.gradient_array`, returns F(w, ξ)."""
+"""Called with the numbers of a minibatch's samples: leaves ∇F(w, ξ) in `model.gradient_array`, returns F(w, ξ)."""
 
 
 class Teaching(Protocol):
-    """The gradients of distillation: from labels, with the predictions, and from predictions."""
+    """Gradients of two kinds: from labels, with what was predicted, and from predictions."""
 
     def teach(self, batch: Array) -> tuple[float, Any]:
-        """Computes a `Gradient`; returns F and the probabilities of all classes."""
+        """As a `Gradient`; returns F and the probabilities of all classes."""
 
     def learn(self, batch: Array, probabilities: Any) -> float:
-        """Writes ∇ of the cross-entropy to these probabilities to `model.gradient_array`; returns its value."""
+        """∇ of the cross-entropy to these probabilities, in `model.gradient_array`; returns that cross-entropy."""
 
 
 class Stacked(Protocol):
-    """The models of one kind as rows of a stack, whose gradients are computed together, to the bits of each alone."""
+    """Models of one kind as rows of a stack, whose gradients are computed together, to the bits of each alone."""
 
     @property
     def model(self) -> LocalModel: ...
@@ -37,16 +37,16 @@ class Stacked(Protocol):
     def rows(self) -> Sequence[LocalModel]: ...
 
     def descend(self, row: int, learning_rate: float) -> None:
-        """Sets w ← w − η g of one row in float32, by the native library."""
+        """w ← w − η g of one row in float32, by the native library."""
 
     def gradients(self, first: int, batches: Sequence[Array]) -> list[float] | None:
-        """Computes the `Gradient` of so many rows from `first`, on minibatches of one size; None: not of this size."""
+        """As a `Gradient` of so many rows from `first`, on minibatches of one size; None: not of this size."""
 
     def alone(self, row: int, batch: Array) -> float:
-        """Computes the `Gradient` of one row."""
+        """The `Gradient` of one row."""
 
     def value(self, row: int, batch: Array) -> float:
-        """Returns F of one row."""
+        """F of one row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Kernel(Listed):
       unsupported: why it cannot serve this model and these samples; empty if it can.
       build: of (model, x, y, loss=…, device=…) → the gradient; no loss is cross-entropy.
       losses: names of those it computes; empty for any.
-      devices: hardware it computes on.
+      devices: what it computes on.
       teaching: of (model, x, y) → the same for distillation; None if it cannot do that.
       stack: of (model, x, y, loss=…, batch_size=…, num_rows=…) → at most so many models at once, or None if this one
         cannot be stacked or that would not pay. It serves `build`'s gradients faster, never other ones.

@@ -1,7 +1,7 @@
-"""Supports accelerators of torch, by a model's twin there.
+"""Devices that torch computes on besides the CPU, and a model's twin there.
 
-Weights, masks, steps and messages stay in the arrays of a `FlatModel`. Its twin on an accelerator gets them before each
-minibatch and returns gradients and buffers, so that only the kernel depends on accelerators.
+Weights, masks, steps and messages stay in the arrays of a `FlatModel`. Its twin on a device gets them before each
+minibatch and gives gradients and buffers back, so nothing but the kernel knows of devices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_there(name: str) -> bool:
 
 
 def device_named(wanted: str, *, float64: bool = False) -> str:
-    """Returns the hardware that `train.device` means on this machine."""
+    """Returns the device that `train.device` means on this machine."""
     if wanted == "cpu":
         return wanted
     if wanted == "auto":
@@ -54,7 +54,7 @@ def torch_device(name: str) -> torch.device:
 
 
 def seed_layers(name: str, seed: int) -> None:
-    """Seeds random layers such as Dropout, on this device and on the CPU."""
+    """Seeds layers that draw, such as Dropout, on this device and on the CPU, where they draw as well."""
     import torch
 
     torch.default_generator.manual_seed(seed)
@@ -88,7 +88,7 @@ class Twin:
         self.state.copy_(torch.from_numpy(np.ascontiguousarray(state)))
 
     def take(self) -> None:
-        """Copies the model's state to the twin."""
+        """Everything as the model has it now."""
         self.state.copy_(self.model.state)
         for mine, its in self._counters:
             its.copy_(mine)
@@ -96,7 +96,7 @@ class Twin:
             self.module.train(self.model.module.training)
 
     def give(self) -> None:
-        """Copies gradients and buffers, which a forward and a backward pass change, to the model."""
+        """Copies back what a forward and a backward pass have changed: gradients and buffers."""
         trained = self.model.num_parameters
         self.model.gradient.copy_(self.gradient)
         self.model.state[trained:].copy_(self.state[trained:])

@@ -30,7 +30,7 @@ def guard(module: nn.Module) -> None:
 
 
 def may_crash(part: nn.Module) -> bool:
-    """True if a layer is a convolution that may crash with channels last, for some sizes of images."""
+    """True for a convolution that may crash with channels last; that depends on image sizes too, which vary."""
     if not isinstance(part, _ConvNd) or part.groups > 1 or max(part.stride) == 1:
         return False
     # Of a transposed convolution, the second size counts the channels that come out, which is where it crashes.
@@ -44,5 +44,5 @@ def _channel_by_channel(
 
 
 def _plain(value: Any) -> Any:
-    """Copies through a flat tensor: for a single channel, `contiguous` would keep the strides of channels last."""
+    """By way of a flat tensor: of a single channel, `contiguous` would leave the strides of channels last."""
     return value.flatten().view(value.shape) if isinstance(value, torch.Tensor) else value

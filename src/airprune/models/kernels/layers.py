@@ -1,4 +1,4 @@
-"""Computes layers of a stack of models, forwards and backwards for many rows at once, by torch without autograd.
+"""Layers of a stack of models: forwards and backwards for many rows at once, by torch's operators without autograd.
 
 Samples of all rows lie one after another, [num_rows · batch, …]. A layer calls the operators that torch's own layer
 calls for one model, so that bits agree. Products of linear layers are batched, or done row by row where `each` says so;
@@ -24,7 +24,7 @@ aten = torch.ops.aten
 
 
 class Stretch(NamedTuple):
-    """The consecutive rows of a stack.
+    """Consecutive rows of a stack.
 
     Attributes:
       each: whether products are done row by row.
@@ -41,7 +41,7 @@ class Stretch(NamedTuple):
         return slice(self.first, self.stop)
 
     def shares(self, samples: Tensor) -> tuple[Tensor, ...]:
-        """Returns the samples of each row."""
+        """The samples of each row."""
         return samples.chunk(self.stop - self.first)
 
 
@@ -76,7 +76,7 @@ class Layer(ABC):
 
     @abstractmethod
     def backward(self, gradient: Tensor, stretch: Stretch, *, goes_on: bool) -> Tensor:
-        """Writes the gradients of the layer's parameters; returns that of its input if it goes on."""
+        """Leaves the gradients of the layer's parameters; returns that of its input if it goes on."""
 
     @property
     def is_trained(self) -> bool:
@@ -129,7 +129,7 @@ class Linear(Layer):
 
 
 def _of_stretch(stacked: Tensor, stretch: Stretch) -> Tensor:
-    """Returns the values of its rows; the same memory for all if they are equal."""
+    """The values of its rows; the same memory for all if they are alike."""
     if stretch.alike:
         return stacked[-1:].expand(stretch.stop - stretch.first, *stacked.shape[1:])
     return stacked[stretch.rows]
@@ -142,7 +142,7 @@ def _products(left: Tensor, right: Tensor, *, each: bool) -> Tensor:
 
 
 def is_aligned(rows: Tensor) -> bool:
-    """True if each row begins at a cache line, as a new product does; some products round otherwise elsewhere."""
+    """True if each begins at a cache line, as a fresh product does; some products round otherwise elsewhere."""
     return rows.data_ptr() % LINE_BYTES == 0 and rows.stride(0) * rows.element_size() % LINE_BYTES == 0
 
 
@@ -151,7 +151,7 @@ def _views(place: Place) -> tuple[Tensor, Tensor | None]:
 
 
 class Convolution(Layer):
-    """A convolution, row by row: grouped ones are slower than that on a CPU, and round otherwise."""
+    """Row by row: grouped convolutions are slower than that on a CPU, and round otherwise."""
 
     def __init__(self, layer: nn.Conv2d, weight: Place, bias: Place | None) -> None:
         assert not isinstance(layer.padding, str)
@@ -275,7 +275,7 @@ _CURVES: tuple[tuple[type[nn.Module], Callable[[], Curved]], ...] = (
 
 
 def layer_of(node: fx.Node, module: nn.Module, places: dict[str, Place]) -> tuple[Layer | None, list[str]] | None:
-    """Returns the layer of a node of a traced module, and its parameters' names; None if there is none here.
+    """The layer that a node of a traced module stands for, and its parameters' names; None if there is none here.
 
     A layer that changes nothing is None itself.
     """
