@@ -1,4 +1,4 @@
-"""How long a device computes in an edge round, as a line in the weights it keeps: a_n W_ρ + x_n.
+"""Compute time of a device in an edge round, as a line in the weights it keeps: a_n W_ρ + x_n.
 
 Planner, simulated clock and energies all ask here.
 """
@@ -38,7 +38,7 @@ class ComputeTimes:
       probe_cycles: of one probe minibatch on the whole model.
       gradient_share: the share of c that a weight costs which is not kept but whose gradient is computed.
       probe_takes_energy: the paper's clock has never charged a probe's energy, and stays as it is.
-      slowdown: measured over counted seconds of every device of the network; None if nobody has measured.
+      slowdown: measured over counted seconds of every device of the network; None if not measured.
     """
 
     passes: Array
@@ -55,7 +55,7 @@ class ComputeTimes:
         """With all times of a device scaled to what it takes to train the whole model for one edge round.
 
         Args:
-          whole_model_s: NaN for devices that nobody has measured.  [num_devices]
+          whole_model_s: NaN for devices without a measurement.  [num_devices]
           cpu_hz: their clocks meanwhile.  [num_devices]
         """
         clock_hz = self.clock_for(np.arange(len(self.passes)), whole_model_s)
@@ -138,7 +138,7 @@ def compute_times(
 
     Args:
       num_samples, cpu_hz: of all devices of the network.
-      work: the model's FLOPs, counted only if they are asked for.
+      work: the model's FLOPs, counted only if needed.
       seconds_per_sample: of training the whole model, by device; NaN where it was not measured.
     """
     times = _counted_times(scenario, masking, shape=shape, num_samples=num_samples, cpu_hz=cpu_hz, work=work)
@@ -188,7 +188,7 @@ def _papers(scenario: Scenario, masking: Masking, shape: ModelShape, num_devices
 
 
 def flops_per_cycle(clock: ClockSection, work: ModelWork, cpu_hz: Array) -> float:
-    """What a device sustains: given, of its board, or as it was measured."""
+    """Returns the FLOP/s that a device sustains: given, of its board, or as measured."""
     if clock.compute == "measured":
         assert clock.seconds_per_sample is not None and clock.at_hz is not None  # the section has checked it
         timed = clock.flops_per_sample

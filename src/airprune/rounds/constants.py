@@ -1,4 +1,4 @@
-"""What a device measures of the constants of Theorem 1 while it trains.
+"""Estimates of Theorem 1's constants, measured by a device while it trains.
 
 By torch: numpy adds in another order, and would change the last digits of what is recorded.
 """

@@ -286,7 +286,7 @@ def moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
 
 
 def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Array:
-    """What a device would hold of a model, before it trains: zero where it holds nothing.  [num_state]"""
+    """Returns a device's sub-model before it trains: zero where it holds nothing.  [num_state]"""
     received = _with_own_layers(device, received, orders)
     device.model.load(received.model)
     order = streams.batches.at(orders.device).permutation(samples)

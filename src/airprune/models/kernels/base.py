@@ -1,4 +1,4 @@
-"""What a kernel is: minibatch gradients of a flat model, on samples that lie in arrays."""
+"""Kernels: minibatch gradients of a flat model, on samples that lie in arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airprune.models.losses import CROSS_ENTROPY
 
 Array = np.ndarray
 Gradient = Callable[[Array], float]
-"""Of the numbers of a minibatch's samples: leaves ∇F(w, ξ) in `model.gradient_array`, returns F(w, ξ)."""
+"""Called with the numbers of a minibatch's samples: leaves ∇F(w, ξ) in `model.gradient_array`, returns F(w, ξ)."""
 
 
 class Teaching(Protocol):

@@ -30,7 +30,7 @@ def guard(module: nn.Module) -> None:
 
 
 def may_crash(part: nn.Module) -> bool:
-    """Whether a layer is a convolution that may crash with channels last; sizes of images, which decide, too, vary."""
+    """True for a convolution that may crash with channels last; that depends on image sizes too, which vary."""
     if not isinstance(part, _ConvNd) or part.groups > 1 or max(part.stride) == 1:
         return False
     # Of a transposed convolution, the second size counts the channels that come out, which is where it crashes.

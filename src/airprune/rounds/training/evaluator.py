@@ -29,7 +29,7 @@ class Evaluator(Protocol):
         """
 
     def outputs(self, states: Array, samples: Samples) -> Array:
-        """What the models predict together.  [num_samples, …]"""
+        """Returns the models' mean prediction.  [num_samples, …]"""
 
     def gradient(self, state: Array, samples: Samples) -> Array:
         """Σ of the loss gradients at a state over some samples.  [num_parameters]"""

@@ -57,7 +57,7 @@ class TorchEvaluator:
 
 
 def predict(model: FlatModel | Twin, states: Array, x: torch.Tensor, criteria: Criteria) -> torch.Tensor:
-    """What models predict together.  [num_samples, …]"""
+    """Returns the models' mean prediction.  [num_samples, …]"""
     model.module.eval()
     dtype = model.state.dtype
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""What trains a chunk of devices and judges parts of the test set, in whatever process it lives."""
+"""The worker: trains chunks of devices and evaluates parts of the test set, in any process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Job(WorkerFactory):
       criteria: the loss and the metric, pickled by value so that functions of a user's script reach the workers.
       dataset: anything whose `open()` gives the `Dataset`: in a worker process, a map of shared files.
       samples: the training samples of each device.
-      drop_failing: whether a device whose training fails `MAX_TRIES` times is left out; else it ends the run.
+      drop_failing: whether a device whose training fails `MAX_TRIES` times is excluded; else it ends the run.
     """
 
     model: ModelSource
@@ -130,9 +130,9 @@ class Worker:
                 yield self._alone(received, own, streams, layer_seeds)
 
     def _randomness(self, *place: int) -> tuple[Streams, WholeNumbers]:
-        """Of the devices, and of layers that draw, in one edge round; made once for all of its chunks.
+        """Returns the random streams of devices, and of layers that draw, in one edge round; made once for all chunks.
 
-        Making them costs as much as twenty devices, and whoever asks for a device's stream gets it from its start.
+        Making them costs as much as twenty devices, and a device's stream is always given from its start.
         """
         if self._streams_of != place:
             self._streams_of = place
@@ -140,7 +140,7 @@ class Worker:
         return self._streams
 
     def _in_step(self, received: Broadcast, orders: Sequence[Orders], streams: Streams) -> Iterator[Upload | Failure]:
-        """Of devices that are trained together; nothing in their model draws or counts."""
+        """Trains devices together; nothing in their model draws or counts."""
         assert self.together is not None
         samples = [self.job.samples[own.device] for own in orders]
 
@@ -171,7 +171,7 @@ class Worker:
         raise AssertionError  # a try ends in an upload, a failure or an error
 
     def _failure(self, device: int, error: Exception) -> Failure:
-        """What stands for a device that has failed for good; raises if the run is to end at once."""
+        """Returns what stands for a device that has failed for good; raises if the run is to end at once."""
         if isinstance(error, NotFinite):
             return Failure(device, str(error), diverged=True)
         failure = Failure(device, "".join(traceback.format_exception(error)).rstrip())
@@ -209,7 +209,7 @@ class Worker:
 
 
 def _orders(task: TrainTask, number: int) -> Orders:
-    """Of a device of a chunk."""
+    """Returns the orders of one device of a chunk."""
     return Orders(
         device=task.devices[number],
         keep=task.keep[number],
