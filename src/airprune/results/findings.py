@@ -49,7 +49,9 @@ class Arm:
 
     def minus(self, other: Arm) -> Estimate:
         """Paired difference in accuracy over the seeds that both have."""
-        return Estimate.of([self.accuracy[seed] - other.accuracy[seed] for seed in self.accuracy if seed in other.accuracy])
+        return Estimate.of(
+            [self.accuracy[seed] - other.accuracy[seed] for seed in self.accuracy if seed in other.accuracy]
+        )
 
 
 def findings(arms: Sequence[Arm]) -> list[str]:
@@ -87,8 +89,8 @@ def _meaning(reference: Arm, others: Sequence[Arm]) -> str:
     if pair is not None:
         bad, good = pair
         words += (
-            f"; {bad.name} and {good.name} prune by the same masks at the same deadline, so what {bad.name} loses, "
-            f"{_points(bad.minus(good))} points, comes from its allocation of bandwidth and not from pruning as such"
+            f"; {bad.name} and {good.name} prune by the same rule at the same deadline, so what {bad.name} loses, "
+            f"{_points(bad.minus(good))} points, comes from how it shares the bandwidth, not from pruning as such"
         )
     elif loses:
         worst = min(loses, key=lambda arm: arm.minus(reference).mean)
