@@ -27,7 +27,7 @@ OPEN = Opened(100.0)
 
 
 def edge_round(**changes):
-    made = {"key": KEY, "model_digest": "m", "asked": (7, 4), "deadline_s": 10.0, "online": frozenset({4, 7})}
+    made = {"key": KEY, "model_digest": "m", "selected": (7, 4), "deadline_s": 10.0, "online": frozenset({4, 7})}
     return EdgeRound(**(made | changes))
 
 
@@ -69,7 +69,7 @@ def test_a_round_closes_as_soon_as_all_have_arrived():
 
 
 def test_a_round_that_asks_nobody_closes_at_once():
-    assert play(edge_round(asked=()), OPEN)[1] == [Close((), 0.0)]
+    assert play(edge_round(selected=()), OPEN)[1] == [Close((), 0.0)]
 
 
 def test_an_upload_counts_at_the_deadline_and_one_under_way_then_is_late():
@@ -116,7 +116,7 @@ def test_the_next_round_knows_what_counted_in_this_one():
         (upload(4, 101.0, key=replace(KEY, run="other")), "of run 'other'"),
         (upload(4, 101.0, key=replace(KEY, edge_round=2)), "edge round 2"),
         (upload(4, 101.0, key=RoundKey("run", 4, 0)), "global round 4"),
-        (upload(5, 101.0), "was not asked"),
+        (upload(5, 101.0), "was not selected"),
     ],
 )
 def test_an_upload_that_is_none_of_the_round_is_refused_and_decides_nothing(stranger, says):

@@ -73,8 +73,8 @@ def bytes_between(monkeypatch):
     def over_the_wire(device, received, orders, **rest):
         upload = device_round(device, received, orders, **rest)
         codec, digest = codec_of(device), digest_of(received.model)
-        told = told_mask(device.method.masking, received.mask, orders.round_index, codec)
-        data = upload_to_bytes(upload, codec, model_digest=digest, told=told, code=orders.code)
+        known_mask = told_mask(device.method.masking, received.mask, orders.round_index, codec)
+        data = upload_to_bytes(upload, codec, model_digest=digest, known_mask=known_mask, code=orders.code)
         sent = codec.sent_index(upload.mask).size
         expected = expected_of(
             codec,
@@ -84,9 +84,11 @@ def bytes_between(monkeypatch):
             reports=reports_of(device.method, device.shape),
         )
         assert expected.reports is not None
-        there = upload_from_bytes(data, received.model, codec, expected=expected, told=told)
+        there = upload_from_bytes(data, received.model, codec, expected=expected, known_mask=known_mask)
         same_upload(upload, there, codec)
-        plain = upload_to_bytes(upload._replace(report={}), codec, model_digest=digest, told=told, code=orders.code)
+        plain = upload_to_bytes(
+            upload._replace(report={}), codec, model_digest=digest, known_mask=known_mask, code=orders.code
+        )
         sizes[orders.round_index, orders.device] = len(plain)
         return there._replace(memory=upload.memory)
 
@@ -128,10 +130,10 @@ class Case:
     received: np.ndarray
     codec: Codec
     expected: Expected
-    told: np.ndarray | None
+    known_mask: np.ndarray | None
 
     def read(self, data: bytes):
-        return upload_from_bytes(data, self.received, self.codec, expected=self.expected, told=self.told)
+        return upload_from_bytes(data, self.received, self.codec, expected=self.expected, known_mask=self.known_mask)
 
 
 CASES = {
@@ -166,10 +168,10 @@ def case(name: str) -> Case:
     rng = np.random.default_rng(0)
     report = {name: rng.integers(0, 2, shape).astype(dtype) for name, (dtype, shape) in kinds.items()}
     codec, digest = codec_of(one), digest_of(received)
-    told = upload.mask if tells else None
-    data = upload_to_bytes(upload._replace(report=report), codec, model_digest=digest, told=told, code=code)
+    known_mask = upload.mask if tells else None
+    data = upload_to_bytes(upload._replace(report=report), codec, model_digest=digest, known_mask=known_mask, code=code)
     expected = expected_of(codec, keep=keep, code=code, model_digest=digest, reports=kinds)
-    return Case(data=data, received=received, codec=codec, expected=expected, told=told)
+    return Case(data=data, received=received, codec=codec, expected=expected, known_mask=known_mask)
 
 
 def signed(data: bytes | bytearray) -> bytes:

@@ -140,7 +140,7 @@ def test_a_worker_with_another_version_is_left_out_and_named(tmp_path, cluster, 
         list(ap.run(on(cluster, scenario), out=tmp_path / "dask", dataset=blobs()))
     assert final_bytes(tmp_path / "dask") == expected
     (sentence,) = [record.getMessage() for record in caplog.records if record.name == "airprune"]
-    assert "is left out: it has torch 0.0.7, but this run has torch 2." in sentence
+    assert "is excluded: it has torch 0.0.7, but this run has torch 2." in sentence
 
 
 def test_a_cluster_of_other_versions_only_is_refused_in_one_sentence(cluster):

@@ -282,7 +282,7 @@ def test_a_disk_that_is_full_in_the_midst_of_work_leaves_out_its_worker_only(tmp
     with DaskEngine(Toys(), scheduler=cluster.scheduler_file) as engine:
         assert list(engine.map("first_finds_no_space", flag, [1, 2, 3])) == [1, 2, 3]
     (sentence,) = said
-    assert sentence.endswith("is left out: it cannot use its files: No space left on device (/scratch/file).")
+    assert sentence.endswith("is excluded: it cannot use its files: No space left on device (/scratch/file).")
 
 
 def test_code_is_compared_by_what_it_is():

@@ -36,7 +36,7 @@ class EdgeSettings:
     """Settings of an edge process.
 
     Attributes:
-      gather_s: how long it waits for the devices that it is to ask after it has come, or has stood still: they may
+      gather_s: how long it waits for selected devices after it has started, or has stood still: they may
         still be dialling.
       keep_uploads: whether its rounds are kept in its folder (see `kept_rounds`), for `airprune deploy verify`.
       limits: of its links.

@@ -1,4 +1,4 @@
-"""The devices of an edge that are online: who may join, what they measure, and what they are told."""
+"""Serves the devices of an edge: admits them, takes their measurements and uploads, and sends them messages."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class Child:
 
 
 class Devices:
-    """In a running event loop.
+    """Holds the links of an edge to its devices, in a running event loop.
 
     Attributes:
       welcome: of the run, as the cloud said it; devices wait for `is_known`.
       online: by number.
-      late, refused: uploads, and peers and uploads, so far.
-      changed: set whenever the cloud should be told anew who is here.
+      late, refused: uploads that missed the deadline, and refused peers and uploads, so far.
+      changed: set whenever the cloud should be sent anew which devices are online.
     """
 
     def __init__(self, node: Node, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:

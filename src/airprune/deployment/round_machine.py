@@ -2,10 +2,10 @@
 
 `step` takes a round and an event to the next round and what is to be done now. Events carry `at_s`, seconds since any
 origin of the edge's own clock. The caller feeds `Tick` at `next_tick_s`, does the actions, and goes on feeding after
-`Close`: whoever comes too late is still answered.
+`Close`: an upload after it is still answered.
 
-- The deadline counts from `Opened`. An upload counts if its last byte came by then; one under way is late.
-- An upload is known by (run, global round, edge round, device). The first one of a device decides its fate; the very
+- The deadline counts from `Opened`. An upload counts if its last byte came by then; one under way has missed it.
+- An upload is known by (run, global round, edge round, device). The first one of a device decides its outcome; the very
   same one again is a duplicate, which always means that it has counted; another one is refused.
 - A device that comes back before the deadline gets its orders again, with the time that is left.
 - The round closes once: when all are decided; when those who are not have all been away for `rejoin_s`; at the latest
@@ -20,7 +20,7 @@ from enum import StrEnum
 from math import inf
 from typing import Protocol
 
-# Back to where a duplicate is told from a late upload; a device sends only its last few again.
+# Rounds in which a duplicate is recognised; a device sends only its last few uploads again.
 _REMEMBERED_ROUNDS = 64
 
 
@@ -42,6 +42,9 @@ class RoundKey:
     def of(cls, message: _OfARound) -> RoundKey:
         """Returns the round that a message belongs to."""
         return cls(message.run, message.global_round, message.edge_round)
+
+    def __str__(self) -> str:
+        return f"edge round {self.edge_round} of global round {self.global_round}"
 
 
 class Fate(StrEnum):
@@ -79,7 +82,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class Left:
-    """A device has no connection any more; not told of an old one that a new one has replaced."""
+    """A device has lost its connection; not sent for an old one that a new one has replaced."""
 
     device: int
     at_s: float
@@ -165,7 +168,7 @@ class Close:
     """The round is over.
 
     Attributes:
-      outcomes: of all asked devices, in their order.
+      outcomes: of all selected devices, in their order.
       took_s: since the orders were sent.
     """
 
@@ -182,7 +185,7 @@ class EdgeRound:
 
     Attributes:
       model_digest: of the model that the devices are sent.
-      asked: the devices, in the order of the outcomes.
+      selected: the devices, in the order of the outcomes.
       grace_s: how long after the deadline an upload that came in time may still be in the hands of whoever checks it.
       rejoin_s: patience with devices that have left, if nobody else is waited for. The default lets a device dial
         again after a cut connection, but does not wait for a process to start anew.
@@ -193,7 +196,7 @@ class EdgeRound:
 
     key: RoundKey
     model_digest: str
-    asked: tuple[int, ...]
+    selected: tuple[int, ...]
     deadline_s: float
     grace_s: float = 0.0
     rejoin_s: float = 0.5
@@ -206,7 +209,7 @@ class EdgeRound:
 
     @property
     def waited_for(self) -> tuple[int, ...]:
-        return tuple(device for device in self.asked if device not in self.outcomes)
+        return tuple(device for device in self.selected if device not in self.outcomes)
 
     @property
     def next_tick_s(self) -> float | None:
@@ -240,7 +243,7 @@ class EdgeRound:
 def step(round_: EdgeRound, event: Event) -> tuple[EdgeRound, tuple[Action, ...]]:
     """Returns the round after the event, and the actions to take, in order.
 
-    What was due before the event happens first, so that fates do not depend on how punctual the ticks are.
+    What was due before the event happens first, so that outcomes do not depend on how punctual the ticks are.
     """
     before: tuple[Action, ...] = ()
     after: tuple[Action, ...] = ()
@@ -278,13 +281,13 @@ def _judge(round_: EdgeRound, upload: Arrived) -> tuple[Outcome | None, Verdict,
     if key.run != round_.key.run:
         return None, Verdict.REFUSED, f"It is of run {key.run!r}, and this is {round_.key.run!r}."
     if key > round_.key:
-        return None, Verdict.REFUSED, f"It is of {_shown(key)}, and this is {_shown(round_.key)}."
+        return None, Verdict.REFUSED, f"It is of {key}, and this is {round_.key}."
     if key < round_.key:
         if round_.counted.get(key, {}).get(device) == upload.digest:
             return None, Verdict.DUPLICATE, ""
-        return None, Verdict.LATE, f"It is of {_shown(key)}, and this is {_shown(round_.key)}."
-    if device not in round_.asked:
-        return None, Verdict.REFUSED, f"Device {device} was not asked in {_shown(key)}."
+        return None, Verdict.LATE, f"It is of {key}, and this is {round_.key}."
+    if device not in round_.selected:
+        return None, Verdict.REFUSED, f"Device {device} was not selected in {key}."
     if device in round_.outcomes:
         return None, *_judge_again(round_.outcomes[device], upload)
     if round_.time_left_s(upload.at_s) < 0:
@@ -341,9 +344,5 @@ def _close(round_: EdgeRound, at_s: float) -> tuple[EdgeRound, tuple[Action, ...
             reason = round_.left[device].why if device in round_.left else "It was not online."
             outcome = Outcome(device=device, fate=Fate.DROPPED, reason=reason)
         round_ = _decide(round_, outcome)
-    outcomes = tuple(round_.outcomes[device] for device in round_.asked)
+    outcomes = tuple(round_.outcomes[device] for device in round_.selected)
     return replace(round_, is_closed=True), (Close(outcomes, round_.elapsed_s(at_s)),)
-
-
-def _shown(key: RoundKey) -> str:
-    return f"edge round {key.edge_round} of global round {key.global_round}"

@@ -148,7 +148,7 @@ def check_versions(protocol: int, version: str) -> str:
 def check_deployable(method: Method, *, steps_decay: str = "none") -> None:
     """Topologies in which devices talk to each other, or begin at different times, have no real counterpart here.
 
-    Nor have local steps that change during a run, since orders do not tell them, and selections that end a round with
+    Nor have local steps that change during a run, since orders do not carry them, and selections that end a round with
     the first so many uploads of all edges, since edges do not know of each other's.
     """
     if steps_decay != "none":

@@ -74,9 +74,9 @@ class Trainer:
             samples=np.arange(self.num_samples),
             streams=Streams(self.work.scenario.seed, *place, secret_noise=self._secret_noise),
         )
-        told = told_mask(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
+        known_mask = told_mask(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
         digest = bytes.fromhex(orders.model_digest)
-        data = upload_to_bytes(made, self.work.codec, model_digest=digest, told=told, code=code)
+        data = upload_to_bytes(made, self.work.codec, model_digest=digest, known_mask=known_mask, code=code)
         return data, {name: np.array(made.memory[name]) for name in self.first_memory}
 
     def _start_afresh(self, place: tuple[int, int]) -> None:

@@ -4,11 +4,11 @@
                 digest of the model that was trained, SHA-256 (16 bytes) of all other bytes
     statistics  seven numbers
     rest        what is not counted (biases, buffers), in the model's own precision
-    mask        one bit per prunable weight; absent if all are sent, or those that everybody was told
+    mask        one bit per prunable weight; absent if all are sent, or those of the mask that was broadcast
     update      as the compression made it; values as they are where it is exact
     reports     arrays that are summed over devices, if the method has any
 
-All numbers are little-endian. Whoever reads an upload knows what it has asked for and compares everything with it
+All numbers are little-endian. The reader of an upload knows what it has ordered and compares everything with it
 before taking memory; whatever the bytes are, the answer is the sender's own state, bit for bit, or a `BadUpload`.
 """
 
@@ -41,7 +41,7 @@ _REPORT = struct.Struct("<BBB")
 assert (_HEADER.size, _STATISTICS.size) == (HEADER_BYTES, STATISTICS_BYTES)
 
 # What the flags say about the mask.
-_NO_MASK, _SENT_MASK, _TOLD_MASK, _FULL_MASK = range(4)
+_NO_MASK, _SENT_MASK, _KNOWN_MASK, _FULL_MASK = range(4)
 
 # How a report travels; the last are whole numbers that are all 0 or 1, a bit each.
 _REPORTED = ("<f8", "<f4", "<i8", "<i4", "|b1")
@@ -51,7 +51,7 @@ _MOST_ENTRIES_PER_STATE = 8
 
 
 class BadUpload(WorkFailed):
-    """Bytes that are not the update that was asked for; the sentence says in what."""
+    """Raised for bytes that are not the update that was ordered; the sentence says in what."""
 
     def __init__(self, field: str, rule: str, got: object) -> None:
         super().__init__(f"Upload.{field} {rule}, got {got}.")
@@ -77,16 +77,16 @@ class Expected:
 
 
 def upload_to_bytes(
-    upload: Upload, codec: Codec, *, model_digest: bytes, told: Array | None, code: int | None = None
+    upload: Upload, codec: Codec, *, model_digest: bytes, known_mask: Array | None, code: int | None = None
 ) -> bytes:
     """Encodes an upload without the slots, which stay on the device.
 
     Args:
       model_digest: of the model as it was received.
-      told: the mask that need not be sent, see `told_mask`.
+      known_mask: the mask that need not be sent, see `told_mask`.
       code: of the orders.
     """
-    kind, index = _mask_kind(upload.mask, told), codec.sent_index(upload.mask)
+    kind, index = _mask_kind(upload.mask, known_mask), codec.sent_index(upload.mask)
     sends_values = codec.sends_values(code)
     sections = [
         _STATISTICS.pack(upload.num_samples, *_numbers(upload)),
@@ -120,7 +120,7 @@ def upload_to_bytes(
 
 
 def upload_from_bytes(
-    data: Bytes, received: Array, codec: Codec, *, expected: Expected, told: Array | None = None
+    data: Bytes, received: Array, codec: Codec, *, expected: Expected, known_mask: Array | None = None
 ) -> Upload:
     """Returns the upload with the sender's own weights, to the bit, at the edge that had sent `received`.
 
@@ -139,7 +139,7 @@ def upload_from_bytes(
     _check_statistics(num_samples, numbers)
     rest = np.frombuffer(sections.take(codec.rest_index.size * codec.state_dtype.itemsize), codec.state_dtype)
     packed = sections.take(codec.mask_bytes) if head.mask_kind == _SENT_MASK else None
-    mask = _mask(head.mask_kind, packed, num_prunable, codec, told)
+    mask = _mask(head.mask_kind, packed, num_prunable, codec, known_mask)
     index = codec.sent_index(mask)
 
     state = np.zeros_like(received)
@@ -215,9 +215,9 @@ def _header(view: memoryview, codec: Codec, expected: Expected) -> _Header:
         raise BadUpload("digest", "must be that of its bytes", digest.hex())
     if model != expected.model_digest:
         raise BadUpload("model", f"must be the one that was sent, {expected.model_digest.hex()}", model.hex())
-    asked = -1 if expected.code is None else expected.code
-    if code != asked:
-        raise BadUpload("code", f"must be {asked}, as ordered", code)
+    ordered = -1 if expected.code is None else expected.code
+    if code != ordered:
+        raise BadUpload("code", f"must be {ordered}, as ordered", code)
     value_bits = 8 * codec.value_dtype.itemsize if codec.sends_values(expected.code) else 0
     if bits != value_bits:
         raise BadUpload("bits", f"of a value must be {value_bits}", bits)
@@ -240,21 +240,23 @@ def _check_statistics(num_samples: int, numbers: list[float]) -> None:
             raise BadUpload(name, "must be finite" + ("" if name == "loss" else " and not negative"), value)
 
 
-def _mask_kind(mask: Array | None, told: Array | None) -> int:
+def _mask_kind(mask: Array | None, known_mask: Array | None) -> int:
     if mask is None:
         return _NO_MASK
     if mask.all():
         return _FULL_MASK
-    return _TOLD_MASK if told is not None and np.array_equal(mask, told) else _SENT_MASK
+    return _KNOWN_MASK if known_mask is not None and np.array_equal(mask, known_mask) else _SENT_MASK
 
 
-def _mask(kind: int, packed: memoryview | None, num_prunable: int, codec: Codec, told: Array | None) -> Array | None:
+def _mask(
+    kind: int, packed: memoryview | None, num_prunable: int, codec: Codec, known_mask: Array | None
+) -> Array | None:
     size = codec.shape.prunable_weights
     mask = None
-    if kind == _TOLD_MASK:
-        if told is None:
-            raise BadUpload("mask", "must be sent along, because nobody was told one", "none")
-        mask = told
+    if kind == _KNOWN_MASK:
+        if known_mask is None:
+            raise BadUpload("mask", "must be sent along, because none was broadcast", "none")
+        mask = known_mask
     elif kind == _FULL_MASK:
         mask = np.ones(size, dtype=bool)
     elif packed is not None:
@@ -306,7 +308,7 @@ def _reports(sections: _Sections, count: int, codec: Codec, expected: Expected) 
         name = bytes(sections.take(name_bytes)).decode(errors="replace")
         dtype = np.dtype("<i8" if tag == _BITS else _REPORTED[tag])
         if expected.reports is not None and expected.reports.get(name) != (dtype.str, shape):
-            raise BadUpload("report", "must be one that was asked for", f"{name!r} of {dtype.str} {shape}")
+            raise BadUpload("report", "must be one that the method declares", f"{name!r} of {dtype.str} {shape}")
         entries_left -= (size := math.prod(shape))
         if entries_left < 0 or name in found:
             rule = f"must come once, with at most {most:,} entries in all"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from airprune.deployment.cloud import read_about
 from airprune.deployment.digests import digest_of
-from airprune.deployment.edge_sums import Asked, closed_round
+from airprune.deployment.edge_sums import OrderedRound, closed_round
 from airprune.deployment.kept_rounds import KeptRound, kept_folder, kept_place
 from airprune.deployment.packing import order_digest
 from airprune.deployment.round_machine import Fate, Outcome, RoundKey
@@ -73,16 +73,16 @@ def verified_rounds(folder: RunFolder, kept: Mapping[str, Path]) -> Iterator[Ver
     for (global_round, edge_round, edge), of_edge in groupby(
         rows, key=lambda row: (row.global_round, row.edge_round, str(row.served_by))
     ):
-        asked = list(of_edge)
-        is_out = bool(asked[0].edge_out)
+        selected = list(of_edge)
+        is_out = bool(selected[0].edge_out)
         place = kept_place(places[edge], RoundKey(run, global_round - 1, edge_round - 1))
         yield VerifiedRound(
             edge=edge,
             global_round=global_round,
             edge_round=edge_round,
-            num_uploads=sum(row.fate == Fate.OK for row in asked),
+            num_uploads=sum(row.fate == Fate.OK for row in selected),
             is_out=is_out,
-            differences=() if is_out else tuple(_differences(place, asked, work)),
+            differences=() if is_out else tuple(_differences(place, selected, work)),
         )
 
 
@@ -103,12 +103,12 @@ def _differences(place: Path, rows: Sequence[MeasuredRow], work: RunDefinition) 
     yield from wrong
     if wrong:
         return
-    broadcast = Broadcast(model=station.model, mask=kept.arrays.told, values=kept.arrays.values)
+    broadcast = Broadcast(model=station.model, mask=kept.arrays.mask, values=kept.arrays.values)
     digest = digest_of(broadcast_to_bytes(broadcast)).hex()
-    asked = Asked(work=work, round=kept.orders, broadcast=broadcast, model_digest=digest)
+    ordered = OrderedRound(work=work, round=kept.orders, broadcast=broadcast, model_digest=digest)
     outcomes = {row.device: Outcome(device=row.device, fate=Fate(row.fate)) for row in rows}
     try:
-        _, after = closed_round(asked, kept.uploads, outcomes, station)
+        _, after = closed_round(ordered, kept.uploads, outcomes, station)
     except BadUpload as bad:
         yield f"An upload should not have counted: {bad}"
         return

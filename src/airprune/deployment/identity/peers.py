@@ -18,7 +18,7 @@ _URI = re.compile(rf"airprune://(?P<federation>{LABEL})/(?P<role>cloud|edge|devi
 
 
 class Stranger(WorkFailed):
-    """Somebody who is not admitted; the sentence says why."""
+    """Raised for a peer that is not admitted; the sentence says why."""
 
 
 class Role(StrEnum):

@@ -20,7 +20,7 @@ KINDS = tuple(body.name for body in pb.Frame.DESCRIPTOR.oneofs_by_name["body"].f
 # Payloads up to this size are held a second time, as frames, while they are sent.
 _KEPT_BYTES = 2**22
 _NEVER_WITH_PAYLOAD = ("beat", "chunk", "refusal")
-# Their payloads come after them in any case: how long that takes tells how fast the link is.
+# Their payloads come after them in any case: how long that takes shows how fast the link is.
 _TIMED = ("measured", "upload")
 # Their payloads are known by their digests, in orders and records; that of others is for TLS to protect.
 _KNOWN_BY_DIGEST = ("orders", "upload")

@@ -189,7 +189,7 @@ def hold(shared: Any) -> Any:
 
 def forget(parcel: Parcel) -> None:
     """Frees the memory of work that is over, and this machine's copy of its files."""
-    if _ALONE.acquire(blocking=False):  # never wait for somebody's task in the worker's own thread
+    if _ALONE.acquire(blocking=False):  # never wait for a task in the worker's own thread
         try:
             if _Opened.digest == parcel.digest:
                 _Opened.digest = _Opened.worker = None
@@ -201,8 +201,8 @@ def forget(parcel: Parcel) -> None:
 async def expel(address: str, *, dask_scheduler: Any) -> None:
     """Drops a worker that hangs, on the scheduler, so that what it has under way or holds is done elsewhere.
 
-    Dask tells the others to hang up on it. Its nanny, if it has one that answers, replaces it. Otherwise it leaves as
-    soon as it sees that it was let go.
+    Dask makes the others hang up on it. Its nanny, if it has one that answers, replaces it. Otherwise it leaves as
+    soon as it sees that it was dropped.
     """
     worker = dask_scheduler.workers.get(address)
     if worker is None:
