@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from airprune.deployment.device import _Device
+from airprune.deployment.device import Device
 from airprune.deployment.digests import digest_of
 from airprune.deployment.edge import Edge
 from airprune.deployment.edge_sums import OrderedRound
@@ -79,7 +79,7 @@ def test_an_upload_that_lies_is_refused_with_a_receipt_and_counted_and_the_round
     caplog.set_level(logging.INFO, "airprune")
     lies = iter(LIES.values())
 
-    class Liar(_Device):
+    class Liar(Device):
         async def _follow(self, link, packet):
             orders = packet.message
             key = RoundKey(orders.run, orders.global_round, orders.edge_round)

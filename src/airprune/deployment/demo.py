@@ -87,7 +87,10 @@ def run_demo(scenario: Scenario, folder: Path, *, name: str, report: Callable[[s
     deployed, simulated = RunFolder(folder / "deployed"), RunFolder(folder / "simulated")
     report(f"{name}: starting {len(kits) - 1} processes: {network.num_edges} edges, {network.num_devices} devices")
     start_s = time.monotonic()
-    with _processes(kits[1:], folder / "logs") as children, _deploy(kits[0], scenario, deployed) as records:
+    with (
+        _processes(kits[1:], folder / "logs") as children,
+        deployed_run(load_node(kits[0]), scenario, deployed, _SETTINGS) as records,
+    ):
         for record in records:
             _check_alive(children, folder / "logs")
             if record["kind"] == "global":
@@ -98,12 +101,6 @@ def run_demo(scenario: Scenario, folder: Path, *, name: str, report: Callable[[s
     for _ in run(scenario, out=simulated.path):
         pass
     return _compared(name, deployed, simulated, accuracy, took_s)
-
-
-@contextlib.contextmanager
-def _deploy(kit: Path, scenario: Scenario, folder: RunFolder) -> Iterator[Iterator[dict]]:
-    with deployed_run(load_node(kit), scenario, folder, _SETTINGS) as records:
-        yield records
 
 
 @contextlib.contextmanager

@@ -54,16 +54,13 @@ class DeviceSettings:
         return Limits(beat_s=5.0, dead_after_s=20.0) if self.mobile else Limits()
 
 
-async def run_device(node: Node, folder: Path, settings: DeviceSettings) -> str:
-    """Serves until the run has ended; returns the goodbye.
+class Device:
+    """One device of a federation, in a running event loop.
 
     Args:
       folder: for the ledger.
     """
-    return await _Device(node, folder, settings).run()
 
-
-class _Device:
     def __init__(self, node: Node, folder: Path, settings: DeviceSettings) -> None:
         self.node, self.folder, self.settings = node, folder, settings
         self.home: Parent = node.parents[0]
@@ -78,6 +75,7 @@ class _Device:
         self._unreachable_since_s = time.monotonic()
 
     async def run(self) -> str:
+        """Serves until the run has ended; returns the goodbye."""
         last = ""
         while True:
             link = await self._reach_an_edge()

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from airprune.deployment.checking import MAX_WORDS, trouble_in_measured
 from airprune.deployment.estimates import probed_uplink_bps
 from airprune.deployment.handshake import NotAdmitted, admit_child
-from airprune.deployment.identity import Denied, Node, Role, serial_of
+from airprune.deployment.identity import Node, Role, serial_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Event, Joined, Left, RoundKey
 from airprune.deployment.transport import Link, LinkLost, Packet, Sealed
@@ -61,7 +61,7 @@ class Devices:
     def __init__(self, node: Node, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self.node, self._start = node, start
         self.welcome: pb.Welcome | None = None
-        self.denied = Denied()
+        self.denied: frozenset[str] = frozenset()
         self.online: dict[int, Child] = {}
         self.late = self.refused = 0
         self.is_known, self.changed = asyncio.Event(), asyncio.Event()
@@ -215,9 +215,9 @@ class Devices:
             task.add_done_callback(child.receipts.discard)
 
     async def deny(self, serials: Iterable[str]) -> None:
-        self.denied = Denied(frozenset(serials))
+        self.denied = frozenset(serials)
         for child in list(self.online.values()):
-            if self.denied.holds(child.serial):
+            if child.serial in self.denied:
                 self.refused += 1
                 await child.link.refuse(f"The certificate {child.serial} of {child.name} was revoked.", is_final=True)
 

@@ -167,18 +167,3 @@ def probed_uplink_bps(num_bytes: int, first_s: float, last_s: float) -> float:
     """
     rate_bps = link_rate_bps(received_bps(num_bytes, first_s, last_s))
     return rate_bps if np.isfinite(rate_bps) else float("nan")
-
-
-__all__ = [
-    "BAND_RATIO",
-    "MARGIN_RATIO",
-    "NEW_WEIGHT",
-    "PROBES",
-    "PROBE_BYTES",
-    "PROBE_EVERY_ROUNDS",
-    "RISES_TO_BELIEVE",
-    "Estimates",
-    "Smoothed",
-    "paced_uplink_bps",
-    "probed_uplink_bps",
-]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from airprune.deployment.checking import trouble_in_presence
 from airprune.deployment.handshake import NotAdmitted, admit_child
-from airprune.deployment.identity import Denied, Members, Node, Role, serial_of, server_credentials
+from airprune.deployment.identity import Members, Node, Role, load_denied, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
@@ -76,7 +76,7 @@ class Hub:
         self._waiting: dict[str, _Waiting] = {}
         self._unreachable: dict[str, _Unreachable] = {}
         self._changed = asyncio.Event()
-        self.denied = Denied.load(self._denied_file)
+        self.denied = load_denied(self._denied_file)
 
     @property
     def _denied_file(self) -> Path:
@@ -109,7 +109,7 @@ class Hub:
             welcome.CopyFrom(self.welcome)
             welcome.index = self.members.edges.index(name)
             welcome.devices.update({device: n for n, device in enumerate(self.members.all_devices)})
-            welcome.denied.extend(sorted(self.denied.serials))
+            welcome.denied.extend(sorted(self.denied))
             link.limits = replace(link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
             await link.send(welcome)
             self._notify()
@@ -257,8 +257,8 @@ class Hub:
                 while self.place_of(device) != wanted or device not in self.present():
                     await self._changed.wait()
 
-    def take_standby(self) -> list[tuple[int, str, str]]:
-        """Puts standby edges in place of unreachable ones; returns (number, replaced, standby) for each."""
+    async def take_standby(self) -> list[tuple[str, str]]:
+        """Puts standby edges in place of unreachable ones; returns (replaced, standby) for each."""
         free = [name for name in self.members.standby if name in self.edges and name not in self.serving]
         changes = []
         for number, name in enumerate(self.serving):
@@ -266,22 +266,22 @@ class Hub:
                 self.serving[number] = standby = free.pop(0)
                 if name in self._unreachable:
                     self._unreachable[standby] = self._unreachable.pop(name)
-                changes.append((number, name, standby))
+                changes.append((name, standby))
         return changes
 
     async def refresh_denied(self) -> None:
         """Reads the deny list again and sends it to the edges if it has changed."""
-        denied = Denied.load(self._denied_file)
+        denied = load_denied(self._denied_file)
         if denied == self.denied:
             return
         self.denied = denied
         for child in list(self.edges.values()):
             with contextlib.suppress(LinkLost):
-                if denied.holds(child.serial):
+                if child.serial in denied:
                     reason = f"The certificate {child.serial} of {child.name} was revoked."
                     await self._refuse(child.link, reason, is_final=True)
                 else:
-                    await child.link.send(pb.Denied(serials=sorted(denied.serials)))
+                    await child.link.send(pb.Denied(serials=sorted(denied)))
 
     async def say_goodbye(self, reason: str) -> None:
         for child in list(self.edges.values()):

@@ -130,8 +130,8 @@ class Deployed(Environment):
         """Returns the devices that are online, at the edges that serve them, with measured rates if plans use them."""
         if not any(state.counters):
             state.values[_OUT] = np.zeros_like(state.values[_OUT])
-            self._loop.call(self._settle())
-            for _, replaced, standby in self._loop.call(self._take_standby()):
+            self._settle()
+            for replaced, standby in self._loop.call(self._hub.take_standby()):
                 _log.warning("%s is unreachable; %s takes its place.", replaced, standby)
                 self._on_serving(self._hub.serving)
         self._loop.call(self._hub.refresh_denied())
@@ -144,11 +144,8 @@ class Deployed(Environment):
         self._on_planned(inputs)
         return met_candidates(experiment, candidates, inputs)
 
-    async def _settle(self) -> None:
-        await self._hub.settle(self._settings.patience_s, self._settings.handover_s)
-
-    async def _take_standby(self) -> list[tuple[int, str, str]]:
-        return self._hub.take_standby()
+    def _settle(self) -> None:
+        self._loop.call(self._hub.settle(self._settings.patience_s, self._settings.handover_s))
 
     def _inputs(
         self, experiment: Experiment, state: RunState, candidates: Candidates, round_index: int
@@ -158,7 +155,7 @@ class Deployed(Environment):
         if restarts:
             _log.warning("All edges have been unreachable; this global round goes on from the cloud's model.")
             state.values[_OUT] = np.zeros_like(state.values[_OUT])
-        self._loop.call(self._settle())
+        self._settle()
         homes = {device: edge for device, edge in wanted.items() if not state.values[_OUT][edge]}
         self._loop.call(self._hub.place(homes, self._settings.handover_s))
         is_logged = False

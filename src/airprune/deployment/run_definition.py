@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,6 +53,11 @@ class RunDefinition:
             num_devices=welcome.num_devices,
             num_edges=welcome.num_edges,
         )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All but the scenario, as `deployment.json` and a welcome hold it."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "scenario"}
 
     @cached_property
     def method(self) -> Method:

@@ -129,6 +129,3 @@ def _last_round(folder: Path) -> Table:
     names = {key: np.array([f"{key[0]}{number}" for number in record[key]], dtype=object) for key in ("device", "edge")}
     share = np.array(record["bandwidth_share"], dtype=np.float64)
     return Table(str(folder), {**names, "bandwidth_share": share}, np.zeros(len(share), dtype=np.int64))
-
-
-__all__ = ["htb_commands", "planned_rates_bps"]

@@ -207,6 +207,6 @@ def _deny(folder: Path, serial: str, name: str) -> None:
     """Adds to the authority's list, and to the cloud's if its kit is still here; to neither if one cannot be read."""
     lists = [place / denied.FILE for place in (folder / "authority", folder / CLOUD) if place.is_dir()]
     for path in lists:
-        denied.Denied.load(path)
+        denied.load_denied(path)
     for path in lists:
         denied.deny(path, serial, name)

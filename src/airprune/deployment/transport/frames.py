@@ -6,12 +6,13 @@ will read.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError, Message
 
-from airprune.deployment.digests import DIGEST_BYTES, Hasher, digest_of
+from airprune.deployment.digests import DIGEST_BYTES, digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.errors import WorkFailed
 
@@ -90,7 +91,7 @@ class _Coming:
     digest: bytes
     num_received: int = 0
     buffer: bytearray = field(default_factory=bytearray)
-    hasher: Hasher = field(default_factory=Hasher)
+    hasher: hashlib._Hash = field(default_factory=hashlib.sha256)
 
 
 class Assembler:
@@ -184,7 +185,7 @@ class Assembler:
 
     def _packet(self, coming: _Coming, payload: bytes | memoryview, now_s: float) -> Packet:
         self._coming = None
-        if coming.digest and coming.hasher.digest() != coming.digest:
+        if coming.digest and coming.hasher.digest()[:DIGEST_BYTES] != coming.digest:
             raise BadFrame("the payload is not the one whose digest was announced")
         return Packet(coming.message, payload, coming.first_s, now_s, coming.digest)
 

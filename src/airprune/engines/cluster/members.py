@@ -126,19 +126,19 @@ class Members:
         """Sends the files to these, which are on different machines; what those say that cannot keep them."""
         failed: dict[str, Any] = {}
 
-        def send(function: Any, *arguments: Any) -> bool:
+        def send(step: Any, *arguments: Any) -> bool:
             """Sends to all receivers that have not failed; True if any is left."""
             left = [address for address in receivers if address not in failed]
-            answers = self._answers(function, self.parcel, *arguments, workers=left)
+            answers = self._answers(tasks.keep, step, self.parcel, *arguments, workers=left)
             failed.update((address, answer) for address, answer in answers.items() if answer is not None)
             return len(failed) < len(receivers)
 
-        if send(tasks.make_room, size_of(self.source)):
+        if send(Parcel.make_room, size_of(self.source)):
             for name, offset, piece in parts_of(self.source):
-                if not send(tasks.receive, name, offset, piece):
+                if not send(Parcel.receive, name, offset, piece):
                     break
             else:
-                send(tasks.complete)
+                send(Parcel.complete)
         return failed
 
     def _answers(self, function: Any, *arguments: Any, workers: Sequence[str]) -> dict[str, Any]:

@@ -62,23 +62,10 @@ def greet(wanted: dict[str, str], parcel: Parcel, *, dask_worker: Any = None) ->
         return Refusal(dask_worker.address, f"cannot look for the run's files: {os_trouble(error)}")
 
 
-def make_room(parcel: Parcel, num_bytes: int, *, dask_worker: Any = None) -> Refusal | None:
-    """Makes room before the files are sent to this machine."""
-    return _tried(dask_worker, parcel, lambda: parcel.make_room(num_bytes))
-
-
-def receive(parcel: Parcel, name: str, offset: int, piece: bytes, *, dask_worker: Any = None) -> Refusal | None:
-    return _tried(dask_worker, parcel, lambda: parcel.receive(name, offset, piece))
-
-
-def complete(parcel: Parcel, *, dask_worker: Any = None) -> Refusal | None:
-    return _tried(dask_worker, parcel, parcel.complete)
-
-
-def _tried(dask_worker: Any, parcel: Parcel, step: Callable[[], None]) -> Refusal | None:
-    """Tries a step of keeping the files; a machine that cannot keep them all keeps none of them."""
+def keep(step: Callable[..., None], parcel: Parcel, *arguments: Any, dask_worker: Any = None) -> Refusal | None:
+    """Takes a step of keeping the files, a method of `Parcel`; a machine that cannot keep them all keeps none."""
     try:
-        step()
+        step(parcel, *arguments)
     except OSError as error:
         parcel.forget()
         return Refusal(dask_worker.address, f"cannot keep the run's files: {os_trouble(error)}")
