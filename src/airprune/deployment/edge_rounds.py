@@ -116,7 +116,7 @@ class Rounds:
         if self.running is not None and self.running[0] == key:
             return
         if self.running is not None:
-            _log.warning("%s is given up for %s.", self.running[0], key)
+            _log.warning("Gave up %s for %s.", self.running[0], key)
             self.give_up()
         if self.state.has_reported(key):
             await self._send_report(sends_model=message.sends_model)
