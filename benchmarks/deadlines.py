@@ -33,7 +33,7 @@ RUNGS = (0.14, 0.44, 0.75, 2.0, 8.0)
 
 
 def scenario_of(preset: str, changes: dict[str, Any]) -> ap.Scenario:
-    every = {"method": "adaptive", "rounds.evaluate_every": "edge", "data.test_samples": 2_000}
+    every = {"method": "adaptive-bits", "rounds.evaluate_every": "edge", "data.test_samples": 2_000}
     return PROFILES["default"].scenario(preset, 0, {**every, **changes})
 
 

@@ -308,7 +308,7 @@ def _prepared(work: RunDefinition, digest: str, body: bytes) -> bytes:
             "num_kept": None,
         }
         _prepared_of[digest] = upload_to_bytes(
-            Upload(**values), work.codec, model_digest=bytes.fromhex(digest), known_mask=None
+            Upload(**values), work.codec, model_digest=bytes.fromhex(digest), shared_mask=None
         )
     return _prepared_of[digest]
 

@@ -57,9 +57,9 @@ def quantity(
     return array
 
 
-def one_number(field: str, value: Any, *, above: float | None = None, at_least: float | None = None) -> float:
-    """`value` as float, or InvalidValue; an array of several numbers is refused too."""
-    array = quantity(field, value, above=above, at_least=at_least)
+def one_number(field: str, value: Any, **rules: Any) -> float:
+    """Returns `value` as float, or raises InvalidValue, also for several numbers; `rules` are those of `quantity`."""
+    array = quantity(field, value, **rules)
     if array.ndim:
         raise InvalidValue(field, "must be one number", f"an array of shape {array.shape}")
     return float(array)

@@ -23,7 +23,7 @@ import errno
 import reprlib
 import resource
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # Of a list of known names.
 _MOST_TOLD = 30
@@ -64,7 +64,10 @@ class NotFinite(InvalidValue):
 class UnknownName(UsageError, KeyError):
     """A name that is not in its list, which is told in whole, or in part if it is long."""
 
-    def __init__(self, kind: str, name: object, known: Iterable[str], *, more: str = "") -> None:
+    def __init__(
+        self, kind: str, name: object, known: Iterable[str], *, more: str = "", called: Sequence[str] = ()
+    ) -> None:
+        """Lists the known names; `called` are those that the wanted one may stand for."""
         known = list(known)
         name = name[:_LONGEST_TOLD] if isinstance(name, str) else reprlib.repr(name)
         near = difflib.get_close_matches(name, known, n=1)
@@ -72,6 +75,10 @@ class UnknownName(UsageError, KeyError):
         told = ", ".join([*_first(known), *filter(None, [more])])
         self.message = f"{kind} {name!r} is unknown; {hint}known: {told}."
         self.message_without_name = f"{kind} must be one of those known here, got another: {told}."
+        if called:
+            self.message = self.message_without_name = (
+                f"{kind} {name!r} is not the name of a method; write {' or '.join(called)}."
+            )
         super().__init__(self.message)
 
     def without_value(self) -> UsageError:

@@ -183,7 +183,7 @@ def test_no_plan_that_a_user_meets_first_removes_a_classifier():
         ("device,edge,snr\na,0,40\n", ["line 1", "snr_db"]),
         ("device,edge,snr_db\na,0,loud\n", ["line 2", "snr_db", "'loud'"]),
         ("device,edge,snr_db\na,0,40\nb,0,nan\n", ["line 3", "snr_db", "nan"]),
-        ("device,edge,snr_db,cpu_hz\na,0,40,-3e9\n", ["line 2", "cpu_hz (Hz) must be > 0", "-3e9"]),
+        ("device,edge,snr_db,cpu_hz\na,0,40,-3e9\n", ["line 2", "cpu_hz (CPU frequency in Hz) must be > 0", "-3e9"]),
         ("device,edge,snr_db\na,0,40\nb,0,41\na,1,42\n", ["line 4", "line 2", "a"]),
         ("device,edge,snr_db\na,0\n", ["line 2"]),
         (b"\x00" * 200_000, ["line 1"]),

@@ -15,10 +15,10 @@ from airprune.deployment.round_machine import (
     Close,
     EdgeRound,
     Failed,
-    Fate,
     Joined,
     Left,
     Opened,
+    OutcomeKind,
     RoundKey,
     SendOrders,
     SendReceipt,
@@ -169,11 +169,13 @@ class Hindsight:
     def fate(self, device):
         place = self.deciding[device]
         if place is None:
-            return Fate.LATE if self.away_since(device, self.closed_s) is None else Fate.DROPPED
+            return OutcomeKind.LATE if self.away_since(device, self.closed_s) is None else OutcomeKind.DROPPED
         event = self.life.messages[place][1]
         if isinstance(event, Failed):
-            return Fate.FAILED
-        return {Verdict.COUNTED: Fate.OK, Verdict.LATE: Fate.LATE, Verdict.REFUSED: Fate.REFUSED}[self.content(event)]
+            return OutcomeKind.FAILED
+        return {Verdict.COUNTED: OutcomeKind.OK, Verdict.LATE: OutcomeKind.LATE, Verdict.REFUSED: OutcomeKind.REFUSED}[
+            self.content(event)
+        ]
 
     def verdict(self, place):
         upload = self.life.messages[place][1]
@@ -228,7 +230,9 @@ def check_life(life):
     assert [(o.device, o.fate) for o in close.outcomes] == [(d, truth.fate(d)) for d in life.start.selected]
 
     counted = Counter(uploads[place].device for place, verdict in receipts.items() if verdict is Verdict.COUNTED)
-    assert counted == Counter(o.device for o in close.outcomes if o.fate is Fate.OK), "receipts agree with the average"
+    assert counted == Counter(o.device for o in close.outcomes if o.fate is OutcomeKind.OK), (
+        "receipts agree with the average"
+    )
     return state
 
 

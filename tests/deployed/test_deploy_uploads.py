@@ -25,7 +25,7 @@ from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.training import worker
-from airprune.rounds.wire import Codec, told_mask, upload_size
+from airprune.rounds.wire import Codec, shared_mask_of, upload_size
 from airprune.scenario import Scenario
 from airprune.studies.conformance import Subject, _watched, points
 from support.one_device import device
@@ -73,8 +73,8 @@ def bytes_between(monkeypatch):
     def over_the_wire(device, received, orders, **rest):
         upload = device_round(device, received, orders, **rest)
         codec, digest = codec_of(device), digest_of(received.model)
-        known_mask = told_mask(device.method.masking, received.mask, orders.round_index, codec)
-        data = upload_to_bytes(upload, codec, model_digest=digest, known_mask=known_mask, code=orders.code)
+        shared_mask = shared_mask_of(device.method.masking, received.mask, orders.round_index, codec)
+        data = upload_to_bytes(upload, codec, model_digest=digest, shared_mask=shared_mask, code=orders.code)
         sent = codec.sent_index(upload.mask).size
         expected = expected_of(
             codec,
@@ -84,10 +84,10 @@ def bytes_between(monkeypatch):
             reports=reports_of(device.method, device.shape),
         )
         assert expected.reports is not None
-        there = upload_from_bytes(data, received.model, codec, expected=expected, known_mask=known_mask)
+        there = upload_from_bytes(data, received.model, codec, expected=expected, shared_mask=shared_mask)
         same_upload(upload, there, codec)
         plain = upload_to_bytes(
-            upload._replace(report={}), codec, model_digest=digest, known_mask=known_mask, code=orders.code
+            upload._replace(report={}), codec, model_digest=digest, shared_mask=shared_mask, code=orders.code
         )
         sizes[orders.round_index, orders.device] = len(plain)
         return there._replace(memory=upload.memory)
@@ -104,9 +104,9 @@ def test_every_method_sends_the_bytes_it_is_charged_and_arrives_bit_for_bit(meth
     frame_bits = 8 * Experiment.of(scenario, dataset=points()).context.codec.frame_bytes
     rounds = _watched(scenario).rounds
     charged = {
-        (number, device): bits - timed.opened.charges.beside_bits + frame_bits
+        (number, device): bits - timed.planned.charges.beside_bits + frame_bits
         for number, (timed, _) in enumerate(rounds)
-        for device, bits in zip(timed.opened.device.tolist(), timed.opened.bits.tolist(), strict=True)
+        for device, bits in zip(timed.planned.device.tolist(), timed.planned.bits.tolist(), strict=True)
     }
     assert bytes_between
     assert {place: 8 * size for place, size in bytes_between.items()} == {
@@ -114,7 +114,7 @@ def test_every_method_sends_the_bytes_it_is_charged_and_arrives_bit_for_bit(meth
     }
 
 
-@pytest.mark.parametrize("method", ["adaptive-pruning", "adaptive", "sign-sgd", "scaffold", "feddst"])
+@pytest.mark.parametrize("method", ["adaptive-pruning", "adaptive-bits", "sign-sgd", "scaffold", "feddst"])
 def test_a_run_over_bytes_ends_in_the_very_model_of_a_run_without(method, request):
     scenario = Subject.named(method, "methods").scenario()
     plain = _watched(scenario).final
@@ -130,10 +130,10 @@ class Case:
     received: np.ndarray
     codec: Codec
     expected: Expected
-    known_mask: np.ndarray | None
+    shared_mask: np.ndarray | None
 
     def read(self, data: bytes):
-        return upload_from_bytes(data, self.received, self.codec, expected=self.expected, known_mask=self.known_mask)
+        return upload_from_bytes(data, self.received, self.codec, expected=self.expected, shared_mask=self.shared_mask)
 
 
 CASES = {
@@ -168,10 +168,12 @@ def case(name: str) -> Case:
     rng = np.random.default_rng(0)
     report = {name: rng.integers(0, 2, shape).astype(dtype) for name, (dtype, shape) in kinds.items()}
     codec, digest = codec_of(one), digest_of(received)
-    known_mask = upload.mask if tells else None
-    data = upload_to_bytes(upload._replace(report=report), codec, model_digest=digest, known_mask=known_mask, code=code)
+    shared_mask = upload.mask if tells else None
+    data = upload_to_bytes(
+        upload._replace(report=report), codec, model_digest=digest, shared_mask=shared_mask, code=code
+    )
     expected = expected_of(codec, keep=keep, code=code, model_digest=digest, reports=kinds)
-    return Case(data=data, received=received, codec=codec, expected=expected, known_mask=known_mask)
+    return Case(data=data, received=received, codec=codec, expected=expected, shared_mask=shared_mask)
 
 
 def signed(data: bytes | bytearray) -> bytes:

@@ -97,11 +97,11 @@ def test_coins_of_the_server_are_those_of_the_devices_and_make_some_late():
     assert not experiment.method.masking.adapts
     total_s = np.concatenate([timed.total_s for timed in rounds])
     assert np.any(total_s > 3e-4) and np.any(total_s < 3e-4)
-    opened, streams = rounds[0].opened, Streams(experiment.scenario.seed, 0, 0)
-    for n in np.flatnonzero(opened.planned):
-        device = int(opened.device[n])
-        units = flipped(experiment.shape.units, opened.mask[device], streams.masking[device])
-        assert opened.keep[n] == 16 * units[0].sum()
+    planned, streams = rounds[0].planned, Streams(experiment.scenario.seed, 0, 0)
+    for n in np.flatnonzero(planned.in_plan):
+        device = int(planned.device[n])
+        units = flipped(experiment.shape.units, planned.mask[device], streams.masking[device])
+        assert planned.keep[n] == 16 * units[0].sum()
 
 
 def test_coins_for_everybody_at_once_are_refused():

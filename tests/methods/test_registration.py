@@ -575,3 +575,18 @@ def test_methods_is_a_mapping_of_names_to_recipes():
     assert ap.METHODS["hierfavg"].slots(paper_shape()) == ()
     with pytest.raises(UnknownName, match="did you mean 'fedprox'"):
         ap.METHODS["fedprx"]
+
+
+def test_a_name_that_misleads_is_refused_with_the_one_that_is_meant_also_in_a_run_folder(tmp_path, command):
+    sentence = "Scenario.method 'adaptive' is not the name of a method; write adaptive-bits."
+    with pytest.raises(UnknownName) as refused:
+        ap.Scenario.preset("smoke").with_("method", "adaptive")
+    assert str(refused.value) == sentence
+    folder = tmp_path / "run"
+    changes = ["method=adaptive-bits", "rounds.global_rounds=1", "engine.name=serial", "data.test_samples=50"]
+    assert command("run", "smoke", *changes, "--out", folder)[0] == 0
+    kept = folder / "scenario.toml"
+    kept.write_text(kept.read_text().replace('"adaptive-bits"', '"adaptive"'))
+    before = kept.read_bytes()
+    status, out, err = command("run", "smoke", *changes, "--out", folder, "--resume")
+    assert (status, out) == (2, "") and sentence in err and kept.read_bytes() == before

@@ -171,7 +171,7 @@ def test_who_plays_follows_from_what_a_method_is_made_of():
 
 def test_a_methods_own_settings_win_over_the_divisions():
     found = {entry.name: entry.scenario for entry in lineup(BASE, TRACKS["A"]).entries}
-    assert found["adaptive"].plan.deadline_s == "auto" and found[SEED].plan.deadline_s == 0.03
+    assert found["adaptive-bits"].plan.deadline_s == "auto" and found[SEED].plan.deadline_s == 0.03
     assert found["liu2022"].plan.deadline_s == pytest.approx(0.35), "the paper's own for a network without edges"
 
 
@@ -514,7 +514,7 @@ def test_a_league_on_other_seeds_says_how_many():
         (["--methods", " , "], "--methods must name at least one method"),
         (["--seeds", "4-1"], "--seeds must be like 0-4"),
         (["--division", "D1", "--methods", "fedavg"], "None of --methods can take part in track D1"),
-        (["plan.deadline_s=auto", "method=adaptive"], "A league needs a deadline in seconds"),
+        (["plan.deadline_s=auto", "method=adaptive-bits"], "A league needs a deadline in seconds"),
         (["--scenario", "honest", "--division", "B"], "Track B needs the paper's clock"),
     ],
 )

@@ -106,7 +106,7 @@ def test_too_little_energy_names_the_device_and_the_deadline_that_works():
 
 def test_energy_that_never_suffices_says_so():
     plan = ap.plan(three_devices(conv_weights=30_000, limits=limits(energy_j=1e-9)), "energy")
-    with pytest.raises(ap.Infeasible, match="no deadline works, the budget does not suffice even at the slowest clock"):
+    with pytest.raises(ap.Infeasible, match="the budget does not suffice even at the lowest CPU frequency"):
         plan.raise_if_failed()
 
 
@@ -142,9 +142,7 @@ def test_a_plan_is_timed_with_the_bits_clock_and_power_that_its_scheme_chose():
 
 
 def test_without_limits_the_scheme_refuses_in_one_sentence():
-    with pytest.raises(
-        ap.InvalidValue, match=r"PlanProblem\.limits must be given where clock, .* got None\. Example: "
-    ):
+    with pytest.raises(ap.InvalidValue, match=r"PlanProblem\.limits must be given for schemes .* got None\. Example: "):
         ap.plan(three_devices(limits=None), "energy")
 
 

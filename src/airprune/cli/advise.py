@@ -50,7 +50,7 @@ def advise(
     ] = None,
     methods: Annotated[
         str, typer.Option(help="Methods (`airprune methods`) to choose from, separated by commas.")
-    ] = "no-pruning,adaptive-pruning,frozen-pruning,adaptive",
+    ] = "no-pruning,adaptive-pruning,frozen-pruning,adaptive-bits",
     target: Annotated[
         float | None,
         typer.Option(help="The accuracy X, e.g. `0.85`; by default rounds.target_accuracy, or 2 points below the end."),

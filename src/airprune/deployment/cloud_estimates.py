@@ -11,7 +11,7 @@ from airprune.deployment.estimates import PROBE_EVERY_ROUNDS, Estimates, paced_u
 from airprune.deployment.pacing import WIRE_OVERHEAD
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.rounds.state import RunState
-from airprune.rounds.timing import Fate
+from airprune.rounds.timing import DeviceOutcome
 from airprune.runs.measured import MeasuredRow
 
 Array = np.ndarray
@@ -91,4 +91,4 @@ def slowdown_of(row: MeasuredRow) -> float:
     if row.started_s is not None and row.planned_compute_s:
         return row.started_s / row.planned_compute_s
     # A device that missed the deadline before it began to send is slower, by how much is not known.
-    return 2.0 if row.fate == Fate.LATE else math.nan
+    return 2.0 if row.fate == DeviceOutcome.LATE else math.nan

@@ -27,9 +27,9 @@ from airprune.deployment.round_machine import (
     EdgeRound,
     Event,
     Failed,
-    Fate,
     Opened,
     Outcome,
+    OutcomeKind,
     RoundKey,
     SendOrders,
     SendReceipt,
@@ -163,12 +163,12 @@ class Rounds:
         close = await self._wait_closed(current)
         under_way = self._under_way(current, close)
         outcomes = {outcome.device: outcome for outcome in close.outcomes}
-        late = {device for device, outcome in outcomes.items() if outcome.fate is Fate.LATE}
+        late = {device for device, outcome in outcomes.items() if outcome.fate is OutcomeKind.LATE}
         probing = asyncio.create_task(
             self.devices.probe([probe for probe in message.probes if probe.device not in late])
         )
         await self._let_end(under_way, within_s=message.deadline_s)
-        counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is Fate.OK}
+        counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is OutcomeKind.OK}
         kept = KeptRound(orders=message, arrays=replace(arrays, station=station), uploads=counted)
         result, station = await self._summed(current, counted, outcomes, station)
         self.devices.late += len(late)
@@ -202,7 +202,7 @@ class Rounds:
         now_s, found = time.monotonic(), {}
         for outcome in close.outcomes:
             child = self.devices.online.get(outcome.device)
-            coming = None if child is None or outcome.fate is not Fate.LATE else child.link.coming
+            coming = None if child is None or outcome.fate is not OutcomeKind.LATE else child.link.coming
             if coming is None or not isinstance(upload := coming[0], pb.Upload):
                 continue
             if RoundKey.of(upload) == current.machine.key:

@@ -21,7 +21,7 @@ from airprune.rounds.edge import close_round
 from airprune.rounds.messages import Broadcast, Upload
 from airprune.rounds.sums import DeviceStatistics, EdgeResult, Failure, chunk_sum, edge_sum, finish_sum
 from airprune.rounds.training.chunks import TrainTask
-from airprune.rounds.wire import told_mask
+from airprune.rounds.wire import shared_mask_of
 from airprune.runs.measured import recorded_fate
 
 Array = np.ndarray
@@ -54,9 +54,9 @@ class OrderedRound:
     def decoded(self, device: int, data: Bytes) -> Upload:
         """Decodes a device's upload; raises BadUpload if it is not what was ordered."""
         work = self.work
-        known_mask = told_mask(work.method.masking, self.broadcast.mask, self.round.round_index, work.codec)
+        shared_mask = shared_mask_of(work.method.masking, self.broadcast.mask, self.round.round_index, work.codec)
         received = self.broadcast.model
-        return upload_from_bytes(data, received, work.codec, expected=self.expected(device), known_mask=known_mask)
+        return upload_from_bytes(data, received, work.codec, expected=self.expected(device), shared_mask=shared_mask)
 
     @property
     def tasks(self) -> tuple[TrainTask, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from airprune.deployment.packing import RoundArrays, order_digest
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.rounds.timing import Fate, TimedRound
+from airprune.rounds.timing import DeviceOutcome, TimedRound
 from airprune.runs.measured import MeasuredRow
 
 _EDGE_UNREACHABLE = "Its edge was unreachable."
@@ -33,13 +33,13 @@ def measured_rows(
       names: of all devices.
       served_by: name of the edge's node.
     """
-    opened = timed.opened
+    planned = timed.planned
     orders_digest = order_digest(message, RoundArrays.from_bytes(payload))
     outcomes = {} if report is None else {outcome.device: outcome for outcome in report.outcomes}
     rows = []
     for orders in message.orders:
-        place = int(np.searchsorted(opened.device, orders.device))
-        outcome = outcomes.get(orders.device, pb.Outcome(fate=str(Fate.DROPPED), reason=_EDGE_UNREACHABLE))
+        place = int(np.searchsorted(planned.device, orders.device))
+        outcome = outcomes.get(orders.device, pb.Outcome(fate=str(DeviceOutcome.DROPPED), reason=_EDGE_UNREACHABLE))
         started, came = outcome.HasField("started_s"), outcome.digest != ""
         rows.append(
             MeasuredRow(
@@ -51,14 +51,14 @@ def measured_rows(
                 name=names[orders.device],
                 fate=outcome.fate,
                 reason=outcome.reason or None,
-                share=float(opened.share[place]),
+                share=float(planned.share[place]),
                 rate_bps=orders.rate_bps,
-                full_band_rate_bps=float(opened.full_band_rate_bps[place]),
+                full_band_rate_bps=float(planned.full_band_rate_bps[place]),
                 planned_compute_s=orders.planned_compute_s,
                 compute_s=outcome.compute_s if started else None,
                 planned_uplink_s=orders.planned_uplink_s,
                 uplink_s=outcome.uplink_s if started else None,
-                planned_bytes=math.ceil(float(opened.bits[place]) / 8),
+                planned_bytes=math.ceil(float(planned.bits[place]) / 8),
                 bytes=outcome.bytes if started else None,
                 rtt_s=outcome.rtt_s if came and math.isfinite(outcome.rtt_s) else None,
                 arrived_s=outcome.arrived_s if came else None,
@@ -85,7 +85,7 @@ def row_of_lost_edge(message: pb.EdgeRound, edge: int, device: int, name: str) -
         "edge": edge,
         "device": device,
         "name": name,
-        "fate": str(Fate.DROPPED),
+        "fate": str(DeviceOutcome.DROPPED),
         "reason": _EDGE_UNREACHABLE,
         "edge_out": True,
     }

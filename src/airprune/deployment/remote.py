@@ -43,7 +43,7 @@ from airprune.methods.selection.base import Candidates
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import DeviceStatistics, EdgeResult, Failure
-from airprune.rounds.timing import Fate, TimedRound
+from airprune.rounds.timing import DeviceOutcome, TimedRound
 from airprune.rounds.training.chunks import EdgeGroup, Started
 from airprune.rounds.wire import upload_size
 from airprune.runs.measured import MeasuredRow, PlannedInputs, recorded_fate
@@ -220,7 +220,7 @@ class Deployed(Environment):
 
     def _order(self, experiment: Experiment, state: RunState, timed: TimedRound, edge: int, group: EdgeGroup) -> Order:
         """Returns the edge's orders, with its model only if it holds another one than the cloud's."""
-        opened, values = timed.opened, state.values
+        planned, values = timed.planned, state.values
         station = None
         if values[_AWAY][edge]:
             digest = values[_DIGEST][edge].tobytes().hex()
@@ -236,7 +236,7 @@ class Deployed(Environment):
             edge_round=task.edge_round,
             round_index=task.round_index,
             learning_rate=task.learning_rate,
-            deadline_s=max(opened.deadline_s, float(np.nanmax(timed.edge_latency_s))) + self._settings.grace_s,
+            deadline_s=max(planned.deadline_s, float(np.nanmax(timed.edge_latency_s))) + self._settings.grace_s,
             grace_s=_CHECKING_S,
             model_digest=digest,
             sends_model=self._sends_model(experiment, state, edge),
@@ -245,7 +245,7 @@ class Deployed(Environment):
         )
         for task in group.tasks:
             for number, device in enumerate(task.devices):
-                place = int(np.searchsorted(opened.device, device))
+                place = int(np.searchsorted(planned.device, device))
                 message.orders.append(
                     pb.DeviceOrders(
                         device=device,
@@ -256,7 +256,7 @@ class Deployed(Environment):
                         max_bytes=self._max_bytes(task.keep[number], None if task.code is None else task.code[number]),
                         last_counted=int(values[_COUNTED][device]),
                         planned_compute_s=float(timed.compute_s[place]),
-                        planned_uplink_s=float(opened.bits[place] / rates_bps[place]),
+                        planned_uplink_s=float(planned.bits[place] / rates_bps[place]),
                     )
                 )
         if self._settings.measures:
@@ -283,12 +283,12 @@ class Deployed(Environment):
 
     def _pace_bps(self, state: RunState, timed: TimedRound) -> Array:
         """Returns b_n r_n, without the margin of plans where r_n was measured: it is time in reserve.  [num_devices]"""
-        opened = timed.opened
-        rates_bps = opened.full_band_rate_bps
+        planned = timed.planned
+        rates_bps = planned.full_band_rate_bps
         if self._settings.measures:
-            measured_bps = load_estimates(state).uplink_bps(margin_ratio=0.0)[opened.device] / WIRE_OVERHEAD
+            measured_bps = load_estimates(state).uplink_bps(margin_ratio=0.0)[planned.device] / WIRE_OVERHEAD
             rates_bps = np.where(np.isnan(measured_bps), rates_bps, measured_bps)
-        return np.asarray(opened.share * rates_bps)
+        return np.asarray(planned.share * rates_bps)
 
     def _max_bytes(self, keep: int, code: int | None) -> int:
         work = self._work
@@ -349,12 +349,12 @@ class Deployed(Environment):
         message, arrays = report
         self._take_station(state, edge, report)
         outcomes = {outcome.device: outcome for outcome in message.outcomes}
-        counted = [device for device in devices if outcomes[device].fate == Fate.OK]
+        counted = [device for device in devices if outcomes[device].fate == DeviceOutcome.OK]
         state.values[_COUNTED][counted] = message.round_index
         failures = tuple(
             Failure(device, outcomes[device].reason, recorded_fate(outcomes[device].fate))
             for device in devices
-            if outcomes[device].fate != Fate.OK
+            if outcomes[device].fate != DeviceOutcome.OK
         )
         return arrays.result(state.edge_states[edge], failures)
 
@@ -383,6 +383,8 @@ class Deployed(Environment):
             kept_by=kept_by,
             coverage=coverage_of(kept_by, 0),
             statistics=DeviceStatistics.of([]),
-            failures=tuple(Failure(device, f"{name} was unreachable.", str(Fate.DROPPED)) for device in devices),
+            failures=tuple(
+                Failure(device, f"{name} was unreachable.", str(DeviceOutcome.DROPPED)) for device in devices
+            ),
             reports={},
         )

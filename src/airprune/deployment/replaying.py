@@ -13,7 +13,7 @@ from airprune.errors import UsageError, WorkFailed
 from airprune.methods.selection.base import Candidates, known_rates
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.state import RunState
-from airprune.rounds.timing import Fate
+from airprune.rounds.timing import DeviceOutcome
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import MeasuredRow, PlannedInputs, read_inputs, read_measured, recorded_fate
 from airprune.simulation import Environment
@@ -81,7 +81,7 @@ class Replayed(Environment):
 
     def lost(self, round_index: int) -> Mapping[int, str]:
         fates = {row.device: row.fate for row in self._rows.get(round_index, [])}
-        return {device: recorded_fate(fate) for device, fate in fates.items() if fate != Fate.OK}
+        return {device: recorded_fate(fate) for device, fate in fates.items() if fate != DeviceOutcome.OK}
 
     def out(self, state: RunState) -> Array | None:
         edges = self._edges_out.get(state.global_round + 1)

@@ -47,7 +47,7 @@ class RoundKey:
         return f"edge round {self.edge_round} of global round {self.global_round}"
 
 
-class Fate(StrEnum):
+class OutcomeKind(StrEnum):
     """The outcome of a selected device."""
 
     OK = "ok"
@@ -140,7 +140,7 @@ class Outcome:
     """
 
     device: int
-    fate: Fate
+    fate: OutcomeKind
     reason: str = ""
     arrived_s: float = 0.0
     compute_s: float = 0.0
@@ -225,7 +225,7 @@ class EdgeRound:
     @property
     def counted_so_far(self) -> dict[RoundKey, dict[int, str]]:
         """Value of `counted` for the next round, which an edge saves with its model."""
-        own = {device: outcome.digest for device, outcome in self.outcomes.items() if outcome.fate is Fate.OK}
+        own = {device: outcome.digest for device, outcome in self.outcomes.items() if outcome.fate is OutcomeKind.OK}
         last = sorted({**self.counted, self.key: own}.items())[-_REMEMBERED_ROUNDS:]
         return {key: dict(digests) for key, digests in last}
 
@@ -271,7 +271,7 @@ def _handle(round_: EdgeRound, event: Event) -> tuple[EdgeRound, tuple[Action, .
             outcome, verdict, reason = _judge(round_, event)
             return _decide(round_, outcome), (SendReceipt(device, key, verdict, reason),)
         case Failed(device, key, trouble) if key == round_.key:
-            return _decide(round_, Outcome(device=device, fate=Fate.FAILED, reason=trouble)), ()
+            return _decide(round_, Outcome(device=device, fate=OutcomeKind.FAILED, reason=trouble)), ()
     return round_, ()
 
 
@@ -291,15 +291,15 @@ def _judge(round_: EdgeRound, upload: Arrived) -> tuple[Outcome | None, Verdict,
     if device in round_.outcomes:
         return None, *_judge_again(round_.outcomes[device], upload)
     if round_.time_left_s(upload.at_s) < 0:
-        fate, verdict = Fate.LATE, Verdict.LATE
+        fate, verdict = OutcomeKind.LATE, Verdict.LATE
         reason = f"It came {-round_.time_left_s(upload.at_s):.3g} s after the deadline of {round_.deadline_s:g} s."
     elif upload.model_digest != round_.model_digest:
-        fate, verdict = Fate.REFUSED, Verdict.REFUSED
+        fate, verdict = OutcomeKind.REFUSED, Verdict.REFUSED
         reason = f"It starts from model {upload.model_digest!r}, and {round_.model_digest!r} was sent."
     elif upload.trouble:
-        fate, verdict, reason = Fate.REFUSED, Verdict.REFUSED, upload.trouble
+        fate, verdict, reason = OutcomeKind.REFUSED, Verdict.REFUSED, upload.trouble
     else:
-        fate, verdict, reason = Fate.OK, Verdict.COUNTED, ""
+        fate, verdict, reason = OutcomeKind.OK, Verdict.COUNTED, ""
     outcome = Outcome(
         device=device,
         fate=fate,
@@ -317,13 +317,13 @@ def _judge_again(decided: Outcome, upload: Arrived) -> tuple[Verdict, str]:
     """Returns the verdict on an upload whose device has its outcome already."""
     is_same = upload.digest == decided.digest
     match decided.fate:
-        case Fate.OK if is_same:
+        case OutcomeKind.OK if is_same:
             return Verdict.DUPLICATE, ""
-        case Fate.LATE | Fate.DROPPED:
+        case OutcomeKind.LATE | OutcomeKind.DROPPED:
             return Verdict.LATE, decided.reason
-        case Fate.REFUSED if is_same:
+        case OutcomeKind.REFUSED if is_same:
             return Verdict.REFUSED, decided.reason
-        case Fate.FAILED:
+        case OutcomeKind.FAILED:
             return Verdict.REFUSED, "The device has said that its training failed."
     return Verdict.REFUSED, "Another upload of the device came first in this round."
 
@@ -339,10 +339,10 @@ def _close(round_: EdgeRound, at_s: float) -> tuple[EdgeRound, tuple[Action, ...
     for device in round_.waited_for:
         if device in round_.online:
             reason = f"Nothing had come by the deadline of {round_.deadline_s:g} s."
-            outcome = Outcome(device=device, fate=Fate.LATE, reason=reason)
+            outcome = Outcome(device=device, fate=OutcomeKind.LATE, reason=reason)
         else:
             reason = round_.left[device].why if device in round_.left else "It was not online."
-            outcome = Outcome(device=device, fate=Fate.DROPPED, reason=reason)
+            outcome = Outcome(device=device, fate=OutcomeKind.DROPPED, reason=reason)
         round_ = _decide(round_, outcome)
     outcomes = tuple(round_.outcomes[device] for device in round_.selected)
     return replace(round_, is_closed=True), (Close(outcomes, round_.elapsed_s(at_s)),)

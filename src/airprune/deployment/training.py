@@ -30,7 +30,7 @@ from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import plain_cnn, without_torch
-from airprune.rounds.wire import told_mask
+from airprune.rounds.wire import shared_mask_of
 from airprune.scenario import Scenario
 
 Array = np.ndarray
@@ -74,9 +74,9 @@ class Trainer:
             samples=np.arange(self.num_samples),
             streams=Streams(self.work.scenario.seed, *place, secret_noise=self._secret_noise),
         )
-        known_mask = told_mask(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
+        shared_mask = shared_mask_of(self.work.method.masking, received.mask, orders.round_index, self.work.codec)
         digest = bytes.fromhex(orders.model_digest)
-        data = upload_to_bytes(made, self.work.codec, model_digest=digest, known_mask=known_mask, code=code)
+        data = upload_to_bytes(made, self.work.codec, model_digest=digest, shared_mask=shared_mask, code=code)
         return data, {name: np.array(made.memory[name]) for name in self.first_memory}
 
     def _start_afresh(self, place: tuple[int, int]) -> None:

@@ -4,7 +4,7 @@
                 digest of the model that was trained, SHA-256 (16 bytes) of all other bytes
     statistics  seven numbers
     rest        what is not counted (biases, buffers), in the model's own precision
-    mask        one bit per prunable weight; absent if all are sent, or those of the mask that was broadcast
+    mask        one bit per prunable weight; absent if all are sent, or those of the mask that all devices share
     update      as the compression made it; values as they are where it is exact
     reports     arrays that are summed over devices, if the method has any
 
@@ -41,7 +41,7 @@ _REPORT = struct.Struct("<BBB")
 assert (_HEADER.size, _STATISTICS.size) == (HEADER_BYTES, STATISTICS_BYTES)
 
 # What the flags say about the mask.
-_NO_MASK, _SENT_MASK, _KNOWN_MASK, _FULL_MASK = range(4)
+_NO_MASK, _SENT_MASK, _SHARED_MASK, _FULL_MASK = range(4)
 
 # How a report travels; the last are whole numbers that are all 0 or 1, a bit each.
 _REPORTED = ("<f8", "<f4", "<i8", "<i4", "|b1")
@@ -77,16 +77,16 @@ class Expected:
 
 
 def upload_to_bytes(
-    upload: Upload, codec: Codec, *, model_digest: bytes, known_mask: Array | None, code: int | None = None
+    upload: Upload, codec: Codec, *, model_digest: bytes, shared_mask: Array | None, code: int | None = None
 ) -> bytes:
     """Encodes an upload without the slots, which stay on the device.
 
     Args:
       model_digest: of the model as it was received.
-      known_mask: the mask that need not be sent, see `told_mask`.
+      shared_mask: the mask that need not be sent, see `shared_mask_of`.
       code: of the orders.
     """
-    kind, index = _mask_kind(upload.mask, known_mask), codec.sent_index(upload.mask)
+    kind, index = _mask_kind(upload.mask, shared_mask), codec.sent_index(upload.mask)
     sends_values = codec.sends_values(code)
     sections = [
         _STATISTICS.pack(upload.num_samples, *_numbers(upload)),
@@ -120,7 +120,7 @@ def upload_to_bytes(
 
 
 def upload_from_bytes(
-    data: Bytes, received: Array, codec: Codec, *, expected: Expected, known_mask: Array | None = None
+    data: Bytes, received: Array, codec: Codec, *, expected: Expected, shared_mask: Array | None = None
 ) -> Upload:
     """Returns the upload with the sender's own weights, to the bit, at the edge that had sent `received`.
 
@@ -139,7 +139,7 @@ def upload_from_bytes(
     _check_statistics(num_samples, numbers)
     rest = np.frombuffer(sections.take(codec.rest_index.size * codec.state_dtype.itemsize), codec.state_dtype)
     packed = sections.take(codec.mask_bytes) if head.mask_kind == _SENT_MASK else None
-    mask = _mask(head.mask_kind, packed, num_prunable, codec, known_mask)
+    mask = _mask(head.mask_kind, packed, num_prunable, codec, shared_mask)
     index = codec.sent_index(mask)
 
     state = np.zeros_like(received)
@@ -240,23 +240,23 @@ def _check_statistics(num_samples: int, numbers: list[float]) -> None:
             raise BadUpload(name, "must be finite" + ("" if name == "loss" else " and not negative"), value)
 
 
-def _mask_kind(mask: Array | None, known_mask: Array | None) -> int:
+def _mask_kind(mask: Array | None, shared_mask: Array | None) -> int:
     if mask is None:
         return _NO_MASK
     if mask.all():
         return _FULL_MASK
-    return _KNOWN_MASK if known_mask is not None and np.array_equal(mask, known_mask) else _SENT_MASK
+    return _SHARED_MASK if shared_mask is not None and np.array_equal(mask, shared_mask) else _SENT_MASK
 
 
 def _mask(
-    kind: int, packed: memoryview | None, num_prunable: int, codec: Codec, known_mask: Array | None
+    kind: int, packed: memoryview | None, num_prunable: int, codec: Codec, shared_mask: Array | None
 ) -> Array | None:
     size = codec.shape.prunable_weights
     mask = None
-    if kind == _KNOWN_MASK:
-        if known_mask is None:
-            raise BadUpload("mask", "must be sent along, because none was broadcast", "none")
-        mask = known_mask
+    if kind == _SHARED_MASK:
+        if shared_mask is None:
+            raise BadUpload("mask", "must be sent along, because no mask is shared by all devices", "none")
+        mask = shared_mask
     elif kind == _FULL_MASK:
         mask = np.ones(size, dtype=bool)
     elif packed is not None:

@@ -17,7 +17,7 @@ from airprune.deployment.digests import digest_of
 from airprune.deployment.edge_sums import OrderedRound, closed_round
 from airprune.deployment.kept_rounds import KeptRound, kept_folder, kept_place
 from airprune.deployment.packing import order_digest
-from airprune.deployment.round_machine import Fate, Outcome, RoundKey
+from airprune.deployment.round_machine import Outcome, OutcomeKind, RoundKey
 from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.uploads import BadUpload
 from airprune.errors import UnknownName, UsageError, WorkFailed
@@ -80,7 +80,7 @@ def verified_rounds(folder: RunFolder, kept: Mapping[str, Path]) -> Iterator[Ver
             edge=edge,
             global_round=global_round,
             edge_round=edge_round,
-            num_uploads=sum(row.fate == Fate.OK for row in selected),
+            num_uploads=sum(row.fate == OutcomeKind.OK for row in selected),
             is_out=is_out,
             differences=() if is_out else tuple(_differences(place, selected, work)),
         )
@@ -106,7 +106,7 @@ def _differences(place: Path, rows: Sequence[MeasuredRow], work: RunDefinition) 
     broadcast = Broadcast(model=station.model, mask=kept.arrays.mask, values=kept.arrays.values)
     digest = digest_of(broadcast_to_bytes(broadcast)).hex()
     ordered = OrderedRound(work=work, round=kept.orders, broadcast=broadcast, model_digest=digest)
-    outcomes = {row.device: Outcome(device=row.device, fate=Fate(row.fate)) for row in rows}
+    outcomes = {row.device: Outcome(device=row.device, fate=OutcomeKind(row.fate)) for row in rows}
     try:
         _, after = closed_round(ordered, kept.uploads, outcomes, station)
     except BadUpload as bad:
@@ -117,7 +117,7 @@ def _differences(place: Path, rows: Sequence[MeasuredRow], work: RunDefinition) 
 
 
 def _wrong_uploads(kept: KeptRound, rows: Sequence[MeasuredRow]) -> Iterator[str]:
-    counted = {row.device: row for row in rows if row.fate == Fate.OK}
+    counted = {row.device: row for row in rows if row.fate == OutcomeKind.OK}
     for device, row in counted.items():
         name = row.name or f"device {device}"
         if device not in kept.uploads:

@@ -18,7 +18,7 @@ METHODS: Registry[Recipe] = Registry(
     {
         "adaptive-pruning": "pruning",
         "frozen-pruning": "pruning",
-        "adaptive": "uploading",
+        "adaptive-bits": "uploading",
         "shared-pruning": "pruning",
         "japp": "pruning",
         "feddrop": "dropping",
@@ -86,6 +86,7 @@ METHODS: Registry[Recipe] = Registry(
         "taylor-units": "sparse",
     },
     load=listed,
+    called={"adaptive": ("adaptive-bits",)},  # which prunes nothing: `adaptive-pruning` is the paper's
 )
 
 __all__ = ["DEFAULT_METHOD", "METHODS", "Recipe"]

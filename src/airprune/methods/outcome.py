@@ -30,7 +30,7 @@ class Outcome:
       round_view: the round as the masking saw it, with the mean training loss; None where no model is at hand.
       sums: arrays that devices reported, summed over all of them, by name.
       keep: whole prunable weights of each device's sub-model.
-      told: what the masking prepared for all devices.
+      shared: what the masking prepared for all devices.
       step: edge rounds since the start of the global round.
       starts_global_round: whether it was the first edge round of its global round.
       uploaded_bits: what each sent; 0 if it did not arrive.
@@ -49,7 +49,7 @@ class Outcome:
     round_view: RoundView | None = None
     sums: Mapping[str, Array] = field(default_factory=dict)
     keep: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    told: Array | None = None
+    shared: Array | None = None
     step: int = 0
     starts_global_round: bool = False
     uploaded_bits: Array = field(default_factory=lambda: np.zeros(0))

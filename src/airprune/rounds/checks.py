@@ -9,7 +9,7 @@ from airprune.data import Dataset
 from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Compression, Wire
 from airprune.methods.topology import Topology
-from airprune.models.losses.own import Judged
+from airprune.models.losses.own import Criteria
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import ModelSource
 from airprune.scenario import Scenario
@@ -26,12 +26,12 @@ def check_method(scenario: Scenario, method: Method, *, shape: ModelShape, num_d
         _check_privacy(scenario, method, shape)
 
 
-def check_model(source: ModelSource, data: Dataset, judged_by: Judged, num_samples: Array, scenario: Scenario) -> None:
+def check_model(source: ModelSource, data: Dataset, criteria: Criteria, num_samples: Array, scenario: Scenario) -> None:
     """A misfit of model, samples and loss is a sentence before the first round."""
     from airprune.models.dry_run import check_fit  # by torch
 
     module = source.module().double() if scenario.model.float64 else source.module().float()
-    check_fit(module, data, judged_by, num_samples, batch_size=scenario.train.batch_size)
+    check_fit(module, data, criteria, num_samples, batch_size=scenario.train.batch_size)
 
 
 def _check_deadline(scenario: Scenario, method: Method) -> None:
@@ -41,7 +41,7 @@ def _check_deadline(scenario: Scenario, method: Method) -> None:
     ):
         got = f"scheme {method.scheme.name!r} with compression {method.compression.name!r}"
         rule = 'can be "auto" only with a scheme and a compression that choose codes'
-        raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive"')
+        raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive-bits"')
 
 
 def _check_relay(scenario: Scenario, method: Method) -> None:

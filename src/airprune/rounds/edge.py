@@ -17,7 +17,7 @@ from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
 from airprune.rounds.method import tier_name
-from airprune.rounds.planning_context import PlannedRound, PlanningContext, asked_only, plan_as_set, plan_problem
+from airprune.rounds.planning_context import PlannedRound, PlanningContext, plan_as_set, plan_problem, select_only
 from airprune.rounds.relayed import Positions, for_groups, relay_of, whole_bits, whole_s, without_uplink
 from airprune.wireless.device_speed.work import SecondPass
 
@@ -42,32 +42,32 @@ def open_round(
       positions_m: for topologies whose devices talk to each other.
     """
     charges = context.charges(round_index)
-    asked, problem, plan = _selected_plan(context, candidates, cpu_hz, charges, kappa)
-    chosen = asked_only(candidates, asked)
+    selected, problem, plan = _selected_plan(context, candidates, cpu_hz, charges, kappa)
+    chosen = select_only(candidates, selected)
     relay = relay_of(context, chosen, problem, charges, positions_m)
     if relay is not None:
-        return _open_relayed(context, chosen, problem, cpu_hz[asked], charges, relay)
-    return _opened(context, chosen, problem, plan, cpu_hz[asked], charges)
+        return _open_relayed(context, chosen, problem, cpu_hz[selected], charges, relay)
+    return _planned_round(context, chosen, problem, plan, cpu_hz[selected], charges)
 
 
-def _opened(
+def _planned_round(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan, cpu_hz: Array, charges: Charges
 ) -> PlannedRound:
-    plan, planned = _without_blockers(context, chosen, problem, plan)
+    plan, in_plan = _without_blockers(context, chosen, problem, plan)
 
     keep = np.zeros(len(chosen.device), dtype=np.int64)
-    keep[planned] = context.method.masking.num_kept(plan.kept_fc_weights, context.shape)
+    keep[in_plan] = context.method.masking.num_kept(plan.kept_fc_weights, context.shape)
     if charges.second_pass is not None and plan.cpu_hz is None and plan.power_w is None:
-        keep[planned] = _widest_in_time(context, plan, keep[planned], charges, charges.second_pass)
+        keep[in_plan] = _widest_in_time(context, plan, keep[in_plan], charges, charges.second_pass)
     share = np.full(len(chosen.device), np.nan)
-    share[planned] = plan.bandwidth_share
-    code = None if plan.code is None else _as_planned(plan.code, planned, 0.0).astype(np.int64)
+    share[in_plan] = plan.bandwidth_share
+    code = None if plan.code is None else _as_planned(plan.code, in_plan, 0.0).astype(np.int64)
     return PlannedRound(
         device=chosen.device,
         edge=chosen.edge,
-        full_band_rate_bps=_as_planned(_rate_bps(plan), planned, problem.full_band_rate_bps),
-        cpu_hz=_as_planned(plan.cpu_hz, planned, cpu_hz),
-        planned=planned,
+        full_band_rate_bps=_as_planned(_rate_bps(plan), in_plan, problem.full_band_rate_bps),
+        cpu_hz=_as_planned(plan.cpu_hz, in_plan, cpu_hz),
+        in_plan=in_plan,
         share=share,
         keep=keep,
         bits=context.upload_bits(keep, charges, code),
@@ -77,9 +77,9 @@ def _opened(
         edges=problem.edge_ids,
         status=plan.status,
         shadow_price=plan.shadow_price,
-        power_w=None if plan.power_w is None else _as_planned(plan.power_w, planned, np.nan),
+        power_w=None if plan.power_w is None else _as_planned(plan.power_w, in_plan, np.nan),
         code=code,
-        bits_per_weight=None if plan.bits_per_weight is None else _as_planned(plan.bits_per_weight, planned, np.nan),
+        bits_per_weight=None if plan.bits_per_weight is None else _as_planned(plan.bits_per_weight, in_plan, np.nan),
     )
 
 
@@ -104,11 +104,11 @@ def _widest_in_time(
     return best
 
 
-def _as_planned(chosen: Array | None, planned: Array, otherwise: Array | float) -> Array:
+def _as_planned(chosen: Array | None, in_plan: Array, otherwise: Array | float) -> Array:
     """What the scheme has chosen for the devices of its plan."""
-    values = np.array(np.broadcast_to(otherwise, planned.shape), dtype=np.float64)
+    values = np.array(np.broadcast_to(otherwise, in_plan.shape), dtype=np.float64)
     if chosen is not None:
-        values[planned] = chosen
+        values[in_plan] = chosen
     return values
 
 
@@ -124,10 +124,10 @@ def _selected_plan(
 ) -> tuple[Array, PlanProblem, Plan]:
     """(who is asked, their problem, its plan): planned again for as long as the selection lets somebody go."""
     selection = context.method.selection
-    asked = selection.before(candidates)
+    selected = selection.before(candidates)
     while True:
-        chosen = asked_only(candidates, asked)
-        problem = plan_problem(context, chosen, cpu_hz[asked], charges)
+        chosen = select_only(candidates, selected)
+        problem = plan_problem(context, chosen, cpu_hz[selected], charges)
         if context.plan.deadline_s == "auto":
             fair = bool(getattr(context.method.scheme, "fair", False))
             deadline_s = auto_deadline_s(problem, lambda changed: plan_as_set(context, changed), kappa, fair=fair)
@@ -138,22 +138,22 @@ def _selected_plan(
         plan = plan_as_set(context, problem)
         stays = selection.after(chosen, plan)
         if stays is None or stays.all():
-            return asked, problem, plan
-        asked = asked.copy()
-        asked[np.flatnonzero(asked)[~stays]] = False
+            return selected, problem, plan
+        selected = selected.copy()
+        selected[np.flatnonzero(selected)[~stays]] = False
 
 
 def _without_blockers(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan
 ) -> tuple[Plan, Array]:
     """(plan, which devices are in it). Infeasible edges are planned again without the devices that block them."""
-    planned = np.ones(problem.num_devices, dtype=bool)
+    in_plan = np.ones(problem.num_devices, dtype=bool)
     if not plan.failed.any():
-        return plan, planned
-    planned &= ~plan.blocking_devices
-    if context.plan.infeasible != "drop" or not problem.groups.any(planned).all():
+        return plan, in_plan
+    in_plan &= ~plan.blocking_devices
+    if context.plan.infeasible != "drop" or not problem.groups.any(in_plan).all():
         _raise_if_failed(plan, chosen, chosen.device)
-    return _raise_if_failed(plan_as_set(context, problem.subset(planned)), chosen, chosen.device[planned]), planned
+    return _raise_if_failed(plan_as_set(context, problem.subset(in_plan)), chosen, chosen.device[in_plan]), in_plan
 
 
 def _raise_if_failed(plan: Plan, chosen: Candidates, device: Array) -> Plan:
@@ -182,26 +182,30 @@ def _open_relayed(
         plan = plan_as_set(context, after)
         stuck = np.isin(chosen.edge, after.edge_ids[plan.failed]) & (over_s > 0.0)
         if not stuck.any():
-            heads = _opened(context, asked_only(chosen, relay.uploads), after, plan, cpu_hz[relay.uploads], charges)
+            heads = _planned_round(
+                context, select_only(chosen, relay.uploads), after, plan, cpu_hz[relay.uploads], charges
+            )
             return for_groups(context, chosen, heads, cpu_hz, charges, relay)
         relay = relay.without(stuck)
-    return _opened(context, chosen, problem, plan_as_set(context, problem), cpu_hz, charges)
+    return _planned_round(context, chosen, problem, plan_as_set(context, problem), cpu_hz, charges)
 
 
 def prepared_round(
-    context: PlanningContext, opened: PlannedRound, view: RoundView, values: Values
+    context: PlanningContext, planned: PlannedRound, view: RoundView, values: Values
 ) -> tuple[PlannedRound, Values]:
     """The round with what the masking tells all devices, and what each of them sends if the masking decides it."""
     masking = context.method.masking
-    told, values = masking.prepare(view, values)
-    opened = replace(opened, mask=told, charges=context.once_told(opened.charges, told, view.round_index))
-    keep, counts = opened.keep, masking.counts(view, told)
+    shared, values = masking.prepare(view, values)
+    planned = replace(
+        planned, mask=shared, charges=context.without_shared_mask(planned.charges, shared, view.round_index)
+    )
+    keep, counts = planned.keep, masking.counts(view, shared)
     if counts is not None:
         keep = keep.copy()
-        keep[opened.planned] = counts
+        keep[planned.in_plan] = counts
     if counts is not None or context.plan.framing:
-        opened = replace(opened, keep=keep, bits=context.upload_bits(keep, opened.charges, opened.code))
-    return opened, values
+        planned = replace(planned, keep=keep, bits=context.upload_bits(keep, planned.charges, planned.code))
+    return planned, values
 
 
 def close_round(

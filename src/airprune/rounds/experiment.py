@@ -21,7 +21,7 @@ from airprune.models.kernels import kernel_for
 from airprune.models.kernels.devices import device_named
 from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY
-from airprune.models.losses.own import Judged, judged, named
+from airprune.models.losses.own import Criteria, criteria_of, named
 from airprune.models.names import HIDDEN
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
@@ -72,7 +72,7 @@ class Experiment:
       source: where workers get it from.
       samples: indices of each device's training samples.
       kernel: what computes gradients here: a name of KERNELS.
-      judged_by: the loss that is minimised, and what models are judged by.
+      criteria: the loss that is minimised, and what models are evaluated by.
       device: what the kernel computes on.
     """
 
@@ -85,7 +85,7 @@ class Experiment:
     samples: Holdings
     kernel: str
     method: Method
-    judged_by: Judged
+    criteria: Criteria
     device: str = "cpu"
 
     @classmethod
@@ -106,10 +106,10 @@ class Experiment:
         """
         scenario = named(scenario, loss, metric)
         scenario.check_names()
-        judged_by = judged(scenario, loss, metric)
+        criteria = criteria_of(scenario, loss, metric)
         kernel, device = _device(scenario, kernel)
         network = scenario.build_network()
-        data = dataset_of(scenario, dataset, targets=judged_by.loss.targets)
+        data = dataset_of(scenario, dataset, targets=criteria.loss.targets)
         wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
         source = source_of(
             scenario,
@@ -117,7 +117,7 @@ class Experiment:
             data.train_y,
             num_outputs=data.num_outputs,
             kernel=wanted,
-            by_accuracy=judged_by.is_accuracy,
+            by_accuracy=criteria.is_accuracy,
             module=model,
         )
         flat = source.open()
@@ -126,7 +126,7 @@ class Experiment:
         check_method(scenario, method, shape=flat.shape, num_devices=network.num_devices)
         is_own = model is not None or dataset is not None or scenario.model.name not in HIDDEN
         if not isinstance(source, PlainSource) and (is_own or scenario.train.loss != CROSS_ENTROPY):
-            check_model(source, data, judged_by, samples.sizes, scenario)
+            check_model(source, data, criteria, samples.sizes, scenario)
         return cls(
             scenario=scenario,
             network=network,
@@ -145,7 +145,7 @@ class Experiment:
                 teaches=method.masking.teaches,
             ),
             method=method,
-            judged_by=judged_by,
+            criteria=criteria,
             device=device,
         )
 
@@ -345,7 +345,7 @@ class Experiment:
         Drawn anew in every round, apart from whom the selection asks.
         """
         wanted = self.scenario.records.devices
-        num_selected = len(timed.opened.device)
+        num_selected = len(timed.planned.device)
         if wanted == "all" or num_selected <= wanted:
             return None
         rng = rng_for(self.scenario.seed, "records", at.round_index)
@@ -363,8 +363,8 @@ class Experiment:
         if not selection.overrides(Selection.most) or self.method.association.when != "run":
             return everyone
         counts = np.bincount(self.stations.serving({}), minlength=self.network.num_edges)
-        asked = sum(selection.most(count) for count in counts.tolist() if count)
-        return min(everyone, self.num_rounds * asked)
+        selected = sum(selection.most(count) for count in counts.tolist() if count)
+        return min(everyone, self.num_rounds * selected)
 
     @cached_property
     def _rounds_per_global_round(self) -> int:
@@ -447,7 +447,7 @@ class Experiment:
             dataset=dataset,
             samples=self.samples,
             settings=LocalSettings.of(self.scenario, self.kernel, self.device),
-            judged=cloudpickle.dumps(self.judged_by),
+            criteria=cloudpickle.dumps(self.criteria),
             method=self.method.local,
             wire=self.wire,
             seed=self.scenario.seed,

@@ -114,7 +114,7 @@ def source_of(
     Args:
       x, y: samples that it is trained on.
       kernel: the one that is wanted, or auto.
-      by_accuracy: whether that is what it is judged by besides its loss; other metrics are of torch's tensors.
+      by_accuracy: whether it is evaluated by accuracy besides its loss; other metrics are of torch's tensors.
       module: in place of the scenario's own.
     """
     settings = scenario.model

@@ -20,7 +20,7 @@ KAPPA = "deadline/kappa"
 LOSSES = "steps/losses"
 HEARD = "heard/samples"
 RECEIVED_BITS = "root/received-bits"
-MEDIAN, TOLD = "judged/device", "judged/told"
+MEDIAN, SHARED = "judged/device", "judged/told"
 
 
 class Hooks(Protocol):
@@ -112,7 +112,7 @@ class MedianDevice(Part):
     """Remembers the device with the median sub-model: its number, what it may keep, the place of its randomness."""
 
     def initial_values(self) -> Values:
-        return {MEDIAN: np.array([], dtype=np.int64), TOLD: np.array([])}
+        return {MEDIAN: np.array([], dtype=np.int64), SHARED: np.array([])}
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         here = np.flatnonzero(outcome.arrived)
@@ -123,5 +123,5 @@ class MedianDevice(Part):
         place = (view.global_round, outcome.step, view.round_index)
         return {
             MEDIAN: np.array([outcome.device[median], outcome.keep[median], *place]),
-            TOLD: np.array([]) if outcome.told is None else outcome.told,
+            SHARED: np.array([]) if outcome.shared is None else outcome.shared,
         }

@@ -17,7 +17,7 @@ from airprune.rounds.experiment import Experiment
 from airprune.rounds.local import Streams
 from airprune.rounds.planning_context import PlannedRound
 from airprune.rounds.state import Place, RunState
-from airprune.rounds.timing import Events, Fate, TimedRound, time_round
+from airprune.rounds.timing import DeviceOutcome, Events, TimedRound, time_round
 
 Array = np.ndarray
 Values = dict[str, Array]
@@ -43,7 +43,7 @@ class RoundPlan:
     @property
     def present(self) -> list[int]:
         """The edges that hear from at least one device, ascending."""
-        return [int(edge) for edge in np.unique(self.timed.opened.edge[self.timed.takes_part])]
+        return [int(edge) for edge in np.unique(self.timed.planned.edge[self.timed.takes_part])]
 
 
 def plan_round(
@@ -56,19 +56,19 @@ def plan_round(
       events: what goes wrong in the round, given the devices that were selected.
     """
     kappa, context = run.kappa(state), at.context
-    opened = open_round(
+    planned = open_round(
         context.bounded(state.values), candidates, cpu_hz, at.round_index, kappa, positions_m=run.positions_m
     )
-    view = _view(run, at, state, opened)
-    opened, values = prepared_round(run.context, opened, view, state.values)
-    timed = time_round(context, opened, events(opened))
+    view = _view(run, at, state, planned)
+    planned, values = prepared_round(run.context, planned, view, state.values)
+    timed = time_round(context, planned, events(planned))
     if not run.method.topology.overrides(Topology.due):
-        return RoundPlan(timed=timed, view=view, lag=np.zeros(len(opened.device), dtype=np.int64)), values
+        return RoundPlan(timed=timed, view=view, lag=np.zeros(len(planned.device), dtype=np.int64)), values
     timed, lag = _only_due(run, at, state, values, timed)
     return RoundPlan(timed=timed, view=view, lag=lag, shown_lag=lag), values
 
 
-def _view(run: Experiment, at: Place, state: RunState, opened: PlannedRound) -> RoundView:
+def _view(run: Experiment, at: Place, state: RunState, planned: PlannedRound) -> RoundView:
     """The round as the masking sees it."""
     seed = run.scenario.seed
     streams = Streams(seed, at.global_round, at.step)
@@ -80,8 +80,8 @@ def _view(run: Experiment, at: Place, state: RunState, opened: PlannedRound) -> 
         model=state.global_state,
         now=lambda: combined_now(run, state)[0],
         num_rounds=run.num_rounds,
-        device=opened.device[opened.planned],
-        keep=opened.keep[opened.planned],
+        device=planned.device[planned.in_plan],
+        keep=planned.keep[planned.in_plan],
         rng=lambda: rng_for(seed, "masking", at.global_round, *at.counters),
         device_rng=lambda device: streams.masking[device],
         run_rng=lambda: rng_for(seed, "masking"),
@@ -92,16 +92,18 @@ def _only_due(
     run: Experiment, at: Place, state: RunState, values: Values, timed: TimedRound
 ) -> tuple[TimedRound, Array]:
     """(the round of the devices that deliver now, how many rounds ago each began), where not all begin together."""
-    opened = timed.opened
+    planned = timed.planned
     history = values[HISTORY]
     history[:, 1:] = history[:, :-1].copy()
     history[:, 0] = state.edge_states
-    latency_s = np.where(timed.fate == Fate.LATE, np.nan, timed.total_s)  # a late device does not hold up the others
-    due = run.method.topology.due(latency_s, opened.edge, opened.deadline_s, at.round_index)
+    latency_s = np.where(
+        timed.outcome == DeviceOutcome.LATE, np.nan, timed.total_s
+    )  # a late device does not hold up the others
+    due = run.method.topology.due(latency_s, planned.edge, planned.deadline_s, at.round_index)
     if due is None:
-        return timed, np.zeros(len(opened.device), dtype=np.int64)
-    place = np.searchsorted(opened.edges, opened.edge)
+        return timed, np.zeros(len(planned.device), dtype=np.int64)
+    place = np.searchsorted(planned.edges, planned.edge)
     period_s = timed.edge_latency_s.copy()
     period_s[place] = due.period_s
-    delivers = due.delivers | ~opened.planned
+    delivers = due.delivers | ~planned.in_plan
     return replace(timed.only(delivers), edge_latency_s=period_s), due.lag[delivers]

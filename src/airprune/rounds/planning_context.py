@@ -17,7 +17,7 @@ from airprune.planning import Codes, Ladder, Plan, PlanProblem
 from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
-from airprune.rounds.wire import Codec, told_mask
+from airprune.rounds.wire import Codec, shared_mask_of
 from airprune.wireless.channel import Radio
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class PlanningContext:
     def charges(self, round_index: int) -> Charges:
         """What a device pays beside its weights: for its mask, the objective, and what the selection wants to know.
 
-        With framing, for all that frames an update too; and a mask, until it is known that everybody was told one.
+        With framing, for all that frames an update too; and a mask, until it is known that all devices share one.
         """
         charged = self.method.masking.charges(round_index, self.shape, self.wire.value_bits)
         beside = self.objective_bits + self.method.selection.upload_bits(self.shape, self.wire.value_bits)
@@ -80,9 +80,9 @@ class PlanningContext:
             charged = replace(charged, uplink_bits=8.0 * self.codec.mask_bytes)
         return replace(charged, always_bits=charged.always_bits + beside) if beside else charged
 
-    def once_told(self, charges: Charges, told: Array | None, round_index: int) -> Charges:
-        """The charges of a round in which everybody is told this; with framing, nobody pays to repeat a mask."""
-        if not self.plan.framing or told_mask(self.method.masking, told, round_index, self.codec) is None:
+    def without_shared_mask(self, charges: Charges, shared: Array | None, round_index: int) -> Charges:
+        """Returns the charges of a round in which all devices know `shared`: none pays to repeat a shared mask."""
+        if not self.plan.framing or shared_mask_of(self.method.masking, shared, round_index, self.codec) is None:
             return charges
         return replace(charges, uplink_bits=0.0)
 
@@ -95,9 +95,9 @@ class PlanningContext:
         """What devices send that keep so many prunable weights: exactly what the encoder will count, or will send."""
         if code is not None:
             bits = np.zeros(len(keep))
-            for rung in np.unique(code).tolist():
-                of_rung = replace(self, wire=replace(self.wire, code=rung))
-                bits[code == rung] = of_rung.upload_bits(keep[code == rung], charges)
+            for level in np.unique(code).tolist():
+                at_level = replace(self, wire=replace(self.wire, code=level))
+                bits[code == level] = at_level.upload_bits(keep[code == level], charges)
             return bits
         counts, place = np.unique(keep, return_inverse=True)
         sent = self.shape.fixed_weights + counts
@@ -145,11 +145,11 @@ class PlanningContext:
         return None if numbers is None else Codes(numbers=numbers, bits=self.update_bits)
 
 
-def asked_only(candidates: Candidates, asked: Array) -> Candidates:
-    if asked.all():
+def select_only(candidates: Candidates, selected: Array) -> Candidates:
+    if selected.all():
         return candidates
     arrays = ("device", "edge", "num_samples")
-    return replace(candidates, **{name: getattr(candidates, name)[asked] for name in arrays})
+    return replace(candidates, **{name: getattr(candidates, name)[selected] for name in arrays})
 
 
 def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
@@ -226,7 +226,7 @@ class PlannedRound:
       device: the devices that are asked, ascending.
       edge: who serves each.
       full_band_rate_bps, cpu_hz: of each, as the plan uses them.
-      planned: whether it is in the plan; the others made their edge infeasible and are blocked.
+      in_plan: True for devices in the plan; the others made their edge infeasible and are blocked.
       share: b_n; NaN for blocked devices.
       keep: whole prunable weights that it holds or sends.
       bits: what it will send.
@@ -244,7 +244,7 @@ class PlannedRound:
     edge: Array
     full_band_rate_bps: Array
     cpu_hz: Array
-    planned: Array
+    in_plan: Array
     share: Array
     keep: Array
     bits: Array

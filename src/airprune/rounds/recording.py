@@ -14,7 +14,7 @@ from airprune.methods.topology.base import RootRound
 from airprune.rounds.records import EdgeRecord, GlobalRecord, NodeRecord, Totals
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import EdgeResult
-from airprune.rounds.timing import Fate, TimedRound
+from airprune.rounds.timing import DeviceOutcome, TimedRound
 
 Array = np.ndarray
 
@@ -52,9 +52,9 @@ def count_root_round(totals: Totals, root: RootRound) -> dict[str, Any]:
 
 def uploaded_weights(timed: TimedRound, results: Sequence[EdgeResult]) -> int:
     """Weights that reached the edges: the paper's communication cost. Biases and buffers do not count."""
-    opened = timed.opened
-    if opened.relay is not None and opened.carried_weights is not None:
-        return int(opened.carried_weights[timed.takes_part & opened.relay.uploads].sum())
+    planned = timed.planned
+    if planned.relay is not None and planned.carried_weights is not None:
+        return int(planned.carried_weights[timed.takes_part & planned.relay.uploads].sum())
     return sum(int(edge.statistics.uploaded_weights.sum()) for edge in results)
 
 
@@ -72,19 +72,19 @@ def edge_record(
     Args:
       sample: places of the devices that the lists are to hold, ascending; None: all.
     """
-    opened, whole = timed.opened, by_device(timed, results)
+    planned, whole = timed.planned, by_device(timed, results)
     shown = slice(None) if sample is None else sample
     trained = {name: column[shown] for name, column in whole.items()}
     optional: dict[str, Any] = {
         name: _numbers(trained[name]) for name in _DIAGNOSTICS if np.isfinite(trained[name]).any()
     }
-    if opened.bits_per_weight is not None:
-        optional["bits_per_weight"] = _numbers(opened.bits_per_weight[shown])
+    if planned.bits_per_weight is not None:
+        optional["bits_per_weight"] = _numbers(planned.bits_per_weight[shown])
         optional["code_error"] = _numbers(trained["code_error"])
-    if opened.tunes_itself:
-        optional["deadline_s"] = opened.deadline_s
-    if len(opened.device) < num_devices:
-        optional["asked"] = len(opened.device)
+    if planned.tunes_itself:
+        optional["deadline_s"] = planned.deadline_s
+    if len(planned.device) < num_devices:
+        optional["asked"] = len(planned.device)
     if timed.relay_s is not None and timed.d2d_bits is not None and timed.d2d_energy_j is not None:
         optional["d2d_bits"] = float(timed.d2d_bits.sum())
         optional["d2d_energy_j"] = float(timed.d2d_energy_j.sum())
@@ -96,10 +96,10 @@ def edge_record(
     return EdgeRecord(
         global_round=state.global_round + 1,
         edge_round=state.edge_round,
-        edge_id=tuple(opened.edges.tolist()),
+        edge_id=tuple(planned.edges.tolist()),
         edge_latency_s=_numbers(timed.edge_latency_s),
         edge_status=tuple(map(str, timed.edge_status.tolist())),
-        shadow_price=_numbers(opened.shadow_price),
+        shadow_price=_numbers(planned.shadow_price),
         coverage=tuple(
             EdgeCoverage(
                 edge=int(edge), min_count=result.coverage.min_count, num_uncovered=result.coverage.num_uncovered
@@ -110,15 +110,19 @@ def edge_record(
         uploaded_bits=float(timed.uploaded_bits.sum()),
         energy_j=float(timed.energy_j.sum()),
         mean_pruning_ratio=_mean(timed.ratio[timed.takes_part]),
-        left_out={fate.value: int(np.count_nonzero(timed.fate == fate)) for fate in Fate if fate is not Fate.OK},
+        left_out={
+            word.value: int(np.count_nonzero(timed.outcome == word))
+            for word in DeviceOutcome
+            if word is not DeviceOutcome.OK
+        },
         num_samples=_num_samples(results),
         train_loss=_mean(whole["loss"][timed.takes_part]),
-        device=tuple(opened.device[shown].tolist()),
-        edge=tuple(opened.edge[shown].tolist()),
-        fate=tuple(timed.fate[shown].tolist()),
-        bandwidth_share=_numbers(opened.share[shown]),
+        device=tuple(planned.device[shown].tolist()),
+        edge=tuple(planned.edge[shown].tolist()),
+        fate=tuple(timed.outcome[shown].tolist()),
+        bandwidth_share=_numbers(planned.share[shown]),
         pruning_ratio=_numbers(timed.ratio[shown]),
-        kept_weights=tuple(opened.keep[shown].tolist()),
+        kept_weights=tuple(planned.keep[shown].tolist()),
         compute_s=_numbers(timed.compute_s[shown]),
         uplink_s=_numbers(timed.uplink_s[shown]),
         device_energy_j=_numbers(timed.energy_j[shown]),
@@ -192,7 +196,7 @@ def _num_samples(results: Sequence[EdgeResult]) -> int:
 
 def by_device(timed: TimedRound, results: Sequence[EdgeResult]) -> dict[str, Array]:
     """Statistics of the trained devices laid out in the round's order, NaN for the others."""
-    device = timed.opened.device
+    device = timed.planned.device
     columns = {name: np.full(len(device), np.nan) for name in _STATISTICS}
     for edge in results:
         place = np.searchsorted(device, edge.statistics.device)

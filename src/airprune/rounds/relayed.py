@@ -79,31 +79,31 @@ def for_groups(
     def spread(values: Array, others: Array | float) -> Array:
         return np.where(relay.uploads, values[place], others)
 
-    opened = replace(
+    planned = replace(
         heads,
         device=chosen.device,
         edge=chosen.edge,
         full_band_rate_bps=spread(heads.full_band_rate_bps, chosen.full_band_rate_bps),
         cpu_hz=spread(heads.cpu_hz, cpu_hz),
-        planned=heads.planned[place],
+        in_plan=heads.in_plan[place],
         share=spread(heads.share, np.nan),
         keep=keep,
         bits=context.upload_bits(keep, charges),
         power_w=None if heads.power_w is None else spread(heads.power_w, np.nan),
         relay=relay,
     )
-    return with_unions(context, opened, union)
+    return with_unions(context, planned, union)
 
 
-def with_unions(context: PlanningContext, opened: PlannedRound, union: Array) -> PlannedRound:
+def with_unions(context: PlanningContext, planned: PlannedRound, union: Array) -> PlannedRound:
     """The round in which the group of each device sends so many prunable weights, with counts unless it sends all."""
-    assert opened.relay is not None  # else there are no groups
-    size = opened.relay.group_size
+    assert planned.relay is not None  # else there are no groups
+    size = planned.relay.group_size
     counted = (size > 1) & (union < context.shape.prunable_weights)
     return replace(
-        opened,
+        planned,
         carried_weights=context.shape.fixed_weights + union,
-        carried_bits=context.upload_bits(union, opened.charges) + np.where(counted, _count_bits(size) * union, 0.0),
+        carried_bits=context.upload_bits(union, planned.charges) + np.where(counted, _count_bits(size) * union, 0.0),
     )
 
 
@@ -122,7 +122,7 @@ def without_uplink(
         edge=chosen.edge,
         full_band_rate_bps=chosen.full_band_rate_bps,
         cpu_hz=cpu_hz,
-        planned=np.ones(len(chosen.device), dtype=bool),
+        in_plan=np.ones(len(chosen.device), dtype=bool),
         share=nothing + np.nan,
         keep=np.full(len(chosen.device), context.shape.prunable_weights),
         bits=whole_bits(context, problem, charges),

@@ -38,7 +38,7 @@ WHOLE = ("device", "uploaded_weights", "num_samples")
 class Failure:
     """A device whose training failed every time, and the last traceback, or what became of the worker.
 
-    Where devices are real, `fate` may be another one than failed.
+    Where devices are real, `outcome` may be another one than failed.
 
     Attributes:
       diverged: whether it failed since its model, or what it chooses by, is not finite.
@@ -46,7 +46,7 @@ class Failure:
 
     device: int
     trouble: str
-    fate: str = "failed"
+    outcome: str = "failed"
     diverged: bool = False
 
 

@@ -118,12 +118,12 @@ def upload_size(codec: Codec, num_sent: int, *, code: int | None, has_mask: bool
     return codec.frame_bytes + codec.update_bytes(num_sent, code) + (codec.mask_bytes if has_mask else 0)
 
 
-def told_mask(masking: Masking, told: Array | None, round_index: int, codec: Codec) -> Array | None:
-    """The mask that uploads need not repeat: everybody was told it, and no device is charged for one of its own."""
-    if told is None or told.dtype != bool or told.shape != (codec.shape.prunable_weights,):
+def shared_mask_of(masking: Masking, shared: Array | None, round_index: int, codec: Codec) -> Array | None:
+    """Returns the mask that uploads need not repeat: all devices share it, and none is charged for one of its own."""
+    if shared is None or shared.dtype != bool or shared.shape != (codec.shape.prunable_weights,):
         return None
     charges = masking.charges(round_index, codec.shape, codec.wire.value_bits)
-    return None if charges.uplink_bits else told
+    return None if charges.uplink_bits else shared
 
 
 def broadcast_to_bytes(broadcast: Broadcast) -> bytes:

@@ -73,7 +73,7 @@ def _batch_size(experiment: Experiment) -> int:
 def _timing(experiment: Experiment, kernel: str, threads: int, *, seconds: float) -> Timing:
     """Minibatches drawn at random, until the time is up."""
     data, size = experiment.dataset, _batch_size(experiment)
-    on = {"loss": experiment.judged_by.loss, "device": experiment.device}
+    on = {"loss": experiment.criteria.loss, "device": experiment.device}
     model = experiment.model if kernel == experiment.kernel else _in_torch(experiment)
     gradient = KERNELS[kernel].build(model, data.train_x, data.train_y, **on)
     rng = rng_for(experiment.scenario.seed, "profile")

@@ -51,17 +51,17 @@ class Environment:
         return candidates, cpu_hz
 
     def lost(self, round_index: int) -> Mapping[int, str]:
-        """Devices whose uploads will not count although they were planned to, with the `Fate` of each."""
+        """Devices whose uploads will not count although they were planned to, with the `DeviceOutcome` of each."""
         return {}
 
     def events(self, experiment: Experiment, at: Place, served: Served) -> Callable[[PlannedRound], Events]:
         """What goes wrong in this edge round, given the devices that are selected."""
         scenario = experiment.scenario
 
-        def of(opened: PlannedRound) -> Events:
+        def of(planned: PlannedRound) -> Events:
             events = sampled_events(
                 scenario.events,
-                opened.device,
+                planned.device,
                 experiment.network.num_devices,
                 seed=scenario.seed,
                 global_round=at.global_round,
@@ -69,7 +69,7 @@ class Environment:
             )
             if served.interrupted is None:
                 return events
-            return dataclasses.replace(events, dropped=events.dropped | served.interrupted[opened.device])
+            return dataclasses.replace(events, dropped=events.dropped | served.interrupted[planned.device])
 
         return of
 

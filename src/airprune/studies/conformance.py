@@ -27,7 +27,7 @@ from airprune.errors import AirpruneError, UnknownName, WorkFailed
 from airprune.methods.registration import registries
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.method import Method
-from airprune.rounds.timing import Fate, TimedRound
+from airprune.rounds.timing import DeviceOutcome, TimedRound
 from airprune.runs import run
 from airprune.runs.driver import InProcess, opened_store
 from airprune.scenario import Scenario
@@ -219,13 +219,13 @@ def _deadline(subject: Subject) -> tuple[bool, str] | None:
 def _bits(subject: Subject) -> tuple[bool, str]:
     gaps: list[float] = []
     for timed, results in subject.watched.rounds:
-        charged = dict(zip(timed.opened.device.tolist(), timed.opened.bits.tolist(), strict=True))
-        kept = dict(zip(timed.opened.device.tolist(), timed.ratio.tolist(), strict=True))
+        charged = dict(zip(timed.planned.device.tolist(), timed.planned.bits.tolist(), strict=True))
+        kept = dict(zip(timed.planned.device.tolist(), timed.ratio.tolist(), strict=True))
         for result in results:
             rows = zip(result.statistics.device.tolist(), result.statistics.sent_bits.tolist(), strict=True)
             for device, sent in rows:
-                beside = timed.opened.charges.beside_bits
-                beside += timed.opened.charges.uplink_bits if kept[device] > 0 else 0.0
+                beside = timed.planned.charges.beside_bits
+                beside += timed.planned.charges.uplink_bits if kept[device] > 0 else 0.0
                 gaps.append(abs(charged[device] - beside - sent))
     return max(gaps) == 0.0, f"{len(gaps)} uploads, charged and counted bits differ by at most {max(gaps):g}"
 
@@ -265,7 +265,7 @@ def _lost_devices(subject: Subject) -> tuple[bool, str] | None:
     arrived: set[int] = set()
 
     def watch(timed: TimedRound, results: Any) -> None:
-        arrived.update(timed.opened.device[timed.fate == Fate.OK].tolist())
+        arrived.update(timed.planned.device[timed.outcome == DeviceOutcome.OK].tolist())
 
     with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
         state = experiment.initial_state()

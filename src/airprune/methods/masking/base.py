@@ -180,9 +180,9 @@ class Charges:
 FREE = Charges()
 
 
-def as_prepared(view: RoundView, told: Array | None) -> Array:
+def as_prepared(view: RoundView, shared: Array | None) -> Array:
     """Returns the `counts` of a masking whose `prepare` makes the mask of everybody."""
-    return np.full_like(view.keep, view.shape.prunable_weights if told is None else np.count_nonzero(told))
+    return np.full_like(view.keep, view.shape.prunable_weights if shared is None else np.count_nonzero(shared))
 
 
 class Masking(LocalComponent):
@@ -219,7 +219,7 @@ class Masking(LocalComponent):
         """Returns what all devices are told, and the run's slots as they change; in the driver, after planning."""
         return None, values
 
-    def counts(self, view: RoundView, told: Array | None) -> Array | None:
+    def counts(self, view: RoundView, shared: Array | None) -> Array | None:
         """Returns the whole prunable weights that each device sends, given what `prepare` made; in the driver.
 
         They may exceed the budgets unless it `adapts`. None: as the budgets say.  [num_devices asked]

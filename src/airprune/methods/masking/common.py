@@ -25,8 +25,8 @@ class OneMask(Masking):
         """The mask: all weights until something is pruned."""
         return (Slot(name=self.mask, owner=Owner.RUN, shape=prunable_weights, dtype="|b1", start=1.0),)
 
-    def counts(self, view: RoundView, told: Array | None) -> Array:
-        return as_prepared(view, told)
+    def counts(self, view: RoundView, shared: Array | None) -> Array:
+        return as_prepared(view, shared)
 
     def choose(self, view: DeviceView) -> SubModel:
         """The common mask is held, moved and sent."""

@@ -58,7 +58,7 @@ class Dpf(Masking):
         """A bitmap, and gradients of all weights."""
         return Charges(uplink_bits=float(shape.prunable_weights), dense_gradients=True)
 
-    def counts(self, view: RoundView, told: Array | None) -> Array:
+    def counts(self, view: RoundView, shared: Array | None) -> Array:
         return scheduled(view, self.sparsity, self.until)
 
     def choose(self, view: DeviceView) -> SubModel:

@@ -47,7 +47,7 @@ class DpfGlobal(Masking):
         held = {HELD: np.array([most])} if most else {}
         return np.abs(view.model[view.shape.prunable]), values | held
 
-    def counts(self, view: RoundView, told: Array | None) -> Array:
+    def counts(self, view: RoundView, shared: Array | None) -> Array:
         return scheduled(view, self.sparsity, self.until)
 
     def choose(self, view: DeviceView) -> SubModel:

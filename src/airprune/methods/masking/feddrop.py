@@ -85,13 +85,13 @@ class FedDrop(Masking):
             return None, values
         return drawn(graph_of(view.shape), int(view.keep.min()), view.rng()), values
 
-    def counts(self, view: RoundView, told: Array | None) -> Array:
+    def counts(self, view: RoundView, shared: Array | None) -> Array:
         """What fits, or what the coins of the round say."""
         if self.draw == "exact":
             return view.keep
-        assert told is not None
+        assert shared is not None
         graph = graph_of(view.shape)
-        kept = [flipped(graph, float(told[n]), view.device_rng(n)) for n in view.device.tolist()]
+        kept = [flipped(graph, float(shared[n]), view.device_rng(n)) for n in view.device.tolist()]
         return np.array([graph.num_weights([int(stays.sum()) for stays in units]) for units in kept], dtype=np.int64)
 
     def choose(self, view: DeviceView) -> SubModel:

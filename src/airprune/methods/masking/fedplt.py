@@ -58,10 +58,10 @@ class FedPlt(Masking):
                 dealt[:, device] = dealt[1][dealt[1] > 0].sum() % self.sub_layers, number
         return dealt, {**values, DEALT: dealt}
 
-    def counts(self, view: RoundView, told: Array | None) -> Array:
-        assert told is not None
+    def counts(self, view: RoundView, shared: Array | None) -> Array:
+        assert shared is not None
         pieces, rest = cut(view.shape.layers, self.sub_layers)
-        return np.minimum(view.keep, rest.size + told[1, view.device] * pieces[0].size)
+        return np.minimum(view.keep, rest.size + shared[1, view.device] * pieces[0].size)
 
     def choose(self, view: DeviceView) -> SubModel:
         """What is left over, then the device's own sub-layers in their order, as far as they fit."""

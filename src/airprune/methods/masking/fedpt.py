@@ -28,8 +28,8 @@ class FedPt(Masking):
             return None, values
         return choose_mask(view.run_rng().random(layers.num_weights), keep=keep, layers=layers), values
 
-    def counts(self, view: RoundView, told: Array | None) -> Array:
-        return as_prepared(view, told)
+    def counts(self, view: RoundView, shared: Array | None) -> Array:
+        return as_prepared(view, shared)
 
     def choose(self, view: DeviceView) -> SubModel:
         """Everything is held and used; what was told moves and is sent."""

@@ -50,7 +50,7 @@ class Candidates:
 
 def known_rates(device: Array, rate_bps: Array) -> Callable[[Array], Array]:
     """`Candidates.rates_bps` of devices, ascending, whose rates are known."""
-    return lambda asked: rate_bps[np.searchsorted(device, asked)]
+    return lambda selected: rate_bps[np.searchsorted(device, selected)]
 
 
 class Selection(Component):

@@ -100,11 +100,11 @@ class Oort(ShareSelection):
                 penalty=self.penalty,
             )
         draws = candidates.rng.exponential(size=len(device))
-        asked = np.zeros(len(device), dtype=bool)
+        selected = np.zeros(len(device), dtype=bool)
         for edge in np.unique(candidates.edge):
             here = np.flatnonzero(candidates.edge == edge)
-            asked[self._places(here, tried, score, candidates.num_samples, draws, t)] = True
-        return asked
+            selected[self._places(here, tried, score, candidates.num_samples, draws, t)] = True
+        return selected
 
     def _places(self, here: Array, tried: Array, score: Array, num_samples: Array, draws: Array, t: int) -> Array:
         """Who of an edge's candidates is asked: the best tried, some untried by their data, then whoever is left."""

@@ -50,9 +50,9 @@ class Slack(ShareSelection):
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         memory = outcome.candidates.memory
         num_edges = len(memory[SQUARE])
-        asked = np.bincount(outcome.edge, minlength=num_edges)
+        selected = np.bincount(outcome.edge, minlength=num_edges)
         submitted = np.bincount(outcome.edge, outcome.arrived, minlength=num_edges)
-        return {PRODUCT: memory[PRODUCT] + asked * submitted, SQUARE: memory[SQUARE] + asked**2.0}
+        return {PRODUCT: memory[PRODUCT] + selected * submitted, SQUARE: memory[SQUARE] + selected**2.0}
 
     def most(self, count: int) -> int:
         """Returns all: where hardly any device answered, C_r is 1."""

@@ -47,7 +47,7 @@ class TrainTask(Task):
 
     Attributes:
       weights: c_n of each in the edge's average.
-      code: the rung that each sends with, if the planner has chosen.
+      code: the compression level that each sends with, if the planner has chosen.
       local_steps: after which each stops, where that is not as in every round.
       group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
       store: where the devices' memory is; stays with the driver.
@@ -160,7 +160,7 @@ class EdgeGroup(Group):
 def groups_of(run: Experiment, at: Place, state: RunState, plan: RoundPlan) -> list[Started]:
     """All devices that will make it, by edge and by when they began, in ascending order."""
     timed, here = plan.timed, plan.timed.takes_part
-    pairs = distinct_pairs(timed.opened.edge[here], plan.lag[here])
+    pairs = distinct_pairs(timed.planned.edge[here], plan.lag[here])
     return [(edge, began, _group(run, at, state, plan, edge, began)) for edge, began in pairs]
 
 
@@ -178,20 +178,20 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
 
     Of devices that began at different times, those that began `started` rounds ago.
     """
-    scenario, opened, method = run.scenario, plan.timed.opened, run.method
-    positions = np.flatnonzero(plan.timed.takes_part & (opened.edge == edge) & (plan.lag == started))
+    scenario, planned, method = run.scenario, plan.timed.planned, run.method
+    positions = np.flatnonzero(plan.timed.takes_part & (planned.edge == edge) & (plan.lag == started))
     received = state.edge_states[edge].copy()
     if started:
         received = state.values[HISTORY][edge, started].astype(received.dtype)
     steps = at.local_steps
     tasks = [
         TrainTask(
-            devices=tuple(opened.device[chunk].tolist()),
-            keep=tuple(opened.keep[chunk].tolist()),
-            weights=tuple(method.edge.weights(run.data_sizes[opened.device[chunk]]).tolist()),
-            code=None if opened.code is None else tuple(opened.code[chunk].tolist()),
-            group=None if opened.relay is None else tuple(opened.device[opened.relay.head[chunk]].tolist()),
-            local_steps=None if steps is None else tuple(steps[opened.device[chunk]].tolist()),
+            devices=tuple(planned.device[chunk].tolist()),
+            keep=tuple(planned.keep[chunk].tolist()),
+            weights=tuple(method.edge.weights(run.data_sizes[planned.device[chunk]]).tolist()),
+            code=None if planned.code is None else tuple(planned.code[chunk].tolist()),
+            group=None if planned.relay is None else tuple(planned.device[planned.relay.head[chunk]].tolist()),
+            local_steps=None if steps is None else tuple(steps[planned.device[chunk]].tolist()),
             learning_rate=at.learning_rate,
             global_round=at.global_round,
             edge_round=at.step,
@@ -203,7 +203,7 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
     return EdgeGroup(
         shared=Broadcast(
             model=received,
-            mask=opened.mask,
+            mask=planned.mask,
             values={name: state.values[name] for name in method.objective.broadcast},
         ),
         tasks=tuple(tasks),

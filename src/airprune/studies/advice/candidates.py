@@ -11,7 +11,7 @@ from airprune.scenario import Scenario
 
 LOSSLESS = "no-pruning"
 """Whole models, every bit of them: what the others are measured by."""
-DEFAULT_CANDIDATES = (LOSSLESS, "adaptive-pruning", "frozen-pruning", "adaptive")
+DEFAULT_CANDIDATES = (LOSSLESS, "adaptive-pruning", "frozen-pruning", "adaptive-bits")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,18 @@
-"""Which code each device sends with: bits per weight chosen within the deadline so that the least is lost.
+"""Chooses the compression level of each device: bits per weight within the deadline, so that the least is lost.
 
-A ladder is a list of codes, each with more bits and less error than the one before. With W weights, rate r and τ
+A `Ladder` is a set of levels, each with more bits and less error than the one before. With W weights, rate r and τ
 seconds for its upload, a device needs the share (R W + e) / (r τ) for R bits per weight: a straight line in R, W / (r
-τ) per bit. Minimise Σ c_n E(R_n) over the rungs subject to Σ b_n ≤ 1 on every edge: a knapsack of steps. A step from
-one rung to the next saves c ΔE for ΔR W / (r τ) of the band. On the lower convex hull of the ladder a device's steps
-get worse one after the other, so taking the best steps of an edge until the next one does not fit is the exact
+τ) per bit. Minimise Σ c_n E(R_n) over the levels subject to Σ b_n ≤ 1 on every edge: a knapsack of steps. A step from
+one level to the next saves c ΔE for ΔR W / (r τ) of the bandwidth. On the lower convex hull of the levels a device's
+steps get worse one after the other, so taking the best steps of an edge until the next one does not fit is the exact
 optimum but for that one step: what is lost is never more than what the step would have saved.
+
+`Codes` are levels by size alone, for schemes that take the largest that fits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,17 +27,49 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 
-# What sums of a million shares may lose to rounding: so much of the band is left alone.
+# Sums of a million shares may lose this much to rounding, so it stays unallocated.
 _ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Codes:
+    """Compression levels of ascending size, of which a device sends with the largest that its time and share allow.
+
+    Attributes:
+      numbers: the levels, each taking no fewer bits than the one before: numbers of entries, bits per weight, …
+      bits: size of a message, from (level, number of weights).
+    """
+
+    numbers: Sequence[int]
+    bits: Callable[[int, int], float]
+
+    def largest(self, weights: Array, budget_bits: Array) -> Array:
+        """Returns the largest level of a message about `weights` within each budget; −1 if none.  [num_devices]"""
+        pairs = zip(weights.tolist(), budget_bits.tolist(), strict=True)
+        return np.array([self._largest(count, budget) for count, budget in pairs], dtype=np.int64)
+
+    def bits_per_weight(self, code: Array, weights: Array) -> Array:
+        """Returns bits per weight of each device's message, at the smallest level where `code` is −1.  [num_devices]"""
+        code = np.where(code < 0, self.numbers[0], code)
+        pairs = zip(code.tolist(), weights.tolist(), strict=True)
+        return np.array([self.bits(number, count) / max(count, 1) for number, count in pairs])
+
+    def _largest(self, weights: int, budget_bits: float) -> int:
+        low, high = 0, len(self.numbers)
+        while low < high:
+            middle = (low + high) // 2
+            fits = self.bits(self.numbers[middle], weights) <= budget_bits
+            low, high = (middle + 1, high) if fits else (low, middle)
+        return self.numbers[low - 1] if low else -1
 
 
 @dataclass(frozen=True, eq=False)
 class Ladder:
-    """Codes that a planner may choose from.  Each [num_codes]
+    """Compression levels with their errors, for a planner to choose from.  Arrays [num_levels]
 
     Attributes:
       bits_per_weight: ascending.
-      error: the share of an update's energy that a code loses, descending: ‖Δ − sent‖² / ‖Δ‖².
+      error: share of an update's energy that a level loses, descending: ‖Δ − sent‖² / ‖Δ‖².
     """
 
     bits_per_weight: Any
@@ -52,46 +87,47 @@ class Ladder:
 
     @cached_property
     def hull(self) -> Array:
-        """Rungs worth a step: the lower convex hull, from the cheapest code to the best one.  Indices"""
+        """Returns the indices of levels on the lower convex hull, from the cheapest to the best."""
         chosen: list[int] = []
-        for rung in range(len(self.error)):
-            while chosen and self.error[chosen[-1]] <= self.error[rung]:
-                break
-            else:
-                while len(chosen) > 1 and self._saving(chosen[-2], chosen[-1]) <= self._saving(chosen[-1], rung):
-                    chosen.pop()
-                chosen.append(rung)
+        for level in range(len(self.error)):
+            if chosen and self.error[chosen[-1]] <= self.error[level]:
+                continue
+            while len(chosen) > 1 and self._saving(chosen[-2], chosen[-1]) <= self._saving(chosen[-1], level):
+                chosen.pop()
+            chosen.append(level)
         return np.array(chosen)
 
     def _saving(self, lower: int, upper: int) -> float:
-        """Error saved per bit between two rungs."""
+        """Returns the error saved per bit between two levels."""
         rise = self.bits_per_weight[upper] - self.bits_per_weight[lower]
         return float((self.error[lower] - self.error[upper]) / rise)
 
 
 @dataclass(frozen=True, eq=False)
-class Climb:
-    """Where everybody stands.
+class LevelChoice:
+    """The compression levels of all devices.
 
     Attributes:
-      rung: of the ladder; −1 on edges where not even the cheapest code of all devices fits.  [num_devices]
-      share: the band that it needs; NaN likewise.  [num_devices]
-      price: the error that one more unit of band would save; 0 where all have the best code.  [num_edges]
+      level: index into the ladder; −1 on edges where not even the cheapest level of all devices fits.  [num_devices]
+      share: bandwidth share that it needs; NaN likewise.  [num_devices]
+      price: error that one more unit of bandwidth would save; 0 where all have the best level.  [num_edges]
     """
 
-    rung: Array
+    level: Array
     share: Array
     price: Array
 
 
-def climb(problem: PlanProblem, ladder: Ladder, weights: Array, upload_s: Array, *, fair: bool = False) -> Climb:
-    """The rung of every device.
+def choose_levels(
+    problem: PlanProblem, ladder: Ladder, weights: Array, upload_s: Array, *, fair: bool = False
+) -> LevelChoice:
+    """Returns the level of every device.
 
     Args:
-      problem: its `fixed_bits` come on top of every code's bits; its `bits_per_weight` is not read.
+      problem: its `fixed_bits` come on top of every level's bits; its `bits_per_weight` is not read.
       weights: W_n, what each device sends.  [num_devices]
       upload_s: τ_n, how long its upload may take.  [num_devices]
-      fair: let nobody climb a step before all on the edge have climbed the one below: the largest least number of bits.
+      fair: no device takes a step before all of its edge have taken the one below, for the largest smallest bits.
     """
     groups = problem.groups
     hull = ladder.hull
@@ -114,8 +150,8 @@ def climb(problem: PlanProblem, ladder: Ladder, weights: Array, upload_s: Array,
     )
     with np.errstate(invalid="ignore"):
         share = least + (rates[taken] - rates[0]) * groups.arrange(per_bit)
-    return Climb(
-        rung=groups.restore(np.where(groups.repeat(fits), hull[taken], -1)),
+    return LevelChoice(
+        level=groups.restore(np.where(groups.repeat(fits), hull[taken], -1)),
         share=groups.restore(np.where(groups.repeat(fits), share, np.nan)),
         price=np.where(fits, price, np.nan),
     )
@@ -124,7 +160,7 @@ def climb(problem: PlanProblem, ladder: Ladder, weights: Array, upload_s: Array,
 def _steps_taken(
     edge: Array, per_bit: Array, weight: Array, rises: Array, savings: Array, spare: Array, *, fair: bool
 ) -> tuple[Array, Array]:
-    """(steps of each device, value of the first step not taken on each edge): the best first, while the band lasts."""
+    """Returns (steps of each device, value of the first step not taken on each edge), the best steps first."""
     num_devices, num_steps, num_edges = len(edge), len(rises), len(spare)
     if num_steps == 0:
         return np.zeros(num_devices, dtype=np.int64), np.zeros(num_edges)
@@ -139,7 +175,7 @@ def _steps_taken(
     before = np.concatenate([[0.0], running])[first]
     sorted_edge = step_edge[order]
     fits = running - before[sorted_edge] <= spare[sorted_edge]
-    # Of each edge, what comes before the first step that does not fit.
+    # Each edge takes the steps before the first one that does not fit.
     stop = np.minimum.reduceat(np.where(fits, len(fits), np.arange(len(fits))), first)
     is_taken = np.arange(len(fits)) < stop[sorted_edge]
     taken = np.bincount(order[is_taken] // num_steps, minlength=num_devices)

@@ -10,14 +10,14 @@ import numpy as np
 from airprune.models.kernels import native
 from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY
-from airprune.models.losses.own import Judged
+from airprune.models.losses.own import Criteria
 
 Array = np.ndarray
 Samples = slice | Array
 
 
-class Judge(Protocol):
-    """A model, and samples that it is judged on."""
+class Evaluator(Protocol):
+    """A model, and samples that it is evaluated on."""
 
     def total(self, states: Array, samples: Samples) -> tuple[float, float]:
         """(Σ of the loss, Σ of the metric) over some samples; of accuracy the number of correct predictions.
@@ -35,21 +35,21 @@ class Judge(Protocol):
         """Σ of the loss gradients at a state over some samples.  [num_parameters]"""
 
 
-def judge_for(model: LocalModel, x: Array, y: Array, judged: Judged, *, kernel: str, device: str) -> Judge:
+def evaluator_for(model: LocalModel, x: Array, y: Array, criteria: Criteria, *, kernel: str, device: str) -> Evaluator:
     """By the kernel that trains.
 
     Args:
       device: what it computes on.
     """
-    by_kernel = judged.loss.name == CROSS_ENTROPY and judged.is_accuracy
+    by_kernel = criteria.loss.name == CROSS_ENTROPY and criteria.is_accuracy
     if by_kernel and kernel == "native" and not native.unsupported(model, x, y):
-        return NativeJudge(model, x, y)
-    from airprune.rounds.training.judging_by_torch import TorchJudge
+        return NativeEvaluator(model, x, y)
+    from airprune.rounds.training.torch_evaluator import TorchEvaluator
 
-    return TorchJudge(model, x, y, judged, device=device)
+    return TorchEvaluator(model, x, y, criteria, device=device)
 
 
-class NativeJudge:
+class NativeEvaluator:
     """Cross-entropy and accuracy: scores from the native kernel in float32, the rest in float64."""
 
     def __init__(self, model: LocalModel, x: Array, y: Array) -> None:
@@ -76,10 +76,10 @@ class NativeJudge:
     def gradient(self, state: Array, samples: Samples) -> Array:
         """By torch, since it is torch's sum that records have."""
         from airprune.models.losses import LOSSES, METRICS
-        from airprune.rounds.training.judging_by_torch import TorchJudge
+        from airprune.rounds.training.torch_evaluator import TorchEvaluator
 
-        judged = Judged(LOSSES[CROSS_ENTROPY], METRICS["accuracy"])
-        return TorchJudge(self._model, self._x, self._labels, judged).gradient(state, samples)
+        criteria = Criteria(LOSSES[CROSS_ENTROPY], METRICS["accuracy"])
+        return TorchEvaluator(self._model, self._x, self._labels, criteria).gradient(state, samples)
 
 
 def _log_sum_exp(values: Array) -> Array:
