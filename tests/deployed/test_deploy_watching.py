@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import airprune as ap
-from airprune.deployment.calibrating import Spread, fit_devices
+from airprune.deployment.calibration import Spread, fit_devices
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.status import read_status, write_status
 from airprune.errors import UsageError, WorkFailed

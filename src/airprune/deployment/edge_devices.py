@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from google.protobuf.message import Message
 
-from airprune.deployment.checking import MAX_WORDS, trouble_in_measured
+from airprune.deployment.checks import MAX_WORDS, trouble_in_measured
 from airprune.deployment.estimates import probed_uplink_bps
 from airprune.deployment.handshake import NotAdmitted, admit_child
 from airprune.deployment.identity import Node, Role, serial_of

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airprune.deployment.checking import MAX_WORDS, trouble_in_upload
+from airprune.deployment.checks import MAX_WORDS, trouble_in_upload
 from airprune.deployment.digests import Bytes
 from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_state import EdgeDisk, EdgeState

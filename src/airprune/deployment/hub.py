@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from airprune.deployment.checking import trouble_in_presence
+from airprune.deployment.checks import trouble_in_presence
 from airprune.deployment.handshake import NotAdmitted, admit_child
 from airprune.deployment.identity import Members, Node, Role, load_denied, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from airprune.components.component import Owner
-from airprune.deployment.checking import MAX_WORDS, checked_report
+from airprune.deployment.checks import MAX_WORDS, checked_report
 from airprune.deployment.cloud_estimates import (
     as_values,
     due_probes,
@@ -33,7 +33,7 @@ from airprune.deployment.measured_rows import measured_rows, row_of_lost_edge
 from airprune.deployment.pacing import WIRE_OVERHEAD
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.replaying import met_candidates
+from airprune.deployment.replay import met_candidates
 from airprune.deployment.run_definition import RunDefinition
 from airprune.engines.base import Engine
 from airprune.errors import WorkFailed

@@ -30,7 +30,7 @@ def verify(
 
     Example: `airprune deploy verify runs/yard --edge e0=kits/e0 --edge e1=kits/e1`
     """
-    from airprune.deployment.verifying import edges_of, verified_rounds
+    from airprune.deployment.verification import edges_of, verified_rounds
 
     folder, kept = run_folder(run), _folders(edge)
     rounds = []

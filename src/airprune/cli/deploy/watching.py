@@ -18,7 +18,7 @@ from airprune.errors import UsageError
 from airprune.text import MISSING, counted, number, printable
 
 if TYPE_CHECKING:
-    from airprune.deployment.calibrating import DeviceFit, Spread
+    from airprune.deployment.calibration import DeviceFit, Spread
     from airprune.deployment.status import NodeStatus, Status
     from airprune.runs.layout import RunFolder
 
@@ -57,7 +57,7 @@ def calibrate(
 
     Example: `airprune deploy calibrate runs/yard --out yard.csv`
     """
-    from airprune.deployment.calibrating import overrides_for, write_network
+    from airprune.deployment.calibration import overrides_for, write_network
 
     folder = run_folder(run)
     fits = _fits(folder)
@@ -83,7 +83,7 @@ def run_folder(run: Path) -> RunFolder:
 
 
 def _fits(folder: RunFolder) -> list[DeviceFit]:
-    from airprune.deployment.calibrating import fit_devices
+    from airprune.deployment.calibration import fit_devices
     from airprune.runs.measured import read_inputs, read_measured
 
     return fit_devices(read_measured(folder), read_inputs(folder), folder.scenario().train.samples_seen)

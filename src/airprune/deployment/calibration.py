@@ -1,4 +1,4 @@
-"""Predicted against measured: how far off the model was for each device, and the network that would have been right."""
+"""Compares predicted with measured times of each device, and fits the network that would have been right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repeating what edges made of their uploads, from what they kept, and comparing it with what the cloud wrote down.
+"""Repeats the sums of edges from the uploads that they kept, and compares them with the cloud's records.
 
 No training is repeated, so any machine can verify any other: the sums of Eq. (12) are plain additions in a fixed order,
 the same on every CPU. An edge cannot have exchanged orders, uploads or its model without being found: the cloud's
@@ -62,7 +62,7 @@ def verified_rounds(folder: RunFolder, kept: Mapping[str, Path]) -> Iterator[Ver
       kept: by name of an edge, its kit or the folder in which it keeps its state.
     """
     about = read_about(folder)
-    run, work = about["run"], _groundwork(folder, about)
+    run, work = about["run"], _definition(folder, about)
     known, places = edges_of(folder), dict[str, Path]()
     for name, place in kept.items():
         if name not in known:
@@ -128,7 +128,7 @@ def _wrong_uploads(kept: KeptRound, rows: Sequence[MeasuredRow]) -> Iterator[str
         yield f"An upload of device {device} is there, which did not count."
 
 
-def _groundwork(folder: RunFolder, about: Mapping[str, object]) -> RunDefinition:
+def _definition(folder: RunFolder, about: Mapping[str, object]) -> RunDefinition:
     try:
         return RunDefinition(scenario=folder.scenario(), **about["model"])  # type: ignore[arg-type]
     except (KeyError, TypeError):

@@ -9,7 +9,7 @@ from types import TracebackType
 
 import grpc
 
-from airprune.deployment.transport.dialing import METHOD, check_is_private, options
+from airprune.deployment.transport.client import METHOD, check_is_private, options
 from airprune.deployment.transport.frames import Limits
 from airprune.deployment.transport.links import FAREWELL_S, Link, LinkLost, Remote
 from airprune.errors import WorkFailed
