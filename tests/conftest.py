@@ -48,8 +48,9 @@ def pytest_terminal_summary(terminalreporter):
     for reports in terminalreporter.stats.values():
         for report in reports:
             if getattr(report, "when", "") == "call":
-                counts = {name: count for name, count in report.user_properties if name.startswith(TALLY)}
-                sums.update({name.removeprefix(TALLY): count for name, count in counts.items()})
+                counts = [(name, count) for name, count in report.user_properties if name.startswith(TALLY)]
+                for name, count in counts:
+                    sums[name.removeprefix(TALLY)] += count
                 failed += bool(counts) and report.failed
     if sums:
         words = ", ".join(f"{count:,} {what}" for what, count in sorted(sums.items()))

@@ -19,6 +19,7 @@ from airprune.deployment.pacing import (
     upload_s,
 )
 from airprune.deployment.shaping import htb_commands
+from support.each import each
 from support.link_uploads import uploading
 from support.namespaces import Link, network
 
@@ -72,8 +73,8 @@ def test_a_sender_that_was_held_up_catches_up_by_50_ms_only():
     assert 50_000 <= at_once < 50_000 + 4000  # 50 ms at 1 MB/s, in whole chunks
 
 
-@pytest.mark.parametrize("rate_bps", [None, 1e5, 10e6, 80e6, 10e9])
-@pytest.mark.parametrize("size", [1, 1_448, 1_449, 200_000, 2_000_000])
+@each("rate_bps", [None, 1e5, 10e6, 80e6, 10e9])
+@each("size", [1, 1_448, 1_449, 200_000, 2_000_000])
 def test_chunks_cover_the_payload_and_the_last_one_ends_it_in_time(size, rate_bps):
     parts = list(chunks(size, rate_bps))
     assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]

@@ -20,6 +20,7 @@ from airprune.rounds.local import Device, LocalSettings
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import torch_needed_for
 from support import small_rounds
+from support.each import each
 from support.small_rounds import CASES, NUM_CLASSES, SHAPE, digests, samples, scenario_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -100,7 +101,7 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "prunable", "personal"), CHOICES)
+@each(("name", "prunable", "personal"), CHOICES)
 def test_the_shape_without_torch_is_that_of_the_module(name, prunable, personal):
     scenario = scenario_of({"model.name": name, "model.prunable": prunable, "model.personal": personal})
     ours = catalogue_shape(scenario, input_shape=(3, 12, 16), num_classes=5)

@@ -28,6 +28,7 @@ from airprune.rounds.training import worker
 from airprune.rounds.wire import Codec, shared_mask_of, upload_size
 from airprune.scenario import Scenario
 from airprune.studies.conformance import Subject, _watched, points
+from support.each import each
 from support.one_device import device
 from support.tiny import tiny_scenario
 
@@ -219,7 +220,7 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("sentence", LIES)
+@each("sentence", LIES)
 def test_a_lie_is_refused_with_its_own_sentence_although_its_digest_is_right(sentence):
     name, lie = LIES[sentence]
     one = case(name)

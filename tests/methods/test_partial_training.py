@@ -5,7 +5,7 @@ import pytest
 
 from airprune.components.component import paper_shape
 from airprune.methods.masking import MASKINGS
-from airprune.methods.masking.fedplt import DEALT, FedPlt
+from airprune.methods.masking.fedplt import ASSIGNED, FedPlt
 from support.played import played, round_view, shape_of
 from support.tiny import tiny_scenario
 
@@ -63,14 +63,14 @@ def test_fedplt_gives_every_sub_layer_equally_many_holders_give_or_take_one(seed
     keep = masking.num_kept(budget, shape)
     assert np.all(keep <= budget)
     view = round_view(shape, keep, np.zeros(shape.num_state))
-    dealt, values = masking.prepare(view, {DEALT: masking.slots(shape)[0].row(shape)})
-    assert np.array_equal(masking.counts(view, dealt), keep)
+    assigned, values = masking.prepare(view, {ASSIGNED: masking.slots(shape)[0].row(shape)})
+    assert np.array_equal(masking.counts(view, assigned), keep)
     holders = np.zeros(6, dtype=int)
-    for first, number in dealt.T.tolist():
+    for first, number in assigned.T.tolist():
         holders[[(first + i) % 6 for i in range(number)]] += 1
     assert holders.max() - holders.min() <= 1 and holders.sum() > 0
     again, _ = masking.prepare(round_view(shape, keep[::-1], np.zeros(shape.num_state)), values)
-    assert np.array_equal(again, dealt)  # fixed for the run
+    assert np.array_equal(again, assigned)  # fixed for the run
 
 
 def test_fedplt_trains_own_sub_layers_and_frozen_weights_stay_bit_for_bit():

@@ -29,6 +29,7 @@ from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.wire import broadcast_from_bytes, broadcast_to_bytes
+from support.each import each
 from support.played import played, round_view, shape_of
 from support.tiny import blobs, tiny_scenario
 
@@ -150,7 +151,7 @@ def test_prunefl_reconfigures_as_by_hand():
     assert np.array_equal(quiet, mask)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_prunefl_reconfigures_as_well_as_trying_all_masks(seed):
     rng = np.random.default_rng(seed)
     mask, squares, sizes = rng.random(8) < 0.5, rng.exponential(size=8), rng.random(8)

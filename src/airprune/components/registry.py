@@ -1,7 +1,7 @@
-"""Lists of named components that anybody can extend: by a file of this package, a script, or an installed package.
+"""Lists of named components that users can extend: by a file of this package, a script, or an installed package.
 
 REGISTRY = Registry("masking", {"probe": "airprune.methods.masking.probe:Probe"})
-REGISTRY["probe"]              imported when first asked for
+REGISTRY["probe"]              imported on first use
 REGISTRY.add(component)        from a script, or from a file given with --import
 entry points                   group "airprune.masking", name = component's name, value = "module:ATTRIBUTE"
 """
@@ -37,7 +37,7 @@ class Registry(Mapping[str, C], Generic[C]):
     """Names and what they stand for, in the order of the list, then of what was added.
 
     Attributes:
-      reserved: names that nobody may take, since they mean something else where components are chosen.
+      reserved: names that no component may have, since they mean something else where components are chosen.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Registry(Mapping[str, C], Generic[C]):
 
     @property
     def added(self) -> tuple[C, ...]:
-        """What was added by `add`: what a worker elsewhere does not find by itself."""
+        """Members that `add` added, which a worker elsewhere does not find by itself."""
         return tuple(self._loaded[name] for name in self._added)
 
     def add(self, component: C) -> C:
@@ -112,7 +112,7 @@ class Registry(Mapping[str, C], Generic[C]):
         return point.dist.name if point.dist is not None else "an installed package"
 
     def remove(self, name: str) -> None:
-        """Takes an addition away again; harmless if there is none."""
+        """Removes an addition; harmless if there is none."""
         if name in self._added:
             self._added.remove(name)
             del self._loaded[name]

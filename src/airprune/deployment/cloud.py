@@ -15,7 +15,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.deployment.transport import Limits
 from airprune.errors import AirpruneError, Diverged, UsageError, WorkFailed
 from airprune.rounds.experiment import Experiment
-from airprune.runs.driver import Records, records_of
+from airprune.runs.driver import records_of
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import make_run_folder
 from airprune.runs.measured import MeasuredLog, MeasuredRow, PlannedInputs, read_inputs
@@ -59,7 +59,7 @@ def deployed_run(
     resume: bool = False,
     dataset: Any = None,
     metrics_port: int | None = None,
-) -> Iterator[Records]:
+) -> Iterator[Generator[dict[str, Any]]]:
     """Yields the records of a run on the edges and devices of a federation, as they happen.
 
     Args:
@@ -117,7 +117,7 @@ class _Cloud:
             )
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[Records]:
+    def running(self) -> Iterator[Generator[dict[str, Any]]]:
         """Serves edges in a thread of its own while the records are taken."""
         with LoopThread("airprune-cloud") as loop:
             hub = loop.call(self._hub())
@@ -147,7 +147,7 @@ class _Cloud:
         welcome.beat_s, welcome.dead_after_s = limits.beat_s, limits.dead_after_s
         return Hub(self.node, self.members, welcome, limits, self.about.get("serving"))
 
-    def _records(self, hub: Hub, loop: LoopThread) -> Records:
+    def _records(self, hub: Hub, loop: LoopThread) -> Generator[dict[str, Any]]:
         if not self.folder.has_ended:  # one that has may still have its model to write, which needs no device
             self._wait_for_devices(hub, loop)
         experiment = self._with_sizes(hub)

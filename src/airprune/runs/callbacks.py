@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from airprune.errors import InvalidValue
 from airprune.scenario import Scenario
 
 Record = dict[str, Any]
+Result = TypeVar("Result")
 
 
 class Callback:
@@ -59,21 +60,26 @@ def callbacks_of(given: Iterable[GivenCallback]) -> list[Callback]:
     return found
 
 
-def told(
-    records: Generator[Record, None, None], callbacks: Sequence[Callback], scenario: Scenario, folder: Path | None
-) -> Generator[Record, None, None]:
-    """The records, told to the callbacks as they pass; all callbacks that have begun are told the end."""
+def heard_by(
+    callbacks: Sequence[Callback], records: Generator[Record, None, Result], scenario: Scenario, folder: Path | None
+) -> Generator[Record, None, Result]:
+    """Passes records on after each callback has seen them; all callbacks that have begun see the end."""
     begun: list[Callback] = []
     finished = False
     try:
         for callback in callbacks:
             callback.begin(scenario, folder)
             begun.append(callback)
-        for record in records:
+        while True:
+            try:
+                record = next(records)
+            except StopIteration as end:
+                finished = True
+                result: Result = end.value
+                return result
             for callback in callbacks:
                 callback.take(record)
             yield record
-        finished = True
     finally:
         records.close()
         for callback in begun:

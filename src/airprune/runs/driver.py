@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from airprune.models.kernels import native
 from airprune.rounds.evaluation import evaluated_models
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.state import RunState
-from airprune.runs.callbacks import GivenCallback, callbacks_of, told
+from airprune.runs.callbacks import GivenCallback, callbacks_of, heard_by
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.store import DeviceStore
@@ -29,7 +29,8 @@ from airprune.scenario import Scenario
 from airprune.scenario.scenario import checked_scenario
 from airprune.simulation import Environment, run_rounds
 
-Records = Generator[dict[str, Any], None, None]
+Records = Generator[dict[str, Any], None, dict[str, np.ndarray]]
+"""Of a run: its records, and in the end its trained model under the names of its module."""
 
 
 def run(
@@ -46,6 +47,7 @@ def run(
 ) -> Records:
     """Runs a scenario; yields one record per edge round and per global round as they happen.
 
+    Nothing happens until the records are iterated over; `airprune.train` runs to the end in one call.
     The run stands still between two records and ends, resumable, when the generator is closed. One that diverges, so
     that its models are not finite numbers, raises `Diverged` after its last record.
 
@@ -84,7 +86,7 @@ def run(
         )
     experiment = Experiment.of(scenario, model=model, dataset=dataset, loss=loss, metric=metric, kernel=kernel)
     records = records_of(experiment, folder, environment)
-    return told(records, callbacks, scenario, None if folder is None else folder.path) if callbacks else records
+    return heard_by(callbacks, records, scenario, None if folder is None else folder.path) if callbacks else records
 
 
 def records_of(experiment: Experiment, folder: RunFolder | None, environment: Environment) -> Records:
@@ -101,8 +103,10 @@ def records_of(experiment: Experiment, folder: RunFolder | None, environment: En
             yield from _run(experiment, state, environment, writer, memory)
         if state.diverged:
             raise Diverged(state.diverged)
+        trained = _trained(experiment, state)
         if writer is not None:
-            writer.finish(_trained(experiment, state))
+            writer.finish(trained)
+        return trained
 
 
 def _run(
@@ -111,7 +115,7 @@ def _run(
     environment: Environment,
     writer: RunWriter | None,
     memory: dict[str, Any] | None,
-) -> Records:
+) -> Iterator[dict[str, Any]]:
     settings = experiment.scenario.engine
     with contextlib.ExitStack() as stack:
         place = _place_of(writer, stack)

@@ -29,6 +29,8 @@ from airprune.text import shown
 from airprune.wireless.channel import Radio
 from airprune.wireless.network import Network
 
+# Settings that the representation of a scenario names.
+_MOST_SHOWN = 8
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # TOML's largest integer
 
 # Where a key of earlier versions has gone.
@@ -200,11 +202,22 @@ class Scenario(Section):
         text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def diff(self, other: Scenario) -> list[tuple[str, Any, Any]]:
-        """Returns (dotted key, mine, theirs) of every value that differs."""
+    def diff(self, other: Scenario) -> Differences:
+        """Returns (dotted key, mine, theirs) of every value that differs; printed, a line for each."""
         mine, theirs = flat(self.to_dict()), flat(other.to_dict())
         keys = [*mine, *(key for key in theirs if key not in mine)]
-        return [(key, mine.get(key), theirs.get(key)) for key in keys if mine.get(key) != theirs.get(key)]
+        return Differences((key, mine.get(key), theirs.get(key)) for key in keys if mine.get(key) != theirs.get(key))
+
+    def __repr__(self) -> str:
+        """Shows the preset and what differs from it, as an expression where that is short."""
+        known = self.name in presets()
+        changed = (Scenario.preset(self.name) if known else Scenario()).diff(self)
+        base = f"Scenario.preset({self.name!r})" if known else "Scenario()"
+        words = [f"{key!r}: {value!r}" for key, _, value in changed[:_MOST_SHOWN]]
+        words += [f"… {len(changed) - _MOST_SHOWN} more"] if len(changed) > _MOST_SHOWN else []
+        return f"{base}.with_values({{{', '.join(words)}}})" if words else base
+
+    __str__ = __repr__
 
     def check_names(self) -> None:
         """Raises UnknownName for a data set that does not exist.
@@ -256,6 +269,13 @@ class Scenario(Section):
             rule = f"must have one entry for each of {num_edges} edges"
             raise InvalidValue("Scenario.rounds.edge_rounds", rule, shown(rounds), "Example: edge_rounds = 5")
         return list(rounds)
+
+
+class Differences(list[tuple[str, Any, Any]]):
+    """(dotted key, value here, value there) of every setting in which two scenarios differ."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{key}: {mine!r} → {theirs!r}" for key, mine, theirs in self) or "no difference"
 
 
 def checked_scenario(field: str, value: Scenario) -> Scenario:
