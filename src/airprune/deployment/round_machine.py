@@ -186,8 +186,8 @@ class EdgeRound:
     Attributes:
       model_digest: of the model that the devices are sent.
       selected: the devices, in the order of the outcomes.
-      grace_s: how long after the deadline an upload that came in time may still be in the hands of whoever checks it.
-      rejoin_s: patience with devices that have left, if nobody else is waited for. The default lets a device dial
+      grace_s: how long after the deadline an upload that came in time may still be under check.
+      rejoin_s: patience with devices that have left, if no other device is waited for. The default lets a device dial
         again after a cut connection, but does not wait for a process to start anew.
       counted: digests of what counted in earlier rounds, by round and device; see `counted_so_far`.
       online: before the deadline, those who are; after it, those who were at that time.
