@@ -280,3 +280,22 @@ def test_reproduce_table2_prints_every_cell_beside_the_papers():
     cells = json.loads(airprune("reproduce", "table2", "--json").stdout)["cells"]
     assert len(cells) == 6 and all(abs(cell["deviation"]) < 0.05 for cell in cells)
     assert "593" in airprune("reproduce", "table2").stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        (["--deadline-ms", 28], ["--deadline-s", 0.028]),
+        (["--bandwidth-mhz", 18], ["--bandwidth-hz", 18e6]),
+    ],
+)
+def test_an_option_in_the_units_of_a_scenario_is_the_same_quantity(here, there):
+    assert plan_json(*here) == plan_json(*there) != plan_json()
+
+
+def test_a_quantity_given_in_two_units_is_refused():
+    done = airprune("plan", "-", "--deadline-s", 0.03, "--deadline-ms", 30, stdin=FLEET)
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"error: --deadline-ms and --deadline-s are the same quantity; give one of them.\n",
+    )

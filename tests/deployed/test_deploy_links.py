@@ -111,7 +111,7 @@ def shape(command, tmp_path):
     def call(plan, *options):
         path = tmp_path / "plan.json"
         path.write_text(plan if isinstance(plan, str) else json.dumps(plan))
-        status, out, err = command("deploy", "shape", path, "--print", "--interface", "eth0", *options)
+        status, out, err = command("deploy", "shape", path, "--interface", "eth0", *options)
         return status, out.splitlines(), err
 
     return call
@@ -161,7 +161,7 @@ BAD_SHAPES = {
         PLAN,
         ["--capacity-mbps", 50, "--edge", "e1", "--address", "d2=host; reboot"],
     ),
-    "must be DEVICE=ADDRESS, once for each, got d0": (PLAN, ["--capacity-mbps", 50, "--address", "d0"]),
+    "must be DEVICE=ADDRESS, got 'd0'": (PLAN, ["--capacity-mbps", 50, "--address", "d0"]),
     "--capacity-mbps must be > 0": (PLAN, ["--capacity-mbps", 0]),
     "name of a network interface, got '$(reboot)'": (PLAN, ["--capacity-mbps", 50, "--interface", "$(reboot)"]),
     "device d0 has no bandwidth share": ([{"device": "d0", "bandwidth_share": None}], ["--capacity-mbps", 50]),

@@ -503,12 +503,13 @@ def test_a_broken_package_is_named_and_harms_only_who_asks_for_it(package, comma
 # airprune methods, ap.METHODS
 
 
-def test_methods_list_tells_every_recipe_and_its_origin(folder, command, monkeypatch):
+def test_methods_are_listed_with_those_of_the_user_last(folder, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     status, out, _ = command("methods", "--import", folder / "own_methods.py")
     assert status == 0
-    rows = {line.split()[0]: line for line in out.splitlines() if line[:1].strip()}
-    assert list(rows) == ["method", *ap.METHODS]
+    own = out.partition("Registered by you\n")[2].split("\n\n")[0]
+    listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ")]
+    assert sorted(listed) == sorted(ap.METHODS) and own.split()[0] == listed[-1] == list(ap.METHODS)[-1]
     assert max(map(len, out.splitlines())) <= 100
 
 

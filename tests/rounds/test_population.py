@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import safetensors.numpy
+from airprune.data.drawn import Drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ import airprune as ap
 from airprune.components.component import Owner, Slot
 from airprune.data import Holdings, as_dataset, draw_samples, share
 from airprune.data.dataset import ARRAYS
-from airprune.data.drawn import Drawn
 from airprune.errors import InvalidValue
 from airprune.methods.selection.base import Candidates, best_of_each_edge, known_rates, number_of
 from airprune.randomness import WholeNumbers, rng_for
@@ -282,8 +282,8 @@ def test_a_driver_does_not_keep_samples_that_its_workers_map(tmp_path):
         mapped = getattr(data, name)
         np.testing.assert_array_equal(mapped, array)
         assert isinstance(mapped.base, np.memmap) and not mapped.flags.writeable
-    with pytest.raises(InvalidValue, match=r"Dataset.lie_in must be given an equal data set"):
-        data.lie_in(as_dataset(blobs(seed=1)))
+    with pytest.raises(InvalidValue, match=r"Dataset.use_arrays_of must be given an equal data set"):
+        data.use_arrays_of(as_dataset(blobs(seed=1)))
 
 
 def test_holdings_are_sequences():

@@ -22,8 +22,8 @@ from torch import nn
 
 from airprune.checks import path_of
 from airprune.data import DATASETS
-from airprune.data.files import atomic_file
 from airprune.errors import InvalidValue, UsageError, WorkFailed
+from airprune.files import atomic_file
 from airprune.models.catalogue import build_model
 from airprune.models.losses import LOSSES
 from airprune.models.user_modules import check_module, first_sentence

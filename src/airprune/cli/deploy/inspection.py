@@ -1,4 +1,4 @@
-"""`airprune deploy status | calibrate`: what a deployment does, and how far off its predictions were."""
+"""`airprune deploy status | calibrate | verify`: a deployment's progress, the error of its predictions, its sums."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.options import AsJson
+from airprune.cli.options import AsJson, named_values
+from airprune.cli.tables import plain_table, print_table
 from airprune.errors import UsageError
 from airprune.text import MISSING, counted, number, printable
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from airprune.deployment.calibration import DeviceFit, Spread
     from airprune.deployment.status import NodeStatus, Status
     from airprune.runs.layout import RunFolder
 
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The cloud's run folder.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of the cloud.")]
 
 
 def status(run: RunPath, as_json: AsJson = False) -> None:
-    """Who is online, what became of the last uploads, and how predictions fare.
+    """Show the nodes online, the outcome of their last uploads, and measured beside predicted times.
 
     Example: `airprune deploy status runs/yard`
     """
     from airprune.deployment.status import read_status
 
-    folder = run_folder(run)
+    folder = _run_folder(run)
     found = read_status(folder)
     if found is None:
         raise UsageError(f"{run} has no status.json that can be read; give the run folder of `airprune deploy cloud`.")
@@ -44,22 +46,22 @@ def status(run: RunPath, as_json: AsJson = False) -> None:
     console = stdout_console()
     console.print(_headline(found), markup=False)
     if found.is_stale():
-        console.print(f"The cloud does not answer: its last word is {_ago(found.age_s())} old.", markup=False)
-    console.print(_nodes_table(found.nodes, fits))
+        console.print(f"The cloud does not answer: its last status is {_ago(found.age_s())} old.", markup=False)
+    print_table(_nodes_table(found.nodes, fits))
 
 
 def calibrate(
     run: RunPath,
-    out: Annotated[Path, typer.Option(help="Where to write the network table.")] = Path("network.csv"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Network table to write.")] = Path("network.csv"),
     as_json: AsJson = False,
 ) -> None:
-    """Compare predicted with measured times, and write the network that was measured.
+    """Compare predicted with measured times, and write the measured network as a table.
 
     Example: `airprune deploy calibrate runs/yard --out yard.csv`
     """
     from airprune.deployment.calibration import overrides_for, write_network
 
-    folder = run_folder(run)
+    folder = _run_folder(run)
     fits = _fits(folder)
     if not fits:
         raise UsageError(f"{run} has no measured.jsonl with a finished edge round; nothing can be compared yet.")
@@ -68,12 +70,52 @@ def calibrate(
     if as_json:
         print_json({"table": str(out), "overrides": changes, "devices": [asdict(fit) for fit in fits]})
         return
-    stdout_console().print(_fits_table(fits))
+    print_table(_fits_table(fits))
     say(f"Network: {out}")
     say(f"Simulate it: {shlex.join(['airprune', 'run', str(folder.scenario_file), *changes])}")
 
 
-def run_folder(run: Path) -> RunFolder:
+def verify(
+    run: RunPath,
+    edge: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=DIR", help="Kit of an edge, or the folder of its state; may be repeated."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Aggregate the uploads that edges kept with `--keep-uploads` again, and compare with the cloud's records.
+
+    Exits with status 1 if something differs. Nothing is trained again, so this works on any machine.
+
+    Example: `airprune deploy verify runs/yard --edge e0=kits/e0 --edge e1=kits/e1`
+    """
+    from airprune.deployment.verification import edges_of, verified_rounds
+
+    pairs = named_values("--edge", edge, "NAME=DIR", "e0=kits/e0")
+    folder, kept = _run_folder(run), {name: Path(place) for name, place in pairs.items()}
+    rounds = []
+    for found in verified_rounds(folder, kept):
+        rounds.append(found)
+        if not as_json:
+            place = f"{found.edge}, global round {found.global_round}, edge round {found.edge_round}"
+            typer.echo(f"{place}: {found.verdict} ({counted(found.num_uploads, 'upload')})")
+            for difference in found.differences:
+                typer.echo(f"  {difference}")
+    num_wrong = sum(found.verdict == "differs" for found in rounds)
+    missing = [name for name in edges_of(folder) if name not in kept]
+    if as_json:
+        lines = [{**asdict(found), "verdict": found.verdict} for found in rounds]
+        print_json({"rounds": lines, "num_wrong": num_wrong, "not_verified": missing})
+    else:
+        verdict = f"{counted(num_wrong, 'edge round')} of {len(rounds):,} differ" if num_wrong else "nothing differs"
+        say(f"{counted(len(rounds), 'edge round')}: {verdict}.")
+        if missing:
+            say(f"Not verified, because no folder was given: {', '.join(missing)}.")
+    if num_wrong:
+        raise typer.Exit(1)
+
+
+def _run_folder(run: Path) -> RunFolder:
     from airprune.runs.layout import RunFolder
 
     folder = RunFolder(run)
@@ -100,9 +142,10 @@ def _headline(found: Status) -> str:
 
 
 def _nodes_table(nodes: Sequence[NodeStatus], fits: dict[str, DeviceFit]) -> Table:
-    table = _table(
-        "node", "role", "edge", "online", "seen", "RTT", "late", "refused", "last fate", "compute", "uplink",
-        words=(0, 1, 2, 3, 8), caption="compute, uplink: measured / predicted, median",
+    numbers = ("seen", "RTT", "late", "refused", "compute", "uplink")
+    table = plain_table(
+        "node", "role", "edge", "online", "seen", "RTT", "late", "refused", "last outcome", "compute", "uplink",
+        numbers=numbers, caption="late: uploads past the deadline; compute, uplink: measured / predicted, median",
     )  # fmt: skip
     for node in nodes:
         fit = fits.get(node.name) if node.role == "device" else None
@@ -121,10 +164,9 @@ def _nodes_table(nodes: Sequence[NodeStatus], fits: dict[str, DeviceFit]) -> Tab
 
 
 def _fits_table(fits: Sequence[DeviceFit]) -> Table:
-    table = _table(
-        "device", "edge", "rounds", "compute", "p10–p90", "uplink", "p10–p90", "s/sample", "Mbit/s", "RTT",
-        words=(0,), caption="compute, uplink: measured / predicted; Mbit/s: over the full band, round trips included",
-    )  # fmt: skip
+    numbers = ("edge", "rounds", "compute", "p10–p90", "uplink", "p10–p90", "s/sample", "Mbit/s", "RTT")
+    caption = "compute, uplink: measured / predicted; Mbit/s: over the full bandwidth, round trips included"
+    table = plain_table("device", *numbers, numbers=numbers, caption=caption)
     for fit in fits:
         table.add_row(
             _word(fit.name),
@@ -135,13 +177,6 @@ def _fits_table(fits: Sequence[DeviceFit]) -> Table:
             number(fit.full_band_rate_bps, ".4g", scale=1e-6),
             number(fit.rtt_s, ".1f", " ms", scale=1e3),
         )
-    return table
-
-
-def _table(*headings: str, words: tuple[int, ...], caption: str) -> Table:
-    table = Table(header_style="bold", box=None, pad_edge=False, caption=caption, caption_justify="left")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place in words else "right", no_wrap=place not in words)
     return table
 
 
