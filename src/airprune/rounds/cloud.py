@@ -68,7 +68,7 @@ def latency_s(run: Experiment, state: RunState, level: int) -> Array:
 
 
 def send_down(state: RunState, level: int) -> None:
-    """Every node below a level takes the model of its ancestor there."""
+    """Gives every node below a level the model of its ancestor there."""
     for below in range(level + 1, state.tree.depth):
         parents = state.models[state.tree.nodes(below - 1)]
         state.models[state.tree.nodes(below)] = parents[state.tree.levels[below].parent]

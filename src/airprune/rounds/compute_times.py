@@ -52,7 +52,7 @@ class ComputeTimes:
     slowdown: Array | None = None
 
     def as_measured(self, whole_model_s: Array, cpu_hz: Array) -> ComputeTimes:
-        """With all times of a device scaled to what it takes to train the whole model for one edge round.
+        """Returns the times with all of a device's scaled to its time to train the whole model for one edge round.
 
         Args:
           whole_model_s: NaN for devices without a measurement.  [num_devices]
@@ -79,7 +79,7 @@ class ComputeTimes:
         second_pass: SecondPass | None = None,
         fixed_weights: int = 0,
     ) -> tuple[Array, Array]:
-        """(a_n, x_n) of these devices at these clocks; a probe and gradients of all weights add to x_n.
+        """Returns (a_n, x_n) of these devices at these clocks; a probe and gradients of all weights add to x_n.
 
         With a second pass the line is never below the clock's time, and meets it at the smallest sub-model.
 
@@ -134,7 +134,7 @@ def compute_times(
     work: Callable[[], ModelWork],
     seconds_per_sample: Array | None = None,
 ) -> ComputeTimes:
-    """As `scenario.clock` says, scaled for devices that were measured themselves.
+    """Returns compute times by `scenario.clock`, scaled for devices that were measured themselves.
 
     Args:
       num_samples, cpu_hz: of all devices of the network.
@@ -221,7 +221,7 @@ def _saved_flops(clock: ClockSection, masking: Masking, work: ModelWork) -> floa
 
 
 def _split(work: ModelWork, shape: ModelShape, *, saved: float) -> tuple[float, float]:
-    """(FLOPs per kept weight, FLOPs whatever is kept): c W + c_0, right for the whole model and for ρ = 1.
+    """Returns (FLOPs per kept weight, FLOPs whatever is kept): c W + c_0, right for the whole model and for ρ = 1.
 
     Between the two, each prunable layer is taken to keep the same share. c_0 must not be negative, which it would be
     where fixed weights are looked up rather than multiplied (embeddings): then less is saved than could be.

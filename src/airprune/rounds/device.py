@@ -273,7 +273,7 @@ def _mask(values: Array, mask: Array) -> None:
 
 
 def _diverging() -> np.errstate:
-    """Around arithmetic on weights, never around a `yield`: training that diverges shows in the loss."""
+    """Silences overflow in arithmetic on weights, never around a `yield`: divergence shows in the loss."""
     return np.errstate(over="ignore", invalid="ignore")
 
 

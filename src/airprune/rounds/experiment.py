@@ -99,7 +99,7 @@ class Experiment:
         metric: Any = None,
         kernel: str | None = None,
     ) -> Experiment:
-        """From a scenario; `model` (a torch module), `dataset`, `loss` and `metric` replace its own, see `run`.
+        """Builds it from a scenario; `model` (of torch), `dataset`, `loss` and `metric` replace its own, see `run`.
 
         Where the scenario leaves kernel and device open, they are `kernel`: those of the run to be continued, if there
         is one, as `used` has them.
@@ -462,7 +462,7 @@ def _sees_rounds(component: Component) -> bool:
 
 
 def _device(scenario: Scenario, used: str | None) -> tuple[str | None, str]:
-    """(kernel, device) where a run used these before; what `train.device` means here where it did not."""
+    """Returns (kernel, device) as a run used them before; else what `train.device` means on this machine."""
     wanted: str = scenario.train.device
     earlier: str | None = None
     if used is not None:

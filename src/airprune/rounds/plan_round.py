@@ -48,7 +48,7 @@ class RoundPlan:
 def plan_round(
     run: Experiment, at: Place, state: RunState, served: Served, candidates: Candidates, cpu_hz: Array
 ) -> tuple[RoundPlan, Values]:
-    """(the round as planned and timed, the run's slots with what planning changed).
+    """Plans and times a round; returns it, and the run's slots with what planning changed.
 
     Args:
       cpu_hz: f_n of the candidates.
@@ -99,7 +99,7 @@ def _view(run: Experiment, at: Place, state: RunState, planned: PlannedRound) ->
 def _only_due(
     run: Experiment, at: Place, state: RunState, values: Values, timed: TimedRound
 ) -> tuple[TimedRound, Array]:
-    """(the round of the devices that deliver now, how many rounds ago each began), where not all begin together."""
+    """Returns (the round of the devices that deliver now, how many rounds ago each began)."""
     planned = timed.planned
     history = values[HISTORY]
     history[:, 1:] = history[:, :-1].copy()

@@ -64,7 +64,7 @@ class PlanningContext:
         return replace(self, plan=self.plan.model_copy(update={"framing": False}))
 
     def bounded(self, values: Values) -> PlanningContext:
-        """With pruning ratios between those of the smallest and of the largest sub-model that the masking has now."""
+        """Returns the context with ratios within those of the masking's smallest and largest sub-models now."""
         bounds = self.method.masking.bounds(self.shape, values)
         if bounds is None:
             return self

@@ -40,7 +40,7 @@ def make_private(
 
 
 class Encoded(NamedTuple):
-    """As in an `Upload`."""
+    """An encoded update; the fields are those of an `Upload`."""
 
     sent_bits: float
     message: Message | None

@@ -29,7 +29,7 @@ _MOST_NAMED = 5
 def settle(
     run: Experiment, at: Place, plan: RoundPlan, candidates: Candidates, results: Sequence[EdgeResult]
 ) -> tuple[TimedRound, Outcome]:
-    """(the round as the clock saw it in the end, what components and parts see of it)."""
+    """Settles a round: returns its final times, and the outcome that components and parts see."""
     _check_bits(run, plan.timed, results)
     timed = _without_failed(run, _as_sent(run, plan.timed, results), results)
     planned, columns = timed.planned, by_device(timed, results)

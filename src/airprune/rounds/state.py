@@ -57,7 +57,7 @@ class RunState:
     def initial(
         cls, start: Array, tree: Tree, slots: tuple[Slot, ...], shape: ModelShape, *, tracks_held: bool = False
     ) -> RunState:
-        """Every node with the same model, every slot as it starts."""
+        """Returns a state with the same model at every node and every slot as it starts."""
         return cls(
             tree=tree,
             models=np.tile(start, (tree.num_nodes, 1)),

@@ -145,7 +145,7 @@ class Stations:
         return replace(problem, limits=device_limits(self.context, cpu_hz))
 
     def _plan_on_links(self, problem: PlanProblem) -> Plan:
-        """As a round would be planned: limits are shown to the scheme only where the scenario has them."""
+        """Plans as a round would: limits are shown to the scheme only where the scenario has them."""
         scheme = self.context.method.scheme
         if self.context.has_limits:
             return scheme.plan(problem)

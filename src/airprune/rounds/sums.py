@@ -67,7 +67,7 @@ class DeviceStatistics:
 
     @classmethod
     def of(cls, rows: Sequence[tuple[Any, ...]]) -> DeviceStatistics:
-        """From one row per device, in the order of the fields."""
+        """Builds the columns from one row per device, in the order of the fields."""
         table = np.array(rows, dtype=np.float64).reshape(len(rows), len(fields(cls)))
         columns = {field.name: column for field, column in zip(fields(cls), table.T, strict=True)}
         for name in WHOLE:
@@ -98,7 +98,7 @@ class ChunkSum:
     memory: Mapping[str, Array] = field(default_factory=dict)
 
     def copy(self) -> ChunkSum:
-        """With sums of its own, that can be used up."""
+        """Returns a copy with sums of its own, that can be used up."""
         total = None if self.total is None else self.total.copy()
         return replace(self, total=total, reports={name: array.copy() for name, array in self.reports.items()})
 
@@ -146,7 +146,7 @@ def _sent_by_group(task: TrainTask, number: int, upload: Upload, shape: ModelSha
 
 
 def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
-    """In the order of the fields of `DeviceStatistics`."""
+    """Returns a device's row, in the order of the fields of `DeviceStatistics`."""
     sent = upload.num_kept
     if sent is None:
         sent = shape.prunable_weights if upload.mask is None else int(np.count_nonzero(upload.mask))

@@ -100,7 +100,7 @@ class TimedRound:
 
     @property
     def total_s(self) -> Array:
-        """Until its update has reached the edge."""
+        """Time until its update has reached the edge."""
         waits_s = 0.0 if self.relay_s is None else self.relay_s
         return self.compute_s + waits_s + self.uplink_s
 

@@ -88,7 +88,7 @@ class Twin:
         self.state.copy_(torch.from_numpy(np.ascontiguousarray(state)))
 
     def take(self) -> None:
-        """Everything as the model has it now."""
+        """Copies everything as the model has it now."""
         self.state.copy_(self.model.state)
         for mine, its in self._counters:
             its.copy_(mine)

@@ -44,5 +44,5 @@ def _channel_by_channel(
 
 
 def _plain(value: Any) -> Any:
-    """By way of a flat tensor: of a single channel, `contiguous` would leave the strides of channels last."""
+    """Copies by way of a flat tensor: of one channel, `contiguous` would leave the strides of channels last."""
     return value.flatten().view(value.shape) if isinstance(value, torch.Tensor) else value

@@ -184,7 +184,7 @@ class Stack:
         return self._alone.value(batch)
 
     def _tried(self, stretch: Stretch, batches: Sequence[Array], trial: _Trial) -> list[float]:
-        """By autograd, and to compare also the way that is tried."""
+        """Computes by autograd, and to compare also by the way that is tried."""
         rows = self.rows[stretch.rows]
         try:
             losses = self._computed(stretch, batches)
@@ -313,7 +313,7 @@ def _is_known(part: nn.Module) -> bool:
 
 
 def build(model: FlatModel, x: Array, y: Array, *, loss: Loss | None, batch_size: int, num_rows: int) -> Stack | None:
-    """At most so many rows, as fit; None if the model cannot be stacked or is too large for it to pay."""
+    """Returns a stack of at most so many rows, as fit; None if the model cannot be stacked or is too large."""
     alone = MinibatchLoss(model, x, y, loss=loss)
     try:
         one = Stack(model, alone, 1)

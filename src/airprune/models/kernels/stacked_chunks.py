@@ -27,7 +27,7 @@ def train_chunk(
     total: Array,
     counts: Array,
 ) -> tuple[list[float], Array] | None:
-    """As `NativeGradient.train_chunk`, as many devices at once as there are rows.
+    """Trains like `NativeGradient.train_chunk`, as many devices at once as there are rows.
 
     None also if their minibatches are not of the same sizes, or cannot be computed together.
     """
@@ -48,7 +48,7 @@ def train_chunk(
 
 
 class _Group:
-    """As many devices as there are rows, or fewer.
+    """The training of as many devices as there are rows, or fewer.
 
     Who prunes sits behind all others, so that both kinds lie side by side.
 

@@ -119,7 +119,7 @@ def _treats_all_equally(task: TrainTask, device: Device) -> bool:
 def _statistics(
     device: Device, task: TrainTask, batches: Sequence[Sequence[Array]], losses: Sequence[float], lost: Array
 ) -> DeviceStatistics:
-    """As `device_round` counts them.
+    """Returns the devices' statistics as `device_round` counts them.
 
     Args:
       losses: of all minibatches.

@@ -43,7 +43,7 @@ def chunks_of(devices: Array, samples_per_device: float) -> list[Array]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainTask(Task):
-    """Some devices of one edge in one edge round.
+    """The training of some devices of one edge in one edge round.
 
     Attributes:
       weights: c_n of each in the edge's average.

@@ -147,7 +147,7 @@ class Together:
 
 
 def together(device: Device, num_devices: int) -> Together | None:
-    """For at most so many devices like this one at once; None if they are to be trained one after the other."""
+    """Returns a trainer of at most so many such devices at once; None if they are trained one after the other."""
     settings = device.settings
     stack_of = KERNELS[settings.kernel].stack
     if stack_of is None or settings.device != "cpu" or settings.diagnostics or device.teaching is not None:

@@ -114,7 +114,7 @@ class Worker:
         return chunk_sum(self.job.method.aggregation, self.device.shape, received.model, task, uploads)
 
     def _uploads(self, received: Broadcast, task: TrainTask) -> Iterator[Upload | Failure]:
-        """Each device as if it were the first of its process: its own random streams, no trace of those before it.
+        """Yields each device's upload as if it were the first of its process: nothing of earlier devices is left.
 
         Layers that draw, such as Dropout, have a stream of their own, too.
         """
@@ -180,7 +180,7 @@ class Worker:
         return failure
 
     def evaluate(self, states: Array, start: int) -> tuple[float, float]:
-        """(Σ loss, Σ metric) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
+        """Returns (Σ loss, Σ metric) of the mean prediction on at most TEST_PART test samples from `start`."""
         return self.evaluator.total(states, slice(start, start + TEST_PART))
 
     def predict(self, states: Array, start: int) -> Array:
@@ -188,12 +188,12 @@ class Worker:
         return self.evaluator.outputs(states, slice(start, start + TEST_PART))
 
     def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, float]:
-        """(Σ loss, Σ metric) of a device's model, made of a common state and its own layers, on its test samples."""
+        """Returns (Σ loss, Σ metric) of a device's model, a common state with its own layers, on its test samples."""
         own = with_own_layers(state, task.memory, self.device.shape)
         return self.evaluator.total(own[np.newaxis], task.samples)
 
     def evaluate_held(self, state: Array, task: HeldTest) -> tuple[float, float]:
-        """(Σ loss, Σ metric) of what a device holds of a state, on a part of the test samples."""
+        """Returns (Σ loss, Σ metric) of what a device holds of a state, on a part of the test samples."""
         held = held_model(
             self.device,
             Broadcast(model=state, mask=task.shared),

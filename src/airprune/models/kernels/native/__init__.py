@@ -163,7 +163,7 @@ class NativeGradient(_PaperCNN):
         return (losses.tolist(), lost) if is_finite else None
 
     def _make_room(self, num_images: int) -> None:
-        """For the maps that a probe keeps."""
+        """Makes room for the maps that a probe keeps."""
         wanted = _paper_cnn.kept_bytes(self._shape, num_images)
         if self._kept.size < wanted:
             self._kept = np.zeros(wanted, np.uint8)
