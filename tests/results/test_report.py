@@ -310,7 +310,7 @@ def test_damaged_lines_are_counted_and_the_rest_is_shown(run_folder):
     without_checksums(run_folder)
     records.write_bytes(b"\xff\xfe rubbish\n" + whole[:-20])  # the last line, a global round, is torn
     text = outline(write_report(run_folder)).text
-    assert "2 lines of records.jsonl could not be read" in text
+    assert "2 lines of records.jsonl cannot be read" in text
 
 
 @pytest.mark.usefixtures("sketches")
@@ -381,7 +381,7 @@ def test_a_large_fleet_is_drawn_in_part_and_listed_in_full(run_folder):
     without_checksums(run_folder)
     (run_folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     text = outline(write_report(run_folder)).text
-    assert "The pictures show the 60 slowest" in text and "100 more rows" in text
+    assert "The figures show the 60 slowest" in text and "100 more rows" in text
     assert len((run_folder / "figures/devices.csv").read_text().splitlines()) == 301
 
 
