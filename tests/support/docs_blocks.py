@@ -33,7 +33,7 @@ from airprune.web.starting.form import form
 
 FENCE = re.compile(r"(<!-- tested -->\n)?^( *)```(\w+)\n(.*?)^\2```$", re.DOTALL | re.MULTILINE)
 _SETTING = re.compile(r"([a-z_]+(?:\.[a-z0-9_-]+)+|seed|method)=(.*)", re.DOTALL)
-_OVERRIDING = ("run", "compare", "sweep", "league", "advise", "profile")
+_OVERRIDING = ("run", "compare", "sweep", "league", "advise", "profile", "trace")
 
 # Why a command is not run: the first pattern that matches the whole command counts.
 REASONS = {
