@@ -1,4 +1,4 @@
-"""A private authority: keys on P-256, and certificates that it has signed."""
+"""Creates a private certificate authority: keys on P-256, and certificates that it signs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Certified:
-    """A certificate and its private key: an authority's, or those of somebody for whom it vouches."""
+    """A certificate and its private key: an authority's, or those that it has certified."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey = field(repr=False)

@@ -142,7 +142,7 @@ def test_native_steps_refuse_what_would_reach_outside_of_an_array():
     target, values = np.zeros(4, np.float32), np.zeros(5, np.float32)
     for wrong in (values, values[:4].astype(np.float64), values[:2]):
         with pytest.raises(ValueError, match=r"lengths do not go together|wrong type"):
-            native.add_scaled(target, wrong, 1.0)
+            native.add_scaled(target, wrong, 1.0, target)
         with pytest.raises(ValueError, match=r"lengths do not go together|wrong type"):
             native.add_scaled(target, target.copy(), 1.0, wrong)
     with pytest.raises(ValueError, match="no such instruction set"):

@@ -144,7 +144,7 @@ def test_two_writers_of_one_folder_are_found(tmp_path):
     folder = folder_with(tmp_path, [row()])
     log = MeasuredLog(folder, next_round=1)
     MeasuredLog(folder, next_round=1).measured([row(round=1)])
-    with pytest.raises(WorkFailed, match="somebody else writes it"):
+    with pytest.raises(WorkFailed, match="another process writes it"):
         log.measured([row(round=1)])
 
 

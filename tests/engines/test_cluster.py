@@ -225,7 +225,9 @@ def test_a_poison_device_is_reported_once_and_dropped_or_fails_the_run(tmp_path,
     with caplog.at_level(logging.ERROR, logger="airprune"):
         records = list(ap.run(dropping, out=tmp_path / "drop", dataset=blobs(), model=RaisesForDeviceTwo()))
     reports = [record.getMessage() for record in caplog.records if record.name == "airprune"]
-    assert len(reports) == 1 and reports[0].startswith("Device 2 failed 3 times and is left out:\nTraceback")
+    assert len(reports) == 1 and reports[0].startswith(
+        "Device 2 failed 3 times and is excluded from this round:\nTraceback"
+    )
     for record in records[:2]:
         assert record["left_out"]["failed"] == 1 and record["fate"] == ["ok", "ok", "failed", "ok", "ok", "ok"]
         assert record["loss"][2] is None and record["loss"][3] is not None

@@ -141,7 +141,7 @@ def test_too_little_memory_is_one_sentence(tmp_path, spare_bytes, tally):
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr == (
-        "error: There is not enough memory for this; ask for fewer devices or workers, or end other programs.\n"
+        "error: There is not enough memory for this; use fewer devices or workers, or end other programs.\n"
     )
     tally("times out of memory")
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from airprune.models.catalogue import FlatModel, build_model
-from airprune.models.initial_weights import centred, drawn
+from airprune.models.initial_weights import centred, initial_tensors
 from airprune.models.names import HIDDEN
 from airprune.rounds.model_source import PlainSource, plain_cnn
 from support.each import each
@@ -30,7 +30,7 @@ def test_layers_of_any_width_are_drawn_as_torch_draws_them(inputs, seed):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layer = torch.nn.Linear(inputs, 3)
-    tensors = dict(drawn({"fc": (3, inputs)}, seed))
+    tensors = dict(initial_tensors({"fc": (3, inputs)}, seed))
     np.testing.assert_array_equal(tensors["fc.weight"], layer.weight.detach().numpy())
     np.testing.assert_array_equal(tensors["fc.bias"], layer.bias.detach().numpy())
 

@@ -377,7 +377,7 @@ def test_a_run_that_was_stopped_goes_on_in_step_to_the_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("residual", "somebody's own"), ("hooked", "hooks"), ("batch norm", "buffers")]
+    ("name", "why"), [("residual", "the user's own"), ("hooked", "hooks"), ("batch norm", "buffers")]
 )
 def test_why_a_module_is_not_stacked_is_said(name, why):
     model = FlatModel(ALONE[name]())

@@ -36,9 +36,9 @@ from airprune.errors import AirpruneError, Diverged, UsageError, WorkFailed
 from airprune.rounds.experiment import Experiment
 from airprune.runs.driver import records_of
 from airprune.runs.layout import RunFolder
+from airprune.runs.lines import sentence_if_unwritable
 from airprune.runs.lock import make_run_folder
 from airprune.runs.measured import MeasuredLog, MeasuredRow, PlannedInputs, read_inputs
-from airprune.runs.unwritable import sentence_if_unwritable
 from airprune.scenario import Scenario
 from airprune.theory.privacy import privacy_notes
 

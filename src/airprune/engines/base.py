@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -206,7 +207,7 @@ class Engine(ABC):
     def reduce(self, groups: Sequence[Group]) -> list[Any]:
         """Returns the result of each group, merged part by part as they arrive, by every engine in the same order."""
         results = []
-        for method, same in itertools.groupby(groups, key=lambda group: group.method):
+        for method, same in itertools.groupby(groups, key=operator.attrgetter("method")):
             of_method = list(same)
             parts = self.calls(method, [(group.shared, task) for group in of_method for task in group.tasks])
             results += [self._reduced(group, parts) for group in of_method]
@@ -257,13 +258,8 @@ class Engine(ABC):
 
 def merged_in_batches(merge: Callable[[Iterable[Any]], Any], parts: Iterator[Sequence[Any]]) -> Any:
     """Merges what tasks contribute, in their order, `GROUP_CHUNKS` tasks at a time: the one order of every sum."""
-    return merge(merge(itertools.chain.from_iterable(batch)) for batch in _batches(parts))
-
-
-def _batches(parts: Iterator[Any]) -> Iterator[Iterator[Any]]:
-    """Yields batches, each to be used up before the next."""
-    for first in parts:
-        yield itertools.chain([first], itertools.islice(parts, GROUP_CHUNKS - 1))
+    batches = (itertools.chain([first], itertools.islice(parts, GROUP_CHUNKS - 1)) for first in parts)
+    return merge(merge(itertools.chain.from_iterable(batch)) for batch in batches)
 
 
 def loaded(task: Any) -> Any:

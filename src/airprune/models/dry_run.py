@@ -1,6 +1,6 @@
-"""Whether a model, its samples and its loss fit each other: one dry pass before the first round.
+"""Checks by one dry pass before the first round that a model, its samples and its loss fit each other.
 
-A misfit is a sentence now, not a traceback in a worker.
+A mismatch is one sentence here, not a traceback in a worker.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _CHANNELS = (1, 3, 4)
 
 
 def check_fit(module: nn.Module, data: Dataset, criteria: Criteria, num_samples: Array, *, batch_size: int) -> None:
-    """A forward and a backward pass of a few samples in training, a forward pass in evaluation.
+    """Runs a forward and a backward pass of a few samples in training, and a forward pass in evaluation.
 
     Args:
-      module: to be used up: hand in one of your own.
-      num_samples: of each device; the smallest minibatch that they make is tried as well.
+      module: a copy, which is changed.
+      num_samples: samples of each device; the smallest resulting minibatch is tried as well.
     """
     counts = np.unique(num_samples).tolist()
     sizes = {min(count, batch_size) for count in counts} | {count % batch_size for count in counts} - {0}
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
-        # Of unlike shapes, which torch spreads instead of refusing; other warnings are not for here.
+        # Torch broadcasts different shapes with a warning, which is an error here; other warnings are ignored.
         warnings.simplefilter("ignore")
         warnings.filterwarnings("error", message="Using a target size")
         usual = min(max(sizes), _MOST_SAMPLES)
@@ -106,7 +106,7 @@ def _called(owner: str, function: Any, outputs: torch.Tensor, data: Dataset, siz
     y = in_precision(torch.from_numpy(data.train_y[:size].copy()), outputs.dtype)
     try:
         return function(outputs, y)
-    except Exception as error:  # whatever a function of somebody's own raises
+    except Exception as error:  # whatever a user's function raises
         shapes = (
             f"outputs {list(outputs.shape)} and targets {list(y.shape)} of type {str(y.dtype).removeprefix('torch.')}"
         )
@@ -115,7 +115,7 @@ def _called(owner: str, function: Any, outputs: torch.Tensor, data: Dataset, siz
 
 
 def _train_on_one(module: nn.Module, data: Dataset, criteria: Criteria, counts: Sequence[int], batch_size: int) -> None:
-    """Batch normalisation, for one, has nothing to average over in a minibatch of one sample."""
+    """Trains on one sample, which e.g. batch normalisation refuses, since it has nothing to average over."""
     try:
         _train_on(module, data, criteria, 1)
     except InvalidValue:
@@ -128,7 +128,7 @@ def _train_on_one(module: nn.Module, data: Dataset, criteria: Criteria, counts: 
 
 
 def _hint(data: Dataset) -> str:
-    """The commonest reason for samples like these."""
+    """Returns the commonest reason for samples of this shape."""
     if data.train_x.dtype == np.int64:
         return 'Whole numbers stay whole, for Embedding layers; for others give x.astype("float32").'
     if len(data.feature_shape) == 3 and data.feature_shape[2] in _CHANNELS:

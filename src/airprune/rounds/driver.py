@@ -61,8 +61,7 @@ def edge_round(
     at = run.place(state)
     served = run.served(at, state)
     candidates, cpu_hz = environment.candidates(run, state, *run.candidates(at, state, served))
-    events = environment.events(run, at, served)
-    plan, state.values = plan_round(run, at, state, candidates, cpu_hz, events)  # Eqs. (9)–(11), (25)–(29)
+    plan, state.values = plan_round(run, at, state, served, candidates, cpu_hz)  # Eqs. (9)–(11), (25)–(29)
     groups = groups_of(run, at, state, plan)
     results = environment.play(run, engine, state, plan.timed, groups)  # lines 5–9 on devices, 10–15 at edges
 

@@ -1,4 +1,4 @@
-"""An edge before a round and after it: who is asked, what each may send, and the model that comes of it.
+"""An edge before a round and after it: client selection, the plan, and the server optimiser.
 
 Nothing here trains, waits or knows a clock: a simulation and a deployment call the same functions.
 """
@@ -17,7 +17,7 @@ from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
 from airprune.rounds.method import tier_name
-from airprune.rounds.planning_context import PlannedRound, PlanningContext, plan_as_set, plan_problem, select_only
+from airprune.rounds.planning_context import PlannedRound, PlanningContext, plan_problem, select_only
 from airprune.rounds.relayed import Positions, for_groups, relay_of, whole_bits, whole_s, without_uplink
 from airprune.wireless.device_speed.work import SecondPass
 
@@ -34,7 +34,7 @@ def open_round(
     *,
     positions_m: Positions | None = None,
 ) -> PlannedRound:
-    """Asks, plans, and counts whole weights. Devices that block their edge are left out of the plan.
+    """Selects devices, plans, and counts whole weights. Devices that block their edge are excluded from the plan.
 
     Args:
       cpu_hz: f_n of the candidates.
@@ -61,11 +61,16 @@ def _planned_round(
         keep[in_plan] = _widest_in_time(context, plan, keep[in_plan], charges, charges.second_pass)
     share = np.full(len(chosen.device), np.nan)
     share[in_plan] = plan.bandwidth_share
+    rate_bps = None  # r_n at the block and the power that the scheme has chosen, if it has
+    if plan.power_w is not None:
+        rate_bps = full_band_rate_at(plan.problem, plan.power_w)
+    elif plan.block is not None:
+        rate_bps = plan.problem.full_band_rate_bps
     code = None if plan.code is None else _as_planned(plan.code, in_plan, 0.0).astype(np.int64)
     return PlannedRound(
         device=chosen.device,
         edge=chosen.edge,
-        full_band_rate_bps=_as_planned(_rate_bps(plan), in_plan, problem.full_band_rate_bps),
+        full_band_rate_bps=_as_planned(rate_bps, in_plan, problem.full_band_rate_bps),
         cpu_hz=_as_planned(plan.cpu_hz, in_plan, cpu_hz),
         in_plan=in_plan,
         share=share,
@@ -105,37 +110,30 @@ def _widest_in_time(
 
 
 def _as_planned(chosen: Array | None, in_plan: Array, otherwise: Array | float) -> Array:
-    """What the scheme has chosen for the devices of its plan."""
+    """Returns the scheme's choice for the devices in the plan, and `otherwise` for the rest."""
     values = np.array(np.broadcast_to(otherwise, in_plan.shape), dtype=np.float64)
     if chosen is not None:
         values[in_plan] = chosen
     return values
 
 
-def _rate_bps(plan: Plan) -> Array | None:
-    """r_n at the block and the power that the scheme has chosen; None if it has chosen neither."""
-    if plan.power_w is None:
-        return None if plan.block is None else plan.problem.full_band_rate_bps
-    return full_band_rate_at(plan.problem, plan.power_w)
-
-
 def _selected_plan(
     context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges, kappa: float
 ) -> tuple[Array, PlanProblem, Plan]:
-    """(who is asked, their problem, its plan): planned again for as long as the selection lets somebody go."""
-    selection = context.method.selection
+    """Returns (selected, their problem, its plan); plans again for as long as the selection drops a device."""
+    selection, scheme = context.method.selection, context.method.scheme
     selected = selection.before(candidates)
     while True:
         chosen = select_only(candidates, selected)
         problem = plan_problem(context, chosen, cpu_hz[selected], charges)
         if context.plan.deadline_s == "auto":
-            fair = bool(getattr(context.method.scheme, "fair", False))
-            deadline_s = auto_deadline_s(problem, lambda changed: plan_as_set(context, changed), kappa, fair=fair)
+            fair = bool(getattr(scheme, "fair", False))
+            deadline_s = auto_deadline_s(problem, scheme.plan, kappa, fair=fair)
             problem = replace(problem, deadline_s=deadline_s)
         deadlines_s = context.method.topology.deadlines(problem)
         if deadlines_s is not None:
             problem = replace(problem, deadline_s=deadlines_s)
-        plan = plan_as_set(context, problem)
+        plan = scheme.plan(problem)
         stays = selection.after(chosen, plan)
         if stays is None or stays.all():
             return selected, problem, plan
@@ -146,18 +144,19 @@ def _selected_plan(
 def _without_blockers(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan
 ) -> tuple[Plan, Array]:
-    """(plan, which devices are in it). Infeasible edges are planned again without the devices that block them."""
+    """Returns (plan, in_plan). Infeasible edges are planned again without the devices that block them."""
     in_plan = np.ones(problem.num_devices, dtype=bool)
     if not plan.failed.any():
         return plan, in_plan
     in_plan &= ~plan.blocking_devices
     if context.plan.infeasible != "drop" or not problem.groups.any(in_plan).all():
         _raise_if_failed(plan, chosen, chosen.device)
-    return _raise_if_failed(plan_as_set(context, problem.subset(in_plan)), chosen, chosen.device[in_plan]), in_plan
+    plan = context.method.scheme.plan(problem.subset(in_plan))
+    return _raise_if_failed(plan, chosen, chosen.device[in_plan]), in_plan
 
 
 def _raise_if_failed(plan: Plan, chosen: Candidates, device: Array) -> Plan:
-    """As people know the devices: by the names of their table, else by their numbers in the network."""
+    """Raises with the devices' names in their table, else with their numbers in the network."""
     if not plan.failed.any():
         return plan
     names = [chosen.device_names[n] for n in device] if chosen.device_names else device
@@ -167,7 +166,7 @@ def _raise_if_failed(plan: Plan, chosen: Candidates, device: Array) -> Plan:
 def _open_relayed(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
 ) -> PlannedRound:
-    """The round in which some upload for others.
+    """Plans a round in which some devices upload for others.
 
     Who uploads is planned with the time that is left when the slowest group with whole models is through. An edge with
     no plan for that does without groups.
@@ -179,7 +178,7 @@ def _open_relayed(
         over_s = relay.over_s(whole_s(problem), whole_bits(context, problem, charges), chosen.edge)
         waits_s = np.maximum(over_s - least_s, 0.0)
         after = replace(problem, extra_seconds=problem.extra_seconds + waits_s).subset(relay.uploads)
-        plan = plan_as_set(context, after)
+        plan = context.method.scheme.plan(after)
         stuck = np.isin(chosen.edge, after.edge_ids[plan.failed]) & (over_s > 0.0)
         if not stuck.any():
             heads = _planned_round(
@@ -187,13 +186,13 @@ def _open_relayed(
             )
             return for_groups(context, chosen, heads, cpu_hz, charges, relay)
         relay = relay.without(stuck)
-    return _planned_round(context, chosen, problem, plan_as_set(context, problem), cpu_hz, charges)
+    return _planned_round(context, chosen, problem, context.method.scheme.plan(problem), cpu_hz, charges)
 
 
 def prepared_round(
     context: PlanningContext, planned: PlannedRound, view: RoundView, values: Values
 ) -> tuple[PlannedRound, Values]:
-    """The round with what the masking tells all devices, and what each of them sends if the masking decides it."""
+    """Returns the round with what the masking shares with all devices, and what each sends if that decides it."""
     masking = context.method.masking
     shared, values = masking.prepare(view, values)
     planned = replace(
@@ -218,20 +217,16 @@ def close_round(
     *,
     num_parameters: int,
 ) -> tuple[Array, Values]:
-    """A parent's next model from the combined one, and its slots; `values` are those of this parent alone.
+    """Applies the server optimiser: returns a parent's next model from the combined one, and its slots.
 
-    Steps are for what is trained. Buffers behind it, such as running variances, are taken as combined: a step beyond
-    them could make a variance negative.
+    `values` are the slots of this parent alone. Steps are for what is trained. Buffers behind it, such as running
+    variances, are taken as combined: a step beyond them could make a variance negative.
     """
-    own = {slot: values[tier_name(tier, slot)] for slot in _names(values, tier)}
+    prefix = tier_name(tier, "")
+    own = {name.removeprefix(prefix): array for name, array in values.items() if name.startswith(prefix)}
     with np.errstate(over="ignore", invalid="ignore"):  # that training diverges shows in the model
         model, moved = step.move(previous, combined, held, own)
     if num_parameters < len(model) and model is not combined:
         model = model.copy()
         model[num_parameters:] = combined[num_parameters:]
-    return model, {tier_name(tier, slot): array for slot, array in moved.items()}
-
-
-def _names(values: Values, tier: str) -> list[str]:
-    prefix = tier_name(tier, "")
-    return [name.removeprefix(prefix) for name in values if name.startswith(prefix)]
+    return model, {prefix + slot: array for slot, array in moved.items()}

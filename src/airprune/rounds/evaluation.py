@@ -1,4 +1,4 @@
-"""How good the models are: on the test set, on devices' own samples, of what a device holds."""
+"""Evaluation of models: on the test set, on devices' own samples, and of the sub-model that a device holds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = np.ndarray
 
 
 def global_metrics(run: Experiment, engine: Engine, state: RunState) -> dict[str, Any]:
-    """What a global round's record says of its model, and of what only some methods count."""
+    """Returns the metrics of a global round's record: those of its model, and those that only some methods count."""
     metrics: dict[str, Any] = {}
     if run.method.topology.overrides(Topology.relay):
         metrics = {"d2d_bits": state.totals.d2d_bits, "d2d_energy_j": state.totals.d2d_energy_j}

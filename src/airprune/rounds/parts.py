@@ -1,4 +1,4 @@
-"""What the driver itself remembers from round to round: small parts with slots, beside those of the components.
+"""Persistent state of the driver itself: small parts with slots, beside those of the components.
 
 Each has the hooks of a component: `after_edge_round` and `after_global_round` return the slots that change.
 """
@@ -24,7 +24,7 @@ MEDIAN, SHARED = "judged/device", "judged/told"
 
 
 class Hooks(Protocol):
-    """What sees every round when it is over: a component, or a part of the driver."""
+    """Hooks that see every round when it is over: of a component, or of a part of the driver."""
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values: ...
 

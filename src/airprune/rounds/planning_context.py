@@ -1,4 +1,4 @@
-"""What a round is planned with: the scenario's choices, and the problem that they make of the devices asked."""
+"""The planning of a round: the scenario's choices, and the problem of the selected devices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.relay import Relay
-from airprune.planning import Codes, Ladder, Plan, PlanProblem
+from airprune.planning import Codes, Ladder, PlanProblem
 from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
@@ -33,7 +33,7 @@ _ANY_DEADLINE_S = 1.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanningContext:
-    """What opening and closing a round needs of the scenario; never changes during a run.
+    """Settings that rounds are planned and timed with; they never change during a run.
 
     With `plan.framing`, uploads are charged byte for byte as they travel: `8 * upload_size` beside what is reported.
     """
@@ -50,16 +50,21 @@ class PlanningContext:
 
     @cached_property
     def codec(self) -> Codec:
-        """What devices and their edges agree on."""
+        """Format of the links between devices and edges."""
         return Codec(compression=self.method.compression, wire=self.wire, shape=self.shape, float64=self.float64)
+
+    @cached_property
+    def has_limits(self) -> bool:
+        """True if the scheme is to keep to limits of clock, power and energy."""
+        return self.method.scheme.needs_limits or self.plan.max_energy_j is not None
 
     @property
     def unframed(self) -> PlanningContext:
-        """With uploads charged by what their encoder counts."""
+        """The same context with uploads charged by what their encoder counts."""
         return replace(self, plan=self.plan.model_copy(update={"framing": False}))
 
     def bounded(self, values: Values) -> PlanningContext:
-        """With pruning ratios between those of the smallest and of the largest sub-model that the masking has now."""
+        """Returns the context with ratios within those of the masking's smallest and largest sub-models now."""
         bounds = self.method.masking.bounds(self.shape, values)
         if bounds is None:
             return self
@@ -69,7 +74,7 @@ class PlanningContext:
         return replace(self, min_pruning_ratio=lowest, max_pruning_ratio=max(lowest, highest))
 
     def charges(self, round_index: int) -> Charges:
-        """What a device pays beside its weights: for its mask, the objective, and what the selection wants to know.
+        """Returns what a device is charged beside its weights: for its mask, the objective and the selection.
 
         With framing, for all that frames an update too; and a mask, until it is known that all devices share one.
         """
@@ -88,11 +93,11 @@ class PlanningContext:
 
     @cached_property
     def objective_bits(self) -> float:
-        """What the objective sends beside every update."""
+        """Bits that the objective sends beside every update."""
         return float(self.method.objective.upload_bits(self.shape, self.wire.value_bits))
 
     def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
-        """What devices send that keep so many prunable weights: exactly what the encoder will count, or will send."""
+        """Upload of devices that keep so many prunable weights: exactly what the encoder will count, or will send."""
         if code is not None:
             bits = np.zeros(len(keep))
             for level in np.unique(code).tolist():
@@ -106,7 +111,7 @@ class PlanningContext:
         return bits[place]
 
     def training_s(self, keep: Array, device: Array, cpu_hz: Array, charges: Charges) -> Array:
-        """How long devices compute that keep so many prunable weights, without a probe."""
+        """Compute time of devices that keep so many prunable weights, without a probe."""
         fixed, dense = self.shape.fixed_weights, charges.dense_gradients
         once_s = self.compute.training_s(fixed + keep, device, cpu_hz, dense_gradients=dense)
         if charges.second_pass is None:
@@ -116,7 +121,7 @@ class PlanningContext:
         )
 
     def update_bits(self, code: int | None, num_sent: int) -> float:
-        """Of the update alone."""
+        """Bits of the update alone."""
         if self.plan.framing:
             return 8.0 * self.codec.update_bytes(num_sent, code)
         return float(self.method.compression.message_bits(self.codec.coded(code), num_sent))
@@ -171,6 +176,10 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         second_pass=charges.second_pass,
         fixed_weights=shape.fixed_weights,
     )
+    block_rate_bps = None
+    blocks = scheme.blocks(int(np.bincount(candidates.edge).max(initial=0)))  # None if it assigns none
+    if blocks is not None and candidates.block_rates_bps is not None:
+        block_rate_bps = candidates.block_rates_bps(candidates.device, blocks)
     return PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,
         seconds_per_weight=per_weight_s,
@@ -183,23 +192,11 @@ def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array
         deadline_s=_ANY_DEADLINE_S if plan.deadline_s == "auto" else plan.deadline_s,
         max_pruning_ratio=context.max_pruning_ratio,
         min_pruning_ratio=context.min_pruning_ratio,
-        limits=device_limits(context, cpu_hz) if has_limits(context) else None,
+        limits=device_limits(context, cpu_hz) if context.has_limits else None,
         ladder=ladder,
         codes=codes,
-        block_rate_bps=_block_rates_bps(context, candidates),
+        block_rate_bps=block_rate_bps,
     )
-
-
-def _block_rates_bps(context: PlanningContext, candidates: Candidates) -> Array | None:
-    """For a scheme that assigns blocks: as many as the edge with the most devices has."""
-    blocks = context.method.scheme.blocks(int(np.bincount(candidates.edge).max(initial=0)))
-    if blocks is None or candidates.block_rates_bps is None:
-        return None
-    return candidates.block_rates_bps(candidates.device, blocks)
-
-
-def has_limits(context: PlanningContext) -> bool:
-    return context.method.scheme.needs_limits or context.plan.max_energy_j is not None
 
 
 def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:
@@ -213,18 +210,13 @@ def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:
     )
 
 
-def plan_as_set(context: PlanningContext, problem: PlanProblem) -> Plan:
-    """By the scheme of the scenario, with its options."""
-    return context.method.scheme.plan(problem)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlannedRound:
     """One edge round of some edges as planned.  Per-device arrays follow `device`
 
     Attributes:
-      device: the devices that are asked, ascending.
-      edge: who serves each.
+      device: the selected devices, ascending.
+      edge: the edge that serves each.
       full_band_rate_bps, cpu_hz: of each, as the plan uses them.
       in_plan: True for devices in the plan; the others made their edge infeasible and are blocked.
       share: b_n; NaN for blocked devices.
@@ -234,7 +226,7 @@ class PlannedRound:
       power_w: transmit power, if the scheme has chosen one.
       code, bits_per_weight: which code it sends with and what that costs, if the scheme has chosen.
       charges: what the masking costs beside the weights.
-      mask: what the masking prepared for everybody.
+      mask: what the masking prepared for all devices.
       edges, status, shadow_price: of the plan, per edge.
       relay: what the devices do among themselves before the uplink, if they do.
       carried_weights, carried_bits: what then goes up for each device's group; as for one device where there is none.
@@ -264,5 +256,5 @@ class PlannedRound:
 
     @property
     def uplink_bits(self) -> Array:
-        """What the uplink that each device's update takes carries in all."""
+        """Bits that the uplink of each device's update carries in all."""
         return self.bits if self.carried_bits is None else self.carried_bits

@@ -25,17 +25,18 @@ _DIAGNOSTICS = ("gradient_sq_max", "gradient_noise_sq", "smoothness")
 
 def count_edge_round(totals: Totals, timed: TimedRound, results: Sequence[EdgeResult]) -> None:
     """Adds one edge round to the totals."""
-    took_part = timed.takes_part
-    totals.add(
-        uploaded_weights=uploaded_weights(timed, results),
-        uploaded_bits=float(timed.uploaded_bits.sum()),
-        energy_j=float(timed.energy_j.sum()),
-        left_out=int(np.count_nonzero(~took_part)),
-        num_samples=_num_samples(results),
-        loss_sum=_loss_sum(results),
-        ratio_sum=float(timed.ratio[took_part].sum()),
-        num_devices=int(np.count_nonzero(took_part)),
-    )
+    took_part, num_samples = timed.takes_part, _num_samples(results)
+    left_out = int(np.count_nonzero(~took_part))
+    totals.uploaded_weights += uploaded_weights(timed, results)
+    totals.uploaded_bits += float(timed.uploaded_bits.sum())
+    totals.energy_j += float(timed.energy_j.sum())
+    totals.left_out += left_out
+    totals.num_samples += num_samples
+    totals.round_loss_sum += _loss_sum(results)
+    totals.round_samples += num_samples
+    totals.round_ratio_sum += float(timed.ratio[took_part].sum())
+    totals.round_devices += int(np.count_nonzero(took_part))
+    totals.round_left_out += left_out
     if timed.d2d_bits is not None and timed.d2d_energy_j is not None:
         totals.d2d_bits += float(timed.d2d_bits.sum())
         totals.d2d_energy_j += float(timed.d2d_energy_j.sum())
@@ -67,7 +68,7 @@ def edge_record(
     lag: Array | None = None,
     sample: Array | None = None,
 ) -> dict[str, Any]:
-    """One edge round of all active edges; `num_devices` could have been asked, and began `lag` rounds ago.
+    """Returns the record of one edge round; `num_devices` were candidates, and devices began `lag` rounds ago.
 
     Args:
       sample: places of the devices that the lists are to hold, ascending; None: all.
@@ -133,7 +134,7 @@ def edge_record(
 
 
 def _summary(timed: TimedRound, loss: Array) -> dict[str, Any]:
-    """What stands in a record for the devices that its lists leave out."""
+    """Returns the summary that stands in a record for the devices that its lists exclude."""
     took_part = timed.takes_part
     return {
         "sampled_of": len(took_part),
@@ -181,7 +182,7 @@ def global_record(state: RunState, latency_s: float, metrics: dict[str, Any]) ->
 
 
 def mean_loss(results: Sequence[EdgeResult]) -> float:
-    """Training loss per sample of an edge round; NaN if nobody trained."""
+    """Training loss per sample of an edge round; NaN if no device trained."""
     count = _num_samples(results)
     return _loss_sum(results) / count if count else math.nan
 

@@ -1,4 +1,4 @@
-"""Rounds in which devices hand their updates to each other before somebody uploads them."""
+"""Rounds in which devices hand their updates to each other before one of them uploads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Positions = Callable[[Array], Array]
 def relay_of(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, charges: Charges, positions_m: Positions | None
 ) -> Relay | None:
-    """What the devices do among themselves; None if nothing."""
+    """Returns the devices' exchange among themselves; None if there is none."""
     topology = context.method.topology
     if not topology.overrides(Topology.relay):
         return None
@@ -49,7 +49,7 @@ def relay_of(
 
 
 def whole_s(problem: PlanProblem) -> Array:
-    """How long each device trains if it keeps every weight."""
+    """Training time of each device if it keeps every weight."""
     whole: Array = problem.seconds_per_weight * (problem.fixed_weights + problem.prunable_weights)
     return whole + problem.extra_seconds
 
@@ -108,7 +108,7 @@ def with_unions(context: PlanningContext, planned: PlannedRound, union: Array) -
 
 
 def _count_bits(size: Array) -> Array:
-    """Of a number from 0 to the size of a group."""
+    """Bits of a number from 0 to the size of a group."""
     return np.ceil(np.log2(size + 1))
 
 

@@ -29,7 +29,7 @@ _MOST_NAMED = 5
 def settle(
     run: Experiment, at: Place, plan: RoundPlan, candidates: Candidates, results: Sequence[EdgeResult]
 ) -> tuple[TimedRound, Outcome]:
-    """(the round as the clock saw it in the end, what components and parts see of it)."""
+    """Settles a round: returns its final times, and the outcome that components and parts see."""
     _check_bits(run, plan.timed, results)
     timed = _without_failed(run, _as_sent(run, plan.timed, results), results)
     planned, columns = timed.planned, by_device(timed, results)
@@ -57,7 +57,7 @@ def settle(
 
 
 def _sums(results: Sequence[EdgeResult]) -> dict[str, Array]:
-    """What devices reported, summed in the order of the edges."""
+    """Sums the devices' reports in the order of the edges."""
     sums: dict[str, Array] = {}
     for result in results:
         for name, array in result.reports.items():
@@ -113,11 +113,16 @@ def _without_failed(run: Experiment, timed: TimedRound, results: Sequence[EdgeRe
 
 
 def _report_failures(failures: Sequence[Failure], reported: set[int]) -> None:
-    """Each device's trouble once, where Python's logging sends it: by default to stderr."""
+    """Logs each device's failure once, through Python's logging: by default to stderr."""
     for failure in failures:
         if failure.device not in reported:
             reported.add(failure.device)
-            _log.error("Device %d failed %d times and is left out:\n%s", failure.device, MAX_TRIES, failure.trouble)
+            _log.error(
+                "Device %d failed %d times and is excluded from this round:\n%s",
+                failure.device,
+                MAX_TRIES,
+                failure.trouble,
+            )
 
 
 def note_divergence_at_edges(experiment: Experiment, state: RunState, results: Sequence[EdgeResult]) -> None:

@@ -1,4 +1,4 @@
-"""The simulated clock of one edge round: how long devices compute and upload, what it costs, who is late or lost."""
+"""The simulated clock of one edge round: compute and upload times, energies, and each device's outcome."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 
 from airprune.methods.topology.relay import Relay
 from airprune.planning.plan import Status
+from airprune.randomness import rng_for
 from airprune.rounds.planning_context import PlannedRound, PlanningContext
 from airprune.rounds.relayed import with_unions as united
 from airprune.wireless.channel import uplink_rate_bps
 from airprune.wireless.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s
 
 if TYPE_CHECKING:
-    pass
+    from airprune.scenario import EventsSection
 
 Array = np.ndarray
 
@@ -30,7 +31,7 @@ class DeviceOutcome(StrEnum):
     OK = "ok"
     """It uploaded in time and counts in the average."""
     BLOCKED = "blocked"
-    """It made its edge infeasible and was left out by the planner."""
+    """It made its edge infeasible and was excluded by the planner."""
     DROPPED = "dropped"
     """It disappeared after planning."""
     LATE = "late"
@@ -41,15 +42,28 @@ class DeviceOutcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Events:
-    """What goes wrong in one edge round.  Arrays follow the devices asked
+    """Dropouts and stragglers of one edge round.  Arrays follow the selected devices
 
     Attributes:
-      dropped: who disappears.
-      slowdown: by what factor compute slows down.
+      dropped: True for devices that disappear.
+      slowdown: factor by which compute slows down.
     """
 
     dropped: Array
     slowdown: Array
+
+
+def sampled_events(
+    section: EventsSection, device: Array, num_devices: int, *, seed: int, global_round: int, edge_round: int
+) -> Events:
+    """Samples the events of these devices: the same for every scheme, since for all devices of the network."""
+    if section.dropout_probability == section.straggler_probability == 0.0:
+        return Events(dropped=np.zeros(len(device), dtype=bool), slowdown=np.ones(len(device)))
+    draws = rng_for(seed, "events", global_round, edge_round).random((num_devices, 2))[device]
+    return Events(
+        dropped=draws[:, 0] < section.dropout_probability,
+        slowdown=np.where(draws[:, 1] < section.straggler_probability, section.straggler_slowdown, 1.0),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,12 +73,12 @@ class TimedRound:
     Attributes:
       ratio: ρ_n after rounding to whole weights; NaN for blocked devices.
       uploaded_bits: what each device sends; 0 if it does not arrive.
-      compute_s, uplink_s: its simulated times, stragglers included; NaN for blocked devices. If somebody uploads for
-        it, that upload's.
+      compute_s, uplink_s: its simulated times, stragglers included; NaN for blocked devices. If another device
+        uploads for it, that upload's.
       energy_j: for compute and transmission.
       outcome: a `DeviceOutcome` word.
       edge_latency_s: how long each edge waits, Eq. (16).  [num_edges]
-      relay_s: how long it waits between training and uplink, for devices to tell each other; None if they do not.
+      relay_s: how long it waits between training and uplink, for exchanges between devices; None without any.
       d2d_bits, d2d_energy_j: what it sends to other devices, and the part of `energy_j` that this takes.
     """
 
@@ -86,7 +100,7 @@ class TimedRound:
 
     @property
     def total_s(self) -> Array:
-        """Until its update has reached the edge."""
+        """Time until its update has reached the edge."""
         waits_s = 0.0 if self.relay_s is None else self.relay_s
         return self.compute_s + waits_s + self.uplink_s
 
@@ -137,7 +151,8 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events) 
     compute_s = compute_s * events.slowdown
     limit_s = np.maximum(planned.deadline_s, planned_s) * _ROUNDING
     total_s = compute_s + after_s
-    ends_s = _end_of_round_s(context, np.where(in_plan & ~events.dropped & (total_s <= limit_s), total_s, np.inf))
+    arrives_s = np.where(in_plan & ~events.dropped & (total_s <= limit_s), total_s, np.inf)
+    ends_s = context.method.selection.barrier(arrives_s, shape.num_devices)  # infinite if it waits for all
     late = total_s > np.minimum(limit_s, ends_s)
     outcome = np.select(
         [~in_plan, events.dropped, late],
@@ -146,7 +161,7 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events) 
     )
     if relay is not None:  # what was handed to a device that does not arrive is lost with it
         outcome = np.where(outcome[relay.head] == DeviceOutcome.OK, outcome, outcome[relay.head])
-    # An edge that misses somebody waits until the deadline, or until a baseline that ignores it would have arrived.
+    # An edge that misses a device waits until the deadline, or until a baseline that ignores it would have arrived.
     waits_s = np.minimum(np.where(outcome == DeviceOutcome.OK, total_s, np.where(in_plan, limit_s, 0.0)), ends_s)
     place = np.searchsorted(planned.edges, planned.edge)
     arrives, energy_j = outcome == DeviceOutcome.OK, _energy_j(context, planned, powered_s, uplink_s)
@@ -167,7 +182,8 @@ def time_round(context: PlanningContext, planned: PlannedRound, events: Events) 
 def with_unions(context: PlanningContext, timed: TimedRound, union: Array) -> TimedRound:
     """The round as it came out: for each group, so many prunable weights went up, never more than had been reserved.
 
-    Uploads end earlier and take less energy; who was late stays late, and an edge that misses somebody still waits.
+    Uploads end earlier and take less energy; a device that missed the deadline still has, and an edge that misses a
+    device still waits.
     """
     before, planned = timed.planned, united(context, timed.planned, union)
     assert planned.relay is not None
@@ -187,7 +203,7 @@ def with_unions(context: PlanningContext, timed: TimedRound, union: Array) -> Ti
 
 
 def _with_relay(timed: TimedRound, relay: Relay) -> TimedRound:
-    """What devices spend on each other, and uplink bits only of those who upload."""
+    """Adds what devices spend on each other, and keeps uplink bits only of those that upload."""
     sending_s = np.where(timed.planned.in_plan, relay.sending_s(timed.planned.bits), 0.0)
     d2d_energy_j = transmit_energy_j(sending_s, transmit_power_w=relay.power_w)
     return replace(
@@ -197,11 +213,6 @@ def _with_relay(timed: TimedRound, relay: Relay) -> TimedRound:
         d2d_bits=np.where(timed.takes_part, relay.sends * timed.planned.bits, 0.0),
         d2d_energy_j=d2d_energy_j,
     )
-
-
-def _end_of_round_s(context: PlanningContext, arrives_s: Array) -> float:
-    """When the selection has seen enough uploads; infinite if it waits for all."""
-    return context.method.selection.barrier(arrives_s, context.shape.num_devices)
 
 
 def _energy_j(context: PlanningContext, planned: PlannedRound, compute_s: Array, uplink_s: Array) -> Array:

@@ -20,7 +20,7 @@ from airprune.models.kernels import native
 from airprune.rounds.evaluation import evaluated_models
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.state import RunState
-from airprune.runs.callbacks import GivenCallback, callbacks_of, heard_by
+from airprune.runs.callbacks import GivenCallback, callbacks_of, with_callbacks
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.store import DeviceStore
@@ -62,8 +62,8 @@ def run(
       loss: of (outputs, targets) → their mean loss, in place of `train.loss`: a torch function or module, or your own.
       metric: of (outputs, targets) of all test samples at once → a number, in place of `train.metric`; recorded as
         `test_` and its name.
-      replay: a deployment's run folder: who is there, what is planned with and what becomes of uploads is as it was.
-      callbacks: hear of every record once it is saved: functions of a record, `Callback`s, or names of loggers
+      replay: a deployment's run folder: presence of devices, inputs of plans and outcomes of uploads are taken from it.
+      callbacks: receive every record once it is saved: functions of a record, `Callback`s, or names of loggers
         ("tensorboard", "wandb", "mlflow").
     """
     callbacks = callbacks_of(callbacks)
@@ -86,11 +86,13 @@ def run(
         )
     experiment = Experiment.of(scenario, model=model, dataset=dataset, loss=loss, metric=metric, kernel=kernel)
     records = records_of(experiment, folder, environment)
-    return heard_by(callbacks, records, scenario, None if folder is None else folder.path) if callbacks else records
+    return (
+        with_callbacks(callbacks, records, scenario, None if folder is None else folder.path) if callbacks else records
+    )
 
 
 def records_of(experiment: Experiment, folder: RunFolder | None, environment: Environment) -> Records:
-    """The records still to come of a run in a folder, in the environment that it meets."""
+    """Yields the remaining records of a run in a folder, in this environment."""
     with contextlib.ExitStack() as stack:
         state, writer, memory = experiment.initial_state(), None, None
         state.values |= environment.values(experiment)
@@ -119,7 +121,7 @@ def _run(
     settings = experiment.scenario.engine
     with contextlib.ExitStack() as stack:
         place = _place_of(writer, stack)
-        # First, because it refuses what would not fit; it writes nothing before a device has something to remember.
+        # First, because it refuses what would not fit; it writes nothing before a device has state.
         if environment.keeps_memory:
             state.store = opened_store(experiment, place if writer is None else writer.folder.path, memory)
         in_process = settings.name == "serial"
@@ -144,7 +146,7 @@ def _run(
 
 
 def opened_store(experiment: Experiment, folder: Path, table: dict[str, Any] | None = None) -> DeviceStore | None:
-    """The memory of devices in a folder, as a checkpoint's table has it; None if no component needs any."""
+    """Opens the state of devices in a folder, as a checkpoint's table has it; None if no component needs any."""
     slots = [slot for slot in experiment.slots if slot.owner == Owner.DEVICE]
     if not slots:
         return None
@@ -153,7 +155,7 @@ def opened_store(experiment: Experiment, folder: Path, table: dict[str, Any] | N
 
 
 def _trained(experiment: Experiment, state: RunState) -> dict[str, np.ndarray]:
-    """The trained model under the module's own names, for `load_state_dict`; several as a `ModuleList` names them."""
+    """Returns the trained model under the module's own names; several as a `ModuleList` names them."""
     model, arrays = experiment.model, dict[str, np.ndarray]()
     members = evaluated_models(experiment, state)
     for number, member in enumerate(members):
@@ -163,7 +165,7 @@ def _trained(experiment: Experiment, state: RunState) -> dict[str, np.ndarray]:
 
 
 def _place_of(writer: RunWriter | None, stack: contextlib.ExitStack) -> Path:
-    """A folder for what lasts as long as the run, such as the data that workers map.
+    """Returns a folder for files that last as long as the run, such as the data that workers map.
 
     It lies in the run folder, so that a killed run leaves nothing elsewhere and its continuation clears it away.
     """

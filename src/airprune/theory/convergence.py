@@ -23,17 +23,6 @@ import numpy.typing as npt
 from airprune.checks import array_of
 from airprune.errors import InvalidValue, UnknownName
 
-__all__ = [
-    "VARIANTS",
-    "ConvergenceBound",
-    "ConvergenceConstants",
-    "convergence_bound",
-    "lemma2_bound",
-    "lemma3_bound",
-    "lemma4_bound",
-    "lemma5_bound",
-]
-
 Values = float | npt.NDArray[np.float64]
 """A number, or an array of them for a sweep; all inputs of one call broadcast together."""
 

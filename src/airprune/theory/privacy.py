@@ -25,8 +25,6 @@ from airprune.errors import InvalidValue
 if TYPE_CHECKING:
     from airprune.scenario import Scenario
 
-__all__ = ["gaussian_delta", "gaussian_epsilon", "privacy_epsilon", "privacy_notes"]
-
 # From where on e^(x²) erfc(x) is taken from its series, whose error is then below 1e-13.
 _FAR = 20.0
 

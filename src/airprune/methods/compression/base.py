@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -81,6 +81,10 @@ class Compression(Component):
 
     One that keeps a slot has error feedback; see `Remembering`.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.owner = f"Scenario.compression.{cls.name}"  # unless another section chooses it
 
     @abstractmethod
     def line(self, wire: Wire) -> tuple[float, float]:

@@ -19,7 +19,6 @@ class Cast(Remembering):
     summary = "uncompressed values, or rounded to a shorter floating-point format"
     source = "the paper's upload; shorter formats as published"
     fully_open: ClassVar = {"format": "exact"}
-    owner: ClassVar[str] = "Scenario.compression.cast"
 
     format: Literal["exact", "float32", "bfloat16", "float16"] = Field(
         default="exact", description="exact: unchanged, at the scenario's bits per weight; else 32, 16 or 16 bits"

@@ -7,7 +7,7 @@ round. Without a planner that chooses, all devices have the level of `bits`.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -40,7 +40,6 @@ class Ladder(Remembering):
     name = "ladder"
     summary = "set of compression levels, 0.14 to 32 bits per weight, chosen per device; error feedback"
     source = "own"
-    owner: ClassVar[str] = "Scenario.compression.ladder"
 
     bits: Annotated[float, Field(gt=0, le=32)] = Field(
         default=4.0, description="bits per weight at most, where the scheme chooses no level"

@@ -29,7 +29,6 @@ class Quantised(Remembering):
     name = "quantised"
     summary = "unbiased stochastic quantisation: levels and a sign per weight, one scale per tensor"
     source = "QSGD (Alistarh et al. 2017) with norm = l2; norm = max and error feedback are additions"
-    owner: ClassVar[str] = "Scenario.compression.quantised"
     either: ClassVar[tuple[tuple[str, str], ...]] = (("bits", "levels"),)
 
     bits: Annotated[int, Field(ge=2, le=16)] | None = Field(

@@ -25,7 +25,6 @@ class RandomK(TopK):
     summary = "random-k sparsification of the update, unbiased; positions follow from a seed"
     source = "random sparsification; with error feedback Mem-SGD's random-k (Stich et al. 2018)"
     fully_open: ClassVar = {"share": 1.0}
-    owner: ClassVar[str] = "Scenario.compression.random-k"
 
     memory: bool = Field(default=False, description="error feedback; entries are then sent unscaled")
 

@@ -16,7 +16,7 @@ That is what `quantised` lacks at few bits: it is unbiased, but its error may ex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -36,7 +36,6 @@ class Rounded(Remembering):
     name = "rounded"
     summary = "deterministic quantisation to a few bits with least-squares scale and error feedback"
     source = "own; uniform quantiser with the least-squares scale, error feedback after Karimireddy et al."
-    owner: ClassVar[str] = "Scenario.compression.rounded"
 
     bits: Annotated[int, Field(ge=1, le=16)] = Field(default=4, description="bits per weight")
     memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")

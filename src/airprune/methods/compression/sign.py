@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -18,7 +18,6 @@ class Sign(Remembering):
     name = "sign"
     summary = "one-bit sign compression, one scale per tensor or a fixed step size"
     source = "sign-SGD (Bernstein et al. 2018); with the mean and error feedback EF-signSGD (Karimireddy et al. 2019)"
-    owner: ClassVar[str] = "Scenario.compression.sign"
 
     scale: Literal["mean"] | Annotated[float, Field(gt=0)] = Field(
         default="mean",

@@ -10,7 +10,7 @@ whatever the values: 0.44 bits per weight at m = 16, where no code could do with
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -27,7 +27,6 @@ class Ternary(Remembering):
     name = "ternary"
     summary = "sparse ternary: signs of the largest entries, one scale per tensor, error feedback"
     source = "after sparse ternary compression (Sattler et al. 2019), with positions as Elias–Fano lists"
-    owner: ClassVar[str] = "Scenario.compression.ternary"
 
     one_in: Annotated[int, Field(ge=2, le=2**20)] = Field(default=16, description="m: one weight in m is sent")
     memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")

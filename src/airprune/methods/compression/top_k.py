@@ -21,7 +21,6 @@ class TopK(Remembering):
     summary = "top-k sparsification of the update with error feedback"
     source = "Mem-SGD (Stich et al. 2018), error feedback on the update"
     fully_open: ClassVar = {"share": 1.0}
-    owner: ClassVar[str] = "Scenario.compression.top-k"
     either: ClassVar[tuple[tuple[str, str], ...]] = (("share", "count"),)
 
     share: Annotated[float, Field(gt=0, le=1)] | None = Field(

@@ -15,7 +15,7 @@ from airprune.models.losses.base import Loss, Metric
 if TYPE_CHECKING:
     from airprune.scenario import Scenario
 
-# Torch's functions for what has a name here.
+# Functions of torch that have a name here.
 _KNOWN = {"cross_entropy": "cross-entropy", "mse_loss": "mse", "huber_loss": "huber"}
 _KNOWN_METRICS = {"l1_loss": "mae"}
 
@@ -43,7 +43,7 @@ class Criteria:
 
 
 def named(scenario: Scenario, loss: Any, metric: Any) -> Scenario:
-    """The scenario with the names of what was given in place of its own; None leaves its own."""
+    """Returns the scenario with the names of the given functions; None leaves its own."""
     changes = {}
     if loss is not None:
         changes["train.loss"] = _name("run.loss", loss, _KNOWN, Loss)

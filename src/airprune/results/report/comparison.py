@@ -59,7 +59,7 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
             Section("Summary", _summary(runs, place)),
             *([] if target is None else [target_section(folder, tests, _first_scenarios(runs), place, target)]),
             curves_section(curves, place, about=about),
-            Section("What the variants differ in", _differences(runs)),
+            Section("Differences between variants", _differences(runs)),
             Section("Runs", _runs_table(runs, place)),
             Section("Scenario", _scenario(runs)),
             environment_section(environment, remark),
@@ -83,7 +83,7 @@ def _lead(runs: Runs) -> Markup:
 
 
 def _counted(by_seed: Mapping[int, Run]) -> dict[int, Run]:
-    """The runs that estimates rest on: the finished ones; what there is, if none is; none if one has diverged."""
+    """Returns the runs of the estimates: finished ones; all, if none is; none if one has diverged."""
     if any(run.divergence for run in by_seed.values()):
         return {}
     with_rounds = {seed: run for seed, run in by_seed.items() if run.rounds}
@@ -122,7 +122,7 @@ def _seeds_word(by_seed: Mapping[int, Run], used: int) -> str:
 
 
 def _first_scenarios(runs: Runs) -> dict[str, Scenario]:
-    """Each variant's scenario, of its lowest seed that can be read."""
+    """Returns each variant's scenario, of its lowest seed that can be read."""
     found = {}
     for variant, by_seed in runs.items():
         readable = [run.scenario for run in by_seed.values() if run.scenario is not None]
@@ -169,7 +169,7 @@ def _scenario(runs: Runs) -> list[Markup]:
 
 
 def _environment(runs: Runs) -> tuple[dict[str, Any], str]:
-    """The environment of the first run that has one, and a remark on the others."""
+    """Returns the environment of the first run that has one, and a remark on the others."""
     known = [run.environment for run in _all(runs) if run.environment]
     if not known:
         return {}, ""
@@ -179,7 +179,7 @@ def _environment(runs: Runs) -> tuple[dict[str, Any], str]:
     keys = sorted(
         {str(key) for other in others for key in known[0].keys() | other.keys() if other.get(key) != known[0].get(key)}
     )
-    return known[0], f"Of the first run; {counted(len(others), 'run')} differ in {', '.join(keys)}."
+    return known[0], f"The machine of the first run; {counted(len(others), 'run')} differ in {', '.join(keys)}."
 
 
 def _repeat(folder: Path, runs: Runs) -> Section:
@@ -212,5 +212,5 @@ def _repeat(folder: Path, runs: Runs) -> Section:
 
 
 def _word(value: Any) -> str:
-    """A value as `--also` takes it: without blanks."""
+    """Returns a value as `--also` takes it: without blanks."""
     return exact(value).replace(", ", ",")

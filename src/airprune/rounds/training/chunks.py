@@ -7,7 +7,7 @@ number of workers, adds the same numbers in the same order and ends in the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ def chunks_of(devices: Array, samples_per_device: float) -> list[Array]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainTask(Task):
-    """Some devices of one edge in one edge round.
+    """The training of some devices of one edge in one edge round.
 
     Attributes:
       weights: c_n of each in the edge's average.
@@ -113,7 +113,7 @@ class EdgeGroup(Group):
     """One edge round of one edge: the model its devices receive, and who trains it.
 
     Attributes:
-      drop_failing: whether a device that fails for good is left out; else it ends the run.
+      drop_failing: whether a device that fails for good is excluded; else it ends the run.
       served_weight: Σ c_n of all devices of the edge, if those count that are not heard from.
       min_contributors: t; a weight that fewer devices kept counts as kept by none.
     """
@@ -133,9 +133,7 @@ class EdgeGroup(Group):
             self.store.put(part.statistics.device.tolist(), part.memory)
         return replace(part, memory={})
 
-    @staticmethod
-    def merge(parts: Iterable[ChunkSum]) -> ChunkSum:
-        return merge_sums(parts)
+    merge = staticmethod(merge_sums)
 
     def finish(self, part: ChunkSum) -> EdgeResult:
         return finish_sum(

@@ -20,7 +20,7 @@ class Evaluator(Protocol):
     """A model, and samples that it is evaluated on."""
 
     def total(self, states: Array, samples: Samples) -> tuple[float, float]:
-        """(Σ of the loss, Σ of the metric) over some samples; of accuracy the number of correct predictions.
+        """Returns (Σ of the loss, Σ of the metric) over some samples; of accuracy the number of correct predictions.
 
         A loss or metric whose sums do not add up gets these samples at once; its value counts for each of them.
 
@@ -29,14 +29,14 @@ class Evaluator(Protocol):
         """
 
     def outputs(self, states: Array, samples: Samples) -> Array:
-        """What the models predict together.  [num_samples, …]"""
+        """Returns the models' mean prediction.  [num_samples, …]"""
 
     def gradient(self, state: Array, samples: Samples) -> Array:
         """Σ of the loss gradients at a state over some samples.  [num_parameters]"""
 
 
 def evaluator_for(model: LocalModel, x: Array, y: Array, criteria: Criteria, *, kernel: str, device: str) -> Evaluator:
-    """By the kernel that trains.
+    """Returns an evaluator that computes by the kernel that trains.
 
     Args:
       device: what it computes on.
@@ -74,7 +74,7 @@ class NativeEvaluator:
         return float(losses.sum()), int(np.count_nonzero(outputs.argmax(1) == labels))
 
     def gradient(self, state: Array, samples: Samples) -> Array:
-        """By torch, since it is torch's sum that records have."""
+        """Computes the gradient by torch, since it is torch's sum that records have."""
         from airprune.models.losses import LOSSES, METRICS
         from airprune.rounds.training.torch_evaluator import TorchEvaluator
 

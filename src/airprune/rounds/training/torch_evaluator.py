@@ -57,7 +57,7 @@ class TorchEvaluator:
 
 
 def predict(model: FlatModel | Twin, states: Array, x: torch.Tensor, criteria: Criteria) -> torch.Tensor:
-    """What models predict together.  [num_samples, …]"""
+    """Returns the models' mean prediction.  [num_samples, …]"""
     model.module.eval()
     dtype = model.state.dtype
     with torch.inference_mode():
@@ -71,7 +71,7 @@ def predict(model: FlatModel | Twin, states: Array, x: torch.Tensor, criteria: C
 def evaluate(
     model: FlatModel | Twin, states: Array, x: torch.Tensor, y: torch.Tensor, criteria: Criteria
 ) -> tuple[float, float]:
-    """(Σ of the loss, Σ of the metric) over the samples; of accuracy the number of correct predictions.
+    """Returns (Σ of the loss, Σ of the metric) over the samples; of accuracy the number of correct predictions.
 
     Args:
       states: of the models that predict together.  [num_models, num_state]

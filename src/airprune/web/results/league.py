@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from airprune.results.report.reading import read_json
+from airprune.runs.lines import read_json
 from airprune.studies.league.document import DOCUMENT, figure_name
 from airprune.studies.league.tracks import TRACKS
 from airprune.web import recorded

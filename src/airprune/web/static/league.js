@@ -38,13 +38,14 @@ function showTrack() {
 /** Names the first method of the standings and its accuracy. */
 function leadingSentence(track, standings) {
   const method = standings?.header.indexOf("method") ?? -1;
-  const first = standings?.rows[0];
+  const rank = standings?.header.indexOf("rank") ?? -1;
+  const ranked = standings?.rows.filter((row) => row[rank] !== "–") ?? [];
+  const [first] = ranked;
   if (!first || method < 0) return `Track ${track.name}, ${track.title}: no standings.`;
-  const rank = standings.header.indexOf("rank");
-  const numFirst = standings.rows.filter((row) => row[rank] === first[rank]).length;
-  const place = rank >= 0 && numFirst > 1 ? `${numFirst} share the first rank, the first of them ${first[method]}` : `${first[method]} is first`;
+  const numFirst = ranked.filter((row) => row[rank] === first[rank]).length;
+  const place = numFirst > 1 ? `${numFirst} share the first rank, the first of them ${first[method]}` : `${first[method]} is first`;
   const accuracy = standings.header[method + 1];
-  return `Of ${standings.rows.length} methods in track ${track.name} (${track.title}), ${place}`
+  return `Of ${ranked.length} methods in track ${track.name} (${track.title}), ${place}`
     + (accuracy === undefined ? "." : `; ${accuracy}: ${first[method + 1]}.`);
 }
 

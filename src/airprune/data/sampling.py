@@ -1,4 +1,4 @@
-"""Samples that devices draw for themselves out of one pool: for more devices than there are samples.
+"""Lets every device sample from one pool by itself, for more devices than there are samples.
 
     iid            from all samples
     shards         from a few classes of its own
@@ -6,8 +6,8 @@
     edge-iid       as shards, with enough classes for an edge's devices to hold all
     edge-non-iid   from the few classes of its edge
 
-No device has a sample twice, but two devices may have the same one. What a device has follows from its number and the
-seed alone, so it is drawn when somebody asks, in any process.
+No device has a sample twice, but two devices may have the same one. The samples of a device follow from its number and
+the seed alone, so they are sampled only when they are read, in any process.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from airprune.randomness import NumberedStreams, rng_for
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Drawn(Holdings):
-    """One pool, and how each device draws from it.
+class Sampled(Holdings):
+    """The holdings of devices that sample from one pool.
 
     Attributes:
       sizes: D_n.  [num_devices]
       by_class: all samples, class by class.  [num_samples]
       supply: samples of each class.  [num_classes]
-      edge_of: of each device.  [num_devices]
-      edge_classes: which classes an edge holds; None: every edge all of them.  [num_edges, num_classes] bool
-      num_classes_of: how many classes a device of each edge holds; None: all of its edge.  [num_edges]
-      alpha: of Dirichlet; None: classes are not mixed, all samples of those held are alike.
+      edge_of: edge of each device.  [num_devices]
+      edge_classes: classes that an edge holds; None: every edge all of them.  [num_edges, num_classes] bool
+      num_classes_of: number of classes of a device of each edge; None: all of its edge.  [num_edges]
+      alpha: of Dirichlet; None: classes are not mixed, all samples of those held are equally likely.
     """
 
     sizes: IntArray
@@ -68,14 +68,14 @@ class Drawn(Holdings):
         return np.sort(self._from_classes(held, size, rng))
 
     def _from_classes(self, held: IntArray, size: int, rng: np.random.Generator) -> IntArray:
-        """Samples of these classes, all alike."""
+        """Samples uniformly from these classes."""
         ends = np.cumsum(self.supply[held])
-        drawn = rng.choice(int(ends[-1]), size, replace=False, shuffle=False)
-        which = np.searchsorted(ends, drawn, side="right")
-        return self.by_class[drawn + (self._starts[held] + self.supply[held] - ends)[which]]
+        chosen = rng.choice(int(ends[-1]), size, replace=False, shuffle=False)
+        which = np.searchsorted(ends, chosen, side="right")
+        return self.by_class[chosen + (self._starts[held] + self.supply[held] - ends)[which]]
 
     def _mixed(self, size: int, alpha: float, rng: np.random.Generator) -> IntArray:
-        """Of each class as many as a mix around the pool's says; again for what a class that has run out leaves."""
+        """Samples each class by a mix around the pool's, again for the samples that an exhausted class lacks."""
         counts = np.zeros(len(self.supply), dtype=np.int64)
         while (missing := size - int(counts.sum())) > 0:
             left = self.supply - counts
@@ -95,8 +95,8 @@ def draw_samples(
     classes_per_device: int = 2,
     alpha: float = 0.5,
     size_spread: float = 0.0,
-) -> Drawn:
-    """Every device with so many samples of its own choice; arguments as of `partition`.
+) -> Sampled:
+    """Returns holdings of so many samples per device, sampled by each device; other arguments as of `partition`.
 
     Args:
       samples_per_device: the mean; sizes follow w_n = exp(size_spread · z_n), rounded, but at least 1.
@@ -106,7 +106,7 @@ def draw_samples(
     )
     mean = whole_number("draw_samples.samples_per_device", samples_per_device, at_least=1)
     weight = size_weights(len(edge_of), size_spread, seed)
-    drawn = Drawn(
+    sampled = Sampled(
         sizes=np.maximum(np.rint(mean * (weight / weight.mean())), 1.0).astype(np.int64),
         by_class=np.argsort(class_of, kind="stable"),
         supply=np.bincount(class_of, minlength=num_classes),
@@ -116,8 +116,8 @@ def draw_samples(
         num_classes_of=_num_classes_of(kind, edge_of, num_classes, classes_per_device),
         alpha=alpha if kind == "dirichlet" else None,
     )
-    _check_supply(drawn)
-    return drawn
+    _check_supply(sampled)
+    return sampled
 
 
 def _edge_classes(kind: str, edge_of: IntArray, num_classes: int, each: int, seed: int) -> NDArray[np.bool_] | None:
@@ -136,19 +136,19 @@ def _num_classes_of(kind: str, edge_of: IntArray, num_classes: int, each: int) -
     return wanted[kind](np.bincount(edge_of)) if kind in wanted else None
 
 
-def _check_supply(drawn: Drawn) -> None:
-    """Nobody may need more than the smallest classes that it could come to hold have together."""
-    supply = np.sort(drawn.supply)
+def _check_supply(sampled: Sampled) -> None:
+    """Checks that no device needs more samples than the smallest classes that it may hold have together."""
+    supply = np.sort(sampled.supply)
     least = int(supply.sum())
-    if drawn.edge_classes is not None:
-        least = int((drawn.edge_classes @ drawn.supply).min())
-    elif drawn.num_classes_of is not None:
-        least = int(supply[: int(drawn.num_classes_of.min())].sum())
-    most = int(drawn.sizes.max())
+    if sampled.edge_classes is not None:
+        least = int((sampled.edge_classes @ sampled.supply).min())
+    elif sampled.num_classes_of is not None:
+        least = int(supply[: int(sampled.num_classes_of.min())].sum())
+    most = int(sampled.sizes.max())
     if most > least:
         raise InvalidValue(
             "draw_samples.samples_per_device",
-            f"must leave every device at most {least:,}, the fewest samples that one may draw from",
-            f"{most:,} for device {int(drawn.sizes.argmax())}",
+            f"must leave every device at most {least:,}, the fewest samples that one may sample from",
+            f"{most:,} for device {int(sampled.sizes.argmax())}",
             "Use fewer per device, a smaller size_spread or more classes per device.",
         )
