@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from airprune.studies.claims import Verdict, verdict_of
-from airprune.studies.paper.report import Picture, any_run, claims_in, pictures_in, profile_of, rows_of, shown_table
+from airprune.studies.paper.report import Picture, any_run, claims_in, figures_in, profile_of, rows_of, shown_table
 from airprune.studies.paper.reproduction import SHOWN_TABLES
 from airprune.web import recorded
 from airprune.web.results.folders import (
@@ -46,7 +46,7 @@ def view(root: Path, name: str) -> dict[str, Any]:
 
 def _pictures(folder: Path) -> list[Picture]:
     """Returns the figures of the paper's artefacts: nothing else of the folder is served."""
-    return [picture for picture in pictures_in(folder) if picture.artefact and is_readable(picture.png)]
+    return [picture for picture in figures_in(folder) if picture.artefact and is_readable(picture.png)]
 
 
 def _picture(picture: Picture) -> dict[str, Any]:
