@@ -1,4 +1,4 @@
-"""Creates a private certificate authority: keys on P-256, and certificates that it signs."""
+"""A private authority: keys on P-256, and certificates that it has signed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Certified:
-    """A certificate and its private key: an authority's, or those that it has certified."""
+    """A certificate and its private key: an authority's, or those of a node that it has certified."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey = field(repr=False)
@@ -60,7 +60,7 @@ def role_extensions(names: Sequence[x509.GeneralName], *, listens: bool) -> tupl
 
 def new_authority(name: str, *, days: int) -> Certified:
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = _builder(name, _named(name), key, _in_days(days))
+    builder = _builder(name, _name(name), key, _in_days(days))
     signs_only = x509.KeyUsage(
         digital_signature=False,
         content_commitment=False,
@@ -80,7 +80,7 @@ def _in_days(days: int) -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
 
 
-def _named(common: str) -> x509.Name:
+def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
@@ -89,7 +89,7 @@ def _builder(
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
-        .subject_name(_named(name))
+        .subject_name(_name(name))
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())

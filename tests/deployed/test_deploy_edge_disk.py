@@ -19,7 +19,7 @@ def after(number: int) -> tuple[EdgeState, RoundKey, KeptRound]:
     """The state after a round, whose model says which."""
     station = Station(model=np.full(3, float(number), dtype=np.float32))
     state = EdgeState(station=station, report=(pb.EdgeReport(run=RUN, round_index=number), b"sums"))
-    kept = KeptRound(orders=pb.EdgeRound(run=RUN), arrays=RoundArrays(station=station, shared=None), uploads={0: b"u"})
+    kept = KeptRound(orders=pb.EdgeRound(run=RUN), arrays=RoundArrays(station=station, mask=None), uploads={0: b"u"})
     return state, RoundKey(RUN, number, 0), kept
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from airprune.deployment.device import _Device
+from airprune.deployment.device import Device
 from airprune.deployment.digests import digest_of
 from airprune.deployment.edge import Edge
-from airprune.deployment.edge_sums import Asked
+from airprune.deployment.edge_sums import OrderedRound
 from airprune.deployment.identity import renew
 from airprune.deployment.packing import ReportArrays
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -79,7 +79,7 @@ def test_an_upload_that_lies_is_refused_with_a_receipt_and_counted_and_the_round
     caplog.set_level(logging.INFO, "airprune")
     lies = iter(LIES.values())
 
-    class Liar(_Device):
+    class Liar(Device):
         async def _follow(self, link, packet):
             orders = packet.message
             key = RoundKey(orders.run, orders.global_round, orders.edge_round)
@@ -194,6 +194,6 @@ def test_an_edge_expects_the_reports_that_the_method_declares_and_no_others(obje
     scenario = tiny_scenario(**{"objective.name": objective})
     work = RunDefinition(scenario=scenario, input_shape=(8,), num_classes=4, num_devices=6, num_edges=2)
     round_ = pb.EdgeRound(orders=[pb.DeviceOrders(device=0)])
-    asked = Asked(work=work, round=round_, broadcast=Broadcast(model=np.zeros(1)), model_digest="00" * 16)
+    ordered = OrderedRound(work=work, round=round_, broadcast=Broadcast(model=np.zeros(1)), model_digest="00" * 16)
     # A report that the method has no use for would make the edge's own report one that the cloud refuses.
-    assert sorted(asked.expected(0).reports) == names
+    assert sorted(ordered.expected(0).reports) == names

@@ -164,7 +164,7 @@ BAD_SHAPES = {
     "must be DEVICE=ADDRESS, got 'd0'": (PLAN, ["--capacity-mbps", 50, "--address", "d0"]),
     "--capacity-mbps must be > 0": (PLAN, ["--capacity-mbps", 0]),
     "name of a network interface, got '$(reboot)'": (PLAN, ["--capacity-mbps", 50, "--interface", "$(reboot)"]),
-    "device d0 has no share of the band": ([{"device": "d0", "bandwidth_share": None}], ["--capacity-mbps", 50]),
+    "device d0 has no bandwidth share": ([{"device": "d0", "bandwidth_share": None}], ["--capacity-mbps", 50]),
     "must have a column bandwidth_share or rate_bps": ([{"device": "d0"}], []),
     "plan.json": ("{", []),
 }

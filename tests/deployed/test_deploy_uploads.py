@@ -212,7 +212,10 @@ LIES = {
     "values must be finite, got 2 ": ("cast", lambda data: put(data, REST, "<2f", math.nan, math.inf)),
     "update must be one by ladder": ("ladder-2", lambda data: put(data, UPDATE + 16 + 9, "2s", b"\xff" * 2)),
     "update must be one by top-k": ("top-k", lambda data: put(data, len(data) - 8, "8s", b"\xff" * 8)),
-    "report must be one that was asked for": ("reports", lambda data: put(data, REPORTS + 7, "10s", b"other.name")),
+    "report must be one that the method declares": (
+        "reports",
+        lambda data: put(data, REPORTS + 7, "10s", b"other.name"),
+    ),
     "report must be of a known kind": ("reports", lambda data: put(data, REPORTS + 1, "B", 77)),
     "report must be finite": ("reports", lambda data: put(data, REPORTS + 17, "<d", math.nan)),
     "length must end with its 1 reports": ("reports", lambda data: put(data, 7, "B", 1)),

@@ -14,6 +14,7 @@ import pytest
 import airprune as ap
 from airprune.data.shared import save_shared
 from airprune.engines.cluster.engine import DaskEngine
+from airprune.engines.cluster.parcel import Parcel
 from airprune.engines.serial import SerialEngine
 from airprune.errors import UsageError, WorkFailed
 from airprune.rounds.experiment import Experiment
@@ -140,7 +141,7 @@ def test_a_worker_with_another_version_is_left_out_and_named(tmp_path, cluster, 
         list(ap.run(on(cluster, scenario), out=tmp_path / "dask", dataset=blobs()))
     assert final_bytes(tmp_path / "dask") == expected
     (sentence,) = [record.getMessage() for record in caplog.records if record.name == "airprune"]
-    assert "is left out: it has torch 0.0.7, but this run has torch 2." in sentence
+    assert "is excluded: it has torch 0.0.7, but this run has torch 2." in sentence
 
 
 def test_a_cluster_of_other_versions_only_is_refused_in_one_sentence(cluster):
@@ -177,11 +178,11 @@ def test_files_travel_once_to_a_machine_that_does_not_see_the_drivers(tmp_path, 
         sent = []
         run = engine.client.run
         monkeypatch.setattr(
-            engine.client, "run", lambda f, *a, **k: (sent.append((f.__name__, k.get("workers"))), run(f, *a, **k))[1]
+            engine.client, "run", lambda f, *a, **k: (sent.append((a[0], k.get("workers"))), run(f, *a, **k))[1]
         )
         state = experiment.initial_state()
         list(run_rounds(experiment, engine, state))
-        receivers = {tuple(workers) for name, workers in sent if name == "receive"}
+        receivers = {tuple(workers) for step, workers in sent if step is Parcel.receive}
         assert len(receivers) == 1 and len(receivers.pop()) == 1
         assert len(engine.members.accepted) == 2
         kept = hidden.here

@@ -247,11 +247,11 @@ def test_workers_without_space_or_with_other_code_are_named_and_left_out_and_the
         for kind, addresses in at.items()
     }
     assert len(said) == len(told) == len(processes)
-    assert re.search(r"left out: it has airprune files \w{12}, but this run has airprune files \w{12}\.$", told["code"])
-    assert "left out: it cannot keep the run's files: File too large" in told["files"]
+    assert re.search(r"excluded: it has airprune files \w{12}, but this run has airprune files \w{12}\.$", told["code"])
+    assert "excluded: it cannot keep the run's files: File too large" in told["files"]
     if "disk" not in told:
         pytest.skip("nothing can be mounted here, so no disk was full")
-    assert "left out: it cannot keep the run's files: no space left for 0.2 MB (" in told["disk"]
+    assert "excluded: it cannot keep the run's files: no space left for 0.2 MB (" in told["disk"]
 
 
 @pytest.mark.slow
@@ -282,7 +282,7 @@ def test_a_disk_that_is_full_in_the_midst_of_work_leaves_out_its_worker_only(tmp
     with DaskEngine(Toys(), scheduler=cluster.scheduler_file) as engine:
         assert list(engine.map("first_finds_no_space", flag, [1, 2, 3])) == [1, 2, 3]
     (sentence,) = said
-    assert sentence.endswith("is left out: it cannot use its files: No space left on device (/scratch/file).")
+    assert sentence.endswith("is excluded: it cannot use its files: No space left on device (/scratch/file).")
 
 
 def test_code_is_compared_by_what_it_is():

@@ -616,7 +616,7 @@ def test_a_worker_with_other_versions_is_named_and_left_out(tmp_path, command, s
     why = re.escape(f"has torch 0.0.1, but this run has torch {importlib.metadata.version('torch')}")
     assert re.fullmatch(rf"error: No worker of the cluster can take part: tcp://127\.0\.0\.1:\d+ {why}\.\n", err)
     (left_out,) = (record.getMessage() for record in caplog.records)
-    assert re.fullmatch(rf"Worker tcp://127\.0\.0\.1:\d+ is left out: it {why}\.", left_out)
+    assert re.fullmatch(rf"Worker tcp://127\.0\.0\.1:\d+ is excluded: it {why}\.", left_out)
 
 
 def test_a_lost_scheduler_is_one_sentence_and_status_1(tmp_path, command, long):

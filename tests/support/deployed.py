@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.deployment.replaying import met_candidates
+from airprune.deployment.replay import met_candidates
 from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.rounds.experiment import Experiment
 from airprune.runs.driver import records_of

@@ -128,6 +128,6 @@ def worker(
         insecure=insecure,
         memory_limit=memory_limit,
         patience_s=death_timeout,
-        tell=say,
+        report=say,
     )
     say("stopped.")

@@ -100,12 +100,17 @@ def compare(
         print_json({name: _json(study, name) for name in study.estimates})
         return
     clocks = [variant.scenario.clock.words for variant in variants]
-    rows = (([study.label(name)], row) for name, row in study.estimates.items())
-    print_table(estimates_table(["variant"], rows, clocks=clocks))
+    rates = study.learning_rates
+    rows = (
+        ([study.label(name), *([f"{rates[name]:g}"] if rates else [])], row) for name, row in study.estimates.items()
+    )
+    print_table(estimates_table(["variant", *(["rate"] if rates else [])], rows, clocks=clocks))
     if study.target is not None:
         stdout_console().print()
         reached = (([name], row) for name, row in study.to_target.items())
         print_table(target_table(["variant"], reached, study.target))
+    for sentence in study.findings():
+        stdout_console().print(sentence, soft_wrap=True, highlight=False, markup=False)
     say(f"Tables for LaTeX: {study.write_latex()}")
     say(f"Report: {write_report(out, target=study.target, paper=column, formats=formats_for(column))}")
 

@@ -16,15 +16,15 @@ edge             the edge process: edge_devices (its links), edge_rounds, edge_s
 round_machine    an edge round as a pure state machine: events in, actions out
 kept_rounds      rounds that an edge keeps on disk for verification
 
-cloud            the cloud process; hub holds its links (in loop_thread), checking refuses reports that cannot be
+cloud            the cloud process; hub holds its links (in loop_thread), checks refuse reports that cannot be
 remote           the rounds of the cloud with edges on other machines
 estimates        rates and compute times as measured, smoothed; cloud_estimates keeps them with the state of the run
 measured_rows    what was planned and measured of each device, for the records
 status, metrics  which nodes are online, for people and for Prometheus
 
-calibrating      predicted against measured times
-replaying        a deployment repeated in simulation
-verifying        the sums of edges repeated from their kept uploads
+calibration      predicted against measured times
+replay           a deployment repeated in simulation
+verification     the sums of edges repeated from their kept uploads
 demo             all of it on loopback
 """
 

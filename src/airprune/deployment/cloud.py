@@ -96,13 +96,7 @@ class _Cloud:
             num_devices=network.num_devices,
             num_edges=network.num_edges,
         )
-        work = self.work
-        self.about["model"] = {
-            "input_shape": work.input_shape,
-            "num_classes": work.num_classes,
-            "num_devices": work.num_devices,
-            "num_edges": work.num_edges,
-        }
+        self.about["model"] = self.work.facts
         self._log: MeasuredLog | None = None
         self._late: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
@@ -146,11 +140,8 @@ class _Cloud:
         welcome = pb.Welcome(
             run=self.about["run"],
             scenario=work.scenario.to_toml(),
-            input_shape=work.input_shape,
-            num_classes=work.num_classes,
             max_payload_bytes=work.max_payload_bytes,
-            num_devices=work.num_devices,
-            num_edges=work.num_edges,
+            **work.facts,
         )
         limits = Limits(max_frame_bytes=Limits().max_frame_bytes + _ABOUT_DEVICE_BYTES * work.num_devices)
         welcome.beat_s, welcome.dead_after_s = limits.beat_s, limits.dead_after_s

@@ -21,7 +21,7 @@ from airprune.deployment.edge_devices import Devices
 from airprune.deployment.edge_rounds import Rounds
 from airprune.deployment.edge_state import EdgeDisk, EdgeState
 from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello
-from airprune.deployment.identity import Denied, Node, server_credentials
+from airprune.deployment.identity import Node, server_credentials
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server
@@ -36,7 +36,7 @@ class EdgeSettings:
     """Settings of an edge process.
 
     Attributes:
-      gather_s: how long it waits for the devices that it is to ask after it has come, or has stood still: they may
+      gather_s: how long it waits for selected devices after it has started, or has stood still: they may
         still be dialling.
       keep_uploads: whether its rounds are kept in its folder (see `kept_rounds`), for `airprune deploy verify`.
       limits: of its links.
@@ -151,7 +151,7 @@ class Edge:
 
     def _take_welcome(self, welcome: pb.Welcome) -> None:
         devices, rounds = self.devices, self.rounds
-        devices.denied = Denied(frozenset(welcome.denied))
+        devices.denied = frozenset(welcome.denied)
         if devices.welcome is None or devices.welcome.run != welcome.run:
             work = RunDefinition.from_welcome(welcome)
             assert work.shape  # built here, not in the first round

@@ -1,4 +1,4 @@
-"""The devices of an edge that are online: who may join, what they measure, and what they are told."""
+"""Serves the devices of an edge: admits them, takes their measurements and uploads, and sends them messages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 from google.protobuf.message import Message
 
-from airprune.deployment.checking import MAX_WORDS, trouble_in_measured
+from airprune.deployment.checks import MAX_WORDS, trouble_in_measured
 from airprune.deployment.estimates import probed_uplink_bps
 from airprune.deployment.handshake import NotAdmitted, admit_child
-from airprune.deployment.identity import Denied, Node, Role, serial_of
+from airprune.deployment.identity import Node, Role, serial_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Event, Joined, Left, RoundKey
 from airprune.deployment.transport import Link, LinkLost, Packet, Sealed
@@ -49,19 +49,19 @@ class Child:
 
 
 class Devices:
-    """In a running event loop.
+    """Holds the links of an edge to its devices, in a running event loop.
 
     Attributes:
       welcome: of the run, as the cloud said it; devices wait for `is_known`.
       online: by number.
-      late, refused: uploads, and peers and uploads, so far.
-      changed: set whenever the cloud should be told anew who is here.
+      late, refused: uploads that missed the deadline, and refused peers and uploads, so far.
+      changed: set whenever the cloud should be sent anew which devices are online.
     """
 
     def __init__(self, node: Node, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self.node, self._start = node, start
         self.welcome: pb.Welcome | None = None
-        self.denied = Denied()
+        self.denied: frozenset[str] = frozenset()
         self.online: dict[int, Child] = {}
         self.late = self.refused = 0
         self.is_known, self.changed = asyncio.Event(), asyncio.Event()
@@ -215,9 +215,9 @@ class Devices:
             task.add_done_callback(child.receipts.discard)
 
     async def deny(self, serials: Iterable[str]) -> None:
-        self.denied = Denied(frozenset(serials))
+        self.denied = frozenset(serials)
         for child in list(self.online.values()):
-            if self.denied.holds(child.serial):
+            if child.serial in self.denied:
                 self.refused += 1
                 await child.link.refuse(f"The certificate {child.serial} of {child.name} was revoked.", is_final=True)
 

@@ -68,7 +68,7 @@ class EdgeState:
 
 @dataclass(kw_only=True, eq=False)
 class EdgeDisk:
-    """One folder; in a running event loop.
+    """Writes an edge's state into one folder, in a running event loop; waits for a full disk.
 
     Attributes:
       keeps_uploads: whether rounds are kept whole, see `kept_rounds`.

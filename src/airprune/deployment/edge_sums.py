@@ -28,8 +28,8 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
-    """One edge round as an edge was asked for it: who may send what, starting from which model."""
+class OrderedRound:
+    """One edge round as an edge was ordered to run it: the devices, their budgets, and the model to start from."""
 
     work: RunDefinition
     round: pb.EdgeRound
@@ -78,14 +78,14 @@ class Asked:
 
 
 def closed_round(
-    asked: Asked, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome], station: Station
+    ordered: OrderedRound, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome], station: Station
 ) -> tuple[EdgeResult, Station]:
     """Returns the round's result and the edge's model after it; `uploads` are those that counted, decoded or not."""
-    work, round_, received = asked.work, asked.round, asked.broadcast.model
+    work, round_, received = ordered.work, ordered.round, ordered.broadcast.model
     aggregation = work.method.edge.at_rate(round_.learning_rate)
     sums = (
-        chunk_sum(aggregation, work.shape, received, task, _arrived(asked, task, uploads, outcomes))
-        for task in asked.tasks
+        chunk_sum(aggregation, work.shape, received, task, _arrived(ordered, task, uploads, outcomes))
+        for task in ordered.tasks
     )
     result = finish_sum(
         edge_sum(sums),
@@ -104,7 +104,7 @@ def closed_round(
 
 
 def _arrived(
-    asked: Asked, task: TrainTask, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome]
+    ordered: OrderedRound, task: TrainTask, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome]
 ) -> Iterator[Upload | Failure]:
     """Yields the upload or the failure of each device of a chunk, in their order."""
     for device in task.devices:
@@ -113,7 +113,7 @@ def _arrived(
             yield Failure(device, outcome.reason, recorded_fate(outcome.fate))
         else:
             upload = uploads[device]
-            yield upload if isinstance(upload, Upload) else asked.decoded(device, upload)
+            yield upload if isinstance(upload, Upload) else ordered.decoded(device, upload)
 
 
 def report_of(round_: pb.EdgeRound, **known: Any) -> pb.EdgeReport:

@@ -1,28 +1,28 @@
 """Estimates each device's uplink rate and training speed from measurements, smoothed, with hysteresis.
 
-Plans follow bad news at once and good news slowly, because a device that is planned too fast is late and its update
-lost, while one that is planned too slow is only pruned more. Of each rate (bit/s, samples/s: less is worse):
+Plans follow drops at once and rises slowly, because a device that is planned too fast misses the deadline and its
+update is lost, while one that is planned too slow is only pruned more. Of each rate (bit/s, samples/s: less is worse):
 
-    observed < 0.9 · value         a drop: the value becomes the observation, so at most one round is late
+    observed < 0.9 · value         a drop: the value becomes the observation, so at most one round is missed
     within [0.9, 1 / 0.9] · value  noise: the value stays. Two observations within ±5 % of the truth differ by at most
                                    1.05 / 0.95 < 1 / 0.9, so such noise never moves a plan
     observed > value / 0.9         a rise: believed from the second in a row on; then the value becomes the mean, in
                                    which every observation has weight 0.5 and the older ones the rest, but not more
                                    than what was just observed
 
-A value may thus be 1 / 0.9 times the truth, and a device planned with it would be late again and again. So plans take
-(1 − margin) · value, with a margin of 0.15, while devices send at the value itself: whoever is above the threshold of a
-drop has some time in reserve, for what no plan knows.
+A value may thus be 1 / 0.9 times the truth, and a device planned with it would miss the deadline again and again. So
+plans take (1 − margin) · value, with a margin of 0.15, while devices send at the value itself: a device above the
+threshold of a drop has some time in reserve, for what no plan knows.
 
-**What a paced upload tells.** A device sends at its share b · r, not as fast as it can. An upload that kept the planned
-rate says r ≥ planned: no news. One that was slower says that the share of the band carried less: r = measured / b.
-(Where the uplink is the device's own, as a cable's, and not a share of a common band, it could not carry more with a
+**Paced uploads.** A device sends at its share b · r, not as fast as it can. An upload that kept the planned rate shows
+r ≥ planned and nothing more. One that was slower shows that its bandwidth share carried less: r = measured / b. (Where
+the uplink is the device's own, as a cable's, and not a share of a common bandwidth, it could not carry more with a
 larger share either: then b = 1.) So paced uploads can only lower an estimate.
 
-**What a probe tells.** Bytes as fast as they go, three times in a row, of which the median counts: 256 kB each at
-joining, later less, after some rounds without news, and at once when a first rise is to be confirmed. A probe is short,
-and a busy receiver, a cold window or a link that lets a burst pass make it wrong by half or more, both ways; uploads
-that keep their planned rate are better evidence that a device is not slower. So probes can only raise an estimate.
+**Probes.** Bytes as fast as they go, three times in a row, of which the median counts: 256 kB each at joining, later
+less, after some rounds without a measurement, and at once when a first rise is to be confirmed. A probe is short, and a
+busy receiver, a cold window or a link that lets a burst pass make it wrong by half or more, both ways; uploads that
+keep their planned rate are better evidence that a device is not slower. So probes can only raise an estimate.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Smoothed:
     Attributes:
       value: what plans are made with.
       mean: of the observations, the last one with weight NEW_WEIGHT.
-      rises: observations in a row that were above the band.
+      rises: observations in a row that were above the range of noise.
       age: updates since the last observation.
     """
 
@@ -94,7 +94,7 @@ class Estimates:
     """Uplink rates and training speeds of all devices, as far as they are known.
 
     Attributes:
-      uplink: r_n in bit/s, of the whole band.
+      uplink: r_n in bit/s, with the whole bandwidth.
       speed: samples trained per second.
     """
 
@@ -167,18 +167,3 @@ def probed_uplink_bps(num_bytes: int, first_s: float, last_s: float) -> float:
     """
     rate_bps = link_rate_bps(received_bps(num_bytes, first_s, last_s))
     return rate_bps if np.isfinite(rate_bps) else float("nan")
-
-
-__all__ = [
-    "BAND_RATIO",
-    "MARGIN_RATIO",
-    "NEW_WEIGHT",
-    "PROBES",
-    "PROBE_BYTES",
-    "PROBE_EVERY_ROUNDS",
-    "RISES_TO_BELIEVE",
-    "Estimates",
-    "Smoothed",
-    "paced_uplink_bps",
-    "probed_uplink_bps",
-]

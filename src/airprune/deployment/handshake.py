@@ -9,7 +9,7 @@ from dataclasses import replace
 from google.protobuf.message import Message
 
 from airprune import __version__
-from airprune.deployment.identity import Denied, Node, Parent, Peer, Role, Stranger, admit, channel_credentials
+from airprune.deployment.identity import Node, Parent, Peer, Role, Stranger, admit, channel_credentials
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.run_definition import PROTOCOL, check_versions
 from airprune.deployment.transport import Limits, Link, dial
@@ -54,13 +54,14 @@ def admit_child(
     role: Role,
     names: Container[str],
     online: Container[str],
-    denied: Denied,
+    denied: Container[str],
 ) -> Peer:
     """Returns the peer that has dialled, and names the link after it; raises `NotAdmitted` if it may not join.
 
     Args:
       names: of the members that join here.
       online: names of those that have a connection already.
+      denied: serial numbers of revoked certificates.
     """
     try:
         peer = admit(link.peer.certificate_pem, federation=federation, role=role, names=names, denied=denied)

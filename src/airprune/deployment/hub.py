@@ -1,4 +1,4 @@
-"""The cloud's side of its edges: who is there, rounds sent out and reports taken in. Lives in an event loop."""
+"""Holds the cloud's links to its edges: sends rounds out and takes reports in. Lives in an event loop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from airprune.deployment.checking import trouble_in_presence
+from airprune.deployment.checks import trouble_in_presence
 from airprune.deployment.handshake import NotAdmitted, admit_child
-from airprune.deployment.identity import Denied, Members, Node, Role, serial_of, server_credentials
+from airprune.deployment.identity import Members, Node, Role, load_denied, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
@@ -41,8 +41,8 @@ class Child:
 
 
 @dataclass(frozen=True)
-class _Gone:
-    """An edge that was online: when it went, and the devices that it had."""
+class _Unreachable:
+    """Remembers an edge that was online: since when it is unreachable, and the devices that it had."""
 
     since_s: float
     devices: frozenset[int]
@@ -58,7 +58,7 @@ class Hub:
     """All edges of a run.
 
     Attributes:
-      serving: which node is the edge with each number; a standby edge may take the place of one that stays away.
+      serving: which node is the edge with each number; a standby edge may take the place of one that is unreachable.
       edges: those online, by name.
       bad_reports: how many were refused of each edge.
     """
@@ -74,9 +74,9 @@ class Hub:
         self.refused = 0
         self.bad_reports: Counter[str] = Counter()
         self._waiting: dict[str, _Waiting] = {}
-        self._gone: dict[str, _Gone] = {}
+        self._unreachable: dict[str, _Unreachable] = {}
         self._changed = asyncio.Event()
-        self.denied = Denied.load(self._denied_file)
+        self.denied = load_denied(self._denied_file)
 
     @property
     def _denied_file(self) -> Path:
@@ -109,7 +109,7 @@ class Hub:
             welcome.CopyFrom(self.welcome)
             welcome.index = self.members.edges.index(name)
             welcome.devices.update({device: n for n, device in enumerate(self.members.all_devices)})
-            welcome.denied.extend(sorted(self.denied.serials))
+            welcome.denied.extend(sorted(self.denied))
             link.limits = replace(link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
             await link.send(welcome)
             self._notify()
@@ -118,8 +118,8 @@ class Hub:
             await self._listen(child)
         finally:
             del self.edges[name]
-            before = self._gone[name].devices if name in self._gone else frozenset()
-            self._gone[name] = _Gone(time.monotonic(), before | _ready(child))
+            before = self._unreachable[name].devices if name in self._unreachable else frozenset()
+            self._unreachable[name] = _Unreachable(time.monotonic(), before | _ready(child))
             self._notify()
         return None
 
@@ -149,9 +149,9 @@ class Hub:
         waiting = self._waiting.get(name)
         if waiting is None or waiting.report.done():
             return
-        asked = waiting.order[0]
+        ordered = waiting.order[0]
         got = report[0]
-        if (got.run, got.global_round, got.edge_round) == (asked.run, asked.global_round, asked.edge_round):
+        if (got.run, got.global_round, got.edge_round) == (ordered.run, ordered.global_round, ordered.edge_round):
             waiting.report.set_result(report)
 
     async def refuse_report(self, name: str, reason: str) -> None:
@@ -189,23 +189,23 @@ class Hub:
     async def settle(self, patience_s: float, gather_s: float) -> None:
         """Waits for edges that went a short time ago, then for the devices that they had: a restart costs only time."""
         for name in self.serving:
-            gone = self._gone.get(name)
-            if gone is None:
+            left = self._unreachable.get(name)
+            if left is None:
                 continue
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(gone.since_s + patience_s - time.monotonic()):
+                async with asyncio.timeout(left.since_s + patience_s - time.monotonic()):
                     while name not in self.edges:
                         await self._changed.wait()
             if name in self.edges:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(gather_s):
-                        while not gone.devices <= {d for child in self.edges.values() for d in _ready(child)}:
+                        while not left.devices <= {d for child in self.edges.values() for d in _ready(child)}:
                             await self._changed.wait()
-                if self._gone.get(name) is gone:
-                    del self._gone[name]
+                if self._unreachable.get(name) is left:
+                    del self._unreachable[name]
 
-    async def play(self, orders: Mapping[int, Order], patience_s: float) -> dict[int, Report | None]:
-        """Sends each edge its round and waits for the reports; None of an edge that stays away for too long."""
+    async def run_round(self, orders: Mapping[int, Order], patience_s: float) -> dict[int, Report | None]:
+        """Sends each edge its round and waits for the reports; None for an edge that is unreachable for too long."""
         numbers = list(orders)
         payloads: list[Sealed] = []  # edges are mostly sent the same
         for _, payload in orders.values():
@@ -213,13 +213,13 @@ class Hub:
             payloads.append(same or Sealed(payload))
         reports = await asyncio.gather(
             *(
-                self._play(self.serving[n], (orders[n][0], sealed), patience_s)
+                self._run_round(self.serving[n], (orders[n][0], sealed), patience_s)
                 for n, sealed in zip(numbers, payloads, strict=True)
             )
         )
         return dict(zip(numbers, reports, strict=True))
 
-    async def _play(self, name: str, order: _Sent, patience_s: float) -> Report | None:
+    async def _run_round(self, name: str, order: _Sent, patience_s: float) -> Report | None:
         waiting = _Waiting(order, asyncio.get_running_loop().create_future())
         self._waiting[name] = waiting
         try:
@@ -257,31 +257,31 @@ class Hub:
                 while self.place_of(device) != wanted or device not in self.present():
                     await self._changed.wait()
 
-    def take_standby(self) -> list[tuple[int, str, str]]:
-        """Puts standby edges in place of unreachable ones; returns (number, replaced, standby) for each."""
+    async def take_standby(self) -> list[tuple[str, str]]:
+        """Puts standby edges in place of unreachable ones; returns (replaced, standby) for each."""
         free = [name for name in self.members.standby if name in self.edges and name not in self.serving]
         changes = []
         for number, name in enumerate(self.serving):
             if name not in self.edges and free:
                 self.serving[number] = standby = free.pop(0)
-                if name in self._gone:
-                    self._gone[standby] = self._gone.pop(name)
-                changes.append((number, name, standby))
+                if name in self._unreachable:
+                    self._unreachable[standby] = self._unreachable.pop(name)
+                changes.append((name, standby))
         return changes
 
     async def refresh_denied(self) -> None:
-        """Reads the deny list again and tells the edges if it has changed."""
-        denied = Denied.load(self._denied_file)
+        """Reads the deny list again and sends it to the edges if it has changed."""
+        denied = load_denied(self._denied_file)
         if denied == self.denied:
             return
         self.denied = denied
         for child in list(self.edges.values()):
             with contextlib.suppress(LinkLost):
-                if denied.holds(child.serial):
+                if child.serial in denied:
                     reason = f"The certificate {child.serial} of {child.name} was revoked."
                     await self._refuse(child.link, reason, is_final=True)
                 else:
-                    await child.link.send(pb.Denied(serials=sorted(denied.serials)))
+                    await child.link.send(pb.Denied(serials=sorted(denied)))
 
     async def say_goodbye(self, reason: str) -> None:
         for child in list(self.edges.values()):

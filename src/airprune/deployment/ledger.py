@@ -79,7 +79,7 @@ class DeviceLedger:
 
         Args:
           max_results: how many are kept: at least the last that counted and the one that may. With one for each edge
-            round of a global round and one more, a global round that is asked again from its start is answered with
+            round of a global round and one more, a global round that is ordered again from its start is answered with
             the same bytes.
         """
         base = [r for r in self.results if r.round_index <= result.last_counted]

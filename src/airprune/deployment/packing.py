@@ -43,31 +43,31 @@ class Station:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundArrays:
-    """Beside an `EdgeRound`: the station if the edge does not have it; what masking and objective tell everybody."""
+    """Goes with an `EdgeRound`: the station if the edge does not have it; what masking and objective broadcast."""
 
     station: Station | None
-    shared: Array | None
+    mask: Array | None
     values: Mapping[str, Array] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        shared = {} if self.shared is None else {"told": self.shared}
-        return packed({**_of_station(self.station), **shared, **_under(_VALUES, self.values)}, {})
+        mask = {} if self.mask is None else {"told": self.mask}
+        return packed({**_of_station(self.station), **mask, **_under(_VALUES, self.values)}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RoundArrays:
         arrays, _ = unpacked(data) if len(data) else ({}, {})
-        return cls(station=_station(arrays), shared=arrays.get("told"), values=_below(_VALUES, arrays))
+        return cls(station=_station(arrays), mask=arrays.get("told"), values=_below(_VALUES, arrays))
 
 
 def order_digest(message: pb.EdgeRound, arrays: RoundArrays) -> str:
     """Returns the digest of all orders of an edge, hex. The model is in it by its own digest, sent along or not."""
-    shared = replace(arrays, station=None).to_bytes()
-    return digest_of(message.SerializeToString(deterministic=True), shared).hex()
+    rest = replace(arrays, station=None).to_bytes()
+    return digest_of(message.SerializeToString(deterministic=True), rest).hex()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReportArrays:
-    """Beside an `EdgeReport`: what the uploads add up to, and the station if the cloud has asked for it."""
+    """Goes with an `EdgeReport`: what the uploads add up to, and the station if the cloud has ordered it."""
 
     station: Station | None
     held: Array

@@ -1,4 +1,4 @@
-"""The cloud's rounds with edges that are somewhere else: `Deployed` is the environment of a deployment.
+"""Runs the cloud's rounds with edges on other machines: `Deployed` is the environment of a deployment.
 
 Plans, shares and pacing are of payload: of a link that was measured, WIRE_OVERHEAD is taken off first.
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from airprune.components.component import Owner
-from airprune.deployment.checking import MAX_WORDS, checked_report
+from airprune.deployment.checks import MAX_WORDS, checked_report
 from airprune.deployment.cloud_estimates import (
     as_values,
     due_probes,
@@ -33,7 +33,7 @@ from airprune.deployment.measured_rows import measured_rows, row_of_lost_edge
 from airprune.deployment.pacing import WIRE_OVERHEAD
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.replaying import met_candidates
+from airprune.deployment.replay import met_candidates
 from airprune.deployment.run_definition import RunDefinition
 from airprune.engines.base import Engine
 from airprune.errors import WorkFailed
@@ -68,10 +68,10 @@ class CloudSettings:
     Attributes:
       measures: whether plans go by measured rates and speeds; else by the scenario's network and clock.
       grace_s: how long after the deadline uploads are still taken.
-      patience_s: how long an edge may stay away before the round goes on without it.
+      patience_s: how long an edge may be unreachable before the round goes on without it.
       wait_s: how long to wait for all devices before the first round.
       handover_s: how long to wait for a device that is sent to another edge.
-      probe_every: rounds without news of an uplink after which it is probed.
+      probe_every: rounds without a measurement of an uplink after which it is probed.
     """
 
     measures: bool = True
@@ -83,12 +83,12 @@ class CloudSettings:
 
 
 class Deployed(Environment):
-    """Edges that are reached through a hub, from the thread that runs the rounds.
+    """Reaches edges through a hub, from the thread that runs the rounds.
 
     Args:
       planned: the inputs of rounds that an earlier process has planned already, by number.
-      on_planned, on_measured: told what a round is planned with, before it goes out, and what became of it.
-      on_serving: told which edges serve, when a standby edge has taken another's place.
+      on_planned, on_measured: called with what a round is planned with, before it goes out, and with its outcome.
+      on_serving: called with the edges that serve, when a standby edge has taken another's place.
     """
 
     keeps_memory = False
@@ -130,9 +130,9 @@ class Deployed(Environment):
         """Returns the devices that are online, at the edges that serve them, with measured rates if plans use them."""
         if not any(state.counters):
             state.values[_OUT] = np.zeros_like(state.values[_OUT])
-            self._loop.call(self._settle())
-            for _, gone, standby in self._loop.call(self._take_standby()):
-                _log.warning("%s is unreachable; %s takes its place.", gone, standby)
+            self._settle()
+            for replaced, standby in self._loop.call(self._hub.take_standby()):
+                _log.warning("%s is unreachable; %s takes its place.", replaced, standby)
                 self._on_serving(self._hub.serving)
         self._loop.call(self._hub.refresh_denied())
         round_index = experiment.round_index(state)
@@ -144,11 +144,8 @@ class Deployed(Environment):
         self._on_planned(inputs)
         return met_candidates(experiment, candidates, inputs)
 
-    async def _settle(self) -> None:
-        await self._hub.settle(self._settings.patience_s, self._settings.handover_s)
-
-    async def _take_standby(self) -> list[tuple[int, str, str]]:
-        return self._hub.take_standby()
+    def _settle(self) -> None:
+        self._loop.call(self._hub.settle(self._settings.patience_s, self._settings.handover_s))
 
     def _inputs(
         self, experiment: Experiment, state: RunState, candidates: Candidates, round_index: int
@@ -156,16 +153,16 @@ class Deployed(Environment):
         wanted = dict(zip(candidates.device.tolist(), candidates.edge.tolist(), strict=True))
         restarts = bool(state.values[_OUT].all())
         if restarts:
-            _log.warning("All edges have been away; this global round goes on from the cloud's model.")
+            _log.warning("All edges have been unreachable; this global round goes on from the cloud's model.")
             state.values[_OUT] = np.zeros_like(state.values[_OUT])
-        self._loop.call(self._settle())
+        self._settle()
         homes = {device: edge for device, edge in wanted.items() if not state.values[_OUT][edge]}
         self._loop.call(self._hub.place(homes, self._settings.handover_s))
-        is_told = False
+        is_logged = False
         while not (present := self._present(state, wanted)):
-            if not is_told:
+            if not is_logged:
                 _log.warning("No device is online; waiting.")
-                is_told = True
+                is_logged = True
             self._loop.call(asyncio.sleep(0.2))
         device = np.array(sorted(present), dtype=np.int64)
         rates_bps = candidates.full_band_rate_bps[np.searchsorted(candidates.device, device)]
@@ -199,7 +196,7 @@ class Deployed(Environment):
         orders = {edge: self._order(experiment, state, timed, edge, group) for edge, _, group in groups}
         idle = self._idle(experiment, state, orders)
         orders |= {edge: self._order_for_model(experiment, state, edge) for edge in idle}
-        played = self._loop.call(self._hub.play(orders, self._settings.patience_s))
+        played = self._loop.call(self._hub.run_round(orders, self._settings.patience_s))
         reports = self._checked(orders, self._with_models(experiment, state, orders, played))
         results, rows, names = [], list[MeasuredRow](), self._hub.members.all_devices
         for edge in idle:
@@ -265,13 +262,13 @@ class Deployed(Environment):
         if self._settings.measures:
             served = [device for device, (place, _) in self._hub.present().items() if place == edge]
             message.probes.extend(due_probes(state, served, every=self._settings.probe_every))
-        arrays = RoundArrays(station=station, shared=group.shared.mask, values=group.shared.values)
+        arrays = RoundArrays(station=station, mask=group.shared.mask, values=group.shared.values)
         return message, arrays.to_bytes()
 
-    def _idle(self, experiment: Experiment, state: RunState, asked: Container[int]) -> list[int]:
-        """Edges where nobody is asked in this round, but whose model the cloud needs after it."""
+    def _idle(self, experiment: Experiment, state: RunState, ordered: Container[int]) -> list[int]:
+        """Returns edges without selected devices in this round whose model the cloud needs after it."""
         away = np.flatnonzero(state.values[_AWAY] & ~state.values[_OUT]).tolist()
-        return [edge for edge in away if edge not in asked and self._sends_model(experiment, state, edge)]
+        return [edge for edge in away if edge not in ordered and self._sends_model(experiment, state, edge)]
 
     def _order_for_model(self, experiment: Experiment, state: RunState, edge: int) -> Order:
         message = pb.EdgeRound(
@@ -317,7 +314,7 @@ class Deployed(Environment):
         orders: dict[int, Order],
         reports: dict[int, Report | None],
     ) -> dict[int, Report | None]:
-        """Edges that say they have another model are sent the cloud's, if the cloud has it; else they are out."""
+        """Sends edges that report another model the cloud's, if the cloud has it; else they are out."""
         again: dict[int, Order] = {}
         for edge, report in reports.items():
             if report is not None and report[0].trouble:
@@ -328,7 +325,7 @@ class Deployed(Environment):
                     arrays = replace(RoundArrays.from_bytes(payload), station=self._station(experiment, state, edge))
                     again[edge] = message, arrays.to_bytes()
         if again:
-            reports |= self._loop.call(self._hub.play(again, self._settings.patience_s))
+            reports |= self._loop.call(self._hub.run_round(again, self._settings.patience_s))
         return reports
 
     def _checked(self, orders: dict[int, Order], reports: dict[int, Report | None]) -> dict[int, Checked | None]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,6 +53,11 @@ class RunDefinition:
             num_devices=welcome.num_devices,
             num_edges=welcome.num_edges,
         )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All but the scenario, as `deployment.json` and a welcome hold it."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "scenario"}
 
     @cached_property
     def method(self) -> Method:
@@ -148,7 +153,7 @@ def check_versions(protocol: int, version: str) -> str:
 def check_deployable(method: Method, *, steps_decay: str = "none") -> None:
     """Topologies in which devices talk to each other, or begin at different times, have no real counterpart here.
 
-    Nor have local steps that change during a run, since orders do not tell them, and selections that end a round with
+    Nor have local steps that change during a run, since orders do not carry them, and selections that end a round with
     the first so many uploads of all edges, since edges do not know of each other's.
     """
     if steps_decay != "none":

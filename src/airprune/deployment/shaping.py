@@ -28,7 +28,7 @@ _RECORD_BYTES = 64 * 2**20
 _PLAN_COLUMNS = (
     Column(name="device", kind="label", required=True, explanation="a name, unique"),
     Column(name="edge", kind="label", default="", explanation="the edge server that serves it"),
-    Column(name="bandwidth_share", above=0, maximum=1, explanation="share of its edge's band"),
+    Column(name="bandwidth_share", above=0, maximum=1, explanation="share of its edge's bandwidth"),
     Column(name="rate_bps", above=0, explanation="bit/s, headers included"),
 )
 
@@ -90,7 +90,7 @@ def planned_rates_bps(source: str, *, edge: str | None = None, capacity_bps: flo
 
     Args:
       edge: only its devices.
-      capacity_bps: what the whole band carries; not needed where the plan itself says `rate_bps`.
+      capacity_bps: what the whole bandwidth carries; not needed where the plan itself says `rate_bps`.
     """
     table = _last_round(Path(source)) if Path(source).is_dir() else read_table(source, _PLAN_COLUMNS)
     rates = _rates(table, capacity_bps)
@@ -100,7 +100,7 @@ def planned_rates_bps(source: str, *, edge: str | None = None, capacity_bps: flo
     chosen = [row for row in range(table.num_rows) if edge in (None, edges[row])]
     for row in chosen:
         if not rates[row] > 0:
-            raise table.error(row, f"device {table['device'][row]} has no share of the band; plan its edge first.")
+            raise table.error(row, f"device {table['device'][row]} has no bandwidth share; plan its edge first.")
     return {str(table["device"][row]): float(rates[row]) for row in chosen}
 
 
@@ -114,7 +114,7 @@ def _rates(table: Table, capacity_bps: float | None) -> np.ndarray:
         )
     if capacity_bps is None:
         raise UsageError(
-            f"{table.source} has shares but no rates; --capacity-mbps says what the band carries. "
+            f"{table.source} has shares but no rates; --capacity-mbps says what the whole bandwidth carries. "
             "Example: --capacity-mbps 100"
         )
     return capacity_bps * table["bandwidth_share"]
@@ -129,6 +129,3 @@ def _last_round(folder: Path) -> Table:
     names = {key: np.array([f"{key[0]}{number}" for number in record[key]], dtype=object) for key in ("device", "edge")}
     share = np.array(record["bandwidth_share"], dtype=np.float64)
     return Table(str(folder), {**names, "bandwidth_share": share}, np.zeros(len(share), dtype=np.int64))
-
-
-__all__ = ["htb_commands", "planned_rates_bps"]

@@ -13,7 +13,7 @@ from airprune.runs.layout import RunFolder
 
 STATES = ("waiting", "running", "ended")
 ROLES = ("cloud", "edge", "device")
-# After so long without a word, the cloud is taken to be gone.
+# After so long without an update, the cloud is taken to be unreachable.
 STALE_AFTER_S = 10.0
 MAX_BYTES = 16 * 2**20
 
@@ -25,8 +25,8 @@ class NodeStatus:
     Attributes:
       edge: name of the edge that serves a device.
       seen_s_ago: since something was received of it; None if never.
-      late, refused: uploads so far; of an edge, refused peers too.
-      last_fate: of a device, in the last edge round it was asked in.
+      late, refused: uploads so far that missed the deadline or were refused; of an edge, refused peers too.
+      last_fate: outcome of a device in the last edge round for which it was selected.
     """
 
     name: str

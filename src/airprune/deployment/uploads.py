@@ -8,7 +8,7 @@
     update      as the compression made it; values as they are where it is exact
     reports     arrays that are summed over devices, if the method has any
 
-All numbers are little-endian. Whoever reads an upload knows what it has asked for and compares everything with it
+All numbers are little-endian. The reader of an upload knows what it has ordered and compares everything with it
 before taking memory; whatever the bytes are, the answer is the sender's own state, bit for bit, or a `BadUpload`.
 """
 
@@ -51,7 +51,7 @@ _MOST_ENTRIES_PER_STATE = 8
 
 
 class BadUpload(WorkFailed):
-    """Bytes that are not the update that was asked for; the sentence says in what."""
+    """Raised for bytes that are not the update that was ordered; the sentence says in what."""
 
     def __init__(self, field: str, rule: str, got: object) -> None:
         super().__init__(f"Upload.{field} {rule}, got {got}.")
@@ -215,9 +215,9 @@ def _header(view: memoryview, codec: Codec, expected: Expected) -> _Header:
         raise BadUpload("digest", "must be that of its bytes", digest.hex())
     if model != expected.model_digest:
         raise BadUpload("model", f"must be the one that was sent, {expected.model_digest.hex()}", model.hex())
-    asked = -1 if expected.code is None else expected.code
-    if code != asked:
-        raise BadUpload("code", f"must be {asked}, as ordered", code)
+    ordered = -1 if expected.code is None else expected.code
+    if code != ordered:
+        raise BadUpload("code", f"must be {ordered}, as ordered", code)
     value_bits = 8 * codec.value_dtype.itemsize if codec.sends_values(expected.code) else 0
     if bits != value_bits:
         raise BadUpload("bits", f"of a value must be {value_bits}", bits)
@@ -308,7 +308,7 @@ def _reports(sections: _Sections, count: int, codec: Codec, expected: Expected) 
         name = bytes(sections.take(name_bytes)).decode(errors="replace")
         dtype = np.dtype("<i8" if tag == _BITS else _REPORTED[tag])
         if expected.reports is not None and expected.reports.get(name) != (dtype.str, shape):
-            raise BadUpload("report", "must be one that was asked for", f"{name!r} of {dtype.str} {shape}")
+            raise BadUpload("report", "must be one that the method declares", f"{name!r} of {dtype.str} {shape}")
         entries_left -= (size := math.prod(shape))
         if entries_left < 0 or name in found:
             rule = f"must come once, with at most {most:,} entries in all"

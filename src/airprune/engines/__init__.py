@@ -43,5 +43,5 @@ def engine_named(name: str) -> type[Engine]:
     try:
         return ENGINES[name]
     except ModuleNotFoundError as error:
-        told = sentence_for(error, f"The engine {name}") or f"The engine {name} needs the package {error.name}."
-        raise UsageError(told) from error
+        sentence = sentence_for(error, f"The engine {name}") or f"The engine {name} needs the package {error.name}."
+        raise UsageError(sentence) from error

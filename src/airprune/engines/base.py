@@ -27,7 +27,7 @@ from airprune.errors import WorkFailed
 _CRASHES = tuple(f"signal {name}" for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"))
 # How often a task is given to a worker that dies of it.
 MAX_TRIES = 3
-# So many parts are merged at a time, which bounds the memory of whoever merges.
+# So many parts are merged at a time, which bounds the memory of merging.
 GROUP_CHUNKS = 16
 # So many results per worker may wait for an earlier one, which bounds the driver's memory.
 _AHEAD = 8
@@ -106,7 +106,7 @@ class Group:
     def lost(self, parts: Sequence[Any], how: str) -> Any:
         """Returns what stands for these parts of a task, which workers died of: merged after the rest; None: nothing.
 
-        Raises if work may not go on without them. It is asked with no parts first, so that nobody looks in vain.
+        Raises if work may not go on without them. It is called with no parts before the search for them.
         """
         raise WorkFailed(Died(how).on("the same task"))
 

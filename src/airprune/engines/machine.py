@@ -49,17 +49,17 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def workers_here(asked: int | None, *, field: str = "Scenario.engine.workers") -> int:
+def workers_here(workers: int | None, *, field: str = "Scenario.engine.workers") -> int:
     """Returns how many worker processes to start on this machine: as many as asked for, by default one per core.
 
     Refuses more than any machine has a use for: they would fill the memory before one of them works.
     """
     cores = num_cores()
     most = max(_MAX_WORKERS_PER_CORE * cores, _ALWAYS_ALLOWED_WORKERS)
-    if asked is not None and asked > most:
+    if workers is not None and workers > most:
         of_this_machine = f"with the {cores} core{'' if cores == 1 else 's'} of this machine"
-        raise InvalidValue(field, f"must be ≤ {most} {of_this_machine}", asked, "Leave it out for one per core.")
-    return asked or cores
+        raise InvalidValue(field, f"must be ≤ {most} {of_this_machine}", workers, "Leave it out for one per core.")
+    return workers or cores
 
 
 def single_thread() -> Callable[[], None]:
@@ -106,14 +106,14 @@ _cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled")
 
 def cancelled() -> bool:
     """True if the present task is no longer waited for; for long tasks, in a worker."""
-    asked = _cancelled.get(None)
-    return asked is not None and asked()
+    is_cancelled = _cancelled.get(None)
+    return is_cancelled is not None and is_cancelled()
 
 
 @contextlib.contextmanager
-def cancelled_by(asked: Callable[[], bool]) -> Iterator[None]:
+def cancelled_by(is_cancelled: Callable[[], bool]) -> Iterator[None]:
     """Lets the present task find out that it is cancelled; for engines whose workers outlive one."""
-    token = _cancelled.set(asked)
+    token = _cancelled.set(is_cancelled)
     try:
         yield
     finally:

@@ -75,7 +75,7 @@ def run(
     kernel = None if folder is None else folder.kernel
     environment = Environment()
     if replay is not None:
-        from airprune.deployment.replaying import Replayed
+        from airprune.deployment.replay import Replayed
 
         replayed = RunFolder(path_of("run.replay", replay))
         environment, kernel = Replayed(replayed), kernel or replayed.kernel_used

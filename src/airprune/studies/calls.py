@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airprune.checks import instance, path_of
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.extras import needed
+from airprune.results.findings import Arm, findings
 from airprune.results.frames import Level, load_runs
 from airprune.results.latex import summary_latex, target_latex
 from airprune.results.rows import TOTAL, cumulative
@@ -136,6 +137,26 @@ class Comparison(Study):
             to_target={} if target is None else to_target(tests, target, reference=reference),
             diverged={name: num for name, runs in rounds.items() if (num := num_diverged(runs))},
         )
+
+    def findings(self) -> list[str]:
+        """Returns three sentences computed from the runs: what was seen, what it means, where to go on."""
+        found = curves(self.variants, self.seeds, self.out)
+        arms = [
+            Arm.of(
+                variant.name,
+                variant.scenario,
+                {seed: run[-1] for seed, run in zip(self.seeds, found[variant.name], strict=True) if run},
+            )
+            for variant in self.variants
+            if variant.name not in self.diverged
+        ]
+        return findings([arm for arm in arms if arm is not None])
+
+    @property
+    def learning_rates(self) -> dict[str, float]:
+        """Each variant's learning rate, where they are not all the same; else empty."""
+        rates = {variant.name: variant.scenario.train.learning_rate for variant in self.variants}
+        return rates if len(set(rates.values())) > 1 else {}
 
     def label(self, name: str) -> str:
         """Returns a variant's name, with a note if runs of it diverged."""

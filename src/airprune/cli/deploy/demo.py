@@ -61,7 +61,7 @@ def demo(
         for number, (name, scenario) in enumerate(scenarios.items()):
             folder = place / f"run-{number}"
             folder.mkdir(parents=True)
-            results.append(run_demo(scenario, folder, name=name, tell=say))
+            results.append(run_demo(scenario, folder, name=name, report=say))
     if as_json:
         print_json([dataclasses.asdict(result) | {"folder": str(result.folder)} for result in results])
     else:

@@ -20,7 +20,7 @@ from airprune.text import MISSING, counted, number, printable
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from airprune.deployment.calibrating import DeviceFit, Spread
+    from airprune.deployment.calibration import DeviceFit, Spread
     from airprune.deployment.status import NodeStatus, Status
     from airprune.runs.layout import RunFolder
 
@@ -59,7 +59,7 @@ def calibrate(
 
     Example: `airprune deploy calibrate runs/yard --out yard.csv`
     """
-    from airprune.deployment.calibrating import overrides_for, write_network
+    from airprune.deployment.calibration import overrides_for, write_network
 
     folder = _run_folder(run)
     fits = _fits(folder)
@@ -89,7 +89,7 @@ def verify(
 
     Example: `airprune deploy verify runs/yard --edge e0=kits/e0 --edge e1=kits/e1`
     """
-    from airprune.deployment.verifying import edges_of, verified_rounds
+    from airprune.deployment.verification import edges_of, verified_rounds
 
     pairs = named_values("--edge", edge, "NAME=DIR", "e0=kits/e0")
     folder, kept = _run_folder(run), {name: Path(place) for name, place in pairs.items()}
@@ -125,7 +125,7 @@ def _run_folder(run: Path) -> RunFolder:
 
 
 def _fits(folder: RunFolder) -> list[DeviceFit]:
-    from airprune.deployment.calibrating import fit_devices
+    from airprune.deployment.calibration import fit_devices
     from airprune.runs.measured import read_inputs, read_measured
 
     return fit_devices(read_measured(folder), read_inputs(folder), folder.scenario().train.samples_seen)

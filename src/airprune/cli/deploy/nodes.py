@@ -131,7 +131,7 @@ def device(
 
     Example: `airprune deploy device kits/d0 --data samples.npz`
     """
-    from airprune.deployment.device import DeviceSettings, run_device
+    from airprune.deployment.device import Device, DeviceSettings
     from airprune.deployment.identity import Role
     from airprune.deployment.own_data import check_source
 
@@ -140,7 +140,7 @@ def device(
     state = _state_folder(state_dir, kit)
     settings = DeviceSettings(data=data, patience_s=patience, mobile=mobile)
     _log_to_stderr()
-    _until_the_end(lambda: run_device(node, state, settings))
+    _until_the_end(lambda: Device(node, state, settings).run())
 
 
 def _node(kit: Path, role: Role) -> Node:

@@ -7,7 +7,7 @@ denied       certificates that are refused before they expire
 kits         making a federation; renewing and revoking a node
 """
 
-from airprune.deployment.identity.denied import Denied
+from airprune.deployment.identity.denied import load_denied
 from airprune.deployment.identity.kits import make_federation, renew, revoke
 from airprune.deployment.identity.members import Members, load_members
 from airprune.deployment.identity.node import Node, Parent, channel_credentials, load_node, server_credentials
@@ -17,7 +17,7 @@ __all__ = [
     "Role", "Peer", "Stranger", "peer_of", "serial_of", "admit",
     "Members", "load_members",
     "Node", "Parent", "load_node",
-    "Denied",
+    "load_denied",
     "make_federation", "renew", "revoke",
     "server_credentials", "channel_credentials",
 ]  # fmt: skip

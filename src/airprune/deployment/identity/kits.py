@@ -1,4 +1,4 @@
-"""Making a federation, renewing and revoking its nodes.
+"""Makes a federation; renews and revokes its nodes.
 
 FOLDER/authority/ca.pem, ca-key.pem   signs kits; the key is needed nowhere else
 FOLDER/authority/issued/NAME.pem      each node's newest certificate
@@ -94,7 +94,7 @@ def renew(folder: Path, name: str, *, days: int = 365) -> Path:
     """Gives a node's kit a new key and certificate, and puts the old one on the deny lists; returns the kit.
 
     What fails while files are prepared changes nothing. From the first change on the old certificate is refused, so
-    whoever is interrupted then has only to renew once more.
+    after an interruption it is enough to renew once more.
     """
     days = whole_number("days", days, at_least=1, at_most=MAX_DAYS)
     kit = folder / name
@@ -207,6 +207,6 @@ def _deny(folder: Path, serial: str, name: str) -> None:
     """Adds to the authority's list, and to the cloud's if its kit is still here; to neither if one cannot be read."""
     lists = [place / denied.FILE for place in (folder / "authority", folder / CLOUD) if place.is_dir()]
     for path in lists:
-        denied.Denied.load(path)
+        denied.load_denied(path)
     for path in lists:
         denied.deny(path, serial, name)

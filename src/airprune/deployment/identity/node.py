@@ -1,4 +1,4 @@
-"""A node's kit: a folder with all that one node needs to be itself.
+"""A node's credentials bundle ("kit"): a folder with all that one node needs to be itself.
 
 ca.pem                     whom to trust
 node.pem, node-key.pem     who it is, and the proof; the key is for its owner only
@@ -48,7 +48,7 @@ class Parent:
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A node as its kit tells it.
+    """Describes a node as its kit does.
 
     Attributes:
       index: number of the device or edge in the network.

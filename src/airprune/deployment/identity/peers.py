@@ -9,7 +9,6 @@ from enum import StrEnum
 
 from cryptography import x509
 
-from airprune.deployment.identity.denied import Denied
 from airprune.errors import WorkFailed
 from airprune.text import shown
 
@@ -18,7 +17,7 @@ _URI = re.compile(rf"airprune://(?P<federation>{LABEL})/(?P<role>cloud|edge|devi
 
 
 class Stranger(WorkFailed):
-    """Somebody who is not admitted; the sentence says why."""
+    """Raised for a peer that is not admitted; the sentence says why."""
 
 
 class Role(StrEnum):
@@ -74,7 +73,7 @@ def serial_of(pem: bytes) -> str:
     return f"{_certificate(pem).serial_number:x}"
 
 
-def admit(pem: bytes, *, federation: str, role: Role, names: Container[str], denied: Denied) -> Peer:
+def admit(pem: bytes, *, federation: str, role: Role, names: Container[str], denied: Container[str]) -> Peer:
     """Returns the holder of this certificate, which TLS has checked already; raises `Stranger` unless it may join."""
     peer = peer_of(pem)
     if peer.federation != federation:
@@ -83,7 +82,7 @@ def admit(pem: bytes, *, federation: str, role: Role, names: Container[str], den
         raise Stranger(f"{peer.uri} has the role {peer.role}; only the role {role} joins here.")
     if peer.name not in names:
         raise Stranger(f"{peer.uri} is not a member that joins here.")
-    if denied.holds(serial := serial_of(pem)):
+    if (serial := serial_of(pem)) in denied:
         raise Stranger(f"The certificate {serial} of {peer.uri} was revoked or renewed; use the newest kit.")
     return peer
 

@@ -26,7 +26,9 @@ def read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise UsageError(f"{path} is missing; copy the whole kit that `airprune deploy init` made.") from None
+        raise UsageError(
+            f"{path} is missing; copy the whole kit (credentials bundle) that `airprune deploy init` made."
+        ) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
 

@@ -6,12 +6,13 @@ will read.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError, Message
 
-from airprune.deployment.digests import DIGEST_BYTES, Hasher, digest_of
+from airprune.deployment.digests import DIGEST_BYTES, digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.errors import WorkFailed
 
@@ -20,7 +21,7 @@ KINDS = tuple(body.name for body in pb.Frame.DESCRIPTOR.oneofs_by_name["body"].f
 # Payloads up to this size are held a second time, as frames, while they are sent.
 _KEPT_BYTES = 2**22
 _NEVER_WITH_PAYLOAD = ("beat", "chunk", "refusal")
-# Their payloads come after them in any case: how long that takes tells how fast the link is.
+# Their payloads come after them in any case: how long that takes shows how fast the link is.
 _TIMED = ("measured", "upload")
 # Their payloads are known by their digests, in orders and records; that of others is for TLS to protect.
 _KNOWN_BY_DIGEST = ("orders", "upload")
@@ -90,7 +91,7 @@ class _Coming:
     digest: bytes
     num_received: int = 0
     buffer: bytearray = field(default_factory=bytearray)
-    hasher: Hasher = field(default_factory=Hasher)
+    hasher: hashlib._Hash = field(default_factory=hashlib.sha256)
 
 
 class Assembler:
@@ -184,7 +185,7 @@ class Assembler:
 
     def _packet(self, coming: _Coming, payload: bytes | memoryview, now_s: float) -> Packet:
         self._coming = None
-        if coming.digest and coming.hasher.digest() != coming.digest:
+        if coming.digest and coming.hasher.digest()[:DIGEST_BYTES] != coming.digest:
             raise BadFrame("the payload is not the one whose digest was announced")
         return Packet(coming.message, payload, coming.first_s, now_s, coming.digest)
 

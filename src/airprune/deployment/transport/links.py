@@ -213,7 +213,7 @@ class Link:
         return self._unread.popleft()
 
     async def refuse(self, reason: str, *, is_final: bool = False) -> None:
-        """Tells the peer a sentence and ends the link."""
+        """Sends the peer a sentence and ends the link."""
         await self._end(LinkLost(f"{self.name} was refused: {reason}"), pb.Refusal(reason=reason, is_final=is_final))
 
     async def close(self) -> None:
@@ -373,7 +373,7 @@ class Link:
         for written in list(self._unwritten):
             if not written.done():
                 written.set_exception(why)
-                written.exception()  # nobody waits for heartbeats
+                written.exception()  # heartbeats are not waited for
         self._arrived.set()
         self._ended.set()
         self._stream.cut()

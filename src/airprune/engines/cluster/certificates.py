@@ -3,9 +3,9 @@
     ca.pem, ca-key.pem                  the authority; its key signs, and is needed nowhere else
     scheduler.pem, scheduler-key.pem    likewise worker, client
 
-Dask checks on both sides that the other's certificate is signed by the authority: whoever has none is turned away. It
-does not look at whom it has reached. Here whoever calls a scheduler wants a scheduler's certificate, and whoever calls
-a worker a worker's; that of a client serves to call only.
+Dask checks on both sides that the other's certificate is signed by the authority, and refuses peers without one. It
+does not check the role that it has reached. Here a call to a scheduler requires a scheduler's certificate, and one to a
+worker a worker's; that of a client serves to call only.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _has_role(path: Path, role: str) -> bool:
 
 
 class _RoleSecurity(Security):
-    """Dask's, but who is called must have the role that is called."""
+    """Checks, beyond Dask's checks, that the called process has the role that is called."""
 
     scheduler: str | None = None
 

@@ -74,22 +74,22 @@ class WorkerSettings:
             raise UsageError(f"--tls goes with an address like tls://host:8786, got {address}, which is not encrypted.")
         elif not self.insecure and not is_loopback(urlsplit(address).hostname or ""):
             raise UsageError(
-                f"A worker of {address}, without TLS, lets everybody who reaches it run code on this machine: "
+                f"A worker of {address}, without TLS, lets any process that reaches it run code on this machine: "
                 "use a tls:// address and --tls FOLDER, or --insecure to insist."
             )
 
 
-class _SchedulerGone(Exception):
+class _SchedulerLost(Exception):
     pass
 
 
 class Crew:
     """The workers of this machine, each in its place."""
 
-    def __init__(self, settings: WorkerSettings, size: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, settings: WorkerSettings, size: int, report: Callable[[str], None]) -> None:
         self.settings = settings
         self.size = size
-        self.tell = tell
+        self.report = report
         self.present = 0
         self.waiting = False
 
@@ -104,8 +104,8 @@ class Crew:
         troubles = [end for end in ends if isinstance(end, Exception)]
         if stop.is_set():
             return
-        if isinstance(troubles[0], _SchedulerGone):
-            self.tell(f"There has been no scheduler for {self.settings.patience_s:g} s; the workers leave.")
+        if isinstance(troubles[0], _SchedulerLost):
+            self.report(f"There has been no scheduler for {self.settings.patience_s:g} s; the workers leave.")
             return
         raise troubles[0]
 
@@ -174,7 +174,7 @@ class Crew:
                     raise trouble from error
                 if time.monotonic() - last_seen > self.settings.patience_s:
                     if joined:
-                        raise _SchedulerGone from error
+                        raise _SchedulerLost from error
                     raise self._unanswered(error) from error
                 self._say_waiting(error)
             await asyncio.sleep(_PAUSE_S)
@@ -190,7 +190,7 @@ class Crew:
     def _say_waiting(self, error: Exception) -> None:
         if not self.waiting:
             self.waiting = True
-            self.tell(
+            self.report(
                 f"Waiting up to {self.settings.patience_s:g} s for the scheduler at {self.settings.scheduler} "
                 f"({last_words(error)})."
             )
@@ -199,7 +199,7 @@ class Crew:
         self.present += change
         if change > 0 and self.present == self.size:
             self.waiting = False
-            self.tell(f"{self.size} worker{'s have' if self.size > 1 else ' has'} joined {self.settings.scheduler}.")
+            self.report(f"{self.size} worker{'s have' if self.size > 1 else ' has'} joined {self.settings.scheduler}.")
 
 
 async def _knock(address: str, security: Security | None) -> None:

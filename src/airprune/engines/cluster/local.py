@@ -1,6 +1,6 @@
 """A cluster of this machine's own: a scheduler in this process and worker processes that live as long as it does.
 
-It speaks TLS on loopback with certificates made for the occasion, so that nobody else on the machine can hand it work.
+It speaks TLS on loopback with certificates made for the occasion, so that no other user of the machine can use it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from airprune.engines.worker_process import leave_with_the_driver
 
 _GRACE_S = 2.0
 # Dask starts a web server beside every scheduler and worker, dashboard or not: let it have nothing to show. And let
-# workers not look at their own stack a hundred times a second for a profile that nobody sees.
+# workers not look at their own stack a hundred times a second for a profile that is not shown.
 WITHOUT_PAGES: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],

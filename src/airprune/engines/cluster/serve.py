@@ -44,7 +44,7 @@ def serve_scheduler(
     """Runs a scheduler until SIGINT or SIGTERM; `announce` gets its address and the dashboard's, if there is one."""
     if tls is None and not insecure and not is_loopback(host):
         raise UsageError(
-            f"A scheduler on {host!r} without TLS lets everybody who reaches it run code on the cluster: "
+            f"A scheduler on {host!r} without TLS lets any process that reaches it run code on the cluster: "
             "give --tls FOLDER (made by `airprune cluster certificates FOLDER`), or --insecure to insist."
         )
     if dashboard and importlib.util.find_spec("bokeh") is None:
@@ -117,11 +117,11 @@ def serve_workers(
     insecure: bool = False,
     memory_limit: str = "0",
     patience_s: float = 60.0,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
     """Runs worker processes until SIGINT or SIGTERM, or until there has been no scheduler for `patience_s`.
 
-    Each is watched by a Nanny, which starts it anew if it dies. `tell` gets a sentence when they join and leave.
+    Each is watched by a Nanny, which starts it anew if it dies. `report` gets a sentence when they join and leave.
     """
     num_workers = workers_here(workers, field="--workers")
     with ScratchFolder("workers") as folder:
@@ -145,7 +145,7 @@ def serve_workers(
         os.environ.update(worker_environment(), DASK_LOGGING__DISTRIBUTED="critical")
         try:
             with _children_deaf_to_ctrl_c():
-                asyncio.run(_workers(Crew(settings, num_workers, tell)))
+                asyncio.run(_workers(Crew(settings, num_workers, report)))
         finally:
             for child in multiprocessing.active_children():
                 child.kill()

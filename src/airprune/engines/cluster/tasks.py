@@ -62,23 +62,10 @@ def greet(wanted: dict[str, str], parcel: Parcel, *, dask_worker: Any = None) ->
         return Refusal(dask_worker.address, f"cannot look for the run's files: {os_trouble(error)}")
 
 
-def make_room(parcel: Parcel, num_bytes: int, *, dask_worker: Any = None) -> Refusal | None:
-    """Makes room before the files are sent to this machine."""
-    return _tried(dask_worker, parcel, lambda: parcel.make_room(num_bytes))
-
-
-def receive(parcel: Parcel, name: str, offset: int, piece: bytes, *, dask_worker: Any = None) -> Refusal | None:
-    return _tried(dask_worker, parcel, lambda: parcel.receive(name, offset, piece))
-
-
-def complete(parcel: Parcel, *, dask_worker: Any = None) -> Refusal | None:
-    return _tried(dask_worker, parcel, parcel.complete)
-
-
-def _tried(dask_worker: Any, parcel: Parcel, step: Callable[[], None]) -> Refusal | None:
-    """Tries a step of keeping the files; a machine that cannot keep them all keeps none of them."""
+def keep(step: Callable[..., None], parcel: Parcel, *arguments: Any, dask_worker: Any = None) -> Refusal | None:
+    """Takes a step of keeping the files, a method of `Parcel`; a machine that cannot keep them all keeps none."""
     try:
-        step()
+        step(parcel, *arguments)
     except OSError as error:
         parcel.forget()
         return Refusal(dask_worker.address, f"cannot keep the run's files: {os_trouble(error)}")
@@ -189,7 +176,7 @@ def hold(shared: Any) -> Any:
 
 def forget(parcel: Parcel) -> None:
     """Frees the memory of work that is over, and this machine's copy of its files."""
-    if _ALONE.acquire(blocking=False):  # never wait for somebody's task in the worker's own thread
+    if _ALONE.acquire(blocking=False):  # never wait for a task in the worker's own thread
         try:
             if _Opened.digest == parcel.digest:
                 _Opened.digest = _Opened.worker = None
@@ -201,8 +188,8 @@ def forget(parcel: Parcel) -> None:
 async def expel(address: str, *, dask_scheduler: Any) -> None:
     """Drops a worker that hangs, on the scheduler, so that what it has under way or holds is done elsewhere.
 
-    Dask tells the others to hang up on it. Its nanny, if it has one that answers, replaces it. Otherwise it leaves as
-    soon as it sees that it was let go.
+    Dask makes the others hang up on it. Its nanny, if it has one that answers, replaces it. Otherwise it leaves as
+    soon as it sees that it was dropped.
     """
     worker = dask_scheduler.workers.get(address)
     if worker is None:

@@ -1,7 +1,7 @@
 """Identifies the code of a process by digests of its files, not only by the version of its installation.
 
-The digest of airprune's own files is taken when this module is imported, and again when it is asked for: whoever has
-other files by now may import some of them, and is no longer what it was.
+The digest of airprune's own files is taken when this module is imported, and again for each check: a process
+whose files have changed may import some of them, and is not what it was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Predicted against measured: how far off the model was for each device, and the network that would have been right."""
+"""Compares predicted with measured times of each device, and fits the network that would have been right."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Seen = Any  # samples of a device → sample passes of an edge round, as `TrainSection.samples_seen`
 
-# Of a band that is made wide enough for measured rates: what a good radio does.
+# Of a bandwidth that is made large enough for measured rates: what a good radio does.
 _USUAL_BITS_PER_HZ = 10.0
 
 
@@ -48,7 +48,7 @@ class DeviceFit:
     """A device over all its rounds; None where nothing was measured.
 
     Attributes:
-      fates: how often what became of it; `last_fate` is the last.
+      fates: how often each outcome occurred; `last_fate` is the last.
       compute, uplink: measured over planned seconds.
       seconds_per_sample: a_n, of training the whole model.
       full_band_rate_bps: r_n that would have predicted the uplink times, headers and round trips included, since the

@@ -1,4 +1,4 @@
-"""Repeating what edges made of their uploads, from what they kept, and comparing it with what the cloud wrote down.
+"""Repeats the sums of edges from the uploads that they kept, and compares them with the cloud's records.
 
 No training is repeated, so any machine can verify any other: the sums of Eq. (12) are plain additions in a fixed order,
 the same on every CPU. An edge cannot have exchanged orders, uploads or its model without being found: the cloud's
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from airprune.deployment.cloud import read_about
 from airprune.deployment.digests import digest_of
-from airprune.deployment.edge_sums import Asked, closed_round
+from airprune.deployment.edge_sums import OrderedRound, closed_round
 from airprune.deployment.kept_rounds import KeptRound, kept_folder, kept_place
 from airprune.deployment.packing import order_digest
-from airprune.deployment.round_machine import Fate, Outcome, RoundKey
+from airprune.deployment.round_machine import Outcome, OutcomeKind, RoundKey
 from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.uploads import BadUpload
 from airprune.errors import UnknownName, UsageError, WorkFailed
@@ -62,7 +62,7 @@ def verified_rounds(folder: RunFolder, kept: Mapping[str, Path]) -> Iterator[Ver
       kept: by name of an edge, its kit or the folder in which it keeps its state.
     """
     about = read_about(folder)
-    run, work = about["run"], _groundwork(folder, about)
+    run, work = about["run"], _definition(folder, about)
     known, places = edges_of(folder), dict[str, Path]()
     for name, place in kept.items():
         if name not in known:
@@ -73,16 +73,16 @@ def verified_rounds(folder: RunFolder, kept: Mapping[str, Path]) -> Iterator[Ver
     for (global_round, edge_round, edge), of_edge in groupby(
         rows, key=lambda row: (row.global_round, row.edge_round, str(row.served_by))
     ):
-        asked = list(of_edge)
-        is_out = bool(asked[0].edge_out)
+        selected = list(of_edge)
+        is_out = bool(selected[0].edge_out)
         place = kept_place(places[edge], RoundKey(run, global_round - 1, edge_round - 1))
         yield VerifiedRound(
             edge=edge,
             global_round=global_round,
             edge_round=edge_round,
-            num_uploads=sum(row.fate == Fate.OK for row in asked),
+            num_uploads=sum(row.fate == OutcomeKind.OK for row in selected),
             is_out=is_out,
-            differences=() if is_out else tuple(_differences(place, asked, work)),
+            differences=() if is_out else tuple(_differences(place, selected, work)),
         )
 
 
@@ -103,12 +103,12 @@ def _differences(place: Path, rows: Sequence[MeasuredRow], work: RunDefinition) 
     yield from wrong
     if wrong:
         return
-    broadcast = Broadcast(model=station.model, mask=kept.arrays.shared, values=kept.arrays.values)
+    broadcast = Broadcast(model=station.model, mask=kept.arrays.mask, values=kept.arrays.values)
     digest = digest_of(broadcast_to_bytes(broadcast)).hex()
-    asked = Asked(work=work, round=kept.orders, broadcast=broadcast, model_digest=digest)
-    outcomes = {row.device: Outcome(device=row.device, fate=Fate(row.fate)) for row in rows}
+    ordered = OrderedRound(work=work, round=kept.orders, broadcast=broadcast, model_digest=digest)
+    outcomes = {row.device: Outcome(device=row.device, fate=OutcomeKind(row.fate)) for row in rows}
     try:
-        _, after = closed_round(asked, kept.uploads, outcomes, station)
+        _, after = closed_round(ordered, kept.uploads, outcomes, station)
     except BadUpload as bad:
         yield f"An upload should not have counted: {bad}"
         return
@@ -117,7 +117,7 @@ def _differences(place: Path, rows: Sequence[MeasuredRow], work: RunDefinition) 
 
 
 def _wrong_uploads(kept: KeptRound, rows: Sequence[MeasuredRow]) -> Iterator[str]:
-    counted = {row.device: row for row in rows if row.fate == Fate.OK}
+    counted = {row.device: row for row in rows if row.fate == OutcomeKind.OK}
     for device, row in counted.items():
         name = row.name or f"device {device}"
         if device not in kept.uploads:
@@ -128,7 +128,7 @@ def _wrong_uploads(kept: KeptRound, rows: Sequence[MeasuredRow]) -> Iterator[str
         yield f"An upload of device {device} is there, which did not count."
 
 
-def _groundwork(folder: RunFolder, about: Mapping[str, object]) -> RunDefinition:
+def _definition(folder: RunFolder, about: Mapping[str, object]) -> RunDefinition:
     try:
         return RunDefinition(scenario=folder.scenario(), **about["model"])  # type: ignore[arg-type]
     except (KeyError, TypeError):

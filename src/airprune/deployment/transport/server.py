@@ -9,7 +9,7 @@ from types import TracebackType
 
 import grpc
 
-from airprune.deployment.transport.dialing import METHOD, check_is_private, options
+from airprune.deployment.transport.client import METHOD, check_is_private, options
 from airprune.deployment.transport.frames import Limits
 from airprune.deployment.transport.links import FAREWELL_S, Link, LinkLost, Remote
 from airprune.errors import WorkFailed
@@ -69,7 +69,7 @@ class Server:
 
     async def __aenter__(self) -> Server:
         within_ms = round(1000 * self._limits.hello_within_s)
-        # Kept: a server that nobody refers to stops silently.
+        # Kept: a server without a reference stops silently.
         self._server = grpc.aio.server(
             options=[
                 *options(self._limits),
@@ -106,7 +106,7 @@ class Server:
         await self._server.stop(FAREWELL_S)
 
     async def _handle(self, requests: object, context: grpc.aio.ServicerContext) -> None:
-        """Lasts as long as the stream; gRPC cancels it when the peer has gone, which the owner learns from its link."""
+        """Lasts as long as the stream; gRPC cancels it when the peer is lost, which the owner learns from its link."""
         stream = _Served(context)
         certificate = context.auth_context().get("x509_pem_cert", [b""])[0]
         link = Link(stream, Remote(context.peer(), certificate), self._limits, awaits_hello=True)
@@ -126,6 +126,6 @@ class Server:
         except Exception as error:
             if not (isinstance(error, LinkLost) and link.is_lost):
                 _log.exception("The link to %s ended by an error", link.name)
-                await link.refuse("an error at this side; its log tells more.")
+                await link.refuse("an error at this side; see its log.")
         finally:
             await link.close()

@@ -18,7 +18,7 @@ _IDENTITY_ONLY = 1
 _MEANINGS = {
     "CERTIFICATE_VERIFY_FAILED": "{address} showed a certificate of another authority, an expired one, or no server's.",
     "Hostname Verification Check failed": "{address} is another node: its certificate is not for {name}.",
-    "Connection refused": "Nobody listens at {address}.",
+    "Connection refused": "No process listens at {address}.",
     "Failed to connect to remote host": "{address} cannot be reached.",
     "errors resolving": "{address} is not an address that this machine can find.",
     "last error: UNAVAILABLE": "{address} hung up at once; it may not accept this node's certificate.",
@@ -38,7 +38,12 @@ def options(limits: Limits) -> list[tuple[str, int | str]]:
 def check_is_private(address: str, credentials: object) -> None:
     """Refuses to do without credentials, except on loopback."""
     if credentials is None and address.rpartition(":")[0] != "127.0.0.1":
-        raise InvalidValue("credentials", "may be missing at 127.0.0.1 only", address, "Use the certificates of a kit.")
+        raise InvalidValue(
+            "credentials",
+            "may be missing at 127.0.0.1 only",
+            address,
+            "Use the certificates of a credentials bundle (kit).",
+        )
 
 
 class _Dialled:
@@ -75,7 +80,7 @@ async def dial(
     """Returns a link to `address` ("host:port") whose peer has answered a heartbeat within `limits.hello_within_s`.
 
     `server_name` is the name that must stand in the parent's certificate, if that is not the host's.
-    Raises LinkLost: nobody there, not the right certificate, or Refused at once.
+    Raises LinkLost: no process there, not the right certificate, or Refused at once.
     """
     limits = limits or Limits()
     check_is_private(address, credentials)

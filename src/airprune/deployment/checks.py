@@ -46,10 +46,10 @@ def trouble_in_upload(upload: pb.Upload) -> str:
     return _trouble_in_time("compute_s", upload.compute_s)
 
 
-def checked_report(report: pb.EdgeReport, payload: bytes, asked: pb.EdgeRound, work: RunDefinition) -> ReportArrays:
+def checked_report(report: pb.EdgeReport, payload: bytes, order: pb.EdgeRound, work: RunDefinition) -> ReportArrays:
     """Returns an edge's report; raises WorkFailed with a sentence if it cannot be of the round that was ordered."""
-    devices = [orders.device for orders in asked.orders]
-    _must("round_index", report.round_index == asked.round_index, asked.round_index, report.round_index)
+    devices = [orders.device for orders in order.orders]
+    _must("round_index", report.round_index == order.round_index, order.round_index, report.round_index)
     said = [outcome.device for outcome in report.outcomes]
     _must("outcomes", said == devices, f"of devices {shown(devices)}", shown(said))
     _must("model_digest", _DIGEST.fullmatch(report.model_digest), "32 hex digits", shown(report.model_digest))
@@ -63,7 +63,7 @@ def checked_report(report: pb.EdgeReport, payload: bytes, asked: pb.EdgeRound, w
     arrays = ReportArrays.from_bytes(payload, work.shape)
     _check_sums(arrays, counted, work)
     said_model = "the edge's model" if arrays.station is not None else "no model"
-    _must("payload", (arrays.station is not None) == asked.sends_model, "with the model as asked", said_model)
+    _must("payload", (arrays.station is not None) == order.sends_model, "with the model as ordered", said_model)
     if arrays.station is not None:
         _check_station(arrays.station, report.model_digest, work)
     return arrays
@@ -92,7 +92,9 @@ def _check_sums(arrays: ReportArrays, counted: list[int], work: RunDefinition) -
     shapes = None if work.reports is None else {name: shape for name, (_, shape) in work.reports.items()}
     for name, array in arrays.reports.items():
         fits = shapes is None or shapes.get(name) == array.shape
-        _must("reports", fits and _is_finite(array), "as asked for, and finite", f"{shown(name)} {array.shape}")
+        _must(
+            "reports", fits and _is_finite(array), "as the method declares, and finite", f"{shown(name)} {array.shape}"
+        )
 
 
 def _check_station(station: Station, digest: str, work: RunDefinition) -> None:

@@ -1,5 +1,7 @@
-"""A deployment repeated in simulation: who was there, what was planned with and what became of uploads is as it was;
-masks, training and sums are computed again. It ends in the deployment's model and records, bit for bit."""
+"""Repeats a deployment in simulation: devices online, inputs of plans and outcomes are as they were.
+
+Masks, training and sums are computed again. It ends in the deployment's model and records, bit for bit.
+"""
 
 from __future__ import annotations
 
