@@ -1,4 +1,4 @@
-"""What the pages of results share: the folder to show, claims, figures, and texts of bounded length."""
+"""Shared by the pages of results: the folder to show, claims, figures, and texts of bounded length."""
 
 from __future__ import annotations
 
