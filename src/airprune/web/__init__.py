@@ -6,10 +6,10 @@
     answers    strict JSON, and every error as one sentence
     pages      the frame around each page, the navigation
     assets     scripts and styles, compressed; charts: which script of plotly
-    recorded   results that come with the package; overview: the first page, which shows them
+    recorded   results that come with the package
     planner    the planner page: settings, network or fleet, plan
     runs       the runs page; starting: runs started from it
-    results    the league page and the reproduction page
+    results    the pages of results: overview, league, reproduction
     app        all of these as one application
     serve      a free port, and the server on it
 

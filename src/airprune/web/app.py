@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 import airprune
-from airprune.web import assets, overview
+from airprune.web import assets
 from airprune.web.answers import answer_errors
 from airprune.web.limits import MAX_DOWNLOADS, Lanes, Places
 from airprune.web.planner import routes as planner
@@ -24,7 +24,6 @@ _SILENT: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "
 
 ROUTERS = (
     assets.router,
-    overview.router,
     planner.router,
     runs.router,
     results.router,

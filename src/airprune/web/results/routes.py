@@ -1,4 +1,4 @@
-"""The addresses of the league page and of the reproduction page, which are alike."""
+"""The addresses of the overview, which shows the results of the package, and of the league and reproduction pages."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ router = APIRouter()
 
 Folder = Annotated[str, Query(max_length=MAX_NAME_LENGTH, description="path from the runs folder")]
 File = Annotated[str, Query(max_length=200)]
+
+
+@router.get("/", include_in_schema=False)
+def overview(request: Request) -> Response:
+    from airprune.web import recorded
+
+    return page_answer(request, "overview", initial=recorded.overview())
 
 
 def _add_page(name: str, content: str) -> None:
