@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 import airprune as ap
-from airprune.rounds.device import Device, Streams, device_round
+from airprune.rounds.device import device_round
 from airprune.rounds.edge import open_round
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.local import Device, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.runs.driver import InProcess
 from airprune.studies.paper.profiles import PROFILES

@@ -14,7 +14,8 @@ from airprune.methods.compression.base import Wire
 from airprune.methods.masking.widths import weights_at
 from airprune.models.catalogue import FlatModel, PaperCNN
 from airprune.models.kernels import kernel_for
-from airprune.rounds.device import Device, LocalSettings, Streams, device_round
+from airprune.rounds.device import device_round
+from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.scenario import Scenario

@@ -50,7 +50,7 @@ from airprune.data.shared import save_shared
 from airprune.engines.processes import ProcessesEngine
 from airprune.engines.serial import SerialEngine
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.local_steps import OPTIMISERS
+from airprune.rounds.optimisers import OPTIMISERS
 from airprune.runs import InProcess
 from airprune.runs.driver import opened_store
 from airprune.scenario import Scenario

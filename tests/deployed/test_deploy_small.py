@@ -15,7 +15,7 @@ from airprune.methods.compression.base import Wire
 from airprune.models.catalogue import FlatModel, build_model
 from airprune.models.kernels import native
 from airprune.models.without_torch import PlainCnn
-from airprune.rounds.device import Device, LocalSettings
+from airprune.rounds.local import Device, LocalSettings
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import torch_needed_for
 from support import small_rounds

@@ -26,8 +26,9 @@ from airprune.deployment.uploads import (
 from airprune.methods import METHODS
 from airprune.methods.compression.base import Wire
 from airprune.methods.compression.packing import num_bytes
-from airprune.rounds.device import Streams, device_round
+from airprune.rounds.device import device_round
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.training import worker

@@ -12,7 +12,8 @@ from airprune.methods.masking.fjord_kd import FjordKd
 from airprune.methods.masking.widths import weights_at
 from airprune.models.catalogue import FlatModel, PaperCNN
 from airprune.models.kernels import KERNELS, kernel_for
-from airprune.rounds.device import Streams, device_round
+from airprune.rounds.device import device_round
+from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.wireless.device_speed.work import SecondPass
 from support.tiny import blobs, timed_rounds, tiny_device, tiny_scenario

@@ -24,7 +24,8 @@ from airprune.models.catalogue import MLP, FlatModel, PaperCNN
 from airprune.models.losses.classification import together
 from airprune.planning import PlanProblem
 from airprune.planning.schemes import plan
-from airprune.rounds.device import Device, LocalSettings, Streams, device_round
+from airprune.rounds.device import device_round
+from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from support.tiny import blobs, timed_rounds, tiny_device, tiny_scenario

@@ -10,7 +10,7 @@ from torch import nn
 import airprune as ap
 from airprune.errors import InvalidValue, UnknownName
 from airprune.models.catalogue import FlatModel, build_model
-from airprune.rounds.personal import BEGUN, OWN, samples_like
+from airprune.rounds.sending import BEGUN, OWN, samples_like
 from support.tiny import blobs, last_state, tiny_scenario
 
 PERSONAL = 64 * 4 + 4  # the MLP's last layer on blobs: 256 weights and 4 biases

@@ -23,8 +23,9 @@ from airprune.methods.masking.iterative import Iterative, pruned, rate
 from airprune.methods.masking.prunefl import reconfigured
 from airprune.methods.masking.snip import saliency
 from airprune.models.catalogue import FlatModel
-from airprune.rounds.device import Device, LocalSettings, Streams, device_round
+from airprune.rounds.device import device_round
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.wire import broadcast_from_bytes, broadcast_to_bytes

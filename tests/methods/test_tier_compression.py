@@ -10,8 +10,7 @@ from airprune.methods.compression import COMPRESSIONS
 from airprune.methods.topology import Level, Tree
 from airprune.planning.periods import best_edge_rounds, local_steps_at
 from airprune.randomness import rng_for
-from airprune.rounds.backhaul import Backhaul
-from airprune.rounds.cloud import combine_level
+from airprune.rounds.cloud import Backhaul, combine_level
 from airprune.rounds.experiment import Experiment
 from support.tiny import blobs, tiny_scenario
 

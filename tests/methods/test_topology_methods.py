@@ -21,9 +21,10 @@ from airprune.methods.topology.relay import Relay
 from airprune.methods.topology.tiers import Tiers, tier_of
 from airprune.randomness import rng_for
 from airprune.results.traffic import link_bits
-from airprune.rounds.device import Streams, device_round
+from airprune.rounds.device import device_round
 from airprune.rounds.edge import open_round
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.records import record_from
 from airprune.rounds.sums import DeviceStatistics, EdgeResult, mean_of_parts

@@ -7,9 +7,10 @@ from torch.nn import functional as F
 
 from airprune.methods.masking.base import Masking, SubModel
 from airprune.models.catalogue import MLP
-from airprune.rounds.device import Device, Streams, device_round
-from airprune.rounds.local_steps import OPTIMISERS
+from airprune.rounds.device import device_round
+from airprune.rounds.local import Device, Streams
 from airprune.rounds.messages import Broadcast, Orders
+from airprune.rounds.optimisers import OPTIMISERS
 from support.one_device import device
 
 

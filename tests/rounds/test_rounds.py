@@ -9,13 +9,13 @@ import airprune as ap
 from airprune.engines.serial import SerialEngine
 from airprune.models.catalogue import MLP, build_model
 from airprune.randomness import NumberedStreams
-from airprune.rounds.device import Streams, device_round
+from airprune.rounds.device import device_round
 from airprune.rounds.edge import open_round
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.groups import distinct_pairs
+from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
-from airprune.rounds.place import learning_rate_at
-from airprune.rounds.state import RunState
+from airprune.rounds.state import RunState, learning_rate_at
+from airprune.rounds.training.chunks import distinct_pairs
 from airprune.runs.driver import InProcess
 from airprune.simulation import run_rounds
 from support.tiny import blobs, tiny_scenario

@@ -17,8 +17,8 @@ from airprune.models.catalogue import FlatModel
 from airprune.models.kernels import layers, native, stacked, stacked_chunks
 from airprune.models.kernels.autograd import MinibatchLoss
 from airprune.models.kernels.stacked import Stack, Unstackable
-from airprune.rounds.device import Device
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.local import Device
 from airprune.rounds.sums import chunk_sum
 from airprune.rounds.training import at_once, together, worker
 from airprune.runs import InProcess

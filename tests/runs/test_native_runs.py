@@ -13,7 +13,8 @@ from airprune.errors import InvalidValue, UsageError
 from airprune.methods.compression.base import Wire
 from airprune.models.catalogue import MLP, FlatModel, PaperCNN
 from airprune.models.kernels import kernel_for, native
-from airprune.rounds.device import Device, LocalSettings, Streams, device_round
+from airprune.rounds.device import device_round
+from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders, Upload
 from airprune.rounds.method import Method
 from support.processes import this_process_workers

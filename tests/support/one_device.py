@@ -6,7 +6,7 @@ import torch
 
 from airprune.methods.compression.base import Wire
 from airprune.models.catalogue import MLP, FlatModel
-from airprune.rounds.device import Device, LocalSettings
+from airprune.rounds.local import Device, LocalSettings
 from airprune.rounds.method import Method
 from support.tiny import blobs, tiny_scenario
 

@@ -49,7 +49,8 @@ def scenario_of(changes: dict[str, Any]) -> Any:
 def digests(changes: dict[str, Any], device_of: Callable[[Any], Any]) -> list[str]:
     """Of all that a device answers and keeps, round by round."""
     from airprune.components.component import Owner
-    from airprune.rounds.device import Streams, device_round
+    from airprune.rounds.device import device_round
+    from airprune.rounds.local import Streams
     from airprune.rounds.messages import Broadcast, Orders
     from airprune.rounds.method import Method
 

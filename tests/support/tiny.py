@@ -12,8 +12,8 @@ import airprune as ap
 from airprune.engines.serial import SerialEngine
 from airprune.methods.compression.base import Wire
 from airprune.models.catalogue import MLP, FlatModel
-from airprune.rounds.device import Device, LocalSettings
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.local import Device, LocalSettings
 from airprune.rounds.method import Method
 from airprune.rounds.timing import TimedRound
 from airprune.runs.driver import InProcess, opened_store

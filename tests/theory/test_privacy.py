@@ -18,11 +18,12 @@ from airprune.errors import InvalidValue, UsageError
 from airprune.methods.aggregation import AGGREGATIONS, Aggregation
 from airprune.methods.compression.base import Wire
 from airprune.models.catalogue import MLP, FlatModel
-from airprune.rounds.device import Device, LocalSettings, Streams, device_round
+from airprune.rounds.device import device_round
 from airprune.rounds.experiment import Experiment
+from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
-from airprune.rounds.private import clipped, secret_normals
+from airprune.rounds.sending import clip, secret_normals
 from airprune.rounds.sums import ChunkSum, DeviceStatistics, mean_of_parts
 from airprune.rounds.training.chunks import EdgeGroup
 from airprune.runs.layout import RunFolder
@@ -99,15 +100,15 @@ def test_the_accountant_refuses_what_makes_no_sense(arguments):
 def test_a_short_update_is_the_same_array_and_a_long_one_has_the_norm():
     update = np.random.default_rng(0).normal(size=50)
     norm = float(np.linalg.norm(update))
-    assert clipped(update, norm * 1.001) is update
-    short = clipped(update, 0.3)
+    assert clip(update, norm * 1.001) is update
+    short = clip(update, 0.3)
     assert np.linalg.norm(short) == pytest.approx(0.3, rel=1e-12)
     np.testing.assert_allclose(short / 0.3, update / norm, rtol=1e-12)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
 def test_an_update_that_is_not_finite_counts_as_none(bad):
-    assert not clipped(np.array([1.0, bad]), 1.0).any()
+    assert not clip(np.array([1.0, bad]), 1.0).any()
 
 
 def test_secret_noise_is_standard_normal_and_never_twice_the_same():

@@ -34,11 +34,10 @@ from airprune.methods.masking import Masking
 from airprune.methods.masking.core.coverage import coverage_of
 from airprune.methods.selection.base import Candidates
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.groups import Started
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import DeviceStatistics, EdgeResult, Failure
 from airprune.rounds.timing import Fate, TimedRound
-from airprune.rounds.training.chunks import EdgeGroup
+from airprune.rounds.training.chunks import EdgeGroup, Started
 from airprune.rounds.wire import upload_size
 from airprune.runs.measured import MeasuredRow, PlannedInputs, recorded_fate
 from airprune.simulation import Environment

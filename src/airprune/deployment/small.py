@@ -15,7 +15,7 @@ from airprune.models.kernels.devices import device_named
 from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY, LOSSES
 from airprune.models.without_torch import chain_of
-from airprune.rounds.device import Device, LocalSettings
+from airprune.rounds.local import Device, LocalSettings
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import plain_cnn, without_torch
 from airprune.scenario import Scenario

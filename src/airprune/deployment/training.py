@@ -16,7 +16,8 @@ from airprune.deployment.small import local_device
 from airprune.deployment.uploads import upload_to_bytes
 from airprune.engines.machine import single_thread
 from airprune.randomness import WholeNumbers
-from airprune.rounds.device import Streams, device_round
+from airprune.rounds.device import device_round
+from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.wire import told_mask
 

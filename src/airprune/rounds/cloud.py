@@ -1,18 +1,129 @@
-"""What the nodes above the edges do: combine their children's models, Eq. (13)."""
+"""The nodes above the edges: they wait for their children, combine their models, Eq. (13), and send the result down.
+
+What travels between them is an update, through the compression of the links' own (`Backhaul`):
+
+    v_parent ← combination of v_parent + Q(v_child − v_parent)
+
+With a weighted mean this is v_parent += Σ share · Q(v_child − v_parent) (Hier-Local-QSGD), at every level of a tree.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from airprune.components.component import ModelShape
 from airprune.methods.aggregation import Aggregation
+from airprune.methods.compression.base import Compression, Wire, transmit
 from airprune.methods.topology import Tree
-from airprune.rounds.backhaul import Backhaul
+from airprune.methods.topology.root import RootRound, RootView
+from airprune.randomness import rng_for
+from airprune.rounds.parts import RECEIVED_BITS
+from airprune.rounds.recording import node_record
 from airprune.rounds.sums import add_child
+from airprune.wireless.channel import full_band_rates
+from airprune.wireless.latency import global_round_latency_s
+
+if TYPE_CHECKING:
+    from airprune.rounds.experiment import Experiment
+    from airprune.rounds.state import RunState
+    from airprune.simulation.environment import Environment
 
 Array = np.ndarray
+
+
+def middle_rounds(run: Experiment, state: RunState, environment: Environment) -> Iterator[dict[str, Any]]:
+    """Nodes between edges and cloud whose children have run all their rounds combine them and send the result down."""
+    tree = state.tree
+    for level in range(tree.depth - 1, 0, -1):
+        if not state.counters[level] or (state.counters[level] < tree.max_rounds(level) and not state.diverged):
+            continue
+        closing = tree.active(level - 1, state.counters[:level])
+        models = combined(run, state, level, environment.out(state))
+        state.models[tree.nodes(level - 1)][closing] = models[closing]
+        took_s = latency_s(run, state, level)
+        state.latency_s[level - 1].append(np.where(closing, took_s, np.nan).tolist())
+        state.latency_s[level] = []
+        state.counters[level] = 0
+        state.counters[level - 1] += 1
+        send_down(state, level - 1)
+        nodes = np.flatnonzero(closing)
+        yield node_record(state, level - 1, state.counters[level - 1], nodes, took_s[closing])
+
+
+def latency_s(run: Experiment, state: RunState, level: int) -> Array:
+    """How long each parent of a level's nodes waits for the slowest child: its rounds, then its link.  [num_parents]"""
+    part = state.tree.levels[level]
+    rows = np.array(state.latency_s[level], dtype=np.float64).reshape(-1, part.num_nodes)
+    link_s = run.backhaul.bits / part.rate_bps
+    if np.any(link_s > 0.0):
+        took_part = ~np.isnan(rows).all(axis=0)
+        rows = np.vstack([rows, np.where(took_part, link_s, np.nan)])
+    parents = state.tree.nodes(level - 1)
+    return np.array([global_round_latency_s(rows[:, part.parent == p]) for p in range(parents.stop - parents.start)])
+
+
+def send_down(state: RunState, level: int) -> None:
+    """Every node below a level takes the model of its ancestor there."""
+    for below in range(level + 1, state.tree.depth):
+        parents = state.models[state.tree.nodes(below - 1)]
+        state.models[state.tree.nodes(below)] = parents[state.tree.levels[below].parent]
+
+
+def combined(run: Experiment, state: RunState, level: int, out: Array | None = None) -> Array:
+    """The combined models of all parents of a level's nodes, as links brought them.  [num_parents, num_state]
+
+    Args:
+      out: edges that do not count.  [num_edges] bool
+    """
+    return combine_level(
+        run.method.cloud.at_rate(run.learning_rate(state)),
+        run.tree,
+        state.models,
+        level,
+        run.station_samples(state),
+        run.backhaul,
+        run.round_index(state),
+        out if level == run.tree.depth - 1 else None,
+    )
+
+
+def combined_now(run: Experiment, state: RunState, top: int = -1) -> Array:
+    """What the nodes of a level would have if every level below combined now; −1 is the root.
+
+    Changes nothing.  [num_nodes, num_state]
+    """
+    return combined_up_to(
+        top,
+        run.method.cloud.at_rate(run.learning_rate(state)),
+        run.tree,
+        state.models,
+        run.station_samples(state),
+        run.backhaul,
+        run.round_index(state),
+    )
+
+
+def root_round(run: Experiment, state: RunState) -> RootRound | None:
+    """What the topology's own round at the root takes, if it has one."""
+    if RECEIVED_BITS not in state.values:
+        return None
+    view = RootView(
+        network=run.network,
+        radio=run.radio,
+        edge=run.stations.serving(state.values),
+        received_bits=state.values[RECEIVED_BITS],
+        model_bits=run.backhaul.bits,
+        num_weights=run.shape.num_weights,
+        cloud_rate_bps=lambda: full_band_rates(
+            run.network.flat(), run.radio, seed=run.scenario.seed, round_index=run.round_index(state)
+        ),
+    )
+    return run.method.topology.root(view)
 
 
 def combine_children(
@@ -80,3 +191,50 @@ def combined_up_to(
         combined = combine_level(aggregation, tree, models, level, samples, backhaul, round_index)
         models[tree.nodes(level - 1)] = combined
     return models[tree.nodes(top)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Backhaul:
+    """The code of the links above the edges; without memory, whatever its options say.
+
+    Attributes:
+      extra_bits: that travel beside the model, e.g. control variates.
+    """
+
+    compression: Compression
+    wire: Wire
+    shape: ModelShape
+    seed: int
+    extra_bits: float = 0.0
+
+    @cached_property
+    def bits(self) -> float:
+        """Of a whole model on one link."""
+        return float(self.compression.message_bits(self.wire, self.shape.num_weights)) + self.extra_bits
+
+    def received(self, child: Array, parent: Array, *address: int) -> Array:
+        """A child's model as its parent decodes it.  [num_state]
+
+        Args:
+          parent: the model that both know.  [num_state]
+          address: of the randomness: round, level, node.
+        """
+        if self.compression.exact(self.wire):
+            return child
+        index = self._weight_index
+        base = parent[index].astype(np.float64)
+        rng = rng_for(self.seed, "backhaul", *address)
+        update = child[index].astype(np.float64) - base
+        decoded, _, _ = transmit(self.compression, self.wire, update, self._starts, None, rng)
+        arrived = child.copy()
+        arrived[index] = (base + decoded).astype(child.dtype)
+        return arrived
+
+    @cached_property
+    def _weight_index(self) -> Array:
+        return np.flatnonzero(self.shape.is_weight)
+
+    @cached_property
+    def _starts(self) -> Array:
+        stops = [tensor.stop for tensor in self.shape.tensors if tensor.counted]
+        return np.concatenate([[0], np.searchsorted(self._weight_index, stops)])

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
-    from airprune.rounds.device import Device
+    from airprune.rounds.local import Device
 
 Array = np.ndarray
 

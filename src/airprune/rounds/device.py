@@ -1,213 +1,44 @@
-"""What one device does in one edge round: choose, train, encode. Steps 5–9 of Algorithm 1.
+"""One edge round of one device: choose, train, encode. Lines 5–9 of Algorithm 1.
 
 `device_round` is a pure function of what the device received, its orders, its memory and the address of its randomness.
-One `Device` serves any number of simulated devices after each other: nothing of one is left for the next. Inside it is
-`round_in_steps`, which stops at every gradient that it needs, so that somebody may compute those of several devices
-together. Its steps are in `local_steps.py`, what it does before it sends in `sending.py`.
-Torch is imported only by what needs it: a model that is a torch module, Adam, diagnostics, the loss of Eq. (1).
+Inside it is `round_in_steps`, a generator that stops at every gradient it needs, so that those of several devices may
+be computed together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from types import ModuleType
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from airprune.components.component import LocalComponent, ModelShape
-from airprune.methods.compression.base import Wire
-from airprune.methods.masking.base import DeviceView
-from airprune.methods.objectives.base import LocalRun, Objective
-from airprune.models.kernels import KERNELS, native
-from airprune.models.kernels.base import Teaching
-from airprune.models.layout import LocalModel
-from airprune.randomness import NumberedStreams
-from airprune.rounds import personal
-from airprune.rounds.local_steps import GradientRequest, moving_parameters, train, train_units
+from airprune.methods.masking.base import DeviceView, SubModel
+from airprune.methods.objectives.base import LocalRun
+from airprune.models.kernels import native
+from airprune.models.layout import LocalModel, places
+from airprune.rounds.local import Device, Streams, minibatches
 from airprune.rounds.messages import Broadcast, Orders, Upload
-from airprune.rounds.method import LocalMethod
-from airprune.rounds.private import secret_normals
-from airprune.rounds.sending import encode, make_private
-from airprune.scenario import Scenario
-
-if TYPE_CHECKING:
-    from airprune.models.kernels.autograd import MinibatchLoss
-    from airprune.models.losses.base import Loss
+from airprune.rounds.optimisers import OPTIMISERS, add_scaled
+from airprune.rounds.sending import encode, make_private, take_own_layers, with_own_layers
 
 Array = np.ndarray
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalSettings:
-    """How every device trains; the learning rate comes with the orders."""
+class GradientRequest(NamedTuple):
+    """∇F of a device's model on a minibatch is to be left in its `gradient_array`; the answer is F."""
 
-    batch_size: int
-    local_epochs: int
-    local_steps: int | None = None
-    optimizer: str = "sgd"
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    clip_norm: float | None = None
-    noise_multiplier: float = 0.0
-    diagnostics: bool = False
-    kernel: str = "torch"
-    device: str = "cpu"
-
-    @classmethod
-    def of(cls, scenario: Scenario, kernel: str, device: str = "cpu") -> LocalSettings:
-        train = scenario.train
-        return cls(
-            batch_size=train.batch_size,
-            local_epochs=train.local_epochs,
-            local_steps=train.local_steps,
-            optimizer=train.optimizer,
-            momentum=train.momentum,
-            weight_decay=train.weight_decay,
-            clip_norm=scenario.privacy.clip_norm,
-            noise_multiplier=scenario.privacy.noise_multiplier,
-            diagnostics=scenario.diagnostics.gradients,
-            kernel=kernel,
-            device=device,
-        )
+    device: Device
+    batch: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Streams:
-    """The random streams of one edge round, one for each device, made when first asked for.
-
-    Attributes:
-      secret_noise: whether the noise of privacy is drawn so that nobody can repeat it, instead of from the seed.
-    """
-
-    seed: int
-    global_round: int
-    edge_round: int
-    secret_noise: bool = field(default=False, kw_only=True)
-
-    @cached_property
-    def batches(self) -> NumberedStreams:
-        """The order in which samples are visited."""
-        return self._named("device")
-
-    @cached_property
-    def masking(self) -> NumberedStreams:
-        return self._named("masking")
-
-    @cached_property
-    def compression(self) -> NumberedStreams:
-        return self._named("compression")
-
-    @cached_property
-    def privacy(self) -> NumberedStreams:
-        return self._named("privacy")
-
-    def noise(self, device: int, size: int) -> Array:
-        """Standard normal numbers of a device.  [size]"""
-        return secret_normals(size) if self.secret_noise else self.privacy[device].standard_normal(size)
-
-    def _named(self, stream: str) -> NumberedStreams:
-        return NumberedStreams(self.seed, stream, self.global_round, self.edge_round)
-
-
-class Device:
-    """One model and the samples around it: all that a device round needs and that outlives it.
-
-    Args:
-      loss: what is minimised; none is cross-entropy.
-
-    Attributes:
-      waits: whether the gradient that a masking asks for is computed like those of the steps: with other devices'.
-    """
-
-    waits = False
-
-    def __init__(
-        self,
-        model: LocalModel,
-        x: Array,
-        y: Array,
-        settings: LocalSettings,
-        method: LocalMethod,
-        wire: Wire,
-        *,
-        loss: Loss | None = None,
-    ) -> None:
-        self.model, self.settings, self.method, self.wire = model, settings, method, wire
-        self.shape: ModelShape = model.shape
-        self.minimised = loss
-        self.gradient = KERNELS[settings.kernel].build(model, x, y, loss=loss, device=settings.device)
-        self.teaching: Teaching | None = None
-        if method.masking.teaches:
-            build = KERNELS[settings.kernel].teaching
-            assert build is not None  # `kernel_for` has checked it
-            self.teaching = build(model, x, y)
-        widened = model.state_array.dtype == np.float64 and x.dtype == np.float32
-        self.x, self.y = x.astype(np.float64) if widened else x, y
-        masking, objective = method.masking, method.objective
-        self.adjusts = objective.overrides(Objective.adjust)
-        self.finishes = any(
-            part.overrides(LocalComponent.finish) or part.sends_reports for part in (masking, objective)
-        )
-        self.memory_slots = method.compression.slots(self.shape)
-        self.weight_index = np.flatnonzero(self.shape.is_weight)
-        self._smaller: dict[tuple[int, ...], Device | None] = {}
-        self.tensor_stops = np.array([tensor.stop for tensor in self.shape.tensors if tensor.counted])
-
-    @cached_property
-    def loss(self) -> MinibatchLoss:
-        """F as torch computes it, for Eq. (1)."""
-        from airprune.models.kernels.autograd import MinibatchLoss
-
-        return MinibatchLoss(self.model, self.x, self.y, loss=self.minimised, device=self.settings.device)
-
-    @property
-    def constants(self) -> ModuleType:
-        """What measures diagnostics."""
-        from airprune.rounds import constants
-
-        return constants
-
-    def probe(self, batch: Array) -> None:
-        """∇F of the prunable weights into the model's `gradient_array`; what is in the rest of it does not matter."""
-        getattr(self.gradient, "of_prunable", self.gradient)(batch)
-
-    def smaller(self, kept: tuple[Array, ...]) -> Device | None:
-        """A device around the model of so many units of each group; None if training needs, or is, the whole one."""
-        settings = self.settings
-        if self.adjusts or settings.diagnostics or settings.weight_decay:
-            return None
-        counts = tuple(int(np.count_nonzero(stays)) for stays in kept)
-        if counts not in self._smaller:
-            self._smaller[counts] = self._built(kept)
-        return self._smaller[counts]
-
-    def _built(self, kept: tuple[Array, ...]) -> Device | None:
-        model = self.model.smaller(kept, self.x[:1])
-        if model is None or KERNELS[self.settings.kernel].unsupported(model, self.x, self.y):
-            return None  # another kernel would be slower than this one on zeros
-        return Device(model, self.x, self.y, self.settings, self.method, self.wire, loss=self.minimised)
-
-
-def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Array:
-    """What a device would hold of a model, before it trains: zero where it holds nothing.  [num_state]"""
-    received = _with_own_layers(device, received, orders)
-    device.model.load(received.model)
-    order = streams.batches.at(orders.device).permutation(samples)
-    view = _View(device, received, orders, order[: device.settings.batch_size], streams)
-    sub_model = device.method.masking.choose(view)
-    if sub_model.start is not None:
-        device.model.state_array[device.model.prunable] = sub_model.start
-    _hold(device.model, sub_model.held)
-    return device.model.state_array.copy()
-
-
-def _with_own_layers(device: Device, received: Broadcast, orders: Orders) -> Broadcast:
-    if not device.shape.num_personal:
-        return received
-    return replace(received, model=personal.put_in(received.model, orders.memory, device.shape))
+class Trained(NamedTuple):
+    loss: float
+    num_samples: int
+    num_steps: int
+    gradient_sq_max: float
+    gradient_sum: Array | None
 
 
 def device_round(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Upload:
@@ -270,7 +101,7 @@ def round_in_steps(
             memory |= part.finish(run, memory)
             report |= part.report(run, before, memory)
     if device.shape.num_personal:
-        memory |= personal.take_out(model.state_array, common, device.shape)
+        memory |= take_own_layers(model.state_array, common, device.shape)
     if settings.clip_norm is not None:
         make_private(device, received.model, sub_model, settings.clip_norm, orders, streams)
     encoded = encode(device, received.model, sub_model, memory, orders, streams)
@@ -292,25 +123,198 @@ def round_in_steps(
     )
 
 
-def minibatches(
-    settings: LocalSettings, local_steps: int | None, samples: Array, rng: np.random.Generator
-) -> list[Array]:
-    """Numbers of the samples of every minibatch; each epoch visits all samples in an order of its own.
+def train(
+    device: Device,
+    received: Array,
+    orders: Orders,
+    sub_model: SubModel,
+    batches: list[Array],
+    memory: Mapping[str, Array],
+) -> Generator[GradientRequest, float, Trained]:
+    """Minibatch steps inside the sub-model, Eq. (8). Steps, momentum and decay move only what may move."""
+    model, settings, objective = device.model, device.settings, device.method.objective
+    step = OPTIMISERS[settings.optimizer](orders.learning_rate, settings.momentum, 0.0)
+    gradient = model.gradient_array
+    moves, masked = sub_model.moves, gradient[model.prunable]
+    plain = sub_model.forward is None and sub_model.scale is None
+    power = sub_model.collect
+    gradient_sum = np.zeros_like(gradient) if power else None
+    does_more = settings.diagnostics or settings.weight_decay or settings.momentum or device.adjusts or power
+    is_bare = plain and not does_more and gradient.dtype == np.float32 and not native.trouble
+    loss_sum, count, gradient_sq_max = 0.0, 0, 0.0
+    for number, batch in enumerate(batches):
+        if plain:
+            loss, used = (yield GradientRequest(device, batch)), None
+        else:
+            loss, used = yield from _gradient_of_part(device, sub_model, batch, number)
+        loss_sum += loss * len(batch)
+        count += len(batch)
+        weights = model.state_array[: model.num_parameters]  # not sooner: see `RowModel.loaded`
+        if is_bare:  # as below, without a warning of numpy to be held back
+            if moves is not None:
+                _mask(masked, moves)
+            step(weights, gradient)
+            continue
+        with _diverging():
+            if used is not None and sub_model.forward_only:
+                moves = used if sub_model.moves is None else used & sub_model.moves
+            if gradient_sum is not None:
+                gradient_sum += gradient**power
+            if moves is not None:
+                _mask(masked, moves)
+            if settings.diagnostics:
+                gradient_sq_max = max(gradient_sq_max, device.constants.squared_norm(gradient))
+            if settings.weight_decay:
+                add_scaled(gradient, weights, settings.weight_decay)
+            if device.adjusts:
+                parameters = received[: model.num_parameters]
+                objective.adjust(gradient, weights, parameters, memory)
+            if moves is not None and (settings.weight_decay or device.adjusts):
+                _mask(masked, moves)
+            if sub_model.forward_only and moves is not None:
+                _step_inside(moves, weights[model.prunable], partial(step, weights, gradient))
+            else:
+                step(weights, gradient)
+    return Trained(
+        loss=loss_sum / count,
+        num_samples=count,
+        num_steps=len(batches),
+        gradient_sq_max=gradient_sq_max,
+        gradient_sum=gradient_sum,
+    )
 
-    Args:
-      local_steps: as in `Orders`.
+
+def train_units(
+    device: Device,
+    received: Array,
+    orders: Orders,
+    sub_model: SubModel,
+    batches: list[Array],
+    memory: Mapping[str, Array],
+) -> Generator[GradientRequest, float, Trained]:
+    """Trains the units of a sub-model as a model of their own where that can be done; else all, with zeros."""
+    assert sub_model.units is not None
+    small = None if sub_model.collect else device.smaller(sub_model.units)
+    if small is None:
+        return (yield from train(device, received, orders, sub_model, batches, memory))
+    state, scale = device.model.state_array, np.ones(device.model.num_state)
+    place = places(device.model, small.model, sub_model.units)
+    if sub_model.scale is not None:
+        scale[device.model.prunable] = sub_model.scale
+    small.model.load(state[place])
+    inside = SubModel(scale=None if sub_model.scale is None else scale[place][small.model.prunable])
+    trained = yield from train(small, received[place], orders, inside, batches, memory)
+    state[place] = small.model.state_array
+    return trained
+
+
+def _gradient_of_part(
+    device: Device, sub_model: SubModel, batch: Array, step: int
+) -> Generator[GradientRequest, float, tuple[float, Array | None]]:
+    """∇F at what the forward pass of this step uses, scaled by the chain rule; the weights stay as they are.
+
+    Returns F and what the forward pass used, None for all that is held.
     """
-    last_step = settings.local_steps if local_steps is None else local_steps
-    size = settings.batch_size
-    starts = range(0, len(samples), size)
-    found: list[Array] = []
-    for _ in range(settings.local_epochs):
-        order = samples.copy()
-        rng.shuffle(order)
-        found += [order] if len(starts) == 1 else [order[start : start + size] for start in starts]
-        if last_step is not None and len(found) >= last_step:
-            break
-    return found[:last_step]
+    if sub_model.teaches:
+        with _diverging():
+            return _distilled_gradient(device, sub_model, batch, step), None
+    model = device.model
+    weights = model.state_array[model.prunable]
+    saved, used = weights.copy(), None
+    with _diverging():
+        if sub_model.forward is not None:
+            used = sub_model.forward(step, saved)
+            weights *= used
+        if sub_model.scale is not None:
+            weights *= sub_model.scale
+    loss = yield GradientRequest(device, batch)
+    weights[:] = saved
+    if sub_model.scale is not None:
+        with _diverging():
+            model.gradient_array[model.prunable] *= sub_model.scale
+    return loss, used
+
+
+def _distilled_gradient(device: Device, sub_model: SubModel, batch: Array, step: int) -> float:
+    """∇F of all that is held, plus ∇ of the cross-entropy of the forward pass to what that predicts; returns F.
+
+    A pass over all that is held has nothing to learn from itself: the gradient is 0, and it is left out.
+    """
+    model, teaching = device.model, device.teaching
+    assert teaching is not None and sub_model.forward is not None
+    weights, gradient = model.state_array[model.prunable], model.gradient_array
+    loss, probabilities = teaching.teach(batch)
+    saved = weights.copy()
+    used = sub_model.forward(step, saved)
+    if used.all() if sub_model.held is None else np.array_equal(used, sub_model.held):
+        return loss
+    from_labels = gradient.copy()
+    weights *= used
+    teaching.learn(batch, probabilities)
+    weights[:] = saved
+    gradient[model.prunable] *= used
+    gradient += from_labels
+    return loss
+
+
+def _step_inside(moves: Array, weights: Array, step: Callable[[], None]) -> None:
+    """Takes a step that leaves the other weights as they are: momentum of earlier steps does not reach them."""
+    before = weights.copy()
+    step()
+    np.copyto(weights, before, where=moves == 0)
+
+
+def _mask(values: Array, mask: Array) -> None:
+    """values ← values ⊙ mask."""
+    if values.dtype == np.float32 and not native.trouble:
+        native.multiply(values, mask)
+    else:
+        values *= mask
+
+
+def _diverging() -> np.errstate:
+    """Around arithmetic on weights, never around a `yield`: training that diverges shows in the loss."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
+def moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
+    if sub_model.moves is None:
+        return None
+    moving = np.ones(device.model.num_parameters, dtype=bool)
+    moving[device.shape.prunable] = sub_model.moves
+    return moving
+
+
+def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Array:
+    """What a device would hold of a model, before it trains: zero where it holds nothing.  [num_state]"""
+    received = _with_own_layers(device, received, orders)
+    device.model.load(received.model)
+    order = streams.batches.at(orders.device).permutation(samples)
+    view = _View(device, received, orders, order[: device.settings.batch_size], streams)
+    sub_model = device.method.masking.choose(view)
+    if sub_model.start is not None:
+        device.model.state_array[device.model.prunable] = sub_model.start
+    _hold(device.model, sub_model.held)
+    return device.model.state_array.copy()
+
+
+def _with_own_layers(device: Device, received: Broadcast, orders: Orders) -> Broadcast:
+    if not device.shape.num_personal:
+        return received
+    return replace(received, model=with_own_layers(received.model, orders.memory, device.shape))
+
+
+def _hold(model: LocalModel, held: Array | None) -> float:
+    """Eq. (5): zero what the device does not hold; returns ‖w − w ⊙ m‖²."""
+    if held is None:
+        return 0.0
+    weights = model.state_array[model.prunable]
+    if weights.dtype == np.float32 and not native.trouble:
+        return native.hold(weights, held)
+    kept = weights * held
+    removed = weights - kept
+    weights[:] = kept
+    return float(np.square(removed).sum())
 
 
 class _GradientNeeded(BaseException):
@@ -361,16 +365,3 @@ class _View(DeviceView):
 
     def _rng(self) -> np.random.Generator:
         return self._streams.masking[self.device]
-
-
-def _hold(model: LocalModel, held: Array | None) -> float:
-    """Eq. (5): zero what the device does not hold; returns ‖w − w ⊙ m‖²."""
-    if held is None:
-        return 0.0
-    weights = model.state_array[model.prunable]
-    if weights.dtype == np.float32 and not native.trouble:
-        return native.hold(weights, held)
-    kept = weights * held
-    removed = weights - kept
-    weights[:] = kept
-    return float(np.square(removed).sum())

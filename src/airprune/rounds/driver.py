@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 from airprune.components.component import Owner
 from airprune.engines.base import Engine
 from airprune.methods.outcome import GlobalOutcome
-from airprune.rounds import divergence
+from airprune.rounds.cloud import combined, latency_s, middle_rounds, root_round, send_down
 from airprune.rounds.edge import close_round
 from airprune.rounds.evaluation import accuracy_of, global_metrics
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.groups import groups_of
 from airprune.rounds.plan_round import plan_round
 from airprune.rounds.recording import count_edge_round, count_root_round, edge_record, global_record
-from airprune.rounds.settling import settle
+from airprune.rounds.settling import note_divergence_at_cloud, note_divergence_at_edges, settle
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import EdgeResult
 from airprune.rounds.timing import TimedRound
-from airprune.rounds.upper_levels import combined, latency_s, middle_rounds, root_round, send_down
+from airprune.rounds.training.chunks import groups_of
 
 if TYPE_CHECKING:
     from airprune.simulation.environment import Environment
@@ -67,7 +66,7 @@ def edge_round(
     groups = groups_of(run, at, state, planned)
     results = environment.play(run, engine, state, planned.timed, groups)  # lines 5–9 on devices, 10–15 at edges
 
-    divergence.note_after_edge_round(run, state, results)
+    note_divergence_at_edges(run, state, results)
     timed, outcome = settle(run, at, planned, candidates, results)
     for part in run.own_parts if state.diverged else run.parts:
         state.values |= part.after_edge_round(outcome, state.values)
@@ -94,7 +93,7 @@ def global_round(run: Experiment, engine: Engine, state: RunState, environment: 
         run.method.cloud_step, "cloud_step", state.global_state, model, state.held, own, num_parameters=trained
     )
     state.values |= own
-    divergence.note_after_global_round(run, state)
+    note_divergence_at_cloud(run, state)
     took_s = float(latency_s(run, state, 0)[0])
     metrics: Record = {}
     if (root := root_round(run, state)) is not None:

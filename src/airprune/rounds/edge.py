@@ -17,8 +17,7 @@ from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
 from airprune.rounds.method import tier_name
-from airprune.rounds.planned_round import PlannedRound
-from airprune.rounds.planning_context import PlanningContext, asked_only, plan_as_set, plan_problem
+from airprune.rounds.planning_context import PlannedRound, PlanningContext, asked_only, plan_as_set, plan_problem
 from airprune.rounds.relayed import Positions, for_groups, relay_of, whole_bits, whole_s, without_uplink
 from airprune.wireless.device_speed.work import SecondPass
 

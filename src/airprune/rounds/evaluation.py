@@ -10,13 +10,13 @@ import numpy as np
 from airprune.engines.base import Engine
 from airprune.methods.masking.base import Masking
 from airprune.methods.topology.base import Topology
+from airprune.rounds.cloud import combined_now
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Orders
 from airprune.rounds.parts import MEDIAN, TOLD
-from airprune.rounds.personal import SLOTS
+from airprune.rounds.sending import SLOTS
 from airprune.rounds.state import RunState
 from airprune.rounds.training.worker import TEST_PART, HeldTest, OwnTest
-from airprune.rounds.upper_levels import combined_now
 
 Array = np.ndarray
 

@@ -26,10 +26,10 @@ from airprune.models.names import HIDDEN
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
 from airprune.randomness import rng_for
-from airprune.rounds.backhaul import Backhaul
 from airprune.rounds.checks import check_method, check_model
+from airprune.rounds.cloud import Backhaul
 from airprune.rounds.compute_times import ComputeTimes, compute_times
-from airprune.rounds.device import LocalSettings
+from airprune.rounds.local import LocalSettings
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import ModelSource, PlainSource, source_of
 from airprune.rounds.parts import (
@@ -44,11 +44,10 @@ from airprune.rounds.parts import (
     StationInbox,
     TunedDeadline,
 )
-from airprune.rounds.personal import samples_like
-from airprune.rounds.place import Place, learning_rate_at
 from airprune.rounds.planning_context import PlanningContext
 from airprune.rounds.relayed import Positions
-from airprune.rounds.state import RunState
+from airprune.rounds.sending import samples_like
+from airprune.rounds.state import Place, RunState, learning_rate_at
 from airprune.rounds.stations import Stations
 from airprune.rounds.timing import TimedRound
 from airprune.rounds.training.worker import Job

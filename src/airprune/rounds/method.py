@@ -17,7 +17,7 @@ from airprune.methods.objectives import Objective
 from airprune.methods.selection import Selection
 from airprune.methods.topology import Topology
 from airprune.planning.schemes import Scheme
-from airprune.rounds import personal
+from airprune.rounds.sending import personal_slots
 from airprune.scenario import Scenario
 
 # The parts of a method, and the scenario keys that choose them.
@@ -97,7 +97,7 @@ class Method:
                 else:
                     yield slot
         if self.personal:
-            yield from personal.slots(shape)
+            yield from personal_slots(shape)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,13 @@ from airprune.methods.masking.base import RoundView
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.base import HISTORY, Topology
 from airprune.randomness import rng_for
-from airprune.rounds.device import Streams
+from airprune.rounds.cloud import combined_now
 from airprune.rounds.edge import open_round, prepared_round
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.place import Place
-from airprune.rounds.planned_round import PlannedRound
-from airprune.rounds.state import RunState
+from airprune.rounds.local import Streams
+from airprune.rounds.planning_context import PlannedRound
+from airprune.rounds.state import Place, RunState
 from airprune.rounds.timing import Events, Fate, TimedRound, time_round
-from airprune.rounds.upper_levels import combined_now
 
 Array = np.ndarray
 Values = dict[str, Array]

@@ -14,8 +14,7 @@ from airprune.methods.topology import Topology
 from airprune.methods.topology.relay import Relay, RelayView
 from airprune.planning import PlanProblem
 from airprune.planning.plan import Status
-from airprune.rounds.planned_round import PlannedRound
-from airprune.rounds.planning_context import PlanningContext
+from airprune.rounds.planning_context import PlannedRound, PlanningContext
 
 Array = np.ndarray
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from airprune.components.component import ModelShape, Owner, Slot
 from airprune.methods.compression.base import Message, transmit
 from airprune.methods.masking.base import SubModel
-from airprune.rounds import private
 from airprune.rounds.messages import Orders
 
 if TYPE_CHECKING:
-    from airprune.rounds.device import Device, Streams
+    from airprune.rounds.local import Device, Streams
 
 Array = np.ndarray
+SLOTS = OWN, BEGUN = "personal.layers", "personal.begun"
 
 
 def make_private(
@@ -29,7 +32,7 @@ def make_private(
     state, noise_multiplier = device.model.state_array, device.settings.noise_multiplier
     base = received[is_sent].astype(np.float64)
     update = state[is_sent].astype(np.float64) - base
-    clipped = private.clipped(update, clip_norm)
+    clipped = clip(update, clip_norm)
     if noise_multiplier:
         clipped = clipped + noise_multiplier * clip_norm * streams.noise(orders.device, len(update))
     if clipped is not update:
@@ -93,3 +96,68 @@ def _error(wanted: Array, sent: Array) -> float:
     with np.errstate(invalid="ignore", over="ignore"):
         energy = float(np.square(wanted).sum())
         return float(np.square(wanted - sent).sum()) / energy if energy > 0.0 else 0.0
+
+
+def clip(update: Array, clip_norm: float) -> Array:
+    """Δ min(1, C / ‖Δ‖): the very array if it is short enough; zero if it is not finite, as after diverged training.
+
+    Whether training diverged is information about the data, so that must not show either.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        norm = float(np.sqrt(np.square(update).sum()))
+    if norm <= clip_norm:
+        return update
+    return update * (clip_norm / norm) if np.isfinite(norm) else np.zeros_like(update)
+
+
+def secret_normals(size: int) -> Array:
+    """Standard normal numbers from the operating system's randomness, by Box and Muller.  [size]
+
+    Numpy's generators are not made to withstand somebody who sees part of what they draw.
+    """
+    pairs = (size + 1) // 2
+    whole = np.frombuffer(os.urandom(16 * pairs), dtype=np.uint64).reshape(2, pairs) >> np.uint64(11)
+    radius = np.sqrt(-2.0 * np.log((whole[0] + 1.0) * 2.0**-53))  # of (0, 1]
+    angle = 2.0 * np.pi * 2.0**-53 * whole[1]
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:size]
+
+
+def personal_slots(shape: ModelShape) -> tuple[Slot, ...]:
+    """A device's own layers, and whether it has trained them yet: until then they are those of the received model."""
+    return (
+        Slot(name=OWN, owner=Owner.DEVICE, shape=lambda s: (s.num_personal,), dtype="<f8"),
+        Slot(name=BEGUN, owner=Owner.DEVICE, shape=lambda s: (1,), dtype="|i1"),
+    )
+
+
+def with_own_layers(model: Array, memory: Mapping[str, Array], shape: ModelShape) -> Array:
+    """The model as a device with this memory uses it.  [num_state]"""
+    if not memory[BEGUN][0]:
+        return model
+    own = model.copy()
+    own[shape.personal] = memory[OWN]
+    return own
+
+
+def take_own_layers(state: Array, received: Array, shape: ModelShape) -> dict[str, Array]:
+    """Puts the received layers back into the state, in place; the slots that hold the device's own."""
+    own = state[shape.personal].astype(np.float64)
+    state[shape.personal] = received[shape.personal]
+    return {OWN: own, BEGUN: np.ones(1, dtype=np.int8)}
+
+
+def samples_like(train_y: Array, test_y: Array, count: int, rng: np.random.Generator) -> Array:
+    """Indices of `count` test samples drawn with the class proportions of a device's own.
+
+    Classes without test samples are left out; a device that has only such gets any samples.  [count]
+    """
+    num_classes = int(max(train_y.max(), test_y.max())) + 1
+    there = np.bincount(test_y, minlength=num_classes)
+    odds = np.bincount(train_y, minlength=num_classes) * (there > 0.0)
+    if not odds.any():
+        odds = there
+    label = rng.choice(num_classes, size=count, p=odds / odds.sum())
+    order = np.argsort(test_y, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(there)[:-1]])
+    drawn: Array = order[starts[label] + np.floor(rng.random(count) * there[label]).astype(np.int64)]
+    return drawn

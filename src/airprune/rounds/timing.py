@@ -10,8 +10,7 @@ import numpy as np
 
 from airprune.methods.topology.relay import Relay
 from airprune.planning.plan import Status
-from airprune.rounds.planned_round import PlannedRound
-from airprune.rounds.planning_context import PlanningContext
+from airprune.rounds.planning_context import PlannedRound, PlanningContext
 from airprune.rounds.relayed import with_unions as united
 from airprune.wireless.channel import uplink_rate_bps
 from airprune.wireless.latency import compute_energy_j, edge_round_latency_s, transmit_energy_j, uplink_time_s

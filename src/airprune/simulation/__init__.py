@@ -1,8 +1,4 @@
-"""What is simulated of a run: who is there, what goes wrong, and devices that train in this process or its workers.
-
-environment   what a run meets; a deployment and a replay have others
-events        devices that disappear or slow down
-"""
+"""The simulated environment of a run: devices that are there, slow down or disappear, and train in this process or its workers."""
 
 from airprune.simulation.environment import Environment, run_rounds
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,17 +15,18 @@ from airprune.components.component import Owner
 from airprune.engines.base import Engine
 from airprune.methods.association.base import Served
 from airprune.methods.selection.base import Candidates
+from airprune.randomness import rng_for
 from airprune.rounds import driver
 from airprune.rounds.edge import close_round
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.groups import Started
-from airprune.rounds.place import Place
-from airprune.rounds.planned_round import PlannedRound
-from airprune.rounds.state import RunState
+from airprune.rounds.planning_context import PlannedRound
+from airprune.rounds.state import Place, RunState
 from airprune.rounds.sums import EdgeResult, Failure, mean_of_parts
 from airprune.rounds.timing import Events, TimedRound
-from airprune.rounds.training.chunks import EdgeGroup, TrainTask
-from airprune.simulation.events import sampled_events
+from airprune.rounds.training.chunks import EdgeGroup, Started, TrainTask
+
+if TYPE_CHECKING:
+    from airprune.scenario import EventsSection
 
 Array = np.ndarray
 
@@ -135,3 +137,16 @@ def run_rounds(
     """Algorithm 1 (`rounds.driver`) in an environment, by default the simulated one."""
     environment = Environment() if environment is None else environment
     return driver.run_rounds(experiment, engine, state, environment, watch=watch)
+
+
+def sampled_events(
+    section: EventsSection, device: Array, num_devices: int, *, seed: int, global_round: int, edge_round: int
+) -> Events:
+    """The same for every scheme: sampled for all devices of the network, selected or not."""
+    if section.dropout_probability == section.straggler_probability == 0.0:
+        return Events(dropped=np.zeros(len(device), dtype=bool), slowdown=np.ones(len(device)))
+    draws = rng_for(seed, "events", global_round, edge_round).random((num_devices, 2))[device]
+    return Events(
+        dropped=draws[:, 0] < section.dropout_probability,
+        slowdown=np.where(draws[:, 1] < section.straggler_probability, section.straggler_slowdown, 1.0),
+    )

@@ -21,7 +21,7 @@ from airprune.methods.masking.ranking import by_moves
 from airprune.models.kernels.base import Stacked
 from airprune.models.kernels.native import NativeGradient
 from airprune.models.kernels.stacked_chunks import train_chunk
-from airprune.rounds.device import Device, Streams, minibatches
+from airprune.rounds.local import Device, Streams, minibatches
 from airprune.rounds.sums import ChunkSum, DeviceStatistics
 from airprune.rounds.training.chunks import TrainTask
 

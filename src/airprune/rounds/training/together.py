@@ -16,8 +16,8 @@ from airprune.engines.base import MAX_TRIES
 from airprune.errors import AirpruneError, NotFinite
 from airprune.models.kernels import KERNELS
 from airprune.models.kernels.base import Stacked
-from airprune.rounds.device import Device
-from airprune.rounds.local_steps import GradientRequest
+from airprune.rounds.device import GradientRequest
+from airprune.rounds.local import Device
 from airprune.rounds.messages import Upload
 from airprune.rounds.sums import Failure
 

@@ -17,11 +17,12 @@ from airprune.engines.base import MAX_TRIES, WorkerFactory
 from airprune.errors import AirpruneError, NotFinite
 from airprune.methods.compression.base import Wire
 from airprune.randomness import WholeNumbers
-from airprune.rounds.device import Device, LocalSettings, Streams, device_round, held_model, round_in_steps
+from airprune.rounds.device import device_round, held_model, round_in_steps
+from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import NOTHING, Broadcast, Orders, Upload
 from airprune.rounds.method import LocalMethod
 from airprune.rounds.model_source import ModelSource
-from airprune.rounds.personal import put_in
+from airprune.rounds.sending import with_own_layers
 from airprune.rounds.sums import ChunkSum, Failure, chunk_sum
 from airprune.rounds.training.at_once import train_at_once
 from airprune.rounds.training.chunks import MAX_CHUNK_DEVICES, DeviceFailed, TrainTask
@@ -188,7 +189,7 @@ class Worker:
 
     def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, float]:
         """(Σ loss, Σ metric) of a device's model, made of a common state and its own layers, on its test samples."""
-        own = put_in(state, task.memory, self.device.shape)
+        own = with_own_layers(state, task.memory, self.device.shape)
         return self.judge.total(own[np.newaxis], task.samples)
 
     def evaluate_held(self, state: Array, task: HeldTest) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from airprune.methods.compression.base import Wire
 from airprune.methods.registration import files_used_by
-from airprune.rounds.backhaul import Backhaul
+from airprune.rounds.cloud import Backhaul
 from airprune.rounds.method import Method
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
