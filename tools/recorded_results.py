@@ -55,21 +55,21 @@ def _claim(where: str, claim: str, verdict: str, reason: str) -> dict[str, str]:
 
 
 def league(page: str) -> dict[str, Any]:
-    parts = re.split(r"^## Division ", page, flags=re.MULTILINE)
-    return {"about": paragraph(parts[0], "Made by"), "divisions": [_division(part) for part in parts[1:]]}
+    parts = re.split(r"^## Track ", page, flags=re.MULTILINE)
+    return {"about": paragraph(parts[0], "Made by"), "divisions": [_track(part) for part in parts[1:]]}
 
 
-def _division(text: str) -> dict[str, Any]:
+def _track(text: str) -> dict[str, Any]:
     own = text.split("\n## ")[0]
     name, title = own.splitlines()[0].split(": ", 1)
-    standings, conduct = tables(own)[:2]
+    standings, diagnostics = tables(own)[:2]
     notes = [plain(line[2:]) for line in own.splitlines() if line.startswith("- ")]
-    named = [{"title": title, "header": rows[0], "rows": rows[1:]} for title, rows in _titled(standings, conduct)]
+    named = [{"title": title, "header": rows[0], "rows": rows[1:]} for title, rows in _titled(standings, diagnostics)]
     return {"name": name, "title": title, "about": own.split("\n\n")[1], "tables": named, "notes": notes}
 
 
-def _titled(standings: list[list[str]], conduct: list[list[str]]) -> list[tuple[str, list[list[str]]]]:
-    return [("Standings", standings), ("RunStatistics", conduct)]
+def _titled(standings: list[list[str]], diagnostics: list[list[str]]) -> list[tuple[str, list[list[str]]]]:
+    return [("Standings", standings), ("Diagnostics", diagnostics)]
 
 
 def recorded() -> str:

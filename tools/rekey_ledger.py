@@ -15,23 +15,23 @@ import sys
 from pathlib import Path
 
 from airprune.scenario import Scenario
+from airprune.studies.campaign import CampaignRun
 from airprune.studies.league import claims
-from airprune.studies.league.divisions import divisions_named
 from airprune.studies.league.folder import League
 from airprune.studies.league.ledger import read_ledger, write_ledger
-from airprune.studies.league.playing import LeagueRun
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.sources import CLAIMS
+from airprune.studies.league.tracks import tracks_named
 
 
-def runs_of(ledger: Path) -> list[LeagueRun]:
+def runs_of(ledger: Path) -> list[CampaignRun]:
     """Returns every run that a league asks for which has this ledger."""
     schedule = SCHEDULES["default"]
     base = schedule.scenario()
     league = League(
         base=base,
         note=schedule.note,
-        divisions=tuple(divisions_named("A")),
+        tracks=tuple(tracks_named("A")),
         methods=None,
         seeds=schedule.seeds,
         is_tuned=schedule.is_tuned,
@@ -39,8 +39,8 @@ def runs_of(ledger: Path) -> list[LeagueRun]:
         engine=base.engine,
         recorded=read_ledger(ledger),
     )
-    judged = claims.matches(claims.applicable(CLAIMS, base), base, schedule.seeds)
-    return [*league.trials(), *league.matches(), *judged, *league.untuned()]
+    judged = claims.runs_for(claims.applicable(CLAIMS, base), base, schedule.seeds)
+    return [*league.tuning_runs(), *league.ranked_runs(), *judged, *league.untuned_runs()]
 
 
 def list_scenarios(ledger: Path, scenarios: Path) -> None:

@@ -7,8 +7,10 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
+from airprune.components.layers import PrunableLayers
 from airprune.errors import InvalidValue, UnknownName
-from airprune.methods.masking.core import IMPORTANCES, Probe, PrunableLayers, choose_mask, importance_named
+from airprune.methods.masking.core import IMPORTANCES, Probe
+from airprune.methods.masking.core.masks import choose_mask
 from airprune.randomness import rng_for
 
 LAYERS = PrunableLayers.of([("fc1", 5, 6), ("fc2", 3, 5)])
@@ -86,7 +88,7 @@ def test_update_is_the_distance_of_one_step():
     network = SmallNetwork(1)
     gradient = network.gradient(network.weights)
     after = network.weights - 0.05 * gradient
-    scores = importance_named("update").score(Probe(weights=network.weights, gradient=gradient, learning_rate=0.05))
+    scores = IMPORTANCES["update"].score(Probe(weights=network.weights, gradient=gradient, learning_rate=0.05))
     assert scores == pytest.approx(np.abs(network.weights - after), abs=1e-15)  # the last bit of w
 
 
@@ -95,7 +97,7 @@ def test_update_ranks_by_gradient_whatever_the_learning_rate():
     gradient = network.gradient(network.weights)
     for learning_rate in (1e-6, 0.1, 10.0):
         probe = Probe(weights=network.weights, gradient=gradient, learning_rate=learning_rate)
-        scores = importance_named("update").score(probe)
+        scores = IMPORTANCES["update"].score(probe)
         assert np.array_equal(np.argsort(scores), np.argsort(np.abs(gradient)))
 
 
@@ -103,17 +105,17 @@ def test_update_ranks_steps_too_small_to_change_the_weight():
     weights = np.ones(3, dtype=np.float32)
     gradient = np.array([3e-6, -9e-6, 6e-6], dtype=np.float32)
     assert np.array_equal(weights - np.float32(0.001) * gradient, weights)
-    scores = importance_named("update").score(Probe(weights=weights, gradient=gradient, learning_rate=0.001))
+    scores = IMPORTANCES["update"].score(Probe(weights=weights, gradient=gradient, learning_rate=0.001))
     assert scores.dtype == np.float32 and np.argsort(scores).tolist() == [0, 2, 1]
 
 
 def test_magnitude_is_the_size_of_the_weight():
-    assert importance_named("magnitude").score(Probe(weights=np.array([-2.0, 0.0, 1.0]))).tolist() == [2.0, 0.0, 1.0]
+    assert IMPORTANCES["magnitude"].score(Probe(weights=np.array([-2.0, 0.0, 1.0]))).tolist() == [2.0, 0.0, 1.0]
 
 
 def test_exact_is_the_squared_loss_change_without_the_weight():
     network = SmallNetwork(2)
-    scores = importance_named("exact").score(network.probe())
+    scores = IMPORTANCES["exact"].score(network.probe())
     for j in range(LAYERS.num_weights):
         others = np.arange(LAYERS.num_weights) != j
         change = network.loss(network.weights) - network.loss(network.weights * others)
@@ -123,16 +125,16 @@ def test_exact_is_the_squared_loss_change_without_the_weight():
 def test_taylor_is_exact_where_the_loss_is_linear():
     slope = np.array([1.0, -2.0, 0.5])
     probe = Probe(weights=np.array([0.5, 0.25, -4.0]), gradient=slope, loss=lambda w: float(slope @ w))
-    assert importance_named("taylor").score(probe) == pytest.approx([0.25, 0.25, 4.0], rel=1e-15)
-    assert importance_named("exact").score(probe) == pytest.approx([0.25, 0.25, 4.0], rel=1e-12)
+    assert IMPORTANCES["taylor"].score(probe) == pytest.approx([0.25, 0.25, 4.0], rel=1e-15)
+    assert IMPORTANCES["exact"].score(probe) == pytest.approx([0.25, 0.25, 4.0], rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_taylor_ranks_almost_like_exact(seed):
     probe = SmallNetwork(seed).probe()
-    exact = importance_named("exact").score(probe)
+    exact = IMPORTANCES["exact"].score(probe)
     # Second-order terms reorder neighbours, so not 1; a random ranking has 0 ± 0.15.
-    assert spearmanr(exact, importance_named("taylor").score(probe)).statistic > 0.75
+    assert spearmanr(exact, IMPORTANCES["taylor"].score(probe)).statistic > 0.75
 
 
 def test_taylor_tends_to_exact_as_the_weight_shrinks():
@@ -140,20 +142,20 @@ def test_taylor_tends_to_exact_as_the_weight_shrinks():
     for size, tolerance in ((1e-2, 0.1), (1e-4, 1e-3)):  # the relative error is of the order of the weight
         network.weights[4] = size
         probe = network.probe()
-        ratio = importance_named("taylor").score(probe)[4] / importance_named("exact").score(probe)[4]
+        ratio = IMPORTANCES["taylor"].score(probe)[4] / IMPORTANCES["exact"].score(probe)[4]
         assert ratio == pytest.approx(1.0, rel=tolerance)
 
 
 def test_taylor_tells_tiny_float32_scores_apart():
     weights = np.full(2, 1e-12, dtype=np.float32)
     probe = Probe(weights=weights, gradient=np.array([1e-12, 2e-12], dtype=np.float32))
-    low, high = importance_named("taylor").score(probe)
+    low, high = IMPORTANCES["taylor"].score(probe)
     assert 0 < low < high
 
 
 def test_random_repeats_from_its_stream():
     def scores(device):
-        return importance_named("random").score(Probe(weights=np.zeros(50), rng=rng_for(7, "pruning", device)))
+        return IMPORTANCES["random"].score(Probe(weights=np.zeros(50), rng=rng_for(7, "pruning", device)))
 
     assert np.array_equal(scores(1), scores(1)) and not np.array_equal(scores(1), scores(2))
 
@@ -163,7 +165,7 @@ def test_a_pruned_weight_can_return_under_the_dense_probe():
     weights, masks = network.weights, []
     for batch in minibatches():
         probe = Probe(weights=weights, gradient=network.gradient(weights, batch), learning_rate=0.5)
-        mask = choose_mask(importance_named("update").score(probe), keep=18, layers=LAYERS, tie_break=np.abs(weights))
+        mask = choose_mask(IMPORTANCES["update"].score(probe), keep=18, layers=LAYERS, tie_break=np.abs(weights))
         # Weights that no device kept stay where they were, Eq. (12).
         weights = np.where(mask, network.train(weights, mask, batch, 0.5), weights)
         masks.append(mask)
@@ -175,7 +177,7 @@ def test_a_pruned_weight_can_return_under_the_dense_probe():
 def test_the_literal_reading_of_eq_2_freezes_the_first_mask():
     network = SmallNetwork(4)
     probe = Probe(weights=network.weights, gradient=network.gradient(network.weights, minibatches()[0]))
-    first = choose_mask(importance_named("update").score(probe), keep=18, layers=LAYERS)
+    first = choose_mask(IMPORTANCES["update"].score(probe), keep=18, layers=LAYERS)
     mask, weights = first, network.weights * first
     for batch in minibatches():
         trained = network.train(weights, mask, batch, 0.5)
@@ -189,7 +191,7 @@ def test_the_literal_reading_of_eq_2_freezes_the_first_mask():
 
 def test_misuse_names_the_field():
     with pytest.raises(UnknownName, match="did you mean 'magnitude'"):
-        importance_named("magnitud")
+        IMPORTANCES["magnitud"]
     with pytest.raises(InvalidValue, match=r"Probe\.learning_rate must be > 0, got 0"):
         Probe(weights=np.zeros(2), learning_rate=0.0)
     with pytest.raises(InvalidValue, match=r"Probe\.gradient must have the shape \(2,\)"):
@@ -197,4 +199,4 @@ def test_misuse_names_the_field():
     with pytest.raises(InvalidValue, match=r"Probe\.weights must be one flat vector"):
         Probe(weights=np.zeros((2, 2)))
     with pytest.raises(InvalidValue, match=r"Probe\.rng must be given .* rng_for"):
-        importance_named("random").score(Probe(weights=np.zeros(2)))
+        IMPORTANCES["random"].score(Probe(weights=np.zeros(2)))

@@ -1,5 +1,6 @@
 """Masks keep an exact number of weights, the best ones, and leave no output unit without input."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -7,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import airprune as ap
+from airprune.components.layers import PrunableLayer, PrunableLayers
 from airprune.errors import InvalidValue, UnknownName
-from airprune.methods.masking.core import SCOPES, PrunableLayer, PrunableLayers, choose_mask, kept_count, layer_shares
-from support.fleets import paper_fleet
+from airprune.methods.masking.core.masks import SCOPES, choose_mask, layer_shares
 
 PAPER = PrunableLayers.of([("fc1", 8, 3136), ("fc2", 10, 8)])
 
@@ -71,25 +71,11 @@ def test_mask_of_the_paper_model_is_that_of_a_full_sort(scope, dtype):
 @given(ratio=st.floats(0.0, 0.99), seed=st.integers(0, 99), scope=st.sampled_from(SCOPES))
 def test_any_ratio_keeps_exactly_its_count_and_a_weight_in_every_row(ratio, seed, scope):
     scores = np.random.default_rng(seed).exponential(size=PAPER.num_weights)
-    keep = kept_count(ratio, PAPER.num_weights)
+    keep = math.floor((1 - ratio) * PAPER.num_weights)
     mask = choose_mask(scores, keep=keep, layers=PAPER, scope=scope)
     assert mask.dtype == bool and mask.shape == (25_168,)
     assert np.count_nonzero(mask) == keep <= (1 - ratio) * 25_168 + 1e-6
     assert np.all(np.bincount(PAPER.row_of, mask) >= 1)
-
-
-def test_kept_count_is_that_of_the_plan():
-    ratio = np.linspace(0.0, 1.0, 1001)
-    plan = ap.plan(paper_fleet())
-    expected = plan.kept_fc_weights
-    assert [kept_count(rho, 25_168) for rho in plan.pruning_ratio] == expected.tolist()
-    assert [kept_count(rho, 1000) for rho in ratio] == list(range(1000, -1, -1))
-
-
-def test_kept_count_forgives_rounding_of_the_ratio():
-    assert kept_count(0.7, 10) == 3  # 1 − 0.7 is a hair below 0.3
-    assert kept_count(0.0, 25_168) == 25_168
-    assert kept_count(1.0, 25_168) == 0
 
 
 def test_fewest_weights_keep_exactly_the_best_of_each_row():
@@ -167,7 +153,7 @@ def test_layer_shares_by_hand():
 def test_too_few_weights_for_the_output_units_says_how_much_may_be_pruned():
     with pytest.raises(InvalidValue, match=r"keep must be ≥ 18, .* got 17\. Prune less: max_pruning_ratio = 0\.9992"):
         choose_mask(np.ones(PAPER.num_weights), keep=17, layers=PAPER)
-    assert kept_count(0.9992, PAPER.num_weights) >= 18
+    assert (1 - 0.9992) * PAPER.num_weights >= 18
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -185,8 +171,6 @@ def test_misuse_names_the_field():
         choose_mask(np.ones(5), keep=5, layers=PAPER)
     with pytest.raises(UnknownName, match="did you mean 'layer'"):
         choose_mask(np.ones(PAPER.num_weights), keep=5000, layers=PAPER, scope="layers")
-    with pytest.raises(InvalidValue, match="pruned share"):
-        kept_count(1.1, 10)
 
 
 def test_paper_layers_lie_end_to_end_row_by_row():

@@ -9,15 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airprune.components.layers import PrunableLayers
 from airprune.errors import InvalidValue
-from airprune.methods.masking.core import (
-    PrunableLayers,
-    choose_units,
-    scatter_weights,
-    slice_weights,
-    structured_count,
-    unit_keep_for,
-)
+from airprune.methods.masking.core.structured import choose_units, structured_count, unit_keep_for
 
 PAPER = PrunableLayers.of([("fc1", 8, 3136), ("fc2", 10, 8)])
 CHAIN = PrunableLayers.of([("fc1", 12, 20), ("fc2", 9, 12), ("fc3", 4, 9)])
@@ -120,27 +114,6 @@ def test_equal_units_go_by_tie_break():
     assert units.kept_inputs[0].tolist() == [1, 3]
 
 
-def test_slices_scatter_back_to_the_masked_weights():
-    weights = np.random.default_rng(5).normal(size=CHAIN.num_weights).astype(np.float32)
-    units = choose_units(np.abs(weights), keep=150, layers=CHAIN)
-    small = slice_weights(weights, units)
-    assert [m.shape for m in small] == [
-        (o.size, i.size) for o, i in zip(units.kept_outputs, units.kept_inputs, strict=True)
-    ]
-    assert sum(matrix.size for matrix in small) == units.kept_weights
-    back = scatter_weights(small, units)
-    assert back.dtype == np.float32 and np.array_equal(back, weights * units.mask)
-
-
-def test_scattering_onto_a_model_changes_only_kept_weights():
-    weights = np.random.default_rng(5).normal(size=CHAIN.num_weights)
-    before = weights.copy()
-    units = choose_units(np.abs(weights), keep=150, layers=CHAIN)
-    after = scatter_weights([m + 1.0 for m in slice_weights(weights, units)], units, onto=weights)
-    assert np.array_equal(after, np.where(units.mask, before + 1.0, before))
-    assert np.array_equal(weights, before)
-
-
 @pytest.mark.parametrize("keep", [40, 150, 260, CHAIN.num_weights])
 def test_small_dense_layers_compute_what_the_masked_layers_compute(keep):
     rng = np.random.default_rng(6)
@@ -163,9 +136,10 @@ def test_small_dense_layers_compute_what_the_masked_layers_compute(keep):
     ]
     masked = [layer.matrix(weights * units.mask) for layer in CHAIN]
     full = forward(x, masked, [b * s for b, s in zip(biases, stays, strict=True)])
+    kept = zip(CHAIN, units.kept_outputs, units.kept_inputs, strict=True)
     small = forward(
         x[:, units.kept_inputs[0]],
-        slice_weights(weights, units),
+        [layer.matrix(weights)[np.ix_(o, i)] for layer, o, i in kept],
         [b[o] for b, o in zip(biases, units.kept_outputs, strict=True)],
     )
     for wide, narrow, kept in zip(full, small, stays, strict=True):
@@ -182,6 +156,3 @@ def test_misuse_names_the_field():
         choose_units(np.full(PAPER.num_weights, np.nan), keep=5000, layers=PAPER)
     with pytest.raises(InvalidValue, match=r"unit_keep"):
         structured_count(PAPER, 0.0)
-    units = choose_units(some_scores(PAPER), keep=5000, layers=PAPER)
-    with pytest.raises(InvalidValue, match=rf"must hold {units.kept_weights} weights, got 3"):
-        scatter_weights([np.zeros(3)], units)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from airprune.components.layers import PrunableLayers
 from airprune.errors import InvalidValue
 from airprune.methods.aggregation.masked_sum import MaskedSum
-from airprune.methods.masking.core import choose_mask
-from airprune.methods.masking.core.masks import mask_of_moves
+from airprune.methods.masking.core.masks import choose_mask, mask_of_moves
 from airprune.models.catalogue import FlatModel, PaperCNN
 from airprune.models.kernels import native
 from airprune.models.kernels.autograd import tensor_of

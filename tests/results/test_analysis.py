@@ -16,9 +16,9 @@ from airprune.cli import main
 from airprune.errors import InvalidValue, UnknownName, UsageError
 from airprune.methods.registration import registries
 from airprune.planning.schemes.optimal import Optimal
-from airprune.results.figures.curves import PaperColumn, new_figure, picture_files, save_figure
+from airprune.results.figures.curves import PaperColumn, figure_files, new_figure, save_figure
 from airprune.results.figures.styles import styles_for
-from airprune.results.latex import latex_table
+from airprune.results.latex import tabular
 from airprune.results.time_to_target import Evaluation, default_target
 from airprune.studies.write_report import write_report
 from support.tiny import blobs, tiny_scenario
@@ -270,13 +270,13 @@ def test_mlflow_and_wandb_log_offline(tmp_path):
 def test_fonts_in_pdf_are_type_42_and_svg_has_outlines(tmp_path):
     figure, (ax,) = new_figure(1)
     ax.set_xlabel("simulated time (s)")
-    pictures = picture_files(tmp_path / "p.2")
+    pictures = figure_files(tmp_path / "p.2")
     save_figure(figure, *pictures)
     assert [path.name for path in pictures] == ["p.2.png", "p.2.pdf", "p.2.svg"]
     pdf, svg = pictures[1].read_bytes(), pictures[2].read_text()
     assert b"/Type3" not in pdf and b"/Type /Font" in pdf and b"/FontFile2" in pdf
     assert "<text" not in svg and "<path" in svg
-    again = picture_files(tmp_path / "again")
+    again = figure_files(tmp_path / "again")
     save_figure(figure, *again)
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in pictures]
 
@@ -304,7 +304,7 @@ def test_a_comparison_page_has_a_target_and_latex_though_nobody_asked(study, tmp
 
 
 def test_latex_shows_names_to_the_letter():
-    table = latex_table(["a_b", "x %"], [["50 % & {c}", "1 ± 2"]])
+    table = "\n".join(tabular(["a_b", "x %"], [["50 % & {c}", "1 ± 2"]], words=["a_b"]))
     assert r"a\_b & x \% \\" in table and r"50 \% \& \{c\} & 1 $\pm$ 2 \\" in table
     assert table.startswith(r"\begin{tabular}{lr}")
 

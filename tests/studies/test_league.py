@@ -17,23 +17,24 @@ import airprune as ap
 from airprune.cli import main
 from airprune.errors import UnknownName, UsageError
 from airprune.methods import METHODS, Recipe
+from airprune.results.latex import escaped
 from airprune.results.statistics import pareto_front
 from airprune.results.traffic import LinkBits
 from airprune.rounds.records import EdgeRecord, record_from
 from airprune.scenario.model_shape import shape_of
 from airprune.studies.claims import Verdict
-from airprune.studies.league import claims, judges, playing, tuning
-from airprune.studies.league.divisions import DIVISIONS, divisions_named
+from airprune.studies.league import claims, judges, tuning
 from airprune.studies.league.document import document_of
+from airprune.studies.league.finished import FinishedRun, RunStatistics, statistics_of
 from airprune.studies.league.ledger import Line, read_ledger, write_ledger
 from airprune.studies.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
-from airprune.studies.league.measured import Played, RunStatistics, conduct
-from airprune.studies.league.playing import RunStore, backhaul_bits
+from airprune.studies.league.runs import RunStore, backhaul_bits, league_run
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.sources import CLAIMS
 from airprune.studies.league.standings import By, Result, standings
 from airprune.studies.league.statistics import gap, holm, paired_p, ranks, student_p
-from airprune.studies.league.tables import csv_rows, gap_text, latex, shown, tex
+from airprune.studies.league.tables import csv_rows, gap_text, latex, shown
+from airprune.studies.league.tracks import TRACKS, tracks_named
 from support.league import ABOUT, BASE, made_up, run_of, tiny_league
 from support.tiny import tiny_file
 from support.web_runs import edge_line
@@ -121,7 +122,7 @@ def test_conduct_counts_late_rounds_ratios_and_coverage_by_hand():
         record, edge_latency_s=(0.02, 0.04), pruning_ratio=(0.1, 0.3, 0.9, None), fate=("ok", "ok", "late", "blocked")
     )
     own = dataclasses.replace(first, edge_latency_s=(0.02, None), deadline_s=0.01)
-    found = conduct([first, own], deadline_s=0.03)
+    found = statistics_of([first, own], deadline_s=0.03)
     assert found.mean_ratio == pytest.approx(0.2) and found.max_ratio == 0.3
     assert found.late_share == pytest.approx(2 / 3), "0.04 of the first round, and 0.02 after a deadline of its own"
     assert (found.min_count, found.uncovered) == (1, 1)
@@ -130,9 +131,9 @@ def test_conduct_counts_late_rounds_ratios_and_coverage_by_hand():
 # Divisions and line-up
 
 
-def test_division_b_halves_the_bits_and_keeps_the_pressure():
+def test_track_b_halves_the_bits_and_keeps_the_pressure():
     """aW + (30 ms − aW) / 2 with a = 40 / 3 GHz and W = 43,888."""
-    changed = DIVISIONS["B"].scenario(BASE)
+    changed = TRACKS["B"].scenario(BASE)
     compute_s = 40 / 3e9 * 43_888
     assert changed.plan.bits_per_weight == 32
     assert (
@@ -142,26 +143,26 @@ def test_division_b_halves_the_bits_and_keeps_the_pressure():
     )
 
 
-def test_division_g_gives_the_wide_model_as_much_time_per_weight():
-    changed = DIVISIONS["G"].scenario(BASE)
+def test_track_g_gives_the_wide_model_as_much_time_per_weight():
+    changed = TRACKS["G"].scenario(BASE)
     assert changed.plan.deadline_s == pytest.approx(0.03 * (18_720 + 64 * 3_136 + 640) / 43_888)
 
 
-@pytest.mark.parametrize("name", DIVISIONS)
-def test_every_division_has_its_references_and_who_plays_in_it(name):
-    found = lineup(BASE, DIVISIONS[name])
-    names = [entrant.name for entrant in found.entrants]
+@pytest.mark.parametrize("name", TRACKS)
+def test_every_track_has_its_references_and_who_plays_in_it(name):
+    found = lineup(BASE, TRACKS[name])
+    names = [entry.name for entry in found.entries]
     assert {SEED, FP32, "variance", WHOLE, ALONE, CENTRAL} <= set(names) and len(set(names)) == len(names)
-    whole = next(entrant for entrant in found.entrants if entrant.name == WHOLE)
+    whole = next(entry for entry in found.entries if entry.name == WHOLE)
     assert whole.scenario.plan.scheme == "no-pruning" and not whole.is_method
-    alone, everything = (next(e for e in found.entrants if e.name == one) for one in (ALONE, CENTRAL))
+    alone, everything = (next(e for e in found.entries if e.name == one) for one in (ALONE, CENTRAL))
     assert (alone.scenario.num_devices, alone.scenario.data.train_samples) == (1, 200)
     assert (everything.scenario.num_devices, everything.scenario.data.train_samples) == (1, 5_000)
     assert not alone.has_costs and not everything.has_costs
 
 
 def test_who_plays_follows_from_what_a_method_is_made_of():
-    names = {name: {e.name for e in lineup(BASE, DIVISIONS[name]).entrants} for name in ("A", "B", "D1", "D2", "E")}
+    names = {name: {e.name for e in lineup(BASE, TRACKS[name]).entries} for name in ("A", "B", "D1", "D2", "E")}
     assert set(METHODS) <= names["A"]
     assert "mem-sgd" not in names["B"] and "frozen-pruning" in names["B"], "codes choose their own bits"
     assert {"random", "hierfavg"} <= names["E"] and "fedprox" not in names["E"]
@@ -169,56 +170,55 @@ def test_who_plays_follows_from_what_a_method_is_made_of():
 
 
 def test_a_methods_own_settings_win_over_the_divisions():
-    found = {entrant.name: entrant.scenario for entrant in lineup(BASE, DIVISIONS["A"]).entrants}
+    found = {entry.name: entry.scenario for entry in lineup(BASE, TRACKS["A"]).entries}
     assert found["adaptive"].plan.deadline_s == "auto" and found[SEED].plan.deadline_s == 0.03
     assert found["liu2022"].plan.deadline_s == pytest.approx(0.35), "the paper's own for a network without edges"
 
 
 def test_the_open_division_runs_longer_but_is_compared_after_the_same_time():
-    entrant = lineup(BASE, DIVISIONS["C"]).entrants[0]
-    assert entrant.scenario.rounds.global_rounds == 4 * BASE.rounds.global_rounds
-    assert DIVISIONS["C"].horizon_s(BASE) == DIVISIONS["A"].horizon_s(BASE) == pytest.approx(6 * 2 * 0.03)
+    entry = lineup(BASE, TRACKS["C"]).entries[0]
+    assert entry.scenario.rounds.global_rounds == 4 * BASE.rounds.global_rounds
+    assert TRACKS["C"].horizon_s(BASE) == TRACKS["A"].horizon_s(BASE) == pytest.approx(6 * 2 * 0.03)
 
 
-def test_divisions_are_chosen_by_letter_and_unknown_ones_refused():
-    assert [one.name for one in divisions_named("d, A")] == ["A", "D1", "D2"]
-    assert [one.name for one in divisions_named("all")] == list(DIVISIONS)
-    with pytest.raises(UnknownName, match="division"):
-        divisions_named("Z")
+def test_tracks_are_chosen_by_letter_and_unknown_ones_refused():
+    assert [one.name for one in tracks_named("d, A")] == ["A", "D1", "D2"]
+    assert [one.name for one in tracks_named("all")] == list(TRACKS)
+    with pytest.raises(UnknownName, match="track"):
+        tracks_named("Z")
 
 
 def test_a_users_method_plays_by_its_name(unregistered):
     ap.register(Recipe(name="mine", summary="my own", settings={"train.momentum": 0.5}))
-    found = {entrant.name: entrant for entrant in lineup(BASE, DIVISIONS["A"]).entrants}
+    found = {entry.name: entry for entry in lineup(BASE, TRACKS["A"]).entries}
     assert found["mine"].scenario.train.momentum == 0.5 and found["mine"].label == "own"
-    few = [entrant.name for entrant in lineup(BASE, DIVISIONS["A"], ["mine"]).entrants]
+    few = [entry.name for entry in lineup(BASE, TRACKS["A"], ["mine"]).entries]
     assert "mine" in few and "hierfavg" not in few
 
 
 # Tuning
 
 
-def test_everybody_has_the_same_trials_and_server_methods_trade_learning_rates_for_steps():
-    entrants = lineup(BASE, DIVISIONS["A"]).entrants
-    grids = {entrant.name: [dict(trial.knobs) for trial in tuning.trials(entrant.scenario)] for entrant in entrants}
+def test_all_methods_have_the_same_tuning_runs_and_server_methods_trade_learning_rates_for_steps():
+    entries = lineup(BASE, TRACKS["A"]).entries
+    grids = {entry.name: tuning.grid(entry.scenario) for entry in entries}
     usual = [{"train.learning_rate": rate} for rate in (0.003, 0.01, 0.03, 0.1)]
     assert all(grid == usual for name, grid in grids.items() if name not in ("fedadam", "fedavgm"))
     adam = [(knobs["train.learning_rate"], knobs["aggregation.adam.rate"]) for knobs in grids["fedadam"]]
     assert adam == [(rate, pytest.approx(0.1 * factor)) for rate in (0.01, 0.03) for factor in (0.3, 1.0, 3.0)]
 
 
-def test_a_trial_runs_half_the_rounds_on_held_out_images():
-    trial = tuning.trials(BASE)[2]
-    tried = trial.scenario(BASE)
+def test_a_tuning_run_takes_half_the_rounds_on_held_out_images():
+    tried = tuning.tuning_scenario(BASE, tuning.grid(BASE)[2])
     assert (tried.rounds.global_rounds, tried.data.judge_on, tried.train.learning_rate) == (3, "held-out", 0.03)
     assert set(tuning.SEEDS).isdisjoint(SCHEDULES["full"].seeds)
 
 
-def test_the_best_mean_of_whole_trials_is_chosen():
-    few = tuning.trials(BASE)
+def test_the_best_mean_of_complete_tuning_runs_is_chosen():
+    few = tuning.grid(BASE)
     found = [(few[0], [0.5, 0.7]), (few[1], [0.9, None]), (few[2], [0.6, 0.7]), (few[3], [math.nan, 0.9])]
-    assert tuning.chosen(found) is few[2]
-    assert tuning.chosen([(few[1], [None, 0.9])]) is None
+    assert tuning.best(found) is few[2]
+    assert tuning.best([(few[1], [None, 0.9])]) is None
 
 
 # Standings
@@ -230,8 +230,8 @@ def table():
 
 
 def test_standings_rank_by_accuracy_at_equal_time_and_share_ties(table):
-    assert [row.entrant.name for row in table.rows][:3] == [FP32, "frozen-pruning", SEED]
-    placed = {row.entrant.name: row.ranks[By.TIME] for row in table.rows}
+    assert [row.entry.name for row in table.rows][:3] == [FP32, "frozen-pruning", SEED]
+    placed = {row.entry.name: row.ranks[By.TIME] for row in table.rows}
     assert placed == {
         FP32: 1, "frozen-pruning": 2, SEED: 3, "variance": 3, "mem-sgd": 5, WHOLE: None, ALONE: None, CENTRAL: None,
     }  # fmt: skip
@@ -252,12 +252,12 @@ def test_the_target_is_95_percent_of_no_pruning_and_not_reaching_it_is_a_value(t
 
 def test_bits_to_the_target_are_told_apart_by_link(table):
     """Two rounds to the target, each with 3 Mbit from edges to the cloud and 5 Mbit between devices."""
-    result = next(row.result for row in table.rows if row.entrant.name == FP32)
+    result = next(row.result for row in table.rows if row.entry.name == FP32)
     links = {number: LinkBits(backhaul=3e6 * number, d2d=5e6 * number) for number in (1, 2)}
     runs = {seed: dataclasses.replace(run, links=links) for seed, run in result.runs.items()}
     told = standings(
-        DIVISIONS["A"],
-        [dataclasses.replace(result, runs=runs), *(row.result for row in table.rows if row.entrant.name != FP32)],
+        TRACKS["A"],
+        [dataclasses.replace(result, runs=runs), *(row.result for row in table.rows if row.entry.name != FP32)],
         seeds=(0, 1, 2),
         horizon_s=2.0,
     )
@@ -281,18 +281,18 @@ def test_a_model_on_its_way_to_the_cloud_has_the_bits_that_a_run_charges():
     assert backhaul_bits(personal) == 64 * (whole - 10 * 8)  # its last layer stays on the devices
 
 
-def test_a_run_that_diverged_is_shown_as_such_and_no_trial_that_did_is_chosen(table):
+def test_a_run_that_diverged_is_shown_as_such_and_no_tuning_run_that_did_is_chosen(table):
     calm = table.row(FP32).result
     runs = dict(calm.runs) | {0: run_of(0.3, math.nan, round_s=0.1)}
     assert runs[0].has_diverged and not runs[1].has_diverged and not runs[0].has_room_by(9.0)
-    others = [row.result for row in table.rows if row.entrant.name != FP32]
+    others = [row.result for row in table.rows if row.entry.name != FP32]
     result = dataclasses.replace(calm, runs=runs, untuned=runs)
-    found = standings(DIVISIONS["A"], [result, *others], seeds=(0, 1, 2), horizon_s=2.0)
+    found = standings(TRACKS["A"], [result, *others], seeds=(0, 1, 2), horizon_s=2.0)
     cells = next(row for row in shown(found)[0].rows if row[1].startswith(FP32))
     assert "1 of 3 diverged" in cells
     json.dumps(csv_rows(found), allow_nan=False)
-    first, second = (tuning.Trial(knobs={"train.learning_rate": rate}) for rate in (0.01, 0.1))
-    assert tuning.chosen([(first, [0.2, 0.2]), (second, [0.9, runs[0].accuracy])]) is first
+    first, second = ({"train.learning_rate": rate} for rate in (0.01, 0.1))
+    assert tuning.best([(first, [0.2, 0.2]), (second, [0.9, runs[0].accuracy])]) is first
 
 
 def test_gaps_are_paired_corrected_and_marked(table):
@@ -316,14 +316,17 @@ def test_every_table_is_rectangular_and_latex_has_each_row_escaped(table):
         assert {len(row) for row in one.rows} == {len(one.header)} and set(one.words) <= set(one.header)
     text = latex([table], note="100 % & more")
     assert text.count(r" \\") == 1 + len(table.rows) and r"\toprule" in text
-    assert tex("a_b & 5 % ± {x} \\ −1") == r"a\_b \& 5 \% $\pm$ \{x\} \textbackslash{} $-$1" and tex("-2") == "$-$2"
+    assert (
+        escaped("a_b & 5 % ± {x} \\ −1") == r"a\_b \& 5 \% $\pm$ \{x\} \textbackslash{} $-$1"
+        and escaped("-2") == "$-$2"
+    )
 
 
 # Claims
 
 
 def test_claims_are_judged_by_their_arms():
-    def arms(first: float, second: float) -> dict[str, dict[int, Played]]:
+    def arms(first: float, second: float) -> dict[str, dict[int, FinishedRun]]:
         return {
             "frozen-pruning": {seed: run_of(first + 0.001 * seed) for seed in range(3)},
             "adaptive-pruning": {seed: run_of(second - 0.001 * seed) for seed in range(3)},
@@ -419,7 +422,7 @@ def test_a_league_goes_on_from_the_ledger_of_another_without_its_folders(played,
     ledger = out / "played.jsonl"
     here = [*words[:-4], "--out", str(tmp_path / "out"), "--engine", "serial", "--played", str(ledger)]
     assert main(here) == 0
-    assert "0 matches beside 6 recorded ones" in capsys.readouterr().err
+    assert "0 ranked runs beside 6 recorded ones" in capsys.readouterr().err
     assert not list((tmp_path / "out" / "runs").iterdir())
     for name in ("league.csv", "league.tex", "played.jsonl"):
         assert (tmp_path / "out" / name).read_bytes() == (out / name).read_bytes()
@@ -440,10 +443,10 @@ def test_a_league_so_far_runs_nothing_and_says_how_much_there_is(played, tmp_pat
 
 def test_the_untuned_accuracy_says_on_how_many_seeds_it_rests_if_not_on_all():
     runs = {seed: run_of(0.5) for seed in range(3)}
-    entrant = next(one for one in lineup(BASE, DIVISIONS["A"], ["fp32"]).entrants if one.name == FP32)
+    entry = next(one for one in lineup(BASE, TRACKS["A"], ["fp32"]).entries if one.name == FP32)
     for untuned, text in (({0: runs[0]}, "50.00 (1 seed)"), (runs, "50.00 ± 0.00")):
-        result = Result(entrant=entrant, runs=runs, untuned=untuned)
-        found = standings(DIVISIONS["A"], [result], seeds=(0, 1, 2), horizon_s=1.0)
+        result = Result(entry=entry, runs=runs, untuned=untuned)
+        found = standings(TRACKS["A"], [result], seeds=(0, 1, 2), horizon_s=1.0)
         assert shown(found)[1].rows[0][-1] == text
 
 
@@ -469,7 +472,10 @@ def test_a_ledger_gives_back_what_was_measured_to_the_bit(tmp_path):
         mean_ratio=0.1 + 0.2, max_ratio=math.nan, late_share=1 / 3, min_count=math.inf, uncovered=0.0
     )
     line = Line(
-        run="a", label="A fp32, seed 0", where={"cores": 2}, played=Played(tests=run_of(1 / 3).tests, conduct=conduct)
+        run="a",
+        label="A fp32, seed 0",
+        where={"cores": 2},
+        played=FinishedRun(tests=run_of(1 / 3).tests, conduct=conduct),
     )
     write_ledger(tmp_path / "x.jsonl", [line])
     (read,) = read_ledger(tmp_path / "x.jsonl").values()
@@ -487,9 +493,9 @@ def test_a_file_that_is_no_ledger_is_refused_in_one_sentence(text, tmp_path, cap
     assert not (tmp_path / "out").exists()
 
 
-def test_an_untuned_league_has_no_trials_and_says_so():
+def test_an_untuned_league_has_no_tuning_runs_and_says_so():
     schedule = SCHEDULES["default"].untuned()
-    assert not schedule.is_tuned and schedule.seeds == SCHEDULES["default"].seeds and "nobody tuned" in schedule.note
+    assert not schedule.is_tuned and schedule.seeds == SCHEDULES["default"].seeds and "untuned" in schedule.note
 
 
 def test_a_league_on_other_seeds_says_how_many():
@@ -502,14 +508,14 @@ def test_a_league_on_other_seeds_says_how_many():
     [
         (["--played", "/dev/null/none"], "--played must be a file that a league wrote"),
         (["--quick", "--full"], "--quick and --full exclude each other"),
-        (["--division", "Q"], "division"),
+        (["--division", "Q"], "track"),
         (["--division", ","], "--division must name at least one"),
         (["--methods", "fp33"], "--methods"),
         (["--methods", " , "], "--methods must name at least one method"),
         (["--seeds", "4-1"], "--seeds must be like 0-4"),
-        (["--division", "D1", "--methods", "fedavg"], "None of --methods can play in division D1"),
+        (["--division", "D1", "--methods", "fedavg"], "None of --methods can take part in track D1"),
         (["plan.deadline_s=auto", "method=adaptive"], "A league needs a deadline in seconds"),
-        (["--scenario", "honest", "--division", "B"], "Division B is played by the paper's clock"),
+        (["--scenario", "honest", "--division", "B"], "Track B needs the paper's clock"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(words, sentence, tmp_path, capsys, monkeypatch):
@@ -534,23 +540,23 @@ def _league_in(folder: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_tuned_league_tries_on_held_out_images_and_plays_the_best_trial_and_the_untuned(tmp_path, monkeypatch):
+def test_a_tuned_league_tries_on_held_out_images_and_ranks_the_best_values_and_the_untuned(tmp_path, monkeypatch):
     """As if the accuracy of a run were its learning rate."""
     league = dataclasses.replace(tiny_league(tmp_path), is_tuned=True)
-    trials = league.trials()
+    trials = league.tuning_runs()
     assert {run.scenario.data.judge_on for run in trials} == {"held-out"} and {r.scenario.seed for r in trials} == {
         100,
         101,
     }
-    monkeypatch.setattr(RunStore, "played", lambda pitch, run: run_of(run.scenario.train.learning_rate))
-    matches = [run for run in league.matches() if run.label.startswith(f"A {SEED}, ")]
-    beside = [run for run in league.untuned() if run.label.startswith(f"A {SEED}, ")]
+    monkeypatch.setattr(RunStore, "finished", lambda store, run: run_of(run.scenario.train.learning_rate))
+    matches = [run for run in league.ranked_runs() if run.label.startswith(f"A {SEED}, ")]
+    beside = [run for run in league.untuned_runs() if run.label.startswith(f"A {SEED}, ")]
     assert [run.scenario.train.learning_rate for run in matches] == [0.1, 0.1, 0.1]
     assert [run.scenario.train.learning_rate for run in beside] == [0.01, 0.01, 0.01]
     assert {run.scenario.data.judge_on for run in (*matches, *beside)} == {"test"}
     (found,) = league.standings({})
     row = found.row(SEED)
-    assert (row.accuracy[By.ROUNDS].mean, row.untuned.mean, row.result.num_trials) == (
+    assert (row.accuracy[By.ROUNDS].mean, row.untuned.mean, row.result.num_tuned) == (
         pytest.approx(0.1),
         pytest.approx(0.01),
         4,
@@ -559,7 +565,7 @@ def test_a_tuned_league_tries_on_held_out_images_and_plays_the_best_trial_and_th
 
 def test_a_run_that_failed_leaves_a_row_with_its_reason(tmp_path):
     league = tiny_league(tmp_path)
-    failed = next(run.folder_name for run in league.matches() if run.label.startswith(f"A {FP32}, "))
+    failed = next(run.folder_name for run in league.ranked_runs() if run.label.startswith(f"A {FP32}, "))
     (found,) = league.standings({failed: "It has no plan."})
     assert found.row(FP32).result.trouble == "It has no plan." and found.row(FP32).accuracy[By.TIME] is None
     assert any("It has no plan." in note for note in document_of([found], [], **ABOUT)["divisions"][0]["notes"])
@@ -572,7 +578,7 @@ def test_the_recorded_league_has_every_run_under_the_name_that_a_league_asks_for
 
 def test_a_ledger_is_rekeyed_by_its_scenarios_and_nothing_else_of_it_changes(tmp_path):
     ledger, scenarios = tmp_path / "played.jsonl", tmp_path / "scenarios.json"
-    runs = [playing.match(BASE, seed, method="one") for seed in (0, 1)]
+    runs = [league_run("one", BASE, seed) for seed in (0, 1)]
     some = list(read_ledger(RECORDED).values())[:2]
     lines = [dataclasses.replace(line, label=f"run {n}") for n, line in enumerate(some)]
     named = [dataclasses.replace(line, run=f"old-{n}") for n, line in enumerate(lines)]

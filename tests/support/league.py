@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from airprune.results.time_to_target import Evaluation
-from airprune.studies.league.divisions import DIVISIONS
+from airprune.studies.league.finished import FinishedRun, RunStatistics
 from airprune.studies.league.folder import League
 from airprune.studies.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
-from airprune.studies.league.measured import Played, RunStatistics
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.standings import Result, Standings, standings
+from airprune.studies.league.tracks import TRACKS
 
 BASE = SCHEDULES["default"].scenario()
 ABOUT: dict[str, Any] = {"note": "made up", "scenario": "none", "seeds": (0, 1, 2), "is_tuned": False}
@@ -27,7 +27,7 @@ CLAIM = {
 _QUIET = RunStatistics(mean_ratio=0.5, max_ratio=0.9, late_share=0.0, min_count=1.0, uncovered=0.0)
 
 
-def run_of(*accuracies: float, round_s: float = 1.0) -> Played:
+def run_of(*accuracies: float, round_s: float = 1.0) -> FinishedRun:
     """A run whose cloud models have these accuracies, one after every `round_s`."""
     tests = tuple(
         Evaluation(
@@ -40,17 +40,17 @@ def run_of(*accuracies: float, round_s: float = 1.0) -> Played:
         )
         for i, accuracy in enumerate(accuracies, start=1)
     )
-    return Played(tests=tests, conduct=_QUIET)
+    return FinishedRun(tests=tests, conduct=_QUIET)
 
 
 def made_up() -> Standings:
     """Two rounds of 1 s, compared after 2 s. The codes take half a second per round, no pruning one and a half."""
     names = ["mem-sgd", "frozen-pruning"]
-    entrants = {entrant.name: entrant for entrant in lineup(BASE, DIVISIONS["A"], names).entrants}
+    entries = {entry.name: entry for entry in lineup(BASE, TRACKS["A"], names).entries}
 
     def result(name: str, *accuracies: float, round_s: float = 1.0) -> Result:
         runs = {seed: run_of(accuracies[0], accuracies[1] + 0.001 * seed, round_s=round_s) for seed in range(3)}
-        return Result(entrant=entrants[name], runs=runs)
+        return Result(entry=entries[name], runs=runs)
 
     results = [
         result(SEED, 0.5, 0.70),
@@ -59,10 +59,10 @@ def made_up() -> Standings:
         result("frozen-pruning", 0.5, 0.75),
         result("mem-sgd", 0.3, 0.60, round_s=0.5),
         result(WHOLE, 0.6, 0.80, round_s=1.5),
-        Result(entrant=entrants[ALONE], runs={seed: run_of(0.4, 0.4) for seed in range(3)}),
-        Result(entrant=entrants[CENTRAL], runs={}, trouble="It was stopped."),
+        Result(entry=entries[ALONE], runs={seed: run_of(0.4, 0.4) for seed in range(3)}),
+        Result(entry=entries[CENTRAL], runs={}, trouble="It was stopped."),
     ]
-    return standings(DIVISIONS["A"], results, seeds=(0, 1, 2), horizon_s=2.0)
+    return standings(TRACKS["A"], results, seeds=(0, 1, 2), horizon_s=2.0)
 
 
 def tiny_league(out: Path) -> League:
@@ -70,7 +70,7 @@ def tiny_league(out: Path) -> League:
     return League(
         base=BASE,
         note="made up",
-        divisions=(DIVISIONS["A"],),
+        tracks=(TRACKS["A"],),
         methods=("fp32",),
         seeds=(0, 1, 2),
         is_tuned=False,

@@ -223,7 +223,7 @@ def _told(
 
 
 def _write(out: Path, advice: Advice, told: dict[str, Any], outcome: Outcome | None = None, *, title: str) -> None:
-    from airprune.results.figures.curves import picture_files, save_figure
+    from airprune.results.figures.curves import figure_files, save_figure
     from airprune.results.figures.forecasts import Band, RealRun, forecast_figure
     from airprune.studies.advice.forecast import INTERVAL
 
@@ -239,7 +239,7 @@ def _write(out: Path, advice: Advice, told: dict[str, Any], outcome: Outcome | N
         caption=f"{title}forecast median and {INTERVAL:.0%} interval; clock: {advice.clock}",
         real_run=real_run,
     )
-    save_figure(figure, *picture_files(out / "advice"))
+    save_figure(figure, *figure_files(out / "advice"))
     say(f"Advice: {out / 'advice.json'}, {out / 'advice.csv'}, {out / 'advice.png'}")
 
 

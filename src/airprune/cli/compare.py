@@ -150,9 +150,9 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def _draw(study: Comparison, column: PaperWidth | None) -> None:
-    from airprune.results.figures.curves import PaperColumn, picture_files, save_figure
+    from airprune.results.figures.curves import PaperColumn, figure_files, save_figure
 
     save_figure(
-        study.figure(paper=None if column is None else PaperColumn(column)), *picture_files(study.out / "curves")
+        study.figure(paper=None if column is None else PaperColumn(column)), *figure_files(study.out / "curves")
     )
     say(f"Curves: {study.out / 'curves.png'}")

@@ -21,9 +21,8 @@ from airprune.cli.sweep import print_wide
 from airprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from airprune.studies.campaign import Outcome
+    from airprune.studies.campaign import CampaignRun, Outcome
     from airprune.studies.league.folder import League
-    from airprune.studies.league.playing import LeagueRun
 
 
 def league(
@@ -88,7 +87,7 @@ def league(
         out=out,
         options={"engine": engine, "workers": workers, "scheduler": scheduler, "tls": tls},
     )
-    if so_far and not (chosen.recorded or chosen.pitch.path.is_dir()):
+    if so_far and not (chosen.recorded or chosen.store.path.is_dir()):
         raise UsageError(
             f"--so-far needs a league that has been begun, got {chosen.out}, which holds none; leave it out, or name a "
             "league's folder with --out or its ledger with --played."
@@ -116,10 +115,10 @@ def _league(
     out: Path | None,
     options: Mapping[str, Any],
 ) -> League:
-    from airprune.studies.league.divisions import divisions_named
     from airprune.studies.league.folder import League
     from airprune.studies.league.ledger import read_ledger
     from airprune.studies.league.schedule import BASE, SCHEDULES
+    from airprune.studies.league.tracks import tracks_named
 
     if quick and full:
         raise UsageError("--quick and --full exclude each other; give one or neither.")
@@ -134,14 +133,14 @@ def _league(
         base = scenario_from(BASE, [*own, *overrides], **options)
     else:
         base = scenario_from(scenario, overrides, **options)
-        note = f"its own schedule, {'tuned' if schedule.is_tuned else 'nobody tuned'}"
+        note = f"its own schedule, {'tuned' if schedule.is_tuned else 'untuned'}"
     names = None if methods is None else tuple(name.strip() for name in methods.split(",") if name.strip())
     if names == ():
         raise UsageError(f"--methods must name at least one method, got {methods!r}.")
     chosen = League(
         base=base,
         note=", ".join([note, *overrides]),
-        divisions=tuple(divisions_named(division)),
+        tracks=tuple(tracks_named(division)),
         methods=names,
         seeds=schedule.seeds,
         is_tuned=schedule.is_tuned,
@@ -160,14 +159,14 @@ def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str,
     from airprune.studies.league.sources import CLAIMS
 
     judged = claims.applicable(CLAIMS, chosen.base) if with_claims else []
-    stages: Mapping[str, Callable[[], list[LeagueRun]]] = {
-        "trials": chosen.trials,
-        "matches": chosen.matches,
-        "runs for claims": lambda: claims.matches(judged, chosen.base, chosen.seeds),
-        "untuned runs": chosen.untuned,
+    stages: Mapping[str, Callable[[], list[CampaignRun]]] = {
+        "tuning runs": chosen.tuning_runs,
+        "ranked runs": chosen.ranked_runs,
+        "runs for claims": lambda: claims.runs_for(judged, chosen.base, chosen.seeds),
+        "untuned runs": chosen.untuned_runs,
     }
     failures: dict[str, Outcome] = {}
-    asked: list[LeagueRun] = []
+    asked: list[CampaignRun] = []
     with terminated_like_ctrl_c(), locked(chosen.out):
         started = time.monotonic()
         try:
@@ -180,19 +179,19 @@ def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str,
             chosen.record(asked)
         if so_far:
             chosen = chosen.so_far(asked)
-        verdicts = claims.verdicts(judged, chosen.base, chosen.seeds, chosen.pitch)
+        verdicts = claims.verdicts(judged, chosen.base, chosen.seeds, chosen.store)
         troubles = {outcome.run.folder_name: outcome.trouble or "" for outcome in failures.values()}
         document = chosen.write(chosen.standings(troubles), verdicts)
         say(f"League: {chosen.out / 'league.csv'}, {time.monotonic() - started:,.0f} s.")
     return document, list(failures.values())
 
 
-def _run(chosen: League, what: str, runs: Sequence[LeagueRun]) -> list[Outcome]:
+def _run(chosen: League, what: str, runs: Sequence[CampaignRun]) -> list[Outcome]:
     """Runs what is missing, seed by seed, so that a league that is stopped has whole seeds; what failed."""
     if not runs:
         return []
-    campaign = chosen.pitch.campaign_of(sorted(runs, key=lambda run: run.scenario.seed))
-    chosen.pitch.path.mkdir(parents=True, exist_ok=True)
+    campaign = chosen.store.campaign_of(sorted(runs, key=lambda run: run.scenario.seed))
+    chosen.store.path.mkdir(parents=True, exist_ok=True)
     num_recorded = len({run.folder_name for run in runs}) - len(campaign.runs)
     say(f"{len(campaign.runs):,} {what}" + (f" beside {num_recorded:,} recorded ones" if num_recorded else ""))
     return run_missing(campaign, chosen.out)
@@ -202,7 +201,7 @@ def _print(document: Mapping[str, Any]) -> None:
     for division in document["divisions"]:
         standings = division["tables"][0]
         table = Table(
-            title=f"Division {division['name']}, {division['title']}: {document['note']}",
+            title=f"Track {division['name']}, {division['title']}: {document['note']}",
             title_justify="left",
             header_style="bold",
             box=None,

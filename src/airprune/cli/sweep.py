@@ -130,19 +130,19 @@ def _values(row: Row) -> list[str]:
 
 def _draw(crossover: Crossover, target: float, out: Path) -> None:
     from airprune.results.figures.crossover import crossover_figure
-    from airprune.results.figures.curves import picture_files, save_figure
+    from airprune.results.figures.curves import figure_files, save_figure
 
-    save_figure(crossover_figure(crossover, target), *picture_files(out / "crossover"))
+    save_figure(crossover_figure(crossover, target), *figure_files(out / "crossover"))
     say(f"Crossover: {out / 'crossover.png'}")
 
 
 def _draw_sweep(result: SweepResult, column: PaperWidth | None) -> None:
-    from airprune.results.figures.curves import PaperColumn, picture_files, save_figure
+    from airprune.results.figures.curves import PaperColumn, figure_files, save_figure
 
     paper = None if column is None else PaperColumn(column)
     figure = result.figure(paper=paper) if any(row.seeds for row in result.rows) else None
     if figure is not None:
-        save_figure(figure, *picture_files(result.out / "sweep"))
+        save_figure(figure, *figure_files(result.out / "sweep"))
         say(f"Picture: {result.out / 'sweep.png'}")
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from airprune.components.layers import PrunableLayers
+from airprune.components.layers import Array, PrunableLayers
 from airprune.components.units import UnitGraph, UnitGroup
 from airprune.errors import UsageError
 from airprune.settings.section import Section
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from airprune.methods.objectives.base import LocalRun
     from airprune.methods.outcome import GlobalOutcome, Outcome
 
-Array = np.ndarray
 Values = dict[str, Array]
 Memory = Mapping[str, Array]
 ReportKind = tuple[str, tuple[int, ...]]
@@ -162,6 +161,16 @@ def all_weights(shape: ModelShape) -> tuple[int, ...]:
 def whole_state(shape: ModelShape) -> tuple[int, ...]:
     """One entry per entry of the flat state."""
     return (shape.num_state,)
+
+
+def parameters(shape: ModelShape) -> tuple[int, ...]:
+    """One entry per trained parameter."""
+    return (shape.num_parameters,)
+
+
+def per_device(shape: ModelShape) -> tuple[int, ...]:
+    """One entry per device of the network."""
+    return (shape.num_devices,)
 
 
 def prunable_weights(shape: ModelShape) -> tuple[int, ...]:

@@ -13,10 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from airprune.components.layers import PrunableLayers
+from airprune.components.layers import Array, PrunableLayers
 from airprune.errors import InvalidValue
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)

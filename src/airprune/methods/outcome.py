@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from airprune.components.component import Array
+
 if TYPE_CHECKING:
     from airprune.methods.masking.base import RoundView
     from airprune.methods.selection.base import Candidates
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

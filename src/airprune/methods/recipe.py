@@ -18,7 +18,10 @@ from typing import Any
 
 from airprune.components.component import ModelShape, Slot
 from airprune.errors import AirpruneError, UsageError
+from airprune.methods.compression.base import Wire
 from airprune.settings.toml_text import flat
+
+_ROUNDS = 60  # charges that come back every few rounds do so within as many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +58,17 @@ class Recipe:
         return _method_of(self).slots(shape)
 
     def extra_cost(self, shape: ModelShape, value_bits: float = 64.0) -> list[str]:
-        """What it costs beside the weights that are kept, in words."""
-        from airprune.methods.costs import extra_cost  # which knows the components, which know recipes
+        """Returns its cost beside the kept weights, in words; of each item the most of any round.
 
-        return extra_cost(_method_of(self), shape, value_bits)
+        Empty if kept weights at `value_bits` each are all that is sent and computed.
+        """
+        method = _method_of(self)
+        found = [_message_cost(method, shape, value_bits), *_masking_cost(method.masking, shape, value_bits)]
+        if beside := method.objective.upload_bits(shape, value_bits):
+            found.append(f"{beside:,.0f} bits beside every update")
+        if for_selection := method.selection.upload_bits(shape, value_bits):
+            found.append(f"{for_selection:,.0f} bits for the selection")
+        return [words for words in found if words]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,3 +105,31 @@ def _method_of(recipe: Recipe) -> Any:
         return Method.of(Scenario().with_values(recipe.settings))
     except AirpruneError as error:
         raise UsageError(f"Method {recipe.name!r} cannot be used: {error}") from error
+
+
+def _message_cost(method: Any, shape: ModelShape, value_bits: float) -> str:
+    if method.scheme.chooses_codes or method.scheme.fits_codes:
+        return "bits per weight as the deadline allows"
+    wire = Wire.of(shape, value_bits=value_bits)
+    per_weight = method.compression.message_bits(wire, shape.num_weights) / shape.num_weights
+    if per_weight == value_bits:
+        return ""
+    return "1 bit per weight" if per_weight == 1.0 else f"{per_weight:.4g} bits per weight"
+
+
+def _masking_cost(masking: Any, shape: ModelShape, value_bits: float) -> list[str]:
+    charges = [masking.charges(number, shape, value_bits) for number in range(_ROUNDS)]
+    words = {
+        "uplink_bits": "{:,.0f} bits to say which weights are sent",
+        "always_bits": "{:,.0f} bits beside the weights in rounds that report",
+        "late_bits": "{:,.0f} bits beside the weights, beyond the deadline, in rounds that report",
+        "probe": "a minibatch on the whole model",
+        "dense_gradients": "gradients of all weights",
+    }
+    most = {name: max(getattr(charge, name) for charge in charges) for name in words}
+    found = [text.format(most[name]) for name, text in words.items() if most[name]]
+    if any(charge.second_pass is not None for charge in charges):
+        found.append("a second pass in every step, over a smaller width")
+    if masking.dense_compute:
+        found.append(f"{masking.dense_compute:.0%} of the compute of the whole model, whatever is sent")
+    return found

@@ -20,7 +20,7 @@ from airprune.components.component import ModelShape
 from airprune.methods.aggregation import Aggregation
 from airprune.methods.compression.base import Compression, Wire, transmit
 from airprune.methods.topology import Tree
-from airprune.methods.topology.root import RootRound, RootView
+from airprune.methods.topology.base import RootRound, RootView
 from airprune.randomness import rng_for
 from airprune.rounds.parts import RECEIVED_BITS
 from airprune.rounds.recording import node_record

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from airprune.json_types import EdgeCoverage
-from airprune.methods.topology.root import RootRound
+from airprune.methods.topology.base import RootRound
 from airprune.rounds.records import EdgeRecord, GlobalRecord, NodeRecord, Totals
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import EdgeResult

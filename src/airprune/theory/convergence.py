@@ -161,26 +161,11 @@ def convergence_bound(
 
     Inputs may be arrays (a sweep); each term has the shape of what it depends on, `total` of all together.
     """
+    given = dict(locals())
+    del given["variant"]
     if not isinstance(variant, str) or variant not in VARIANTS:
         raise UnknownName("convergence_bound.variant", variant, VARIANTS)
-    shared = {
-        "learning_rate": learning_rate,
-        "smoothness": smoothness,
-        "gradient_bound": gradient_bound,
-        "gradient_noise": gradient_noise,
-        "pruning_noise": pruning_noise,
-        "num_edge_rounds": num_edge_rounds,
-        "num_local_iterations": num_local_iterations,
-        "num_weights": num_weights,
-        "num_devices": num_devices,
-        "min_coverage": min_coverage,
-    }
-    own = {
-        "initial_loss_gap": initial_loss_gap,
-        "num_global_rounds": num_global_rounds,
-        "pruning_ratio_sum": pruning_ratio_sum,
-    }
-    v = _checked("convergence_bound", shared | own)
+    v = _checked("convergence_bound", given)
     η, L, φ = v["learning_rate"], v["smoothness"], v["gradient_bound"]
     σ, D, ρ_sum = v["gradient_noise"], v["pruning_noise"], v["pruning_ratio_sum"]
     Q, E, T = v["num_global_rounds"], v["num_edge_rounds"], v["num_local_iterations"]

@@ -7,10 +7,8 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from airprune.components.component import Component
+from airprune.components.component import Array, Component
 from airprune.methods.aggregation.masked_sum import MaskedSum
-
-Array = np.ndarray
 
 
 class Aggregation(Component):

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from airprune.components.component import Array
 from airprune.methods.aggregation.data_weighted import DataWeighted
-
-Array = np.ndarray
 
 
 class Cached(DataWeighted):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from airprune.components.component import Array
 from airprune.methods.aggregation.masked_mean import MaskedMean
-
-Array = np.ndarray
 
 
 class DataWeighted(MaskedMean):

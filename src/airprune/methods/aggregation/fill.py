@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from airprune.methods.aggregation.base import Aggregation
+from airprune.methods.aggregation.base import Aggregation, Array
 from airprune.methods.aggregation.masked_sum import MaskedSum
-
-Array = np.ndarray
 
 
 class Fill(Aggregation):

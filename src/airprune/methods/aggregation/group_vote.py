@@ -15,10 +15,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.aggregation.masked_sum import MaskedSum
+from airprune.methods.aggregation.masked_sum import Array, MaskedSum
 from airprune.methods.aggregation.vote import Vote
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)

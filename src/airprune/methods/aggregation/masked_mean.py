@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from airprune.methods.aggregation.base import Aggregation
+from airprune.methods.aggregation.base import Aggregation, Array
 from airprune.methods.aggregation.masked_sum import MaskedSum
-
-Array = np.ndarray
 
 
 class MaskedMean(Aggregation):

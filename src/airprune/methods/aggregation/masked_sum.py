@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from airprune.checks import array_of, quantity
+from airprune.components.component import Array
 from airprune.errors import InvalidValue
 from airprune.models.kernels import native
-
-Array = np.ndarray
 
 
 @dataclass(eq=False)

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from airprune.methods.aggregation.base import Aggregation
+from airprune.methods.aggregation.base import Aggregation, Array
 from airprune.methods.aggregation.masked_sum import MaskedSum
-
-Array = np.ndarray
 
 
 @dataclass(eq=False)

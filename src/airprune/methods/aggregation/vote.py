@@ -13,11 +13,9 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.aggregation.base import Aggregation
+from airprune.methods.aggregation.base import Aggregation, Array
 from airprune.methods.aggregation.masked_sum import MaskedSum
 from airprune.settings.section import Positive
-
-Array = np.ndarray
 
 
 class Vote(Aggregation):

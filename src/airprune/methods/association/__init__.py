@@ -1,15 +1,7 @@
-"""Who serves whom. To add a member, write its file and list it here.
+"""Associations of devices with edges, one file each. To add one, write its file and list it here.
 
-base      what an association is and what it sees
-fixed     the network's own edges: the paper's
-nearest   the nearest station
-best_rate the station with the best channel
-handover  devices move from edge to edge between rounds
-hfel      transfers and exchanges while they lower what the edges cost
-ina       the soonest end of the slowest edge
-replicator  edges grow with what they pay
-conflict_graph  the least energy on blocks of the stations' bands
-descent   lower costs by transfers and exchanges
+base     the class to derive from, and the values it sees
+descent  transfers and exchanges of devices that lower a cost
 """
 
 from __future__ import annotations

@@ -9,13 +9,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from airprune.components.component import Component
+from airprune.components.component import Array, Component, Values
 from airprune.planning import Plan, PlanProblem
 from airprune.planning.tradeoff import uplink_bits
 from airprune.wireless.network import Network
-
-Array = np.ndarray
-Values = dict[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,9 +82,3 @@ class Association(Component):
     @abstractmethod
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
         """Returns the station of each device, and the slots as they are from now on."""
-
-
-def by_largest(gains: Array) -> Served:
-    """Every device at the station with the largest entry of its row; ties: the lower number."""
-    edge = gains.argmax(axis=1)
-    return Served(edge=edge, gain=gains[np.arange(len(edge)), edge])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airprune.methods.association.base import Association, AssociationView, Served, Values, by_largest
+from airprune.methods.association.base import Association, AssociationView, Served, Values
 
 
 class BestRate(Association):
@@ -12,4 +12,4 @@ class BestRate(Association):
     summary = "every device at the station with the best channel"
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
-        return by_largest(view.gains()), values
+        return view.served_by(view.gains().argmax(axis=1)), values

@@ -13,8 +13,6 @@ from airprune.planning.schemes.blocks import offered
 from airprune.planning.schemes.conflict_graph import ConflictOptions, least_energy
 from airprune.planning.schemes.energy import Fit
 
-Array = np.ndarray
-
 
 class ConflictGraph(Association, ConflictOptions):
     """Associates by a matching of devices with blocks."""

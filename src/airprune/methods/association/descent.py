@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-Array = np.ndarray
+from airprune.components.component import Array
+
 Group = tuple[int, tuple[int, ...]]
 """A station and the devices that it would serve, ascending."""
 Price = Callable[[Sequence[Group]], Array]

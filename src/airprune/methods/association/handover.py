@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from airprune.components.component import ModelShape, Owner, Slot
+from airprune.components.component import ModelShape, Owner, Slot, per_device
 from airprune.methods.association.base import Association, AssociationView, Served, Values
 from airprune.settings.section import Ratio
 
@@ -36,7 +36,7 @@ class Handover(Association):
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
         """How many edges on, counted around the ring, each device now is from where it started."""
-        return (Slot(name=PLACE, owner=Owner.RUN, shape=lambda s: (s.num_devices,), dtype="<i8"),)
+        return (Slot(name=PLACE, owner=Owner.RUN, shape=per_device, dtype="<i8"),)
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
         start, num_edges = view.network.edge, view.network.num_edges

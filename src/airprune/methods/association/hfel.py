@@ -11,11 +11,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.association.base import Association, AssociationView, Served, Values
+from airprune.methods.association.base import Array, Association, AssociationView, Served, Values
 from airprune.methods.association.descent import Group, as_bands, descend
 from airprune.settings.section import NonNegative
-
-Array = np.ndarray
 
 
 class Hfel(Association):

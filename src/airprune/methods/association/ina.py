@@ -10,12 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.association.base import Association, AssociationView, Served, Values
+from airprune.methods.association.base import Array, Association, AssociationView, Served, Values
 from airprune.methods.association.descent import Costs, Group, Price, as_bands, descend, members
 from airprune.planning.feasibility import min_deadline_s
 from airprune.settings.section import Count
-
-Array = np.ndarray
 
 # Every set of devices is priced at every edge.
 MOST_DEVICES = 10

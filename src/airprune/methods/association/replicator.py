@@ -12,11 +12,10 @@ from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.errors import InvalidValue
-from airprune.methods.association.base import Association, AssociationView, Served, Values
+from airprune.methods.association.base import Array, Association, AssociationView, Served, Values
 from airprune.planning.matching import assigned
 from airprune.settings.section import Count, NonNegative
 
-Array = np.ndarray
 SHARE = "replicator.share"
 
 # Shares that move by less have arrived.

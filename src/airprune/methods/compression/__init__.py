@@ -1,7 +1,4 @@
-"""One file per compression: what travels, how many bits it takes, what stays behind as memory.
-
-To add one, write its file and list it here.
-"""
+"""Compressors of updates, one file each. To add one, write its file and list it here."""
 
 from __future__ import annotations
 
@@ -13,11 +10,10 @@ from numpy.typing import ArrayLike
 from airprune.checks import array_of, quantity, whole_number
 from airprune.components.registry import Registry
 from airprune.errors import InvalidValue
-from airprune.methods.compression.base import Compression, Message, Wire, transmit
+from airprune.methods.compression.base import Array, Compression, Message, Wire, transmit
 from airprune.randomness import rng_for
 from airprune.text import shown
 
-Array = np.ndarray
 Generator = np.random.Generator
 
 COMPRESSIONS: Registry[type[Compression]] = Registry(

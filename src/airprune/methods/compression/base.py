@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from airprune.components.component import Component, ModelShape, Owner, Slot, all_weights
+from airprune.components.component import Array, Component, ModelShape, Owner, Slot, all_weights
 from airprune.errors import InvalidValue
 
-Array = np.ndarray
 Generator = np.random.Generator
 
 SCALE_BITS = 64

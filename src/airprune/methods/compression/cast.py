@@ -7,9 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.compression.base import Generator, Message, Remembering, Wire, check_length
-
-Array = np.ndarray
+from airprune.methods.compression.base import Array, Generator, Message, Remembering, Wire, check_length
 
 STORED = {"exact": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 

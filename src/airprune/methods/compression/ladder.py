@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, NamedTuple
 
-import numpy as np
 from pydantic import Field
 
-from airprune.methods.compression.base import Code, Compression, Generator, Message, Remembering, Wire
+from airprune.methods.compression.base import Array, Code, Compression, Generator, Message, Remembering, Wire
 from airprune.methods.compression.cast import Cast
 from airprune.methods.compression.rounded import Rounded
 from airprune.methods.compression.ternary import Ternary
-
-Array = np.ndarray
 
 
 class Rung(NamedTuple):

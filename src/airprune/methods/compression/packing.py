@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-Array = np.ndarray
+from airprune.components.component import Array
 
 
 def num_bytes(num_bits: int) -> int:

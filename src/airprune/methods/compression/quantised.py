@@ -17,10 +17,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from airprune.errors import InvalidValue
-from airprune.methods.compression.base import SCALE_BITS, Generator, Message, Remembering, Wire, check_length
+from airprune.methods.compression.base import SCALE_BITS, Array, Generator, Message, Remembering, Wire, check_length
 from airprune.methods.compression.packing import num_bytes, pack, unpack, word
-
-Array = np.ndarray
 
 SQUARES_FIT = 1e-140, 1e140  # magnitudes whose squares neither vanish nor overflow in float64
 

@@ -11,11 +11,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.compression.base import Generator, Message, Wire, check_length
+from airprune.methods.compression.base import Array, Generator, Message, Wire, check_length
 from airprune.methods.compression.top_k import TopK, value_format
 from airprune.randomness import rng_for
-
-Array = np.ndarray
 
 SEED_BITS = 64
 

@@ -21,10 +21,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.compression.base import SCALE_BITS, Generator, Message, Remembering, Wire, check_length
+from airprune.methods.compression.base import SCALE_BITS, Array, Generator, Message, Remembering, Wire, check_length
 from airprune.methods.compression.packing import num_bytes, pack, unpack, word
-
-Array = np.ndarray
 
 # Of each tensor so many small entries, evenly spread, stand for all small ones; small is below max |x| / 8.
 SAMPLE, SMALL = 2_048, 1 / 8

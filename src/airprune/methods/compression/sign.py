@@ -8,10 +8,8 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.compression.base import SCALE_BITS, Generator, Message, Remembering, Wire, check_length
+from airprune.methods.compression.base import SCALE_BITS, Array, Generator, Message, Remembering, Wire, check_length
 from airprune.methods.compression.packing import num_bytes
-
-Array = np.ndarray
 
 
 class Sign(Remembering):

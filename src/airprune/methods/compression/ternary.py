@@ -16,11 +16,9 @@ import numpy as np
 from pydantic import Field
 
 from airprune.errors import InvalidValue
-from airprune.methods.compression.base import SCALE_BITS, Generator, Message, Remembering, Wire, check_length
+from airprune.methods.compression.base import SCALE_BITS, Array, Generator, Message, Remembering, Wire, check_length
 from airprune.methods.compression.packing import num_bytes
 from airprune.methods.compression.top_k import largest
-
-Array = np.ndarray
 
 
 class Ternary(Remembering):

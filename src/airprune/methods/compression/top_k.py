@@ -10,10 +10,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from airprune.errors import InvalidValue
-from airprune.methods.compression.base import Generator, Message, Remembering, Wire, check_length
+from airprune.methods.compression.base import Array, Generator, Message, Remembering, Wire, check_length
 from airprune.methods.compression.packing import num_bytes, pack, unpack
-
-Array = np.ndarray
 
 
 class TopK(Remembering):

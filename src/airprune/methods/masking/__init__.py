@@ -1,29 +1,10 @@
-"""Which sub-model a device holds, trains and sends. To add a member, write its file and list it here.
+"""Maskings, one file each: sub-models that devices hold, train and send. To add one, write its file and list it here.
 
-base         what a masking is, what it sees, what it answers
-ranking      what the following, which rank single weights or units, have in common
-probe        the paper's: Eq. (2) on one minibatch of the dense model, the rest zeroed
-frozen       the same choice, the rest kept at its received value instead of zeroed
-shared       one mask for all devices, chosen again every few rounds
-averaged     as probe, with scores that devices average over their rounds
-fedpt        partial training: one random part of the weights, for the whole run
-fedpart      … one layer at a time
-fedplt       … sub-layers of its own for each device
-common       what maskings share that keep one mask for all
-iterative    pruned for good in many small steps
-early        … at once, when the choice has settled
-snip         … after one dense round, by |w · gradient|
-prunefl      reconfigured every few rounds, for the most squared gradient per second
-feddst       devices swap small weights for promising ones
-dpf          the forward pass uses the largest weights, steps move all
-dpf_global   … chosen and remembered by the cloud
-widths       what the following, which leave out whole units, have in common
-feddrop      units drawn anew in every round
-heterofl     the leading units, at one of a few widths
-fjord        the same, every minibatch at a width of its own
-fjord_kd     … and what all of it predicts teaches that width
-afd          units drawn by a score map
-small_model  one width for all devices and rounds
+base     the class to derive from, and the values it sees and returns
+core     importances and masks
+ranking  shared by maskings that rank weights or units by an importance
+common   shared by maskings that keep one mask for all devices
+widths   shared by maskings that leave out whole units
 """
 
 from __future__ import annotations

@@ -18,12 +18,11 @@ from pydantic import Field
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.components.units import UnitGraph, foremost
 from airprune.errors import NotFinite
-from airprune.methods.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values
+from airprune.methods.masking.base import Array, Charges, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.widths import graph_of, narrowed, weights_at, weights_within, width_of
 from airprune.methods.objectives.base import LocalRun, Memory
 from airprune.methods.outcome import Outcome
 
-Array = np.ndarray
 SCORES, KEYS, LOSS = "afd.scores", "afd.keys", "afd.loss"
 KEPT, SEEN = "afd.kept", "afd.seen"
 

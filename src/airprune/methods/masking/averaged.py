@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot, prunable_weights
-from airprune.methods.masking.base import WHOLE, DeviceView, SubModel, Values
+from airprune.methods.masking.base import WHOLE, Array, DeviceView, SubModel, Values
 from airprune.methods.masking.ranking import Ranking, best_weights, scores_of
 from airprune.methods.objectives.base import LocalRun, Memory
 from airprune.settings.section import Ratio, Text
 
-Array = np.ndarray
 SCORES = "averaged.scores"
 
 

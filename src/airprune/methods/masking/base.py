@@ -10,11 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from airprune.components.component import LocalComponent, ModelShape
+from airprune.components.component import Array, LocalComponent, ModelShape, Values
 from airprune.wireless.device_speed.work import SecondPass
-
-Array = np.ndarray
-Values = dict[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

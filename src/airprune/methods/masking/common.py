@@ -8,10 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from airprune.components.component import ModelShape, Owner, Slot, prunable_weights
-from airprune.methods.masking.base import DeviceView, Masking, RoundView, SubModel, Values, as_prepared
+from airprune.methods.masking.base import Array, DeviceView, Masking, RoundView, SubModel, Values, as_prepared
 from airprune.methods.masking.core.masks import largest
-
-Array = np.ndarray
 
 
 class OneMask(Masking):

@@ -11,12 +11,11 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot, prunable_weights
-from airprune.methods.masking.base import Charges, DeviceView, Masking, RoundView, SubModel, Values
+from airprune.methods.masking.base import Array, Charges, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.methods.objectives.base import LocalRun, Memory
 from airprune.settings.section import Count, Ratio
 
-Array = np.ndarray
 OWN, UNSENT = "dpf.own", "dpf.unsent"
 
 

@@ -17,13 +17,12 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Slot
-from airprune.methods.masking.base import WHOLE, DeviceView, Masking, RoundView, SubModel, Values
+from airprune.methods.masking.base import WHOLE, Array, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.common import count_slot
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.methods.masking.dpf import scheduled
 from airprune.settings.section import Count, Ratio
 
-Array = np.ndarray
 HELD = "dpf-global.held"
 
 

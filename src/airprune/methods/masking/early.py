@@ -13,12 +13,11 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Slot
-from airprune.methods.masking.base import RoundView, Values
+from airprune.methods.masking.base import Array, RoundView, Values
 from airprune.methods.masking.common import OneMask, count_slot, fitted, sizes_now
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.settings.section import Count, Ratio
 
-Array = np.ndarray
 MASK, BEFORE, PROGRESS = "early.mask", "early.before", "early.progress"
 
 

@@ -19,10 +19,8 @@ from pydantic import Field, model_validator
 from airprune.components.component import ModelShape
 from airprune.components.units import UnitGraph, foremost, widest
 from airprune.errors import InvalidValue
-from airprune.methods.masking.base import DeviceView, Masking, RoundView, SubModel, Values
+from airprune.methods.masking.base import Array, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.widths import graph_of, narrowed, weights_at, weights_within, width_of
-
-Array = np.ndarray
 
 
 def drawn(graph: UnitGraph, keep: int, rng: np.random.Generator) -> Array:

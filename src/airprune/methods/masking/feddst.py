@@ -14,14 +14,13 @@ from pydantic import Field
 
 from airprune.components.component import ModelShape, ReportKind, prunable_weights
 from airprune.components.layers import PrunableLayers
-from airprune.methods.masking.base import FREE, Charges, DeviceView, RoundView, SubModel, Values
+from airprune.methods.masking.base import FREE, Array, Charges, DeviceView, RoundView, SubModel, Values
 from airprune.methods.masking.common import OneMask, sizes_now, unless_whole
 from airprune.methods.masking.core.masks import largest
 from airprune.methods.objectives.base import LocalRun, Memory
 from airprune.methods.outcome import Outcome
 from airprune.settings.section import Count, Ratio
 
-Array = np.ndarray
 MASK, UNION = "feddst.mask", "feddst.union"
 
 

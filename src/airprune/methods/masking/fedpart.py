@@ -11,11 +11,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.masking.base import RoundView, Values
+from airprune.methods.masking.base import Array, RoundView, Values
 from airprune.methods.masking.fedpt import FedPt
 from airprune.settings.section import MAX_COUNT, Count
-
-Array = np.ndarray
 
 
 class FedPart(FedPt):

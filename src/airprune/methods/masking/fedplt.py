@@ -14,10 +14,9 @@ from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.components.layers import PrunableLayers
-from airprune.methods.masking.base import WHOLE, DeviceView, Masking, RoundView, SubModel, Values
+from airprune.methods.masking.base import WHOLE, Array, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.settings.section import Count
 
-Array = np.ndarray
 DEALT = "fedplt.dealt"
 
 

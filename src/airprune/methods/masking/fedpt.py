@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
-from airprune.methods.masking.base import DeviceView, Masking, RoundView, SubModel, Values, as_prepared
+from airprune.methods.masking.base import Array, DeviceView, Masking, RoundView, SubModel, Values, as_prepared
 from airprune.methods.masking.core.masks import choose_mask
-
-Array = np.ndarray
 
 
 class FedPt(Masking):

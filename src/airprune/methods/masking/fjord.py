@@ -9,14 +9,11 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import numpy as np
 from pydantic import Field
 
-from airprune.methods.masking.base import DeviceView, SubModel
+from airprune.methods.masking.base import Array, DeviceView, SubModel
 from airprune.methods.masking.widths import LeadingUnits, graph_of, leading_mask, narrowed, width_of
 from airprune.settings.section import Ratio
-
-Array = np.ndarray
 
 
 class Fjord(LeadingUnits):

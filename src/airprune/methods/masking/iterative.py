@@ -13,13 +13,12 @@ from pydantic import Field
 
 from airprune.components.component import ModelShape, Slot
 from airprune.components.layers import PrunableLayers
-from airprune.methods.masking.base import RoundView, Values
+from airprune.methods.masking.base import Array, RoundView, Values
 from airprune.methods.masking.common import OneMask, count_slot, fitted, sizes_now, unless_whole
 from airprune.methods.masking.core.masks import choose_mask, largest
 from airprune.methods.outcome import Outcome
 from airprune.settings.section import Count
 
-Array = np.ndarray
 MASK, TARGET, DONE = "iterative.mask", "iterative.target", "iterative.done"
 
 

@@ -20,14 +20,13 @@ from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, ReportKind, Slot
 from airprune.components.layers import PrunableLayers
-from airprune.methods.masking.base import Charges, DeviceView, RoundView, SubModel, Values
+from airprune.methods.masking.base import Array, Charges, DeviceView, RoundView, SubModel, Values
 from airprune.methods.masking.common import OneMask, fitted, sizes_now
 from airprune.methods.masking.core.masks import choose_mask, largest
 from airprune.methods.objectives.base import LocalRun, Memory
 from airprune.methods.outcome import Outcome
 from airprune.settings.section import MAX_COUNT, Count, Positive, Ratio
 
-Array = np.ndarray
 MASK, SQUARES = "prunefl.mask", "prunefl.squares"
 
 

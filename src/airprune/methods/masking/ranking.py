@@ -8,13 +8,11 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from airprune.components.component import ModelShape
-from airprune.methods.masking.base import Charges, DeviceView, Masking
+from airprune.methods.masking.base import Array, Charges, DeviceView, Masking
 from airprune.methods.masking.core.importance import IMPORTANCES, Probe
 from airprune.methods.masking.core.masks import choose_mask, mask_of_moves
 from airprune.methods.masking.core.structured import choose_units, structured_count, unit_keep_for
 from airprune.settings.section import Text
-
-Array = np.ndarray
 
 
 class Ranking(Masking):

@@ -10,14 +10,13 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, ReportKind, Slot, prunable_weights
-from airprune.methods.masking.base import FREE, Charges, DeviceView, RoundView, SubModel, Values
+from airprune.methods.masking.base import FREE, Array, Charges, DeviceView, RoundView, SubModel, Values
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.methods.masking.core.structured import choose_units
 from airprune.methods.masking.ranking import Ranking, scores_of
 from airprune.methods.outcome import Outcome
 from airprune.settings.section import Count
 
-Array = np.ndarray
 RANKING = "shared.ranking"
 
 

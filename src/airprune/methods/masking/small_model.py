@@ -13,10 +13,9 @@ from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.components.units import UnitGraph
-from airprune.methods.masking.base import DeviceView, Masking, RoundView, SubModel, Values
+from airprune.methods.masking.base import Array, DeviceView, Masking, RoundView, SubModel, Values
 from airprune.methods.masking.widths import graph_of, leading_mask, narrowed, weights_at, weights_within, width_of
 
-Array = np.ndarray
 SIZE = "small-model.weights"
 
 

@@ -10,12 +10,11 @@ from typing import ClassVar
 import numpy as np
 
 from airprune.components.component import ModelShape, Owner, Slot, prunable_weights
-from airprune.methods.masking.base import RoundView, Values
+from airprune.methods.masking.base import Array, RoundView, Values
 from airprune.methods.masking.common import OneMask, fitted
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.methods.outcome import Outcome
 
-Array = np.ndarray
 MASK, SCORES = "snip.mask", "snip.scores"
 
 

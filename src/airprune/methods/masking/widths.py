@@ -12,10 +12,8 @@ from pydantic import Field, field_validator
 from airprune.components.component import ModelShape
 from airprune.components.units import UnitGraph, leading, widest
 from airprune.errors import InvalidValue
-from airprune.methods.masking.base import WHOLE, Masking, SubModel, Values
+from airprune.methods.masking.base import WHOLE, Array, Masking, SubModel, Values
 from airprune.settings.section import Ratio
-
-Array = np.ndarray
 
 
 def graph_of(shape: ModelShape) -> UnitGraph:

@@ -1,9 +1,6 @@
-"""What a device minimises. To add a member, write its file and list it here.
+"""Local objectives, one file each: the loss that a device minimises, and terms beside it.
 
-base      what an objective is
-plain     F alone, Eq. (7)
-prox      F plus a pull to the received model (FedProx)
-scaffold  F with control variates (SCAFFOLD)
+To add one, write its file and list it here; `base` has the class to derive from.
 """
 
 from __future__ import annotations

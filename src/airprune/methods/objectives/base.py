@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
-from airprune.components.component import LocalComponent, Memory, Values
+from airprune.components.component import Array, LocalComponent, Memory, Values
 
 if TYPE_CHECKING:
     from airprune.methods.masking.base import DeviceView
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
 from pydantic import Field
 
-from airprune.methods.objectives.base import Memory, Objective
+from airprune.methods.objectives.base import Array, Memory, Objective
 from airprune.settings.section import NonNegative
-
-Array = np.ndarray
 
 
 class Prox(Objective):

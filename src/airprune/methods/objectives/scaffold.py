@@ -12,16 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from airprune.components.component import ModelShape, Owner, ReportKind, Slot
-from airprune.methods.objectives.base import LocalRun, Memory, Objective, Values
+from airprune.components.component import ModelShape, Owner, ReportKind, Slot, parameters
+from airprune.methods.objectives.base import Array, LocalRun, Memory, Objective, Values
 from airprune.methods.outcome import GlobalOutcome, Outcome
 
-Array = np.ndarray
 OWN, COMMON, MOVED = "scaffold.own", "scaffold.common", "scaffold.moved"
-
-
-def parameters(shape: ModelShape) -> tuple[int, ...]:
-    return (shape.num_parameters,)
 
 
 class Scaffold(Objective):

@@ -1,13 +1,6 @@
-"""Who is asked before planning, who is dropped after it. To add a member, write its file and list it here.
+"""Client selections, one file each: devices selected before planning or dropped after it.
 
-base               what a selection is and what it sees
-everyone           all devices: the paper's
-random_share       a random share of each edge's devices
-best_channel       the share of each edge's devices with the best channels
-proportional_fair  … with channels best compared with what they usually are
-oort               … with large losses and short rounds, and some never tried
-slack              more of them the fewer used to answer; the round ends when enough have
-ratio_cap          all, then without those whose models would be pruned too much
+To add one, write its file and list it here; `base` has the class to derive from.
 """
 
 from __future__ import annotations

@@ -10,12 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
-from airprune.components.component import Component
+from airprune.components.component import Array, Component
 from airprune.planning import Plan
 from airprune.planning.edges import EdgeGroups
-
-Array = np.ndarray
-Values = dict[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from airprune.methods.selection.base import Candidates, best_of_each_edge
+from airprune.methods.selection.base import Array, Candidates, best_of_each_edge
 from airprune.methods.selection.random_share import ShareSelection
-
-Array = np.ndarray
 
 
 class BestChannel(ShareSelection):

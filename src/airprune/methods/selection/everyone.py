@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from airprune.methods.selection.base import Candidates, Selection, everyone
-
-Array = np.ndarray
+from airprune.methods.selection.base import Array, Candidates, Selection, everyone
 
 
 class Everyone(Selection):

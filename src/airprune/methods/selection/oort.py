@@ -12,14 +12,12 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from airprune.components.component import ModelShape, Owner, Slot
+from airprune.components.component import ModelShape, Owner, Slot, Values, per_device
 from airprune.methods.outcome import Outcome
-from airprune.methods.selection.base import Candidates, Values, number_of
-from airprune.methods.selection.proportional_fair import per_device
+from airprune.methods.selection.base import Array, Candidates, number_of
 from airprune.methods.selection.random_share import ShareSelection
 from airprune.settings.section import Count, NonNegative, Ratio
 
-Array = np.ndarray
 UTILITY, LAST, DURATION = "oort.utility", "oort.last_round", "oort.duration_s"
 PERCENTILE, GAINS = "oort.percentile", "oort.gains"
 _CLIP = 0.95  # quantile beyond which utilities count alike

@@ -9,18 +9,13 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from airprune.components.component import ModelShape, Owner, Slot
+from airprune.components.component import ModelShape, Owner, Slot, Values, per_device
 from airprune.methods.outcome import Outcome
-from airprune.methods.selection.base import Candidates, Values, best_of_each_edge
+from airprune.methods.selection.base import Array, Candidates, best_of_each_edge
 from airprune.methods.selection.random_share import ShareSelection
 from airprune.settings.section import Count
 
-Array = np.ndarray
 MEAN, ROUNDS = "proportional-fair.mean_rate_bps", "proportional-fair.rounds"
-
-
-def per_device(shape: ModelShape) -> tuple[int, ...]:
-    return (shape.num_devices,)
 
 
 class ProportionalFair(ShareSelection):

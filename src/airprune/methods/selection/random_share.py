@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-import numpy as np
 from pydantic import Field
 
-from airprune.methods.selection.base import Candidates, Selection, best_of_each_edge, number_of
-
-Array = np.ndarray
+from airprune.methods.selection.base import Array, Candidates, Selection, best_of_each_edge, number_of
 
 
 class ShareSelection(Selection):

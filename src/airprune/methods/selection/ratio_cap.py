@@ -13,12 +13,10 @@ import numpy as np
 from pydantic import Field
 
 from airprune.errors import InvalidValue
-from airprune.methods.selection.base import Candidates, Selection, everyone
+from airprune.methods.selection.base import Array, Candidates, Selection, everyone
 from airprune.planning import Plan, PlanProblem
 from airprune.planning.schemes import plan as plan_by
 from airprune.settings.section import Count, NonNegative, Ratio
-
-Array = np.ndarray
 
 # All 2^N sets of an edge's devices are planned: beyond it, for longer than anybody waits.
 MOST_DEVICES = 12

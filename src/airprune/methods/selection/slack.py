@@ -10,17 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from airprune.components.component import ModelShape, Owner, Slot
+from airprune.components.component import ModelShape, Owner, Slot, Values
 from airprune.methods.outcome import Outcome
-from airprune.methods.selection.base import Candidates, Values, best_of_each_edge, number_of
+from airprune.methods.selection.base import Array, Candidates, best_of_each_edge, number_of
 from airprune.methods.selection.random_share import ShareSelection
 
-Array = np.ndarray
 PRODUCT, SQUARE = "slack.asked_submitted", "slack.asked_sq"
-
-
-def one(shape: ModelShape) -> tuple[int, ...]:
-    return ()
 
 
 def shares_asked(share: float, product: Array, square: Array) -> Array:
@@ -39,8 +34,8 @@ class Slack(ShareSelection):
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
         """The two sums of θ_r, of every edge."""
         return (
-            Slot(name=PRODUCT, owner=Owner.EDGE, shape=one, dtype="<f8"),
-            Slot(name=SQUARE, owner=Owner.EDGE, shape=one, dtype="<f8"),
+            Slot(name=PRODUCT, owner=Owner.EDGE, shape=lambda _: (), dtype="<f8"),
+            Slot(name=SQUARE, owner=Owner.EDGE, shape=lambda _: (), dtype="<f8"),
         )
 
     def before(self, candidates: Candidates) -> Array:

@@ -1,16 +1,7 @@
-"""Who averages whom, and over which links. To add a member, write its file and list it here.
+"""Topologies, one file each: the tree of averaging nodes, and its links. To add one, write its file and list it here.
 
-base          what a topology is: a tree of averaging nodes above the stations
-hierarchical  edges below one cloud: the paper's
-flat          the cloud's own band serves all devices: the paper's baseline
-tree          any number of levels between edges and cloud
-fog           one of the edges averages in the cloud's place
-d2d           near devices upload through a master
-lan           an edge's devices average among themselves; one uploads to the cloud
-tiers         slower devices deliver more rarely
-relay         what devices do among themselves before the uplink
-root          what a topology's own round at the root takes
-ensemble      models that stay apart and predict together
+base   the class to derive from, the tree, and the cost of a round at its root
+relay  device-to-device groups before the uplink
 """
 
 from __future__ import annotations

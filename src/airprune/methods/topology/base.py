@@ -8,20 +8,19 @@ the parent is. The rounds of a level go on in step; a node that has fewer of the
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from airprune.components.component import Component
+from airprune.components.component import Array, Component
 from airprune.errors import InvalidValue
 from airprune.methods.topology.relay import Relay, RelayView
-from airprune.methods.topology.root import RootRound, RootView
 from airprune.planning.problem import PlanProblem
-
-Array = np.ndarray
+from airprune.wireless.channel import Radio
+from airprune.wireless.network import Network
 
 HISTORY = "topology.models"
 
@@ -112,6 +111,49 @@ class Due:
     period_s: Array
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RootView:
+    """A global round as it ends at the stations.
+
+    Attributes:
+      edge: who serves each device.  [num_devices]
+      received_bits: what each station's devices have sent it in this global round.  [num_edges]
+      model_bits, num_weights: of a whole model.
+      cloud_rate_bps: full-band rates of all devices straight to the cloud in this round.  [num_devices]
+    """
+
+    network: Network
+    radio: Radio
+    edge: Array
+    received_bits: Array
+    model_bits: float
+    num_weights: int
+    cloud_rate_bps: Callable[[], Array]
+
+    @property
+    def devices_per_edge(self) -> Array:
+        return np.bincount(self.edge, minlength=self.network.num_edges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RootRound:
+    """What it takes to combine the stations' models.
+
+    Attributes:
+      latency_s: after the slowest station is done, beyond its link.
+      backhaul_bits: on the links between stations and cloud, or among stations.
+      uploaded_weights, uploaded_bits, energy_j: of devices that send to the cloud themselves.
+      aggregator: the edge that combines in the cloud's place; None: the cloud.
+    """
+
+    latency_s: float = 0.0
+    backhaul_bits: float = 0.0
+    uploaded_weights: int = 0
+    uploaded_bits: float = 0.0
+    energy_j: float = 0.0
+    aggregator: int | None = None
+
+
 class Topology(Component):
     """One kind of tree, and what it does on its links. What is not overridden does nothing and costs nothing.
 
@@ -128,9 +170,12 @@ class Topology(Component):
     masters: ClassVar[bool] = False
     apart: ClassVar[bool] = False
 
-    @abstractmethod
     def build(self, rounds: Array) -> Tree:
-        """Returns the tree, given the rounds of every station per round of its parent."""
+        """Returns the tree, given the rounds of every station per round of its parent.
+
+        Unless overridden, all stations are children of the root over links that take no time.
+        """
+        return star(rounds)
 
     def relay(self, view: RelayView) -> Relay | None:
         """Returns what devices do among themselves before the uplink; None: nothing.
@@ -164,6 +209,11 @@ class Topology(Component):
     def top(self) -> int:
         """The level whose models are judged and sent down: −1 is the root."""
         return 0 if self.apart else -1
+
+
+def star(rounds: Array, rate_bps: float = math.inf) -> Tree:
+    """Returns the tree whose stations are all children of the root."""
+    return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, rate_bps),))
 
 
 def edges_below(parent: Array, rounds: Array, rate_bps: float) -> Level:

@@ -8,19 +8,16 @@ with its own upload. The master adds with counts, so the edge's average is that 
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.topology.base import Topology, Tree, edges_below
+from airprune.methods.topology.base import Array, Topology
 from airprune.methods.topology.relay import Relay, RelayView
 from airprune.settings.section import Count, Decibel, NonNegative, Positive
 from airprune.units import db_to_ratio, dbm_to_watt
 from airprune.wireless.channel import Radio, full_band_rate_bps, path_loss_db
-
-Array = np.ndarray
 
 
 def masters(rate_bps: Array, distance_m: Array, *, max_distance_m: float, max_members: int) -> Array:
@@ -86,9 +83,6 @@ class D2d(Topology):
     max_members: Count = Field(default=4, description="of a group, besides its master")
     power_dbm: Decibel = Field(default=23.0, description="of a device that sends to another")
     min_distance_m: Positive = Field(default=3.0, description="nearer devices have the path loss of this distance")
-
-    def build(self, rounds: Array) -> Tree:
-        return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
 
     def relay(self, view: RelayView) -> Relay:
         count, power_w = len(view.edge), float(dbm_to_watt(self.power_dbm))

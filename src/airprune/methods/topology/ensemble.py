@@ -14,10 +14,8 @@ import numpy as np
 from pydantic import Field
 
 from airprune.errors import InvalidValue
-from airprune.methods.topology.base import Level, Topology, Tree, edges_below
+from airprune.methods.topology.base import Array, Level, Topology, Tree, edges_below, star
 from airprune.settings.section import Count
-
-Array = np.ndarray
 
 
 class Ensemble(Topology):
@@ -33,7 +31,7 @@ class Ensemble(Topology):
     def build(self, rounds: Array) -> Tree:
         edges, members = len(rounds), self.members
         if members is None:
-            return Tree((edges_below(np.zeros(edges, dtype=np.int64), rounds, math.inf),))
+            return star(rounds)
         if members > edges:
             raise InvalidValue(f"{self.owner}.members", f"must be at most {edges}, one for each edge", members)
         level = Level(

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
-from airprune.methods.topology.base import Topology, Tree, edges_below
-
-Array = np.ndarray
+from airprune.methods.topology.base import Topology
 
 
 class Flat(Topology):
@@ -18,6 +12,3 @@ class Flat(Topology):
     summary = "the cloud's own band serves all devices"
     source = "the paper's baseline"
     stations = "cloud"
-
-    def build(self, rounds: Array) -> Tree:
-        return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))

@@ -10,17 +10,13 @@ links differ from `hierarchical`: the model is the same to the bit.
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.topology.base import Topology, Tree, edges_below
-from airprune.methods.topology.root import RootRound, RootView
+from airprune.methods.topology.base import Array, RootRound, RootView, Topology
 from airprune.settings.section import NonNegative, Positive, Ratio
-
-Array = np.ndarray
 
 _LIGHT_M_PER_S = 299_792_458.0
 
@@ -80,9 +76,6 @@ class Fog(Topology):
     cycles_per_weight: NonNegative = Field(default=1.0, description="to add one weight of one edge's model")
     cpu_hz: Positive = Field(default=3e9, description="of an edge")
     service_factor: Positive = Field(default=10.0, description="μ_i / N_i: requests served per second and device")
-
-    def build(self, rounds: Array) -> Tree:
-        return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
 
     def root(self, view: RootView) -> RootRound:
         latency_s = self.latencies_s(view)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from pydantic import Field
 
-from airprune.methods.topology.base import Topology, Tree, edges_below
+from airprune.methods.topology.base import Array, Topology, Tree, star
 from airprune.settings.section import Positive
-
-Array = np.ndarray
 
 
 class Hierarchical(Topology):
@@ -25,5 +22,4 @@ class Hierarchical(Topology):
     )
 
     def build(self, rounds: Array) -> Tree:
-        rate = math.inf if self.backhaul_bps is None else self.backhaul_bps
-        return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, rate),))
+        return star(rounds, math.inf if self.backhaul_bps is None else self.backhaul_bps)

@@ -7,18 +7,14 @@ band so that they end together, Σ bits / r_n. There is no edge server, so the e
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from airprune.methods.topology.base import Topology, Tree, edges_below
+from airprune.methods.topology.base import Array, RootRound, RootView, Topology
 from airprune.methods.topology.relay import Relay, RelayView
-from airprune.methods.topology.root import RootRound, RootView
 from airprune.settings.section import Positive
-
-Array = np.ndarray
 
 
 def ring_share(num_devices: Array) -> Array:
@@ -40,9 +36,6 @@ class Lan(Topology):
     wan_bps: Positive | None = Field(
         default=None, description="of each LAN to the cloud; none: over the cloud's radio band"
     )
-
-    def build(self, rounds: Array) -> Tree:
-        return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
 
     def relay(self, view: RelayView) -> Relay:
         """Everybody in the ring at once: each is a group of its own, and none uploads."""

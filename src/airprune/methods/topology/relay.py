@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from airprune.checks import FloatArray
+from airprune.components.component import Array
 from airprune.wireless.channel import Radio
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

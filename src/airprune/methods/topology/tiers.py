@@ -7,18 +7,15 @@ in with a whole model and an equal share of the band, but at most M, gives the d
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot
-from airprune.methods.topology.base import HISTORY, Due, Topology, Tree, edges_below
+from airprune.methods.topology.base import HISTORY, Array, Due, Topology
 from airprune.planning.problem import PlanProblem
 from airprune.wireless.latency import device_latency_s
-
-Array = np.ndarray
 
 
 def tier_of(latency_s: Array, period_s: Array | float) -> Array:
@@ -37,9 +34,6 @@ class Tiers(Topology):
     tiers: Annotated[int, Field(ge=1, le=64)] = Field(
         default=2, description="M: averages per deadline, and models that an edge remembers; 1: everybody in step"
     )
-
-    def build(self, rounds: Array) -> Tree:
-        return Tree((edges_below(np.zeros(len(rounds), dtype=np.int64), rounds, math.inf),))
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
         """The models with which the last M rounds of an edge began, the latest first."""

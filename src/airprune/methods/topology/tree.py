@@ -12,10 +12,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from airprune.errors import InvalidValue
-from airprune.methods.topology.base import Level, Topology, Tree, edges_below
+from airprune.methods.topology.base import Array, Level, Topology, Tree, edges_below
 from airprune.settings.section import Count, Positive
-
-Array = np.ndarray
 
 
 def _dealt(children: int, parents: int) -> Array:

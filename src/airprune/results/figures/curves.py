@@ -192,7 +192,7 @@ def save_figure(figure: Figure, *paths: Path) -> None:
                 figure.savefig(file, format=path.suffix[1:], dpi=_DPI, metadata=_NO_DATES[path.suffix])
 
 
-def picture_files(stem: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
+def figure_files(stem: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
     """The files of a picture."""
     return tuple(stem.with_name(f"{stem.name}.{name}") for name in formats)
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 import airprune
 from airprune import files
-from airprune.results.figures.curves import PaperColumn, picture_files, save_figure
+from airprune.results.figures.curves import PaperColumn, figure_files, save_figure
 from airprune.results.report.markup import TEMPLATES, Markup, captioned, image, link
 from airprune.results.tidy import Rows, write_rows
 from airprune.tables import write_text_atomic
@@ -67,7 +67,7 @@ class Place:
         What an earlier page kept of it in other formats is drawn again, so that all files show the same.
         """
         files.make_folder(self.figures)
-        png, *others = picture_files(self.figures / name)
+        png, *others = figure_files(self.figures / name)
         others = [path for path in others if path.suffix[1:] in self.formats or os.path.lexists(path)]
         save_figure(figure, png, *others)
         shown = [png, *others, *([self.figures / table] if table else [])]

@@ -1,15 +1,15 @@
-"""What a claim is, whoever makes it, and what is found of it. A verdict is computed, never typed.
+"""Claims, their verdicts and judgements. A verdict is computed, never typed.
 
-    intervals    how numbers over seeds decide a claim
-    agreement    whether seeds agree on an order
+    intervals    rules by which numbers over seeds decide a claim
+    agreement    a test of whether seeds agree on an order
+    table        claims in HTML reports
 
-What a claim rests on is its study's matter: the paper's claims are judged from tables (`paper.claim`), those of the
-league's methods from runs (`league.claims`).
+The paper's claims are judged from tables (`paper.claim`), those of the league's methods from runs (`league.claims`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, ParamSpec
@@ -29,7 +29,7 @@ class Verdict(StrEnum):
 
     @property
     def sign(self) -> str:
-        """For those who see no colour."""
+        """A sign that can be read without colour."""
         return _SIGNS[self]
 
     @property
@@ -38,12 +38,20 @@ class Verdict(StrEnum):
         return _BADGES[self]
 
     def as_json(self, count: int) -> dict[str, Any]:
-        """As the web pages show so many of it."""
+        """Returns the verdict and the number of claims that have it, for the web pages."""
         return {"sign": self.sign, "word": self.value, "kind": self.badge, "count": count}
 
 
 _SIGNS = {Verdict.HOLDS: "✓", Verdict.PARTLY: "◐", Verdict.FAILS: "✗", Verdict.UNDECIDED: "?"}
 _BADGES = {Verdict.HOLDS: "good", Verdict.PARTLY: "fair", Verdict.FAILS: "bad", Verdict.UNDECIDED: "open"}
+
+
+def verdict_of(claim: Mapping[str, Any]) -> Verdict | None:
+    """Returns the verdict of a claim that was written as JSON; None if it is not one of ours."""
+    try:
+        return Verdict(str(claim.get("verdict")))
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -63,8 +71,8 @@ class Claim(Generic[P]):
     """One statement, in our words.
 
     Attributes:
-      where: whose it is.
-      judge: from what the claim rests on to the judgement.
+      where: its source.
+      judge: returns the judgement of the evidence.
     """
 
     name: str
@@ -74,7 +82,7 @@ class Claim(Generic[P]):
 
 
 def combined(parts: Sequence[Judgement]) -> Judgement:
-    """Several statements in one sentence: all must hold for it to hold; some, to hold in part."""
+    """Combines several judgements: all must hold for the whole to hold; some, to hold in part."""
     verdicts = [part.verdict for part in parts]
     if all(v is Verdict.HOLDS for v in verdicts):
         verdict = Verdict.HOLDS

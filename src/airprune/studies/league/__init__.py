@@ -1,20 +1,20 @@
-"""The league: every method on one network, clock and set of seeds, tuned alike, with intervals and honest names.
+"""The league, a benchmark of all methods under the same rules: one network, clock and set of seeds, the same tuning.
 
-divisions    what is played for: air interface, deadline, data, troubles
-schedule     how much is run
-lineup       who takes part, and the reference lines
-tuning       the same few trials for everybody, judged on held-out training images
-playing      the runs, by the machinery of sweeps
-measured     what is read of a finished run
-ledger       the same of all runs in one small file
-statistics   intervals, tests, ranks, the Pareto front: pure functions
-standings    a division's table
+tracks       the tables of the league: air interface, deadline, data, failures
+schedule     the amount of work: rounds, samples, seeds
+lineup       the methods of a track, and the reference lines
+tuning       the same few tuning runs for every method, evaluated on held-out training images
+runs         all runs, as one campaign
+finished     the measurements of a finished run
+ledger       the measurements of all runs in one small file
+statistics   intervals, tests and ranks: pure functions
+standings    the table of a track
 tables       the same as CSV, LaTeX and text
-figure       what its figure shows: accuracy against seconds, bits and joules
-judges       how the arms of a claim are judged
-claims       what a claim of the league rests on, and how it comes to a verdict
-sources      what the methods' sources claim
-page         one self-contained HTML page
+figure       accuracy against seconds, bits and joules
+judges       rules that compare the arms of a claim
+claims       claims that are judged by runs
+sources      the claims of the methods' sources
+page         one self-contained HTML report
 document     all of it as plain data
-folder       what lies where in a league's folder
+folder       the files in a league's folder
 """

@@ -1,8 +1,9 @@
-"""A league as plain data: what the page, the web and programs read of it."""
+"""A league as plain data, for its report, the web page and programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import airprune
@@ -12,9 +13,9 @@ from airprune.studies.league.tables import csv_rows, notes_of, shown
 DOCUMENT = "league.json"
 
 
-def picture_name(division: str) -> str:
-    """Of its files, without the ending."""
-    return f"league-{division}"
+def figure_name(track: str) -> str:
+    """Returns the name of a track's figure files, without the ending."""
+    return f"league-{track}"
 
 
 def document_of(
@@ -26,26 +27,27 @@ def document_of(
     seeds: Sequence[int],
     is_tuned: bool,
 ) -> dict[str, Any]:
+    """Returns standings and claims as JSON holds them."""
     return {
         "airprune": airprune.__version__,
         "note": note,
         "scenario": scenario,
         "seeds": list(seeds),
         "is_tuned": is_tuned,
-        "divisions": [_division(one, is_tuned=is_tuned) for one in found],
+        "divisions": [_track(one, is_tuned=is_tuned) for one in found],
         "claims": list(claims),
     }
 
 
-def _division(found: Standings, *, is_tuned: bool) -> dict[str, Any]:
+def _track(found: Standings, *, is_tuned: bool) -> dict[str, Any]:
     return {
-        "name": found.division.name,
-        "title": found.division.title,
-        "about": found.division.about,
+        "name": found.track.name,
+        "title": found.track.title,
+        "about": found.track.about,
         "target_accuracy": found.target,
         "horizon_s": found.horizon_s,
-        "picture": f"{picture_name(found.division.name)}.png",
-        "tables": [table.as_json() for table in shown(found)],
+        "picture": f"{figure_name(found.track.name)}.png",
+        "tables": [asdict(table) for table in shown(found)],
         "notes": notes_of(found, is_tuned=is_tuned),
         "rows": csv_rows(found),
     }

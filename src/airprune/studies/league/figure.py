@@ -1,4 +1,4 @@
-"""What the figure of a league shows: every cloud model of every method, mean over seeds."""
+"""The figure of a track: every cloud model of every method, mean over seeds."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ AGAINST = ("time_s", "uploaded_bits", "energy_j")
 
 
 def league_figure(found: Standings, *, caption: str) -> Figure:
-    """Accuracy against simulated seconds, bits and joules; lines for what sends nothing: one device, or all data."""
-    rows = [row for row in found.rows if row.entrant.has_costs and row.result.runs]
+    """Draws accuracy against simulated seconds, bits and joules; references that send nothing are horizontal lines."""
+    rows = [row for row in found.rows if row.entry.has_costs and row.result.runs]
     levels = {
-        row.entrant.name: float(np.mean([run.accuracy for run in row.result.runs.values()]))
+        row.entry.name: float(np.mean([run.accuracy for run in row.result.runs.values()]))
         for row in found.rows
-        if row.result.runs and not row.entrant.has_costs
+        if row.result.runs and not row.entry.has_costs
     }
     return pareto_figure(
-        {against: {row.entrant.name: curve(row, against) for row in rows} for against in AGAINST},
-        known=[name for name in (SEED, FP32, WHOLE) if any(row.entrant.name == name for row in rows)],
+        {against: {row.entry.name: curve(row, against) for row in rows} for against in AGAINST},
+        known=[name for name in (SEED, FP32, WHOLE) if any(row.entry.name == name for row in rows)],
         levels=levels,
         target=found.target,
         caption=caption,
@@ -31,7 +31,7 @@ def league_figure(found: Standings, *, caption: str) -> Figure:
 
 
 def curve(row: Row, against: str) -> Curve:
-    """(cost, accuracy) of each cloud model, mean over seeds, as far as all of them go."""
+    """Returns (cost, accuracy) of each cloud model, mean over seeds, as far as all of them go."""
     runs = [
         [
             (value * MEASURES[against].axis_scale, test.test_accuracy)

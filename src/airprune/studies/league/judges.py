@@ -1,4 +1,4 @@
-"""How the arms of a claim are judged: by accuracy, by what the target costs, or by what the whole run takes."""
+"""Rules that judge the arms of a claim: by accuracy, by the cost of the target, or by the cost of the whole run."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from airprune.studies.claims.intervals import (
     judge_saving,
     judge_trend,
 )
-from airprune.studies.league.measured import Played
+from airprune.studies.league.finished import FinishedRun
 from airprune.studies.league.standings import TARGET_SHARE
 
-Arms = Mapping[str, Mapping[int, Played]]
+Arms = Mapping[str, Mapping[int, FinishedRun]]
 """The runs of each arm by seed, the same seeds in all of them."""
 Judge = Callable[[Arms], Judgement]
-Values = Callable[[Mapping[int, Played]], np.ndarray]
+Values = Callable[[Mapping[int, FinishedRun]], np.ndarray]
 
 _NOISE = NOISE["test_accuracy"]
 _ACCURACY = MEASURES["test_accuracy"].label
 
 
-def _accuracies(runs: Mapping[int, Played]) -> np.ndarray:
+def _accuracies(runs: Mapping[int, FinishedRun]) -> np.ndarray:
     return np.array([run.accuracy for run in runs.values()])
 
 
 def _compared(judge: Callable[..., Judgement], names: tuple[str, str], values: Values, what: str) -> Judge:
-    """Two arms, by one value per seed of each."""
+    """Returns a rule that compares two arms by one value per seed."""
     return lambda arms: judge(*(values(arms[name]) for name in names), noise=_NOISE, what=what, names=names)
 
 
 def better(first: str, second: str) -> Judge:
-    """Whether one arm's accuracy exceeds another's."""
+    """Holds if one arm's accuracy exceeds another's."""
     return _compared(judge_better, (first, second), _accuracies, _ACCURACY)
 
 
 def no_worse(first: str, second: str) -> Judge:
-    """Whether one arm loses less accuracy to another than the noise of a seed."""
+    """Holds if one arm loses less accuracy to another than the noise of a seed."""
     return _compared(judge_no_worse, (first, second), _accuracies, _ACCURACY)
 
 
 def trend(*levels: str, rising: bool) -> Judge:
-    """Whether accuracy rises, or falls, along the arms."""
+    """Holds if accuracy rises, or falls, along the arms."""
 
     def judge(arms: Arms) -> Judgement:
         found = [_accuracies(arms[level]) for level in levels]
@@ -61,7 +61,7 @@ def trend(*levels: str, rising: bool) -> Judge:
 
 
 def cheaper(first: str, second: str, measure: str = "time_to_target_s") -> Judge:
-    """Whether one arm needs less of something to 95 % of the accuracy that the other ends with."""
+    """Holds if one arm needs less of something to reach 95 % of the accuracy that the other ends with."""
 
     def judge(arms: Arms) -> Judgement:
         target = TARGET_SHARE * float(_accuracies(arms[second]).mean())
@@ -70,15 +70,15 @@ def cheaper(first: str, second: str, measure: str = "time_to_target_s") -> Judge
         )
         ratio, heading = Ratio.of(mine, other), MEASURES[measure].heading
         numbers = {first: mine.text(measure), second: other.text(measure), "ratio": ratio.text}
-        told = "; ".join(f"{name} {numbers[name]}" for name in (first, second))
-        sentence = f"{heading}, {target_text(round(target, 3))}: {told}; ratio {ratio.text}"
+        listed = "; ".join(f"{name} {numbers[name]}" for name in (first, second))
+        sentence = f"{heading}, {target_text(round(target, 3))}: {listed}; ratio {ratio.text}"
         return judge_ratio(ratio, sentence, numbers)
 
     return judge
 
 
 def spends_less(first: str, second: str, measure: str) -> Judge:
-    """Whether one arm's whole run takes less of something."""
+    """Holds if one arm's whole run takes less of something."""
 
     def judge(arms: Arms) -> Judgement:
         about = MEASURES[measure]
@@ -96,16 +96,16 @@ def spends_less(first: str, second: str, measure: str) -> Judge:
 
 
 def faster_early(first: str, second: str) -> Judge:
-    """Whether one arm is more accurate after a third of the rounds."""
+    """Holds if one arm is more accurate after a third of the rounds."""
 
-    def early(runs: Mapping[int, Played]) -> np.ndarray:
+    def early(runs: Mapping[int, FinishedRun]) -> np.ndarray:
         return np.array([run.tests[len(run.tests) // 3].test_accuracy for run in runs.values()])
 
     return _compared(judge_better, (first, second), early, "accuracy after a third of the rounds")
 
 
 def ahead_at_equal_time(first: str, second: str) -> Judge:
-    """Whether one arm is more accurate at the simulated second at which the first of the two has ended."""
+    """Holds if one arm is more accurate at the simulated second at which the first of the two has ended."""
 
     def judge(arms: Arms) -> Judgement:
         pairs = [(arms[first][seed], arms[second][seed]) for seed in arms[first]]
@@ -120,10 +120,10 @@ def ahead_at_equal_time(first: str, second: str) -> Judge:
 
 
 def every(*judges: Judge) -> Judge:
-    """Several statements in one."""
+    """Holds if all of these hold."""
     return lambda arms: combined([judge(arms) for judge in judges])
 
 
-def alike(first: str, second: str) -> Judge:
-    """Whether two arms differ in accuracy by no more than the noise of a seed."""
+def same(first: str, second: str) -> Judge:
+    """Holds if two arms differ in accuracy by no more than the noise of a seed."""
     return every(no_worse(first, second), no_worse(second, first))

@@ -1,8 +1,8 @@
-"""Finished runs in one small file, played.jsonl: what a league's tables rest on, without the run folders.
+"""Finished runs in one small file, played.jsonl: all that a league's tables need, without the run folders.
 
-A line per run: the name of its folder, which is the hash of its scenario, what it was in words, where it ran, and what
-was measured. A league given such a file goes on from there (`--played`), on another machine or after its folders have
-gone. Runs of methods from a user's own files are left out: their hash does not say what was in those files.
+A line per run: the name of its folder, which is the hash of its scenario, a label, where it ran, and its measurements.
+A league given such a file goes on from there (`--played`), on another machine or after its folders are deleted. Runs of
+methods from a user's own files are excluded: their hash does not cover the contents of those files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from airprune import files
 from airprune.errors import UsageError
-from airprune.studies.league.measured import Played
+from airprune.studies.league.finished import FinishedRun
 from airprune.tables import write_text_atomic
 
 LEDGER = "played.jsonl"
@@ -32,17 +32,17 @@ class Line:
 
     Attributes:
       run: the name of its folder.
-      label: in words: division, method, what was tried, seed.
-      where: what `environment.json` says of program and machine.
+      label: track, method, tuned values and seed in words.
+      where: program and machine, as in `environment.json`.
     """
 
     run: str
     label: str
     where: Mapping[str, Any]
-    played: Played
+    played: FinishedRun
 
     @classmethod
-    def of(cls, *, run: str, label: str, environment: Mapping[str, Any], played: Played) -> Line:
+    def of(cls, *, run: str, label: str, environment: Mapping[str, Any], played: FinishedRun) -> Line:
         where = {key: environment[key] for key in _WHERE if key in environment}
         return cls(run=run, label=label, where=where, played=played)
 
@@ -54,7 +54,7 @@ _ADAPTER = TypeAdapter(Line)
 
 
 def _plain(value: Any) -> Any:
-    """NaN has no word in JSON; as text it comes back as the number it was."""
+    """Returns a value with NaN as text, since JSON has no NaN; pydantic reads it back as the number."""
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)
     if isinstance(value, Mapping):
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_ledger(path: Path) -> dict[str, Line]:
-    """By folder name; of several lines of a run the last. What is no ledger is refused."""
+    """Reads the lines by folder name; the last of several lines of a run counts. Refuses what is no ledger."""
     try:
         with files.open_to_read(path) as file:
             text = files.read_at_most(file, _LONGEST_FILE + 1)
@@ -88,6 +88,6 @@ def read_ledger(path: Path) -> dict[str, Line]:
 
 
 def write_ledger(path: Path, lines: Iterable[Line]) -> None:
-    """Sorted by what they are, so that two ledgers can be compared."""
+    """Writes the lines sorted by label, so that two ledgers can be compared."""
     ordered = sorted(lines, key=lambda line: (line.label, line.run))
     write_text_atomic(path, "".join(f"{line.text()}\n" for line in ordered), follow_link=False)

@@ -1,97 +1,84 @@
-"""The league's page: one self-contained HTML file, made from the league's document alone."""
+"""The league's report: one self-contained HTML file, made from the league's document alone."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airprune.results.report.markup import (
-    Markup,
-    badge,
-    details,
-    element,
-    facts_table,
-    image,
-    join,
-    link,
-    note,
-    paragraph,
-    table,
-    tiles,
-)
-from airprune.results.report.page import Page, Section, captioned, page_text
+from airprune.results.report.markup import Markup, captioned, element, image, join, link, note, paragraph, table, tiles
+from airprune.results.report.page import Page, Section, page_text
 from airprune.results.report.sections import environment_section, seeds_text
-from airprune.studies.claims import Verdict
+from airprune.studies.claims.table import claims_table, verdict_counts
 from airprune.studies.league.tables import ORIGIN
-from airprune.studies.paper.report import verdict_of
 from airprune.tables import write_text_atomic
 from airprune.text import counted
 
 PAGE = "league.html"
+# The columns of the table of claims, and the keys of a claim.
+_CLAIMS = {"source": "where", "claim": "text", "verdict": "verdict", "why": "reason"}
 
 
 def write_page(folder: Path, document: Mapping[str, Any]) -> Path:
-    """Of a folder whose pictures are written."""
+    """Writes the report into a folder whose figures are written."""
     path = folder / PAGE
     write_text_atomic(path, page_text(page(folder, document)), follow_link=False)
     return path
 
 
 def page(folder: Path, document: Mapping[str, Any]) -> Page:
-    from airprune.runs.environment import environment  # asks torch for its version
+    from airprune.runs.environment import environment
 
-    divisions: Sequence[Mapping[str, Any]] = document["divisions"]
+    tracks: Sequence[Mapping[str, Any]] = document["divisions"]
     return Page(
         kind="League",
         name="Every method, one network, one clock",
         lead=_lead(document),
         sections=[
-            *(Section(f"Division {one['name']}: {one['title']}", _division(folder, one)) for one in divisions),
-            Section("Claims", claims_table(document["claims"])),
+            *(Section(f"Track {one['name']}: {one['title']}", _track(folder, one)) for one in tracks),
+            Section("Claims", _claims(document["claims"])),
             Section("Files", [_files()]),
-            environment_section(environment(), "Where this page was made."),
+            environment_section(environment(), "The machine that made this report."),
         ],
     )
 
 
 def _lead(document: Mapping[str, Any]) -> Markup:
-    divisions = document["divisions"]
-    methods = {row["method"] for one in divisions for row in one["rows"] if row["is_method"]}
+    tracks = document["divisions"]
+    methods = {row["method"] for one in tracks for row in one["rows"] if row["is_method"]}
     seeds = document["seeds"]
-    words = f"{counted(len(methods), 'method')} in {counted(len(divisions), 'division')}, "
+    words = f"{counted(len(methods), 'method')} in {counted(len(tracks), 'track')}, "
     words += f"{'seed' if len(seeds) == 1 else 'seeds'} "
     text = f"{words}{seeds_text(seeds)}, on the scenario {document['scenario']}; {document['note']}."
     return paragraph(text)
 
 
-def _division(folder: Path, division: Mapping[str, Any]) -> list[Markup]:
-    standings, conduct = division["tables"]
-    stem = Path(division["picture"]).stem
-    first = f"Division {division['name']}: accuracy against simulated seconds, uploaded bits and joules."
+def _track(folder: Path, track: Mapping[str, Any]) -> list[Markup]:
+    standings, diagnostics = track["tables"]
+    stem = Path(track["picture"]).stem
+    first = f"Track {track['name']}: accuracy against simulated seconds, uploaded bits and joules."
     alt = f"{first} {_leaders(standings)} The numbers are in league.csv."
     links = [link(name, name) for name in (f"{stem}.png", f"{stem}.pdf", f"{stem}.svg", "league.csv")]
     return [
-        paragraph(division["about"]),
-        tiles(_facts(division)),
+        paragraph(track["about"]),
+        tiles(_facts(track)),
         image(
-            folder / division["picture"],
+            folder / track["picture"],
             alt=alt,
-            caption=captioned(f"{first} Large markers: cloud models that nobody beats; grey: everybody else.", links),
+            caption=captioned(f"{first} Large markers: cloud models that no other beats; grey: all others.", links),
             class_="wide",
         ),
         _shown(standings),
-        element("h3", conduct["title"]),
-        _shown(conduct),
+        element("h3", diagnostics["title"]),
+        _shown(diagnostics),
         element("h3", "How to read it"),
-        element("ul", *(element("li", words) for words in division["notes"]), class_="notes"),
+        element("ul", *(element("li", words) for words in track["notes"]), class_="notes"),
     ]
 
 
-def _facts(division: Mapping[str, Any]) -> dict[str, object]:
-    """Who leads by accuracy, and by cost."""
-    rows = [row for row in division["rows"] if row["is_method"]]
+def _facts(track: Mapping[str, Any]) -> dict[str, object]:
+    """Returns the methods that lead by accuracy, and by cost."""
+    rows = [row for row in track["rows"] if row["is_method"]]
     facts: dict[str, object] = {}
     for title, key, best in (
         ("most accurate at equal time", "accuracy_time", max),
@@ -101,7 +88,7 @@ def _facts(division: Mapping[str, Any]) -> dict[str, object]:
         ("fewest joules to the target", "joules_to_target", min),
     ):
         known = [row for row in rows if isinstance(row[key], float)]
-        facts[title] = best(known, key=lambda row: row[key])["method"] if known else "nobody"
+        facts[title] = best(known, key=lambda row: row[key])["method"] if known else "none"
     return facts
 
 
@@ -110,7 +97,7 @@ def _leaders(standings: Mapping[str, Any]) -> str:
 
 
 def _shown(found: Mapping[str, Any]) -> Markup:
-    """With the origin, if told, under the name."""
+    """Returns a table with the origin, if there is one, under the name."""
     header, rows = found["header"], found["rows"]
     if header[-1] == ORIGIN:
         header, at = header[:-1], header.index("method")
@@ -123,23 +110,13 @@ def _named(name: str, origin: str) -> Markup:
     return element("span", name, element("span", origin, class_="origin"))
 
 
-def claims_table(claims: Sequence[dict[str, Any]]) -> list[Markup]:
-    """What the sources claim, and what was found; nothing if no claim was judged."""
+def _claims(claims: Sequence[dict[str, Any]]) -> list[Markup]:
+    """Returns the claims of the sources with their verdicts; nothing if no claim was judged."""
     if not claims:
         return []
-    counts = Counter(verdict_of(claim) for claim in claims)
-    facts: dict[str, object] = {
-        verdict.value: badge(f"{verdict.sign} {counts[verdict]} of {len(claims)}", verdict.badge) for verdict in Verdict
-    }
-    rows = []
-    for claim in claims:
-        verdict = verdict_of(claim) or Verdict.UNDECIDED
-        numbers = details("numbers", facts_table(claim["numbers"], label="Numbers")) if claim["numbers"] else ""
-        word = badge(f"{verdict.sign} {verdict.value}", verdict.badge)
-        rows.append((claim["where"], claim["text"], word, element("div", claim["reason"], numbers)))
-    header = ("source", "claim", "verdict", "why")
+    facts: dict[str, object] = {verdict.value: count for verdict, count in verdict_counts(claims).items()}
     about = "Claims are in our words; verdicts are computed from untuned runs over the same seeds."
-    return [tiles(facts), table(header, rows, label="Claims", words=header, class_="claims"), note(about)]
+    return [tiles(facts), claims_table(claims, _CLAIMS), note(about)]
 
 
 def _files() -> Markup:

@@ -1,4 +1,4 @@
-"""How much is run: minutes, an hour or two, or Table I to the letter."""
+"""The amount of work: minutes, an hour or two, or Table I to the letter."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ BASE = "paper-converged"
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Of all divisions.
+    """The schedule of all tracks.
 
     Attributes:
       seeds: shared by all methods: the same placement, fading, partition and minibatches.
-      is_tuned: whether everybody has trials first.
-      changes: to the base scenario.
+      is_tuned: True if every method is tuned first.
+      changes: of the base scenario.
     """
 
     name: str
@@ -33,12 +33,12 @@ class Schedule:
         return Scenario.preset(BASE).with_values(self.changes)
 
     def on(self, seeds: tuple[int, ...]) -> Schedule:
-        """The same on other seeds."""
+        """Returns the same schedule on other seeds."""
         return replace(self, note=re.sub(r"\d+ seeds?", counted(len(seeds), "seed"), self.note), seeds=seeds)
 
     def untuned(self) -> Schedule:
-        """The same without trials."""
-        note = self.note.replace(", tuned", ", nobody tuned")
+        """Returns the same schedule without tuning runs."""
+        note = self.note.replace(", tuned", ", untuned")
         return replace(self, note=note, is_tuned=False)
 
 
@@ -57,7 +57,7 @@ SCHEDULES = {
     for schedule in (
         Schedule(
             name="quick",
-            note="quick: 200 samples per device, batch 32, 4 global × 2 edge rounds, 1 seed, nobody tuned; noisy",
+            note="quick: 200 samples per device, batch 32, 4 global × 2 edge rounds, 1 seed, untuned; noisy",
             seeds=(0,),
             is_tuned=False,
             changes=_small(4, 2_000),

@@ -1,4 +1,4 @@
-"""What the methods' sources claim. To add a claim, add its line to `CLAIMS`."""
+"""The claims of the methods' sources. To add a claim, add its line to `CLAIMS`."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Any
 
 from airprune.scenario import Scenario
 from airprune.studies.league.claims import LeagueClaim, Settings
-from airprune.studies.league.divisions import FLAT_DEADLINE, deadline_s
 from airprune.studies.league.judges import (
     Judge,
     ahead_at_equal_time,
-    alike,
     better,
     cheaper,
     every,
     faster_early,
     no_worse,
+    same,
     spends_less,
     trend,
 )
+from airprune.studies.league.tracks import FLAT_DEADLINE, deadline_s
 
 
 def _methods(first: str, second: str, **settings: Any) -> Callable[[Scenario], Mapping[str, Settings]]:
-    """Two recipes with the same settings otherwise."""
+    """Returns two methods with the same settings otherwise."""
     changes = {key.replace("__", "."): value for key, value in settings.items()}
     return lambda base: {name: {**changes, "method": name} for name in (first, second)}
 
 
 def _two(name: str, where: str, text: str, pair: tuple[str, str], judge: Judge, **settings: Any) -> LeagueClaim:
-    """One recipe against another one."""
+    """Returns a claim about one method against another one."""
     return LeagueClaim(name=name, where=where, text=text, needs=pair, arms=_methods(*pair, **settings), judge=judge)
 
 
@@ -58,7 +58,7 @@ def _fixed_product(base: Scenario) -> Mapping[str, Settings]:
 
 
 def _between_periods(base: Scenario) -> Mapping[str, Settings]:
-    """The same gradient steps: averaged by all after every edge round, by groups in between, or after all of them."""
+    """Averages over all devices after every edge round, over groups in between, or only after all of them."""
     edge_rounds, epochs = max(base.edge_rounds_of), base.train.local_epochs
     shared = {"data.partition": "shards", "data.classes_per_device": 2}
     return {
@@ -99,7 +99,7 @@ def _selecting(base: Scenario) -> Mapping[str, Settings]:
         "plan.cycles_per_weight": 100.0,
         "plan.deadline_s": deadline_s(base) * 25.0 / 30.0,
     }
-    return {"selecting": {**tight, "selection.name": "ratio-cap"}, "pruning everybody": tight}
+    return {"selecting": {**tight, "selection.name": "ratio-cap"}, "pruning all": tight}
 
 
 def _hierarchy(base: Scenario) -> Mapping[str, Settings]:
@@ -114,7 +114,7 @@ def _sparse_uploads(base: Scenario) -> Mapping[str, Settings]:
 
 
 def _ranked(base: Scenario) -> Mapping[str, Settings]:
-    """The paper's masks at one fixed ratio, with a deadline that binds nobody."""
+    """Prunes by the paper's masks at one fixed ratio, with a deadline that no device misses."""
     fixed = {"plan.deadline_s": 1.0, "plan.min_pruning_ratio": 0.7, "plan.max_pruning_ratio": 0.7}
     return {
         name: {**fixed, "method": "adaptive-pruning", "masking.probe.importance": name}
@@ -123,7 +123,7 @@ def _ranked(base: Scenario) -> Mapping[str, Settings]:
 
 
 def _reassigned(base: Scenario) -> Mapping[str, Settings]:
-    """Everybody moves to another edge before every round, or nobody does."""
+    """Moves every device to another edge before every round, or none."""
     moving = {"association.name": "handover", "association.handover.probability": 1.0}
     return {"as placed": {"method": "hier-qsgd"}, "reassigned": {"method": "hier-qsgd", **moving}}
 
@@ -136,7 +136,7 @@ def _gradually(base: Scenario) -> Mapping[str, Settings]:
 
 
 def _feedback(base: Scenario) -> Mapping[str, Settings]:
-    """Masks that may come back, against the largest weights chosen once; both as the deadline asks."""
+    """Compares masks that may come back with the largest weights chosen once; both as the deadline needs."""
     return {"dpf": {"method": "dpf"}, "fixed mask": {"method": "iterative", "masking.iterative.late": False}}
 
 
@@ -147,7 +147,7 @@ def _unpruned(method: str) -> Callable[[Scenario], Mapping[str, Settings]]:
     }
 
 
-_UNLIKE = {"data__partition": "shards", "data__classes_per_device": 2}
+_NON_IID = {"data__partition": "shards", "data__classes_per_device": 2}
 
 CLAIMS: tuple[LeagueClaim, ...] = (
     LeagueClaim(
@@ -185,7 +185,7 @@ CLAIMS: tuple[LeagueClaim, ...] = (
     LeagueClaim(
         name="moving-devices-mix-data",
         where="Chen et al.",
-        text="Accuracy rises as more devices move between edges of unlike data, if they take their updates along.",
+        text="Accuracy rises as more devices move between edges of non-IID data, if they take their updates along.",
         needs=("mobility",),
         arms=_moving("carried", "edge-non-iid"),
         judge=trend("p = 0", "p = 0.2", "p = 0.5", rising=True),
@@ -193,10 +193,10 @@ CLAIMS: tuple[LeagueClaim, ...] = (
     LeagueClaim(
         name="selection-beats-pruning-everybody",
         where="Liu et al. 2022",
-        text="Leaving out devices beats pruning everybody under a tight deadline with unequal CPUs.",
+        text="Excluding devices beats pruning all of them under a tight deadline with unequal CPUs.",
         needs=("liu2022",),
         arms=_selecting,
-        judge=better("selecting", "pruning everybody"),
+        judge=better("selecting", "pruning all"),
     ),
     LeagueClaim(
         name="hierarchy-beats-liu2022",
@@ -224,7 +224,7 @@ CLAIMS: tuple[LeagueClaim, ...] = (
     LeagueClaim(
         name="memory-rescues-top-k",
         where="Stich, Cordonnier, Jaggi",
-        text="With memory, one entry in a hundred converges where it stalls without.",
+        text="With error feedback, one entry in a hundred converges where it stalls without.",
         needs=("mem-sgd", "topk"),
         arms=_sparse_uploads,
         judge=better("mem-sgd", "topk"),
@@ -239,23 +239,23 @@ CLAIMS: tuple[LeagueClaim, ...] = (
     _two(
         "fedadam-is-faster-early",
         "Reddi et al.",
-        "Adam at the cloud is more accurate in the first rounds, on unlike data.",
+        "Adam at the cloud is more accurate in the first rounds, on non-IID data.",
         ("fedadam", "hierfavg"),
         faster_early("fedadam", "hierfavg"),
-        **_UNLIKE,
+        **_NON_IID,
     ),
     _two(
         "fedprox-helps-on-unlike-data",
         "Li et al.",
-        "A pull to the received model is more accurate on unlike data.",
+        "A proximal term is more accurate on non-IID data.",
         ("fedprox", "hierfavg"),
         better("fedprox", "hierfavg"),
-        **_UNLIKE,
+        **_NON_IID,
     ),
     _two(
         "least-variance-beats-least-pruning",
         "Xie et al.; our question",
-        "Shares of least variance, which starve nobody, beat shares of least pruning.",
+        "Shares of least variance, which give every device bandwidth, beat shares of least pruning.",
         ("variance", "adaptive-pruning"),
         better("variance", "adaptive-pruning"),
     ),
@@ -270,10 +270,10 @@ CLAIMS: tuple[LeagueClaim, ...] = (
     LeagueClaim(
         name="where-devices-sit-does-not-matter",
         where="Liu, Zhang, Song, Letaief",
-        text="With quantised updates it does not matter which device sits at which edge, on like data.",
+        text="With quantised updates it does not matter which device sits at which edge, on IID data.",
         needs=("hier-qsgd",),
         arms=_reassigned,
-        judge=alike("as placed", "reassigned"),
+        judge=same("as placed", "reassigned"),
     ),
     _two(
         "fewer-and-fewer-local-steps-are-ahead",
@@ -301,7 +301,7 @@ CLAIMS: tuple[LeagueClaim, ...] = (
     _two(
         "mixed-widths-beat-the-smallest",
         "Diao, Ding, Tarokh",
-        "Mixed widths beat everybody at the width that all can carry.",
+        "Mixed widths beat the same width for all, the one that every device can carry.",
         ("heterofl", "small-model"),
         better("heterofl", "small-model"),
     ),
@@ -343,10 +343,10 @@ CLAIMS: tuple[LeagueClaim, ...] = (
     _two(
         "scaffold-beats-fedavg-per-round",
         "Karimireddy et al.",
-        "Control variates are more accurate after equally many rounds, on unlike data.",
+        "Control variates are more accurate after equally many rounds, on non-IID data.",
         ("scaffold", "hierfavg"),
         better("scaffold", "hierfavg"),
-        **_UNLIKE,
+        **_NON_IID,
     ),
     _two(
         "prunefl-is-sooner",

@@ -29,7 +29,7 @@ class Gap:
 
 
 def gap(mine: BySeed, other: BySeed) -> Gap | None:
-    """None without a seed in common."""
+    """Returns the paired gap of two methods; None without a seed in common."""
     shared = [seed for seed in mine if seed in other]
     if not shared:
         return None
@@ -38,7 +38,7 @@ def gap(mine: BySeed, other: BySeed) -> Gap | None:
 
 
 def paired_p(differences: Sequence[float]) -> float:
-    """Two-sided p of the hypothesis that the mean difference is 0."""
+    """Returns the two-sided p of the hypothesis that the mean difference is 0."""
     count = len(differences)
     if count < 2:
         return math.nan
@@ -49,7 +49,7 @@ def paired_p(differences: Sequence[float]) -> float:
 
 
 def student_p(t: float, freedom: int) -> float:
-    """P(|T| > |t|) for whole degrees of freedom: the finite series in θ = arctan(t / √ν) (Abramowitz, Stegun 26.7)."""
+    """Returns P(|T| > |t|) for whole degrees of freedom, a series in θ = arctan(t / √ν) (Abramowitz, Stegun 26.7)."""
     theta = math.atan2(abs(t), math.sqrt(freedom))
     cos_sq, is_odd = math.cos(theta) ** 2, freedom % 2 == 1
     term = math.cos(theta) if is_odd else 1.0
@@ -62,7 +62,7 @@ def student_p(t: float, freedom: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the i-th smallest of m times (m − i + 1), never below the one before it."""
+    """Applies Holm's correction: the i-th smallest of m times (m − i + 1), never below the one before it."""
     tested = [i for i, p in enumerate(p_values) if not math.isnan(p)]
     corrected = [math.nan] * len(p_values)
     largest = 0.0
@@ -73,16 +73,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def ranks(values: Mapping[str, BySeed]) -> dict[str, int | None]:
-    """1 + how many are better beyond the 95 % interval of the paired difference; who cannot be told apart share one.
+    """Returns 1 + the number of methods that are better beyond the 95 % interval of the paired difference.
 
-    None for all if there are no intervals, i.e. fewer than two seeds. Who has no value is behind everybody who has.
+    Methods that cannot be separated share a rank. None for all if there are no intervals, i.e. fewer than two seeds. A
+    method without a value ranks behind all that have one.
     """
-    playing = {name: by_seed for name, by_seed in values.items() if by_seed}
-    if not playing or max(map(len, playing.values())) < 2:
+    known = {name: by_seed for name, by_seed in values.items() if by_seed}
+    if not known or max(map(len, known.values())) < 2:
         return dict.fromkeys(values)
-    found: dict[str, int | None] = dict.fromkeys(values, 1 + len(playing))
-    for name, mine in playing.items():
-        found[name] = 1 + sum(_is_behind(mine, other) for other in playing.values() if other is not mine)
+    found: dict[str, int | None] = dict.fromkeys(values, 1 + len(known))
+    for name, mine in known.items():
+        found[name] = 1 + sum(_is_behind(mine, other) for other in known.values() if other is not mine)
     return found
 
 

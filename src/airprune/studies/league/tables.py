@@ -1,4 +1,4 @@
-"""A division's standings as text for people, CSV for programs and LaTeX for papers."""
+"""A track's standings as text for people, CSV for programs and LaTeX for papers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airprune.results.latex import escaped, tabular
 from airprune.results.measures import MEASURES, TO_TARGET
 from airprune.results.statistics import Estimate, diverged_words, estimate_text
 from airprune.results.tidy import write_rows
@@ -21,22 +22,23 @@ from airprune.text import MISSING, counted, number
 SIGNIFICANT = 0.05
 # Marks after a name.
 CODES, EARLY = "◇", "†"
-# The last column of the standings; pages show it under the name.
+# The last column of the standings; reports show it under the name.
 ORIGIN = "origin"
 _COSTS = ("time_to_target_s", "bits_to_target", "joules_to_target")
 _ACCURACY = "test_accuracy"
+_STATISTICS = ("device_accuracy", "mean_ratio", "max_ratio", "late_share", "min_count", "uncovered")
 
 NOTES = (
     "All methods share seeds, hence placement, fading, partition and minibatches; differences are taken seed by seed. "
     "± is the half-width of the 95 % interval (Student's t).",
-    "Every method makes as many passes over its data per edge round; one whose source sends one gradient per round is "
-    "played with updates of the same passes, and its origin says so.",
-    "Bits to the target are those from devices to edges; between edges and cloud, and between devices, they are told "
-    "apart under RunStatistics.",
+    "Every method makes as many passes over its data per edge round; a method whose source sends one gradient per "
+    "round sends updates of the same passes, and its origin says so.",
+    "Bits to the target are those from devices to edges; those between edges and cloud, and between devices, are under "
+    "Diagnostics.",
     "Memory, probes and extra bits are charged as the clock, the planner and the encoder count them.",
     "Methods marked “after” are our reading of their source; “as published” is its algorithm.",
-    f"{CODES}: sends compressed updates, a knob that the paper's method does not have. {EARLY}: has run all its rounds "
-    "before the time of the comparison, so more rounds would have fitted.",
+    f"{CODES}: sends compressed updates, which the paper's method cannot. {EARLY}: has run all its rounds before the "
+    "time of the comparison, so more rounds would have fitted.",
     "On a network without edges the deadline is 350/30 times as long, as in the paper; the time compared is not.",
 )
 
@@ -54,33 +56,29 @@ class Shown:
     rows: tuple[tuple[str, ...], ...]
     words: tuple[str, ...]
 
-    def as_json(self) -> dict[str, Any]:
-        return {"title": self.title, "header": self.header, "rows": self.rows, "words": self.words}
-
 
 def notes_of(found: Standings, *, is_tuned: bool) -> list[str]:
-    """What has to be known to read the tables."""
+    """Returns notes that explain the tables."""
+    tuned = "No method was tuned: all have the scenario's learning rate."
     if is_tuned:
         tuned = (
-            "Everybody had the same trials: four learning rates, or two with three rates of a parent's step, over two "
-            "seeds of their own, half the rounds, judged on training images that nobody trains on. The untuned "
-            "accuracy, with the scenario's learning rate, stands beside."
+            "Every method had the same tuning runs: four learning rates, or two with three rates of the server "
+            "optimiser, over two seeds of their own, with half the rounds, evaluated on training images that no device "
+            "trains on. The untuned accuracy, with the scenario's learning rate, stands beside."
         )
-    else:
-        tuned = "Nobody was tuned: all have the scenario's learning rate."
-    asterisk = f"*: differs beyond chance, p < {SIGNIFICANT:g} after Holm's correction over the division's methods."
+    asterisk = f"*: differs beyond chance, p < {SIGNIFICANT:g} after Holm's correction over the track's methods."
     ranked = "A rank is 1 + how many methods are better beyond the interval of the difference; ties share one."
     has_ranks = any(row.ranks[By.TIME] is not None for row in found.rows)
     single = "One seed has no intervals, hence no ranks, and differences of a few points mean nothing."
     first = [ranked, asterisk] if has_ranks else [single]
     absent = [f"{one.name} does not take part: {one.reason.rstrip('.')}." for one in found.absent]
-    troubled = [f"{row.entrant.name}: {row.result.trouble}" for row in found.rows if row.result.trouble]
+    troubled = [f"{row.entry.name}: {row.result.trouble}" for row in found.rows if row.result.trouble]
     return [*first, tuned, *NOTES, *absent, *troubled]
 
 
 def shown(found: Standings) -> list[Shown]:
-    """Standings, and how the methods behaved."""
-    return [_standings(found), _conduct(found)]
+    """Returns the standings and the diagnostics."""
+    return [_standings(found), _diagnostics(found)]
 
 
 def _standings(found: Standings) -> Shown:
@@ -101,25 +99,25 @@ def _standings(found: Standings) -> Shown:
         (
             _rank(row.ranks[By.TIME]),
             name_of(row),
-            _accuracy_of(row, By.TIME) if row.entrant.has_costs else MISSING,
+            _accuracy_of(row, By.TIME) if row.entry.has_costs else MISSING,
             _accuracy_of(row, By.ROUNDS),
             gap_text(row.gaps[By.TIME, SEED]),
             gap_text(row.gaps[By.TIME, FP32]),
             *(MISSING if row.costs is None else row.costs[name].text(name) for name in _COSTS),
-            row.entrant.label,
+            row.entry.label,
         )
         for row in found.rows
     )
     return Shown(title="Standings", header=header, rows=rows, words=("method", ORIGIN))
 
 
-def _conduct(found: Standings) -> Shown:
+def _diagnostics(found: Standings) -> Shown:
     header = (
         "method",
         MEASURES["device_accuracy"].brief,
         "mean ρ",
         "max ρ",
-        "late rounds (%)",
+        "rounds over the deadline (%)",
         "Γ*",
         "uncovered weights",
         "device memory (kB)",
@@ -127,38 +125,38 @@ def _conduct(found: Standings) -> Shown:
         "between devices (Mbit to target)",
         "learning rate",
         "momentum",
-        "trials",
+        "tuned settings",
         "untuned (%)",
     )
     rows = tuple(
         (
             name_of(row),
-            number(row.conduct.device_accuracy, ".2f", scale=100.0),
-            number(row.conduct.mean_ratio, ".3f"),
-            number(row.conduct.max_ratio, ".3f"),
-            number(row.conduct.late_share, ".0f", scale=100.0),
-            number(row.conduct.min_count, ".0f"),
-            number(row.conduct.uncovered, ",.0f"),
+            number(row.statistics.device_accuracy, ".2f", scale=100.0),
+            number(row.statistics.mean_ratio, ".3f"),
+            number(row.statistics.max_ratio, ".3f"),
+            number(row.statistics.late_share, ".0f", scale=100.0),
+            number(row.statistics.min_count, ".0f"),
+            number(row.statistics.uncovered, ",.0f"),
             number(row.state_bytes, ",.0f", scale=1e-3),
             *(MISSING if row.costs is None else row.costs[name].text("bits_to_target") for name in LINKS),
             _knobs(row),
-            number(row.entrant.scenario.train.momentum, "g"),
-            str(row.result.num_trials or MISSING),
+            number(row.entry.scenario.train.momentum, "g"),
+            str(row.result.num_tuned or MISSING),
             _untuned(row),
         )
         for row in found.rows
-        if row.entrant.has_costs
+        if row.entry.has_costs
     )
-    return Shown(title="RunStatistics", header=header, rows=rows, words=("method",))
+    return Shown(title="Diagnostics", header=header, rows=rows, words=("method",))
 
 
 def name_of(row: Row) -> str:
-    marks = (CODES if row.entrant.is_marked else "") + (EARLY if row.ends_early and row.entrant.has_costs else "")
-    return f"{row.entrant.name} {marks}".rstrip()
+    marks = (CODES if row.entry.is_marked else "") + (EARLY if row.ends_early and row.entry.has_costs else "")
+    return f"{row.entry.name} {marks}".rstrip()
 
 
 def gap_text(gap: Gap | None) -> str:
-    """+2.3 ± 0.8 *, in points."""
+    """Returns a difference in points: +2.3 ± 0.8 *."""
     if gap is None:
         return MISSING
     text = number(gap.difference.mean, "+.2f", scale=100.0)
@@ -181,34 +179,34 @@ def _accuracy(estimate: Estimate | None) -> str:
 
 
 def _untuned(row: Row) -> str:
-    """On as many seeds as the others, or it says on how many."""
+    """Returns the untuned accuracy, with the number of seeds where it differs from that of the tuned runs."""
     text, count = _accuracy(row.untuned), len(row.result.untuned)
     return text if count in (0, len(row.result.runs)) else f"{text} ({counted(count, 'seed')})"
 
 
 def _knobs(row: Row) -> str:
-    if row.result.trial is None:
-        return number(row.entrant.scenario.train.learning_rate, "g")
-    return " × ".join(number(value, ".3g") for value in row.result.trial.knobs.values())
+    if row.result.knobs is None:
+        return number(row.entry.scenario.train.learning_rate, "g")
+    return " × ".join(number(value, ".3g") for value in row.result.knobs.values())
 
 
 def csv_rows(found: Standings) -> list[dict[str, Any]]:
-    """One per entrant, numbers in full; "not reached" is a value."""
+    """Returns one row per method, numbers in full; "not reached" is a value."""
     return [_csv_row(found, row) for row in found.rows]
 
 
 def _csv_row(found: Standings, row: Row) -> dict[str, Any]:
     cells: dict[str, Any] = {
-        "division": found.division.name,
-        "method": row.entrant.name,
-        "origin": row.entrant.label,
-        "is_method": row.entrant.is_method,
-        "sends_codes": row.entrant.is_marked,
+        "division": found.track.name,
+        "method": row.entry.name,
+        "origin": row.entry.label,
+        "is_method": row.entry.is_method,
+        "sends_codes": row.entry.is_marked,
         "seeds": len(row.result.runs),
     }
     for by in By:
         cells[f"rank_{by}"] = row.ranks[by]
-        cells |= _cells(f"accuracy_{by}", row.accuracy[by] if by is By.ROUNDS or row.entrant.has_costs else None)
+        cells |= _cells(f"accuracy_{by}", row.accuracy[by] if by is By.ROUNDS or row.entry.has_costs else None)
         for other in (SEED, FP32):
             gap, name = row.gaps[by, other], f"minus_{other.replace('-', '_')}_{by}"
             cells |= _cells(name, gap.difference if gap else None)
@@ -219,19 +217,12 @@ def _csv_row(found: Standings, row: Row) -> dict[str, Any]:
     for measure in (*TO_TARGET, *LINKS):
         cells |= _cost_cells(measure, costs[measure])
     return cells | {
-        "device_accuracy": _known(row.conduct.device_accuracy),
-        "mean_ratio": _known(row.conduct.mean_ratio),
-        "max_ratio": _known(row.conduct.max_ratio),
-        "late_share": _known(row.conduct.late_share),
-        "min_count": _known(row.conduct.min_count),
-        "uncovered": _known(row.conduct.uncovered),
-        "device_state_bytes": row.state_bytes if row.entrant.has_costs else None,
+        **{name: _known(getattr(row.statistics, name)) for name in _STATISTICS},
+        "device_state_bytes": row.state_bytes if row.entry.has_costs else None,
         "ends_early": row.ends_early,
-        "learning_rate": (row.result.trial.knobs if row.result.trial else {}).get(
-            "train.learning_rate", row.entrant.scenario.train.learning_rate
-        ),
-        "momentum": row.entrant.scenario.train.momentum,
-        "trials": row.result.num_trials,
+        "learning_rate": (row.result.knobs or {}).get("train.learning_rate", row.entry.scenario.train.learning_rate),
+        "momentum": row.entry.scenario.train.momentum,
+        "trials": row.result.num_tuned,
         **_cells("accuracy_untuned", row.untuned),
         "trouble": row.result.trouble or None,
     }
@@ -245,7 +236,7 @@ def _cells(name: str, estimate: Estimate | None) -> dict[str, float | None]:
 
 
 def _cost_cells(measure: str, costs: Costs) -> dict[str, Any]:
-    """The mean if every seed got there, else the median over all, which may be "not reached"."""
+    """Returns the mean if every seed reached the target, else the median, which may be "not reached"."""
     estimate = costs.estimate
     value: float | str | None = estimate.mean if estimate else costs.median
     if value is None and costs.by_seed:
@@ -261,41 +252,19 @@ def write_csv(path: Path, found: Sequence[Standings]) -> None:
     write_rows(path, [row for one in found for row in csv_rows(one)])
 
 
-_TEX = str.maketrans(
-    {
-        "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "−": r"$-$", "–": "--", "ρ": r"$\rho$",
-        "Γ": r"$\Gamma$", CODES: r"$\diamond$", EARLY: r"$\dagger$", "×": r"$\times$", "\u00a0": "~",
-    }
-)  # fmt: skip
-
-
-def tex(text: str) -> str:
-    """Any text as LaTeX; a hyphen before a number is a minus."""
-    escaped = text.translate(_TEX)
-    return f"$-${escaped[1:]}" if escaped[:1] == "-" and escaped[1:2].isdigit() else escaped
-
-
 def latex(found: Sequence[Standings], *, note: str) -> str:
-    """One `table` per division, for the package booktabs."""
+    """Returns one `table` per track, for the package booktabs."""
     lines = [f"% Made by airprune league; {note}. Needs \\usepackage{{booktabs}}."]
     for one in found:
         table = _standings(one)
-        kinds = "".join("l" if name in table.words else "r" for name in table.header)
-        caption = f"Division {one.division.name}, {one.division.title}. {one.division.about}"
+        caption = f"Track {one.track.name}, {one.track.title}. {one.track.about}"
         lines += [
             "",
             r"\begin{table*}",
-            rf"\caption{{{tex(caption)}}}",
-            rf"\label{{tab:league-{one.division.name.lower()}}}",
+            rf"\caption{{{escaped(caption)}}}",
+            rf"\label{{tab:league-{one.track.name.lower()}}}",
             r"\small",
-            rf"\begin{{tabular}}{{{kinds}}}",
-            r"\toprule",
-            " & ".join(map(tex, table.header)) + r" \\",
-            r"\midrule",
-            *(" & ".join(map(tex, row)) + r" \\" for row in table.rows),
-            r"\bottomrule",
-            r"\end{tabular}",
+            *tabular(table.header, table.rows, words=table.words),
             r"\end{table*}",
         ]
     return "\n".join(lines) + "\n"

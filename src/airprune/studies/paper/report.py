@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,7 @@ from airprune.errors import AirpruneError
 from airprune.results.measures import MEASURES, TO_TARGET
 from airprune.results.report.markup import (
     Markup,
-    badge,
-    details,
+    captioned,
     element,
     facts_table,
     image,
@@ -24,15 +22,18 @@ from airprune.results.report.markup import (
     table,
     tiles,
 )
-from airprune.results.report.page import Page, Place, Section, captioned
+from airprune.results.report.page import Page, Place, Section
 from airprune.results.report.reading import Run, is_run, read_json, read_run
 from airprune.results.report.sections import beside, environment_section, repeat_section, seeds_text
 from airprune.results.tidy import Rows, read_rows
-from airprune.studies.claims import Verdict
+from airprune.studies.claims import verdict_of
+from airprune.studies.claims.table import claims_table, verdict_counts
 from airprune.studies.paper import to_target
 from airprune.studies.paper.profiles import PROFILES, Profile
 from airprune.studies.paper.reproduction import ARTEFACTS, SHOWN_TABLES
 
+# The columns of the table of claims, and the keys of a claim.
+_CLAIMS = {"where": "where", "claim": "text", "verdict": "verdict", "preset": "preset", "why": "reason"}
 _TARGET = ("preset", "series", "seed", "target_accuracy", "reached", *TO_TARGET)
 _TABLE2 = ("topology", "scheme", "mean_ms", "spread_ms", "paper_ms", "paper_spread_ms", "deviation")
 
@@ -48,7 +49,7 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
         lead=_lead(profile, tables),
         sections=[
             Section("Summary", _summary(claims)),
-            Section("Claims", _claims_table(claims)),
+            Section("Claims", [claims_table(claims, _CLAIMS) if claims else note("There is no claim to show.")]),
             Section("Figures", [_figure(picture, place) for picture in pictures_in(folder)]),
             Section("Tables", _tables(folder, tables, place)),
             Section("Profile", _profile_facts(profile, tables)),
@@ -60,14 +61,14 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
 
 def _environment(run: Run | None) -> Section:
     if run is not None and run.environment:
-        return environment_section(run.environment, "Where one of the runs was started.")
-    from airprune.runs.environment import environment  # asks torch for its version
+        return environment_section(run.environment, "The machine that started one of the runs.")
+    from airprune.runs.environment import environment
 
-    return environment_section(environment(), "Where this report was made.")
+    return environment_section(environment(), "The machine that made this report.")
 
 
 def rows_of(path: Path) -> Rows | None:
-    """A table's rows; None if it cannot be read, e.g. because a line has more cells than the header."""
+    """Reads the rows of a table; None if it cannot be read, e.g. because a line has more cells than the header."""
     try:
         return read_rows(path)
     except (AirpruneError, TypeError, ValueError):
@@ -75,13 +76,13 @@ def rows_of(path: Path) -> Rows | None:
 
 
 def claims_in(folder: Path) -> list[dict[str, Any]] | None:
-    """The entries of claims.json; None if it cannot be read."""
+    """Reads the entries of claims.json; None if it cannot be read."""
     found = read_json(folder / "claims.json")
     return [claim for claim in found if isinstance(claim, dict)] if isinstance(found, list) else None
 
 
 def any_run(runs: Path) -> Run | None:
-    """A run that tells the profile and the environment."""
+    """Returns a run that shows the profile and the environment."""
     if files.is_folder(runs):
         for path in sorted(runs.iterdir()):
             if files.is_folder(path) and is_run(path) and (run := read_run(path)).scenario is not None:
@@ -90,7 +91,7 @@ def any_run(runs: Path) -> Run | None:
 
 
 def profile_of(run: Run | None) -> Profile | None:
-    """The profile that a run's scenario was made by; samples per device tell profiles apart."""
+    """Returns the profile that a run's scenario was made by; profiles differ in their samples per device."""
     if run is None or run.scenario is None:
         return None
     scenario = run.scenario
@@ -110,23 +111,12 @@ def _lead(profile: Profile | None, tables: dict[str, Rows | None]) -> Markup:
     return paragraph("An unknown profile." if _is_training(tables) else "Planning alone: nothing was trained.")
 
 
-def verdict_of(claim: dict[str, Any]) -> Verdict | None:
-    try:
-        return Verdict(str(claim.get("verdict")))
-    except ValueError:
-        return None
-
-
 def _summary(claims: list[dict[str, Any]] | None) -> list[Markup]:
     if claims is None:
         return [note("claims.json cannot be read.")]
-    counts = Counter(verdict_of(claim) for claim in claims)
-    facts: dict[str, object] = {
-        f"claims: {verdict.value}": badge(f"{verdict.sign} {counts[verdict]} of {len(claims)}", verdict.badge)
-        for verdict in Verdict
-    }
-    if counts[None]:
-        facts["claims: unknown verdict"] = f"{counts[None]} of {len(claims)}"
+    facts: dict[str, object] = {f"claims: {verdict.value}": count for verdict, count in verdict_counts(claims).items()}
+    if num_unknown := sum(verdict_of(claim) is None for claim in claims):
+        facts["claims: unknown verdict"] = f"{num_unknown} of {len(claims)}"
     about = (
         "Claims are in our words. Verdicts are computed from the tables in this folder; a claim is counted once per "
         "preset it is judged on. Our own errata count as claims."
@@ -134,40 +124,18 @@ def _summary(claims: list[dict[str, Any]] | None) -> list[Markup]:
     return [tiles(facts), note(about)]
 
 
-def _claims_table(claims: list[dict[str, Any]] | None) -> list[Markup]:
-    if not claims:
-        return [note("There is no claim to show.")]
-    rows = []
-    for claim in claims:
-        verdict = verdict_of(claim)
-        word = (
-            badge(f"{verdict.sign} {verdict.value}", verdict.badge)
-            if verdict
-            else badge(f"? {claim.get('verdict')}", "open")
-        )
-        numbers = claim.get("numbers")
-        shown_numbers = (
-            details("numbers", facts_table(numbers, label="Numbers")) if isinstance(numbers, dict) and numbers else ""
-        )
-        reason = element("div", readable(claim.get("reason")), shown_numbers)
-        where, text, preset = (readable(claim.get(name)) for name in ("where", "text", "preset"))
-        rows.append((where, text, word, preset or "", reason))
-    header = ("where", "claim", "verdict", "preset", "why")
-    return [table(header, rows, label="Claims", words=header, class_="claims")]
-
-
 def _artefact_of(stem: str) -> str | None:
-    """fig2-paper-converged → fig2."""
+    """Returns the table or figure of a file name: fig2-paper-converged → fig2."""
     return next((name for name in ARTEFACTS if stem == name or stem.startswith(f"{name}-")), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A picture of the folder and the files that belong to it.
+    """A figure of the folder and the files that belong to it.
 
     Attributes:
       artefact: the name of the table or figure of the paper; None if it is none of them.
-      tables: where its numbers are; they may be missing.
+      tables: files with its numbers; they may be missing.
     """
 
     png: Path
@@ -186,7 +154,7 @@ class Picture:
 
 
 def pictures_in(folder: Path) -> list[Picture]:
-    """In the paper's order; others after it."""
+    """Returns the figures of a folder in the paper's order; others after them."""
     order = list(ARTEFACTS)
     found = []
     for png in folder.glob("*.png"):
@@ -227,7 +195,7 @@ def _tables(folder: Path, tables: dict[str, Rows | None], place: Place) -> list[
 
 
 def shown_table(name: str, rows: Rows) -> tuple[Sequence[str], list[tuple[object, ...]], Sequence[str]]:
-    """(header, cells, columns that hold words) of one of `SHOWN_TABLES` as people read it."""
+    """Returns (header, cells, columns that hold words) of one of `SHOWN_TABLES` as people read it."""
     if name == "table2" and set(_TABLE2) <= set(rows[0]):
         return (
             ("network", "scheme", "airprune (ms)", "paper (ms)", "deviation"),
@@ -289,9 +257,7 @@ def _repeat(folder: Path, profile: Profile | None, tables: dict[str, Rows | None
     if profile is not None and seeds and tuple(seeds) != profile.seeds:
         flags += ["--seeds", seeds_text(seeds)]
     lines = [["airprune", "reproduce", name, *flags, "--out", beside(folder)] for name in names]
-    unknown = ["The profile could not be told from the runs; add --quick or --full as needed."]
-    return (
-        repeat_section(lines, *(unknown if profile is None and _is_training(tables) else []))
-        if lines
-        else Section("", [])
-    )
+    if not lines:
+        return Section("", [])
+    unknown = ["The runs do not show which profile was used; add --quick or --full as needed."]
+    return repeat_section(lines, *(unknown if profile is None and _is_training(tables) else []))

@@ -18,7 +18,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from airprune.engines.machine import num_cores
-from airprune.results.figures.curves import picture_files, save_figure
+from airprune.results.figures.curves import figure_files, save_figure
 from airprune.results.tidy import Rows, read_rows, select, values, write_rows
 from airprune.runs.layout import RunFolder
 from airprune.scenario.model_shape import shape_of
@@ -105,7 +105,7 @@ class Reproduction:
                 else f"{artefact.title} · {preset or ''} · {self.profile.note}"
             )
             figure = artefact.draw(mine, caption)
-            pictures = picture_files(self.out / stem)
+            pictures = figure_files(self.out / stem)
             save_figure(figure, *pictures)
             written += pictures
         return written

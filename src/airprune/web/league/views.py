@@ -8,9 +8,9 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from airprune.results.report.reading import read_json
-from airprune.studies.league.divisions import DIVISIONS
-from airprune.studies.league.document import DOCUMENT, picture_name
-from airprune.studies.paper.report import verdict_of
+from airprune.studies.claims import verdict_of
+from airprune.studies.league.document import DOCUMENT, figure_name
+from airprune.studies.league.tracks import TRACKS
 from airprune.text import shown
 from airprune.web import recorded
 from airprune.web.reproduction.views import MAX_CLAIMS, is_readable, png_size, shown_text, verdict_shown
@@ -46,7 +46,7 @@ def league(root: Path, name: str) -> dict[str, Any]:
     folder = folder_of(root, name)
     document = read_json(folder / DOCUMENT)
     found = document if isinstance(document, dict) else {}
-    divisions = _dicts(found.get("divisions"), len(DIVISIONS))
+    divisions = _dicts(found.get("divisions"), len(TRACKS))
     claims = _dicts(found.get("claims"), MAX_CLAIMS)
     return {
         "name": name,
@@ -69,9 +69,9 @@ def _division(folder: Path, division: dict[str, Any]) -> dict[str, Any]:
 
 def _picture(folder: Path, division: Any) -> dict[str, Any] | None:
     """Only of divisions that exist: the file's word for a path is not taken."""
-    if not isinstance(division, str) or division not in DIVISIONS:
+    if not isinstance(division, str) or division not in TRACKS:
         return None
-    png = folder / f"{picture_name(division)}.png"
+    png = folder / f"{figure_name(division)}.png"
     if not is_readable(png):
         return None
     width, height = png_size(png)
@@ -114,7 +114,7 @@ def _dicts(value: Any, limit: int) -> list[dict[str, Any]]:
 def file_of(root: Path, name: str, wanted: str) -> Path:
     """A division's picture, its PDF or a table; 404 for anything else that may lie in the folder."""
     folder = folder_of(root, name)
-    known = {f"{picture_name(division)}{suffix}" for division in DIVISIONS for suffix in (".png", ".pdf")}
+    known = {f"{figure_name(division)}{suffix}" for division in TRACKS for suffix in (".png", ".pdf")}
     path = folder / wanted if wanted in known | set(_TABLES) else None
     if path is None or not is_readable(path):
         raise HTTPException(404, f"{shown(wanted)} is not a picture or table of the league {shown(name)}.")

@@ -16,7 +16,7 @@ of 128 at 16.6 counted FLOP per cycle, of a peak of 64. Smaller layers, slow mem
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Board:
     """One kind of device.
 
@@ -42,72 +42,19 @@ class Board:
 _ONE_FMA = "one 128-bit fused multiply-add a cycle"
 _TWO_FMA = "two 128-bit fused multiply-adds a cycle (WikiChip, FLOPS)"
 _A53 = f"assumed {_ONE_FMA}: its two 64-bit pipes (ncnn developer guide, arm-a53-a55-dual-issue)"
+_A57 = f"{_ONE_FMA} (WikiChip, FLOPS)"
 _A72 = f"{_ONE_FMA} (OpenBLAS issue 4149: 3.2 of 4 FLOP a cycle measured in float64, twice that in float32)"
+_AVX2 = "two 256-bit fused multiply-adds a cycle, Haswell, Zen 2 and later (WikiChip, FLOPS)"
+_PI = "raspberrypi.com product page"
 
-_ROWS = (
-    Board(
-        name="raspberry-pi-zero-2-w",
-        cpu="Cortex-A53",
-        cores=4,
-        cpu_hz=1.0e9,
-        peak=8,
-        source=f"raspberrypi.com product page; {_A53}",
-    ),
-    Board(
-        name="raspberry-pi-3b+",
-        cpu="Cortex-A53",
-        cores=4,
-        cpu_hz=1.4e9,
-        peak=8,
-        source=f"raspberrypi.com product page; {_A53}",
-    ),
-    Board(
-        name="raspberry-pi-4",
-        cpu="Cortex-A72",
-        cores=4,
-        cpu_hz=1.8e9,
-        peak=8,
-        source=f"raspberrypi.com specifications (1.5 GHz in early ones); {_A72}",
-    ),
-    Board(
-        name="raspberry-pi-5",
-        cpu="Cortex-A76",
-        cores=4,
-        cpu_hz=2.4e9,
-        peak=16,
-        source=f"raspberrypi.com product page; {_TWO_FMA}",
-    ),
-    Board(
-        name="jetson-nano-cpu",
-        cpu="Cortex-A57",
-        cores=4,
-        cpu_hz=1.43e9,
-        peak=8,
-        source=f"NVIDIA Jetson Nano data sheet, its GPU left out; {_ONE_FMA} (WikiChip, FLOPS)",
-    ),
-    Board(
-        name="orange-pi-5",
-        cpu="Cortex-A76",
-        cores=4,
-        cpu_hz=2.4e9,
-        peak=16,
-        source=f"Rockchip RK3588S data sheet, its four A55 left out; {_TWO_FMA}",
-    ),
-    Board(
-        name="phone-core",
-        cpu="Cortex-A78",
-        cores=1,
-        cpu_hz=2.4e9,
-        peak=16,
-        source=f"assumed one big core at 2.4 GHz, as phones throttle; {_TWO_FMA}",
-    ),
-    Board(
-        name="x86-core",
-        cpu="x86-64 with AVX2",
-        cores=1,
-        cpu_hz=3.0e9,
-        peak=32,
-        source="assumed 3 GHz; two 256-bit fused multiply-adds a cycle, Haswell, Zen 2 and later (WikiChip, FLOPS)",
-    ),
+_ROWS = (  # name, CPU, cores, clock, peak, source
+    Board("raspberry-pi-zero-2-w", "Cortex-A53", 4, 1.0e9, 8, f"{_PI}; {_A53}"),
+    Board("raspberry-pi-3b+", "Cortex-A53", 4, 1.4e9, 8, f"{_PI}; {_A53}"),
+    Board("raspberry-pi-4", "Cortex-A72", 4, 1.8e9, 8, f"raspberrypi.com specifications (early: 1.5 GHz); {_A72}"),
+    Board("raspberry-pi-5", "Cortex-A76", 4, 2.4e9, 16, f"{_PI}; {_TWO_FMA}"),
+    Board("jetson-nano-cpu", "Cortex-A57", 4, 1.43e9, 8, f"NVIDIA Jetson Nano data sheet, without its GPU; {_A57}"),
+    Board("orange-pi-5", "Cortex-A76", 4, 2.4e9, 16, f"Rockchip RK3588S data sheet, without its four A55; {_TWO_FMA}"),
+    Board("phone-core", "Cortex-A78", 1, 2.4e9, 16, f"assumed one big core at 2.4 GHz, as phones throttle; {_TWO_FMA}"),
+    Board("x86-core", "x86-64 with AVX2", 1, 3.0e9, 32, f"assumed 3 GHz; {_AVX2}"),
 )
 BOARDS = {board.name: board for board in _ROWS}

@@ -1,10 +1,4 @@
-"""How a parent moves to the combined model. To add a member, write its file and list it here.
-
-base      what a step is
-replace   takes the combined model as it is: the paper's
-momentum  FedAvgM
-adam      FedAdam
-"""
+"""Server optimisers of edges and cloud, one file each. To add one, write its file and list it here."""
 
 from __future__ import annotations
 

@@ -11,10 +11,9 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot, whole_state
-from airprune.methods.aggregation.steps.base import Step, Values, where_held
+from airprune.methods.aggregation.steps.base import Array, Step, Values, where_held
 from airprune.settings.section import NonNegative, Positive
 
-Array = np.ndarray
 FIRST, SECOND = "adam.first", "adam.second"
 Share = Annotated[float, Field(ge=0, lt=1)]
 

@@ -6,10 +6,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from airprune.components.component import Component
-
-Array = np.ndarray
-Values = dict[str, Array]
+from airprune.components.component import Array, Component, Values
 
 
 class Step(Component):

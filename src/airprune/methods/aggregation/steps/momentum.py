@@ -8,10 +8,9 @@ import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot, whole_state
-from airprune.methods.aggregation.steps.base import Step, Values, where_held
+from airprune.methods.aggregation.steps.base import Array, Step, Values, where_held
 from airprune.settings.section import Positive
 
-Array = np.ndarray
 VELOCITY = "momentum.velocity"
 
 

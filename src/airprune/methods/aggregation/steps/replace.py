@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from airprune.methods.aggregation.steps.base import Step, Values
-
-Array = np.ndarray
+from airprune.methods.aggregation.steps.base import Array, Step, Values
 
 
 class Replace(Step):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,22 +34,6 @@ class Coverage:
     def num_uncovered(self) -> int:
         """Weights kept by no device."""
         return self.histogram[0]
-
-    @property
-    def num_counted(self) -> int:
-        """(weight, edge round) pairs in all."""
-        return sum(self.histogram)
-
-    @property
-    def mean_count(self) -> float:
-        """Mean |N_j|, uncovered weights included."""
-        kept = sum(count * number for count, number in enumerate(self.histogram))
-        return kept / self.num_counted if self.num_counted else 0.0
-
-    def merged_with(self, other: Coverage) -> Coverage:
-        """Both together: other rounds, or other edges, whose number of devices may differ."""
-        pairs = zip_longest(self.histogram, other.histogram, fillvalue=0)
-        return Coverage(histogram=tuple(mine + theirs for mine, theirs in pairs))
 
 
 def coverage_of(counts: ArrayLike, num_devices: int) -> Coverage:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from airprune.checks import quantity
+from airprune.components.component import Array
 from airprune.components.registry import Registry
 from airprune.errors import InvalidValue
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,7 +145,3 @@ IMPORTANCES: Registry[Importance] = Registry(
     "importance",
     {name: f"{__name__}:{name.upper()}" for name in ("update", "magnitude", "taylor", "random", "exact")},
 )
-
-
-def importance_named(name: str) -> Importance:
-    return IMPORTANCES[name]

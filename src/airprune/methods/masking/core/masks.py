@@ -7,23 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from airprune.checks import quantity, whole_number
-from airprune.components.layers import PrunableLayers
+from airprune.checks import whole_number
+from airprune.components.layers import Array, PrunableLayers
 from airprune.errors import InvalidValue, NotFinite, UnknownName
 
-Array = np.ndarray
 SCOPES = ("global", "layer")
-
-_ROUNDING = 1e-9  # of a weight; the same tolerance as in Plan.kept_fc_weights
-
-
-def kept_count(ratio: float, num_weights: int) -> int:
-    """⌊(1 − ρ) P⌋ whole weights, so that the deadline still holds after rounding.
-
-    A billionth of a weight is tolerated: 1 − ρ = 0.3 of ten weights must keep three, not two.
-    """
-    quantity("kept_count.ratio", ratio, at_least=0.0, at_most=1.0, way_out="ρ is the pruned share: ratio = 0.3")
-    return math.floor((1.0 - ratio) * num_weights + _ROUNDING)
 
 
 def choose_mask(

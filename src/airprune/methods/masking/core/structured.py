@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from airprune.checks import quantity, whole_number
-from airprune.components.layers import PrunableLayers
+from airprune.components.layers import Array, PrunableLayers
 from airprune.errors import InvalidValue
 from airprune.methods.masking.core.masks import largest, per_weight
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,28 +100,6 @@ def choose_units(scores: Array, *, keep: int, layers: PrunableLayers, tie_break:
     return StructuredMask(
         layers=layers, unit_keep=unit_keep, kept_inputs=tuple(kept_inputs), kept_outputs=tuple(kept_outputs)
     )
-
-
-def slice_weights(flat: Array, units: StructuredMask) -> list[Array]:
-    """The small dense matrices [kept outputs, kept inputs] of each layer, copied out of the flat vector."""
-    small = []
-    for layer, outputs, inputs in zip(units.layers, units.kept_outputs, units.kept_inputs, strict=True):
-        small.append(layer.matrix(flat)[np.ix_(outputs, inputs)])
-    return small
-
-
-def scatter_weights(small: Sequence[Array], units: StructuredMask, *, onto: Array | None = None) -> Array:
-    """The flat vector with the small matrices back in place; elsewhere `onto`, or 0.  [num_weights]
-
-    `onto` is not changed.
-    """
-    values = np.concatenate([np.ravel(matrix) for matrix in small])
-    if values.size != units.kept_weights:
-        way_out = "slice_weights gives matrices of the right shapes."
-        raise InvalidValue("scatter_weights.small", f"must hold {units.kept_weights} weights", values.size, way_out)
-    flat = np.zeros(units.layers.num_weights, dtype=values.dtype) if onto is None else np.array(onto)
-    flat[units.flat_indices] = values
-    return flat
 
 
 def _num_units(units: int, unit_keep: float) -> int:

@@ -1,8 +1,8 @@
-"""What is played for. One knob, the bits per weight, decides the winner otherwise; so there are several divisions."""
+"""The tracks of the league. In a single table one setting, the bits per weight, would decide the ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,16 +10,16 @@ from airprune.errors import UnknownName, UsageError
 from airprune.scenario import Scenario
 from airprune.scenario.model_shape import shape_of
 
-# The paper's own deadlines: 350 ms on a network without edges, where all devices share one band, against 30 ms.
+# The paper's own deadlines: 350 ms on a network without edges, where all devices share the bandwidth, against 30 ms.
 FLAT_DEADLINE = 350.0 / 30.0
 
 
-def _everybody(scenario: Scenario) -> bool:
+def _any(scenario: Scenario) -> bool:
     return True
 
 
 def sends_codes(scenario: Scenario) -> bool:
-    """Whether updates are compressed, so that bits per weight are the method's own business."""
+    """True if updates are compressed, so that the method itself chooses the bits per weight."""
     compression = scenario.to_dict()["compression"]
     return bool(compression["name"] != "cast" or compression["cast"]["format"] != "exact")
 
@@ -29,7 +29,7 @@ def _sends_values(scenario: Scenario) -> bool:
 
 
 def _chooses_devices(scenario: Scenario) -> bool:
-    """Those that have an answer to lost devices, and the plainest that has none."""
+    """True for methods that deal with lost devices, and for the plainest one that does not."""
     return scenario.selection.name != "everyone" or scenario.method in ("hierfavg", "hybridfl")
 
 
@@ -38,15 +38,15 @@ def _has_edges(scenario: Scenario) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Division:
+class Track:
     """One table of the league.
 
     Attributes:
-      name: a letter; divisions of one letter and different numbers are chosen together.
-      about: what is special, in a sentence.
-      settings: what differs from the league's scenario, given that.
-      usual: who takes part unless methods are named.
-      possible: who can take part at all, and `needs` why others cannot.
+      name: a letter; tracks of one letter and different numbers are chosen together.
+      about: its particulars in a sentence.
+      settings: changes of the league's scenario, given that scenario.
+      usual: True for methods that take part unless methods are named.
+      possible: True for methods that can take part at all; `needs` says why others cannot.
       rounds_factor: how many times as many global rounds are run, so that fast methods fill the time.
     """
 
@@ -54,22 +54,23 @@ class Division:
     title: str
     about: str
     settings: Callable[[Scenario], Mapping[str, Any]] = lambda base: {}
-    usual: Callable[[Scenario], bool] = _everybody
-    possible: Callable[[Scenario], bool] = _everybody
+    usual: Callable[[Scenario], bool] = _any
+    possible: Callable[[Scenario], bool] = _any
     needs: str = ""
     rounds_factor: int = 1
 
     def scenario(self, base: Scenario) -> Scenario:
-        """The league's scenario in this division, before a method is chosen."""
+        """Returns the league's scenario in this track, before a method is chosen."""
         return base.with_values(self.settings(base))
 
     def horizon_s(self, base: Scenario) -> float:
-        """Q E T_th: how long the paper's method takes for its rounds, which is what others get, too."""
+        """Returns Q E T_th, the time that the paper's method takes for its rounds; other methods get the same time."""
         scenario = self.scenario(base)
         return base.rounds.global_rounds * max(base.edge_rounds_of) * deadline_s(scenario)
 
 
 def deadline_s(scenario: Scenario) -> float:
+    """Returns the deadline; refuses scenarios without a fixed one."""
     if isinstance(scenario.plan.deadline_s, str):
         raise UsageError(
             f"A league needs a deadline in seconds, got plan.deadline_s = {scenario.plan.deadline_s!r} in "
@@ -79,9 +80,9 @@ def deadline_s(scenario: Scenario) -> float:
 
 
 def _half_the_bits(base: Scenario) -> Mapping[str, Any]:
-    """T_th′ = aW + (T_th − aW) / 2: half the bits in half the time to upload, so the same pressure to prune."""
+    """Returns T_th′ = aW + (T_th − aW) / 2: half the bits in half the time to upload, so the same need to prune."""
     if base.clock.compute != "paper":
-        raise UsageError(f"Division B is played by the paper's clock, got {base.clock.words}; leave it out.")
+        raise UsageError(f"Track B needs the paper's clock, got {base.clock.words}; choose other tracks.")
     plan = base.plan
     compute_s = plan.local_iterations * plan.cycles_per_weight * shape_of(base).num_weights / base.network.cpu_hz
     upload_s = deadline_s(base) - compute_s
@@ -89,57 +90,58 @@ def _half_the_bits(base: Scenario) -> Mapping[str, Any]:
 
 
 def _wide_model(base: Scenario) -> Mapping[str, Any]:
-    """Time to compute and to upload grow with the weights, and so does the deadline."""
+    """Returns the wide model with a deadline that grows with the number of weights, as compute and upload time do."""
     wide = base.with_("model.name", "cifar-cnn")
     growth = shape_of(wide).num_weights / shape_of(base).num_weights
     return {"model.name": "cifar-cnn", "plan.deadline_s": deadline_s(base) * growth}
 
 
-DIVISIONS: Mapping[str, Division] = {
-    division.name: division
-    for division in (
-        Division(
+TRACKS: Mapping[str, Track] = {
+    track.name: track
+    for track in (
+        Track(
             name="A",
             title="the paper's",
-            about="64 bits per weight and the paper's deadline, which each method meets by its own knob, or misses.",
+            about="64 bits per weight and the paper's deadline, which each method meets by its own means, or misses.",
         ),
-        Division(
+        Track(
             name="B",
             title="same bits per value",
-            about="32 bits per weight in half the time to upload: the pressure of division A for whoever sends plain "
-            "values; fp32 is now the method that does not prune.",
+            about="32 bits per weight in half the time to upload: the same need to prune as in track A for methods "
+            "that send plain values; fp32 is now the method that does not prune.",
             settings=_half_the_bits,
             usual=_sends_values,
         ),
-        Division(
+        Track(
             name="C",
             title="open",
-            about="Nobody has to meet a deadline and all run on: what counts is accuracy at equal simulated seconds. "
-            "Planners keep the deadline as their own knob, since without one they would fill any time.",
+            about="No method has to meet a deadline, and all run for more rounds: accuracy is compared at equal "
+            "simulated seconds. Planners keep the deadline as their own setting, since without one they would fill any "
+            "time.",
             rounds_factor=4,
         ),
-        Division(
+        Track(
             name="D1",
-            title="unlike edges",
+            title="non-IID edges",
             about="As A, but each edge's devices hold two classes of their own.",
             settings=lambda base: {"data.partition": "edge-non-iid", "data.classes_per_device": 2},
             possible=_has_edges,
-            needs="without edges the data could not be dealt to them",
+            needs="without edges the data cannot be partitioned by edge",
         ),
-        Division(
+        Track(
             name="D2",
-            title="unlike devices",
+            title="non-IID devices",
             about="As A, but every device holds two classes only.",
             settings=lambda base: {"data.partition": "shards", "data.classes_per_device": 2},
         ),
-        Division(
+        Track(
             name="E",
             title="unreliable",
             about="As A, but three devices in ten are lost after planning, in every round.",
             settings=lambda base: {"events.dropout_probability": 0.3},
             usual=_chooses_devices,
         ),
-        Division(
+        Track(
             name="F",
             title="unequal CPUs",
             about="As A, but CPUs from 0.5 to 3 GHz and five times the work per weight.",
@@ -149,30 +151,26 @@ DIVISIONS: Mapping[str, Division] = {
                 "plan.cycles_per_weight": 100.0,
             },
         ),
-        Division(
+        Track(
             name="G",
             title="wide model",
-            about="As A with 64 hidden units in place of 8 and a deadline that grows alike, since with 8 units methods "
-            "that remove whole ones are judged by the width of the model.",
+            about="As A with 64 hidden units in place of 8 and a deadline that grows in proportion, since with 8 units "
+            "the width of the model decides how well methods do that remove whole units.",
             settings=_wide_model,
         ),
     )
 }
 
 
-def divisions_named(text: str) -> list[Division]:
-    """`A`, `A,D2`, `D` for all that begin with it, or `all`."""
+def tracks_named(text: str) -> list[Track]:
+    """Returns the tracks that a text names: `A`, `A,D2`, `D` for all that begin with it, or `all`."""
     words = [word.strip().upper() for word in text.split(",") if word.strip()]
-    found: dict[str, Division] = {}
+    found: dict[str, Track] = {}
     for word in words:
-        mine = {name: one for name, one in DIVISIONS.items() if word in (name, name[0], "ALL")}
+        mine = {name: one for name, one in TRACKS.items() if word in (name, name[0], "ALL")}
         if not mine:
-            raise UnknownName("division", word[:60], [*DIVISIONS, "all"])
+            raise UnknownName("track", word[:60], [*TRACKS, "all"])
         found |= mine
     if not found:
-        raise UsageError(f"--division must name at least one of {', '.join(DIVISIONS)} or all, got {text!r}.")
-    return [DIVISIONS[name] for name in DIVISIONS if name in found]
-
-
-def letters(divisions: Sequence[Division]) -> str:
-    return ",".join(division.name for division in divisions)
+        raise UsageError(f"--division must name at least one of {', '.join(TRACKS)} or all, got {text!r}.")
+    return [TRACKS[name] for name in TRACKS if name in found]

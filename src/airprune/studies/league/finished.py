@@ -1,4 +1,4 @@
-"""What is read of a finished run."""
+"""The measurements of a finished run: its tests, its traffic, and statistics of its rounds."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from airprune.results.traffic import LinkBits, link_bits_by_round
 from airprune.rounds.records import EdgeRecord, GlobalRecord, Record
 from airprune.runs.layout import RunFolder
 
-_CONDUCT = frozenset({"pruning_ratio", "fate", "deadline_s", "coverage", "device_accuracy"})
-_LINKS = frozenset({"level", "node", "d2d_bits", "backhaul_bits"})
+_STATISTICS_FIELDS = frozenset({"pruning_ratio", "fate", "deadline_s", "coverage", "device_accuracy"})
+_LINK_FIELDS = frozenset({"level", "node", "d2d_bits", "backhaul_bits"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunStatistics:
-    """How a run behaved; NaN where nothing was recorded.
+    """Statistics of the rounds of a run; NaN where nothing was recorded.
 
     Attributes:
       mean_ratio, max_ratio: ρ of the devices that took part.
-      late_share: of edge rounds that took longer than the deadline.
-      min_count: Γ*, the fewest devices that kept a weight which somebody kept, in any round.
-      uncovered: weights kept by nobody, mean over edge rounds.
-      device_accuracy: of what the median device holds of the last cloud model.
+      late_share: share of edge rounds that took longer than the deadline.
+      min_count: Γ*, the fewest devices that kept a weight which any device kept, in any round.
+      uncovered: number of weights that no device kept, mean over edge rounds.
+      device_accuracy: accuracy of the part of the last cloud model that the median device holds.
     """
 
     mean_ratio: float
@@ -38,11 +38,11 @@ class RunStatistics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
-    """One finished run: every test of its cloud models, and how it behaved.
+class FinishedRun:
+    """Every test of the cloud models of one finished run, and its statistics. The names are keys of the ledger.
 
     Attributes:
-      links: what had gone up over which links by each global round; downlinks are not read.
+      links: bits that were sent up, by link and global round; downlinks are not read.
     """
 
     tests: tuple[Evaluation, ...]
@@ -50,57 +50,58 @@ class Played:
     links: Mapping[int, LinkBits] = field(default_factory=dict)
 
     def tests_by(self, link: str) -> list[Evaluation]:
-        """The tests with the bits of one kind of link in the place of uploaded ones; None where they are not known."""
+        """Returns the tests with the bits of one kind of link in place of uploaded ones; None where unknown."""
         return [
             replace(test, uploaded_bits=getattr(self.links.get(test.global_round), link, None)) for test in self.tests
         ]
 
     @property
     def has_diverged(self) -> bool:
-        """Whether its last cloud model has no accuracy, since its weights are not finite numbers."""
+        """True if the last cloud model has no accuracy, since its weights are not finite numbers."""
         return bool(self.tests) and math.isnan(self.tests[-1].test_accuracy)
 
     @property
     def accuracy(self) -> float:
-        """Of the last cloud model; NaN if none was tested, or training diverged."""
+        """Accuracy of the last cloud model; NaN if none was tested, or training diverged."""
         return self.tests[-1].test_accuracy if self.tests else math.nan
 
     def accuracy_by(self, time_s: float) -> float:
-        """Of the last cloud model that was there by then, without interpolation; NaN if there was none."""
+        """Returns the accuracy of the last cloud model by that time, without interpolation; NaN if there was none."""
         there = [test for test in self.tests if test.time_s is not None and test.time_s <= time_s * (1.0 + 1e-9)]
         return there[-1].test_accuracy if there else math.nan
 
     def has_room_by(self, time_s: float) -> bool:
-        """Whether another global round, as long as the others, would have ended by then."""
+        """True if another global round, as long as the others, would have ended by then."""
         last = self.tests[-1].time_s if self.tests and not self.has_diverged else None
         return last is not None and last * (1.0 + 1.0 / len(self.tests)) <= time_s * (1.0 + 1e-9)
 
 
-def played(
+def read_finished(
     folder: RunFolder, *, deadline_s: float, model_bits: float | None = None, has_backhaul: bool = True
-) -> Played:
-    """Damaged lines are left out.
+) -> FinishedRun:
+    """Reads the measurements of a run; damaged lines of its records are skipped.
 
     Args:
-      deadline_s: the scenario's; a round that chose its own is judged by that.
-      model_bits: of a whole model between edges and cloud; None: links are not told apart.
-      has_backhaul: whether there is anything between them.
+      deadline_s: the scenario's; a round that chose its own deadline is compared with that one.
+      model_bits: size of a whole model between edges and cloud; None: bits are not separated by link.
+      has_backhaul: True if there is a link between edges and cloud.
     """
-    records, _ = folder.reader.read(only=FIELDS | _CONDUCT | _LINKS)
+    records, _ = folder.reader.read(only=FIELDS | _STATISTICS_FIELDS | _LINK_FIELDS)
     tests = tuple(test for test in evaluations(records) if test.edge_round is None)
     links = {} if model_bits is None else link_bits_by_round(records, model_bits=model_bits, has_backhaul=has_backhaul)
-    return Played(tests=tests, conduct=conduct(records, deadline_s=deadline_s), links=links)
+    return FinishedRun(tests=tests, conduct=statistics_of(records, deadline_s=deadline_s), links=links)
 
 
-def conduct(records: Iterable[Record], *, deadline_s: float) -> RunStatistics:
+def statistics_of(records: Iterable[Record], *, deadline_s: float) -> RunStatistics:
+    """Returns the statistics of the rounds in these records."""
     ratios: list[float] = []
     late: list[bool] = []
     counts: list[float] = []
     uncovered: list[float] = []
-    of_devices = math.nan
+    device_accuracy = math.nan
     for record in records:
         if isinstance(record, GlobalRecord) and record.device_accuracy is not None:
-            of_devices = record.device_accuracy
+            device_accuracy = record.device_accuracy
         if not isinstance(record, EdgeRecord):
             continue
         pairs = zip(record.pruning_ratio, record.fate, strict=False)
@@ -115,12 +116,12 @@ def conduct(records: Iterable[Record], *, deadline_s: float) -> RunStatistics:
         late_share=_mean(late),
         min_count=float(min(counts, default=math.nan)),
         uncovered=_mean(uncovered),
-        device_accuracy=of_devices,
+        device_accuracy=device_accuracy,
     )
 
 
 def over_seeds(found: Sequence[RunStatistics]) -> RunStatistics:
-    """Means; of Γ* the least, of the largest ratio the largest."""
+    """Returns means over seeds; for Γ* the minimum, for the largest ratio the maximum."""
     return RunStatistics(
         mean_ratio=_mean([one.mean_ratio for one in found]),
         max_ratio=max((one.max_ratio for one in found), default=math.nan),
