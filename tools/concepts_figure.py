@@ -29,7 +29,9 @@ COMPONENTS = (
 )
 
 
-def box(ax: Axes, x: float, y: float, width: float, height: float, colour: str, title: str = "", note: str = "") -> None:
+def box(
+    ax: Axes, x: float, y: float, width: float, height: float, colour: str, title: str = "", note: str = ""
+) -> None:
     """Draws a rounded box, with a bold title and a note inside."""
     patch = FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.12", fc=colour, ec=INK, lw=0.9)
     ax.add_patch(patch)
@@ -83,7 +85,12 @@ def in_time(ax: Axes) -> None:
         ax.text(x + 2.72, 1.9, "deadline", size=7.2, color="#b3261e", rotation=90, va="center")
         label(ax, x + 3.0, 1.9, "edge averages", 7.2, rotation=90)
     box(ax, 10.5, 0.75, 1.4, 2.65, GREEN, "cloud", "averages")
-    label(ax, 0.1, 0.35, "the pruning ratio of a device is the share of its prunable weights that it neither trains nor sends")
+    label(
+        ax,
+        0.1,
+        0.35,
+        "the pruning ratio of a device: the share of its prunable weights that it neither trains nor sends",
+    )
 
 
 def what_is_run(ax: Axes) -> None:

@@ -13,14 +13,18 @@ from pathlib import Path
 
 import numpy as np
 
-from airprune.cli.league import _league
 from airprune.results.statistics import Estimate
+from airprune.studies.league.folder import League
+from airprune.studies.league.ledger import read_ledger
+from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.standings import Result
+from airprune.studies.league.tracks import tracks_named
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/promise.md"
 FIGURE = ROOT / "docs/images/promise-tuned.png"
 LEDGER = ROOT / "docs/league-played.jsonl"
+KEYS = ("time_s", "uploaded_bits", "energy_j")
 REFERENCE = "no-pruning"
 SHOWN = {
     "no-pruning": "no pruning",
@@ -32,26 +36,24 @@ SHOWN = {
     "fp32": "`fp32`, no pruning",
     "bf16": "`bf16`, no pruning",
 }
-HEAD = (
-    "| | learning rate | accuracy % | difference to no pruning | time s | uplink Mbit | energy J |\n|---|---|---|---|---|---|---|"
-)
+HEAD = "| | learning rate | accuracy % | difference to no pruning | time s | uplink Mbit | energy J |"
 MARKED = re.compile(r"(<!-- tuned -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 
 
 def results() -> dict[str, Result]:
     """Returns tuned runs of the methods shown, by method."""
-    league = _league(
-        [],
-        quick=False,
-        full=False,
-        untuned=False,
-        division="A",
-        methods=",".join(name for name in SHOWN if name != REFERENCE),
-        scenario=None,
-        seeds="0-4",
-        played=LEDGER,
+    schedule = SCHEDULES["default"]
+    base = schedule.scenario()
+    league = League(
+        base=base,
+        note=schedule.note,
+        tracks=tuple(tracks_named("A")),
+        methods=tuple(name for name in SHOWN if name != REFERENCE),
+        seeds=schedule.seeds,
+        is_tuned=True,
         out=ROOT / "build/no-league",
-        options={"engine": "serial", "workers": None, "scheduler": None, "tls": None},
+        engine=base.engine,
+        recorded=read_ledger(LEDGER),
     )
     (found,) = league.standings({})
     return {name: row.result for name in SHOWN if (row := found.row(name)) is not None}
@@ -69,11 +71,11 @@ def table(found: Mapping[str, Result]) -> str:
         )
         means = [float(np.mean([getattr(test, key) for test in last.values()])) for key in KEYS]
         difference = "–" if name == REFERENCE else f"{gap.mean:+.2f} ± {gap.half_width:.2f}".replace("-", "−")
-        trial = found[name].trial
-        assert trial is not None
+        knobs = found[name].knobs
+        assert knobs is not None
         cells = (
             title,
-            f"{trial.knobs['train.learning_rate']:g}",
+            f"{knobs['train.learning_rate']:g}",
             f"{accuracy.mean:.2f} ± {accuracy.half_width:.2f}",
             difference,
             f"{means[0]:.2f}",
@@ -81,10 +83,7 @@ def table(found: Mapping[str, Result]) -> str:
             f"{means[2]:.1f}",
         )
         rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join([HEAD, *rows])
-
-
-KEYS = ("time_s", "uploaded_bits", "energy_j")
+    return "\n".join([HEAD, "|---" * 7 + "|", *rows])
 
 
 def draw(found: Mapping[str, Result]) -> None:
@@ -115,7 +114,12 @@ def draw(found: Mapping[str, Result]) -> None:
             ms=4.5,
             label=label,
         )
-    ax.set(xlabel="simulated time (s), paper's clock, uplink only", ylabel="test accuracy (%)", ylim=(30, 84), xlim=(0, None))
+    ax.set(
+        xlabel="simulated time (s), paper's clock, uplink only",
+        ylabel="test accuracy (%)",
+        ylim=(30, 84),
+        xlim=(0, None),
+    )
     ax.grid(alpha=0.3)
     ax.legend(loc="lower right", frameon=False)
     figure.savefig(FIGURE, dpi=130, metadata={"Software": None})

@@ -27,7 +27,8 @@ from airprune.wireless.path_loss import PATH_LOSS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [
-    DOCS / f"{name}.md" for name in ("scenarios", "settings-network", "settings-methods", "settings-learning", "records")
+    DOCS / f"{name}.md"
+    for name in ("scenarios", "settings-network", "settings-methods", "settings-learning", "records")
 ]
 MARKED = re.compile(r"(<!-- fields: (\w*) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 RECORD_HEAD = "| field | per | unit | meaning |\n|---|---|---|---|"

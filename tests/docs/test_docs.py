@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools import related_table, scenario_table
+from tools import promise_table, related_table, scenario_table
 from tools.readme import commands
 
 import airprune as ap
@@ -275,3 +275,8 @@ def test_every_test_that_a_page_names_exists(page):
 
 def test_the_readme_stays_short():
     assert len((ROOT / "README.md").read_text().split()) < 700
+
+
+def test_the_numbers_of_the_promise_follow_from_the_recorded_league():
+    page = promise_table.PAGE.read_text()
+    assert page == promise_table.up_to_date(page, promise_table.results()), "run: tools/promise_table.py"

@@ -40,7 +40,9 @@ from airprune.cli.app import COMMANDS, app_for
 from airprune.web.starting.form import form
 
 ROOT = Path(__file__).parents[2]
-FENCE = re.compile(r"(?:^ *<!-- ([a-z ]+?)(?:: ([^\n]*?))? -->\n)?^( *)```(\w+)\n(.*?)^\3```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(
+    r"(?:^ *<!-- ([a-z ]+?)(?:: ([^\n]*?))? -->\n)?^( *)```(\w+)\n(.*?)^\3```$", re.DOTALL | re.MULTILINE
+)
 _SETTING = re.compile(r"([a-z_]+(?:\.[a-z0-9_-]+)+|seed|method)=(.*)", re.DOTALL)
 _OVERRIDING = ("run", "compare", "sweep", "league", "advise", "profile")
 _TRAINS = re.compile(r"airprune (run|compare|sweep|advise)\b")
