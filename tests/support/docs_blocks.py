@@ -116,7 +116,7 @@ class Step:
 def steps(page: str) -> list[Step]:
     """Returns the bash blocks that are run, in the order of the page."""
     found = blocks(page)
-    following = [*found[1:], None]
+    following = [*found, None][1:]
     return [
         Step(_sized(block), after.content if after and after.kind == "text" and after.mark != "not compared" else None)
         for block, after in zip(found, following, strict=True)
