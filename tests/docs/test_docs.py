@@ -119,7 +119,7 @@ def test_a_command_that_does_not_exist_is_seen(command, complaint):
         docs_blocks.check_command(command)
 
 
-LONG_PAGES: tuple[str, ...] = ()  # half a minute or more
+LONG_PAGES = ("compare.md", "run.md")  # several small trainings: half a minute or more
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ A comment above a block changes that, and gives the reason:
 from __future__ import annotations
 
 import configparser
+import itertools
 import os
 import re
 import shlex
@@ -169,6 +170,7 @@ def _matches(line: str, shown: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, shown.split("…"))), line) is not None
 
 
+_OPERATORS = (">", ">>", "2>", "2>>", "|", "||", "&&")  # of the shell, behind a command
 _OF_THE_PROGRAM = ("--install-completion", "--version", "--help")
 
 
@@ -180,9 +182,7 @@ def check_command(command: str) -> None:
     if not command.startswith("airprune "):
         return
     words = shlex.split(re.sub(r"\$\w+", "", command.replace("\\\n", " ")), comments=True)[1:]
-    for stop in (">", "|"):  # what is written where
-        if stop in words:
-            words = words[: words.index(stop)]
+    words = list(itertools.takewhile(lambda word: word not in _OPERATORS, words))
     if words[0] in _OF_THE_PROGRAM:
         return
     if "--import" in words:  # read before any command is
