@@ -33,7 +33,7 @@ RUNGS = (0.14, 0.44, 0.75, 2.0, 8.0)
 
 
 def scenario_of(preset: str, changes: dict[str, Any]) -> ap.Scenario:
-    every = {"method": "adaptive", "rounds.evaluate_every": "edge", "data.test_samples": 2_000}
+    every = {"method": "adaptive-bits", "rounds.evaluate_every": "edge", "data.test_samples": 2_000}
     return PROFILES["default"].scenario(preset, 0, {**every, **changes})
 
 
@@ -44,7 +44,7 @@ def fixed_deadlines_s(scenario: ap.Scenario) -> list[float]:
     state = experiment.initial_state()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    per_weight_s, extra_s = experiment.terms.compute.line(device, experiment.network.cpu_hz, probe=False)
+    per_weight_s, extra_s = experiment.context.compute.line(device, experiment.network.cpu_hz, probe=False)
     problem = ap.PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,
         seconds_per_weight=per_weight_s,

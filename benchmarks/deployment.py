@@ -207,7 +207,7 @@ async def _time_rounds(
     hub: Hub, work: RunDefinition, rounds: int, sizes: list[int], commands: dict[int, list[str]]
 ) -> None:
     model = np.zeros(work.shape.num_state, dtype=work.codec.state_dtype)
-    payload = RoundArrays(station=Station(model=model), told=None).to_bytes()
+    payload = RoundArrays(station=Station(model=model), mask=None).to_bytes()
     digest, keep = state_digest(model, {}), work.shape.prunable_weights
     most = upload_size(work.codec, work.shape.fixed_weights + keep, code=None, has_mask=True)
     first = np.cumsum([0, *sizes])
@@ -223,7 +223,7 @@ async def _time_rounds(
             for device in range(first[edge], first[edge + 1]):
                 message.orders.add(device=device, keep=keep, weight=1 / size, max_bytes=most, last_counted=-1)
             orders[edge] = message, payload
-        reports = await hub.play(orders, PATIENCE_S)
+        reports = await hub.run_round(orders, PATIENCE_S)
         assert all(one is not None and {o.fate for o in one[0].outcomes} == {"ok"} for one in reports.values())
         took_s.append(max(one[0].took_s for one in reports.values()))
 
@@ -308,7 +308,7 @@ def _prepared(work: RunDefinition, digest: str, body: bytes) -> bytes:
             "num_kept": None,
         }
         _prepared_of[digest] = upload_to_bytes(
-            Upload(**values), work.codec, model_digest=bytes.fromhex(digest), told=None
+            Upload(**values), work.codec, model_digest=bytes.fromhex(digest), shared_mask=None
         )
     return _prepared_of[digest]
 

@@ -274,8 +274,6 @@ def environment_of(name: str, folder: Path) -> Path:
         return python
     print(f"Installing {framework.requirement} …", file=sys.stderr)
     environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    if not environment.get("PIP_FIND_LINKS") and Path("/opt/wheels").is_dir():
-        environment["PIP_FIND_LINKS"] = "/opt/wheels"  # as scripts/common does
     for command in (
         [sys.executable, "-m", "venv", "--clear", str(folder / name)],
         [str(python), "-m", "pip", "install", "--quiet", framework.requirement, *pins],

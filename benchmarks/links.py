@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from airprune.deployment.estimates import PROBE_BYTES, PROBES, probed_uplink_bps
-from airprune.deployment.link_times import upload_s
+from airprune.deployment.pacing import upload_s
 from airprune.deployment.shaping import htb_commands
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

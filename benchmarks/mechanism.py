@@ -49,12 +49,12 @@ def one_round(model: np.ndarray, **changes: Any) -> tuple[np.ndarray, list[np.nd
     state = experiment.initial_state()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz, 0)
+    planned = open_round(experiment.context, candidates, experiment.network.cpu_hz, 0)
     job, dataset = experiment.job(InProcess(experiment.dataset)), experiment.dataset
     device = Device(experiment.model, dataset.train_x, dataset.train_y, job.settings, job.method, job.wire)
     streams = Streams(experiment.scenario.seed, GLOBAL_ROUNDS, 0)
     losses, updates, sent = [], [], []
-    for number, keep in zip(opened.device.tolist(), opened.keep.tolist(), strict=True):
+    for number, keep in zip(planned.device.tolist(), planned.keep.tolist(), strict=True):
         orders = Orders(device=number, keep=keep, learning_rate=1e-12, round_index=0)
         held = device_round(device, Broadcast(model=model), orders, samples=experiment.samples[number], streams=streams)
         losses.append(held.loss)

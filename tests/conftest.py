@@ -19,6 +19,9 @@ from support.warm import Forked
 # which was half of the processor time of these tests, whose batches are tiny and whose processes outnumber the cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# Tables fit COLUMNS where it is set, and the workers of the test runner set it.
+os.environ.pop("COLUMNS", None)
+
 # A job in the background of a shell ignores Ctrl-C, and so does whatever it starts; the commands under test must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -48,8 +51,9 @@ def pytest_terminal_summary(terminalreporter):
     for reports in terminalreporter.stats.values():
         for report in reports:
             if getattr(report, "when", "") == "call":
-                counts = {name: count for name, count in report.user_properties if name.startswith(TALLY)}
-                sums.update({name.removeprefix(TALLY): count for name, count in counts.items()})
+                counts = [(name, count) for name, count in report.user_properties if name.startswith(TALLY)]
+                for name, count in counts:
+                    sums[name.removeprefix(TALLY)] += count
                 failed += bool(counts) and report.failed
     if sums:
         words = ", ".join(f"{count:,} {what}" for what, count in sorted(sums.items()))

@@ -24,11 +24,11 @@ from airprune.studies.league.sources import CLAIMS
 from airprune.studies.league.tracks import tracks_named
 
 
-def runs_of(ledger: Path) -> list[CampaignRun]:
-    """Returns every run that a league asks for which has this ledger."""
+def league_of(ledger: Path) -> League:
+    """Returns the default league on track A, with the runs of this ledger."""
     schedule = SCHEDULES["default"]
     base = schedule.scenario()
-    league = League(
+    return League(
         base=base,
         note=schedule.note,
         tracks=tuple(tracks_named("A")),
@@ -39,6 +39,12 @@ def runs_of(ledger: Path) -> list[CampaignRun]:
         engine=base.engine,
         recorded=read_ledger(ledger),
     )
+
+
+def runs_of(ledger: Path) -> list[CampaignRun]:
+    """Returns every run of the league that has this ledger, its tuning runs and claims."""
+    league = league_of(ledger)
+    base, schedule = league.base, SCHEDULES["default"]
     judged = claims.runs_for(claims.applicable(CLAIMS, base), base, schedule.seeds)
     return [*league.tuning_runs(), *league.ranked_runs(), *judged, *league.untuned_runs()]
 

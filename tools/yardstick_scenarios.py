@@ -248,7 +248,7 @@ _PAPER: dict[str, Case] = {
 METHODS: dict[str, dict[str, Any]] = {
     "adaptive-pruning": {},
     "frozen-pruning": {},
-    "adaptive": SHORT,
+    "adaptive-bits": SHORT,
     "shared-pruning": SHARED,
     "japp": {},
     "feddrop": {},
@@ -322,12 +322,14 @@ _ROUGH = {f"rough-{name}": Case({**ROUGH, "method": name, **changes}) for name, 
 # What no method sets, and parts that meet in none.
 _SETTINGS: dict[str, Case] = {
     # deadlines, codes, framing
-    "deadline-auto": Case({"method": "adaptive", "plan.deadline_s": "auto", "rounds.global_rounds": 3}),
-    "deadline-auto-dear-errors": Case({**ROUGH, "method": "adaptive", "plan.deadline_s": "auto", "plan.error_cost": 4}),
-    "air-budget-energy": Case({**SHORT, "method": "adaptive", "plan.max_energy_j": 0.001}),
-    "air-budget-fair": Case({**SHORT, **SPREAD, "method": "adaptive", "plan.air-budget.fair": True}),
+    "deadline-auto": Case({"method": "adaptive-bits", "plan.deadline_s": "auto", "rounds.global_rounds": 3}),
+    "deadline-auto-dear-errors": Case(
+        {**ROUGH, "method": "adaptive-bits", "plan.deadline_s": "auto", "plan.error_cost": 4}
+    ),
+    "air-budget-energy": Case({**SHORT, "method": "adaptive-bits", "plan.max_energy_j": 0.001}),
+    "air-budget-fair": Case({**SHORT, **SPREAD, "method": "adaptive-bits", "plan.air-budget.fair": True}),
     "ladder-without-scheme": Case({"compression.name": "ladder", "compression.ladder.bits": 3.0}),
-    "ladder-without-memory": Case({"method": "adaptive", **SHORT, "compression.ladder.memory": False}),
+    "ladder-without-memory": Case({"method": "adaptive-bits", **SHORT, "compression.ladder.memory": False}),
     "framing": Case({"plan.framing": True, "plan.deadline_s": 0.02}),
     "framing-told": Case({"method": "shared-pruning", **SHARED, "plan.framing": True}),
     "framing-codes": Case({"method": "mem-sgd", **SHORT, "plan.framing": True}),

@@ -22,8 +22,8 @@ The rooms, the lowest first; each imports only those before it:
     deployment   cloud, edges and devices as real processes over TLS
     web, cli     pages and commands
 
-A `Scenario` describes an experiment, `run` carries it out. Every name is imported when it is first used, so that
-planning does not wait for torch, nor reading a run folder for planning.
+A `Scenario` describes an experiment; `train` carries it out, `run` round by round. Every name is imported at its first
+use, so that planning does not wait for torch, nor reading a run folder for planning.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from airprune.runs import run
     from airprune.runs.callbacks import Callback
     from airprune.runs.exporting import load_model
+    from airprune.runs.trained import Trained, train
     from airprune.scenario import Scenario
     from airprune.studies.calls import compare, sweep
     from airprune.theory.convergence import convergence_bound
@@ -69,6 +70,8 @@ __all__ = [
     "METHODS",
     "register",
     "run",
+    "train",
+    "Trained",
     "load_model",
     "Callback",
     "compare",
@@ -98,6 +101,8 @@ _HOMES = {
     "METHODS": "methods",
     "register": "methods.registration",
     "run": "runs",
+    "train": "runs.trained",
+    "Trained": "runs.trained",
     "load_model": "runs.exporting",
     "Callback": "runs.callbacks",
     "compare": "studies.calls",
@@ -124,3 +129,7 @@ def __getattr__(name: str) -> Any:
         raise
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

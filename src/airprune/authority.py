@@ -17,7 +17,7 @@ _CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Certified:
-    """A certificate and its private key: an authority's, or those of somebody for whom it vouches."""
+    """A certificate and its private key: an authority's, or those of a node that it has certified."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey = field(repr=False)
@@ -33,14 +33,14 @@ class Certified:
         )
 
     def write(self, folder: Path, name: str) -> None:
-        """As new files `name`.pem and `name`-key.pem; the key is for its owner only."""
+        """Writes new files `name`.pem and `name`-key.pem; the key is for its owner only."""
         (folder / f"{name}.pem").write_bytes(self.certificate_pem)
         path = folder / f"{name}-key.pem"
         path.touch(mode=0o600, exist_ok=False)  # before there is anything to read in it
         path.write_bytes(self.key_pem)
 
     def certify(self, name: str, *, days: int, extensions: Iterable[x509.ExtensionType] = ()) -> Certified:
-        """A new key, and this authority's word for it; no longer than the authority itself is valid."""
+        """Returns a new key and a certificate for it, valid no longer than the authority itself."""
         key = ec.generate_private_key(ec.SECP256R1())
         until = min(_in_days(days), self.certificate.not_valid_after_utc)
         builder = _builder(name, self.certificate.subject, key, until).add_extension(
@@ -53,14 +53,14 @@ class Certified:
 
 
 def role_extensions(names: Sequence[x509.GeneralName], *, listens: bool) -> tuple[x509.ExtensionType, ...]:
-    """What a certificate is for: who its owner is, to call others, and to be called only if it listens."""
+    """Returns a certificate's uses: to name its owner, to call others, and to be called only if it listens."""
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if listens else [])]
     return x509.SubjectAlternativeName(names), x509.ExtendedKeyUsage(usages)
 
 
 def new_authority(name: str, *, days: int) -> Certified:
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = _builder(name, _named(name), key, _in_days(days))
+    builder = _builder(name, _name(name), key, _in_days(days))
     signs_only = x509.KeyUsage(
         digital_signature=False,
         content_commitment=False,
@@ -80,7 +80,7 @@ def _in_days(days: int) -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
 
 
-def _named(common: str) -> x509.Name:
+def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
@@ -89,7 +89,7 @@ def _builder(
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
-        .subject_name(_named(name))
+        .subject_name(_name(name))
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())

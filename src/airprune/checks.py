@@ -1,4 +1,4 @@
-"""Checks that the frozen values of this package run on what users give them."""
+"""Checks the values that users give."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def quantity(
     finite: bool = True,
     way_out: str = "",
 ) -> FloatArray:
-    """`value` as float64, or InvalidValue naming `field` and the first entry that breaks the rule.
+    """Returns `value` as float64, or raises InvalidValue with `field` and the first entry that breaks the rule.
 
     NaN never passes; `finite=False` lets +inf pass, which is how a transfer that never ends is written.
     """
@@ -57,16 +57,16 @@ def quantity(
     return array
 
 
-def one_number(field: str, value: Any, *, above: float | None = None, at_least: float | None = None) -> float:
-    """`value` as float, or InvalidValue; an array of several numbers is refused too."""
-    array = quantity(field, value, above=above, at_least=at_least)
+def one_number(field: str, value: Any, **rules: Any) -> float:
+    """Returns `value` as float, or raises InvalidValue, also for several numbers; `rules` are those of `quantity`."""
+    array = quantity(field, value, **rules)
     if array.ndim:
         raise InvalidValue(field, "must be one number", f"an array of shape {array.shape}")
     return float(array)
 
 
 def array_of(field: str, value: Any, rule: str, *, kinds: str, way_out: str = "") -> NDArray[Any]:
-    """`value` as an array of one of these dtype kinds ("f", "i", "u", "b"), or InvalidValue naming `field`."""
+    """Returns `value` as an array of one of these dtype kinds ("f", "i", "u", "b"), or raises InvalidValue."""
     try:
         array = np.asarray(value)
     except _NO_ARRAY:
@@ -85,7 +85,7 @@ def _bounds(above: float | None, at_least: float | None, at_most: float | None) 
 
 
 def whole_number(field: str, value: Any, *, at_least: int = 0, at_most: int | None = None, way_out: str = "") -> int:
-    """`value` as int; a float, even 3.0, is refused because counts and seeds are never measured."""
+    """Returns `value` as int; a float, even 3.0, is refused because counts and seeds are never measured."""
     rule = f"must be a whole number ≥ {at_least}" + ("" if at_most is None else f" and ≤ {at_most}")
     try:
         number = operator.index(value)
@@ -97,14 +97,14 @@ def whole_number(field: str, value: Any, *, at_least: int = 0, at_most: int | No
 
 
 def instance(field: str, value: T, kind: type, *, way_out: str = "") -> T:
-    """`value`, or InvalidValue if it is of another type."""
+    """Returns `value`, or raises InvalidValue if it is of another type."""
     if not isinstance(value, kind):
         raise InvalidValue(field, f"must be a {kind.__name__}", shown(value), way_out)
     return value
 
 
 def path_of(field: str, value: Any, *, what: str = "a path", way_out: str = "Example: runs/x") -> Path:
-    """A file or folder given as text or as a path; `what` says of what."""
+    """Returns the path of a file or folder given as text or as a path; `what` describes it in the error."""
     if not isinstance(value, str | os.PathLike) or "\0" in (text := os.fspath(value)) or not text:
         raise InvalidValue(field, f"must be {what}", shown(value), way_out)
     return Path(text)

@@ -1,9 +1,9 @@
-"""Everything airprune raises on purpose.
+"""Defines all errors that airprune raises on purpose.
 
     AirpruneError                 catch this to catch all of them
     ├── UsageError                the request is wrong: a field, an option, a file      (exit status 2)
     │   ├── InvalidValue          a field breaks its rule
-    │   │   └── NotFinite         numbers to choose by are NaN or infinite, as where training has diverged
+    │   │   └── NotFinite         numbers to choose by are NaN or infinite, e.g. if training has diverged
     │   ├── UnknownName           a name that is not in its list; says which is nearest
     │   ├── BadTable              a fleet or network table cannot be read; says the line
     │   └── MissingExtra          a package is not installed; says the command (airprune.extras)
@@ -11,7 +11,7 @@
         ├── Infeasible            no plan exists; says what blocks and what would work
         ├── Exhausted             the machine has no open file, space or memory left; says which
         ├── Diverged              a run's models are not finite numbers any more; says which, since when
-        └── BadUpload             a device's bytes are not the update asked for (airprune.deployment.uploads)
+        └── BadUpload             a device's bytes are not the expected update (airprune.deployment.uploads)
 
 Each message is one sentence of the form: owner.field, rule, value got, way out.
 """
@@ -23,12 +23,10 @@ import errno
 import reprlib
 import resource
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-# Of a list of known names.
-_MOST_TOLD = 30
-# Of an unknown one.
-_LONGEST_TOLD = 60
+_MOST_NAMES = 30  # of a list of known names in a message
+_MOST_CHARS = 60  # of an unknown name in a message
 
 
 class AirpruneError(Exception):
@@ -37,7 +35,7 @@ class AirpruneError(Exception):
     exit_status = 1
 
     def without_value(self) -> AirpruneError:
-        """The same without what was got, for files of others: their names and rules may be told, not what they hold."""
+        """Returns the same error without the value, for files of other users, whose contents are not shown."""
         return self
 
 
@@ -62,16 +60,23 @@ class NotFinite(InvalidValue):
 
 
 class UnknownName(UsageError, KeyError):
-    """A name that is not in its list, which is told in whole, or in part if it is long."""
+    """A name that is not in its list, which is shown in whole, or in part if it is long."""
 
-    def __init__(self, kind: str, name: object, known: Iterable[str], *, more: str = "") -> None:
+    def __init__(
+        self, kind: str, name: object, known: Iterable[str], *, more: str = "", called: Sequence[str] = ()
+    ) -> None:
+        """Lists the known names; `called` are those that the wanted one may stand for."""
         known = list(known)
-        name = name[:_LONGEST_TOLD] if isinstance(name, str) else reprlib.repr(name)
+        name = name[:_MOST_CHARS] if isinstance(name, str) else reprlib.repr(name)
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        told = ", ".join([*_first(known), *filter(None, [more])])
-        self.message = f"{kind} {name!r} is unknown; {hint}known: {told}."
-        self.message_without_name = f"{kind} must be one of those known here, got another: {told}."
+        listed = ", ".join([*_first(known), *filter(None, [more])])
+        self.message = f"{kind} {name!r} is unknown; {hint}known: {listed}."
+        self.message_without_name = f"{kind} must be one of those known here, got another: {listed}."
+        if called:
+            self.message = self.message_without_name = (
+                f"{kind} {name!r} is not the name of a method; write {' or '.join(called)}."
+            )
         super().__init__(self.message)
 
     def without_value(self) -> UsageError:
@@ -82,10 +87,10 @@ class UnknownName(UsageError, KeyError):
 
 
 def _first(names: list[str]) -> list[str]:
-    """The names, or of a long list the first and how many more there are."""
-    if len(names) <= _MOST_TOLD:
+    """Returns the names, or of a long list the first ones and the number of the others."""
+    if len(names) <= _MOST_NAMES:
         return names
-    return [*names[:_MOST_TOLD], f"{len(names) - _MOST_TOLD} more"]
+    return [*names[:_MOST_NAMES], f"{len(names) - _MOST_NAMES} more"]
 
 
 class BadTable(UsageError):
@@ -105,14 +110,14 @@ class Infeasible(WorkFailed):
 
 
 class Diverged(WorkFailed):
-    """A run has ended early, since its models are not finite numbers any more; all its records have been yielded."""
+    """A run has ended early, since its models are not finite; all its records have been yielded."""
 
 
 class Exhausted(WorkFailed):
     """The machine has run out of something, so the file that showed it is not at fault."""
 
 
-NO_MEMORY = "There is not enough memory for this; ask for fewer devices or workers, or end other programs."
+NO_MEMORY = "There is not enough memory for this; use fewer devices or workers, or end other programs."
 _EXHAUSTED = {
     errno.EMFILE: "This process has reached its limit of open files (`ulimit -n` is {limit}); raise it, e.g. "
     "`ulimit -n 1024`, and give the command again.",
@@ -124,7 +129,7 @@ _EXHAUSTED = {
 
 
 def exhausted_by(error: BaseException) -> Exhausted | None:
-    """The sentence on what the machine has run out of, if that is what the system says."""
+    """Returns the error about the resource that has run out, if the system reports that."""
     sentence = _EXHAUSTED.get(error.errno or 0) if isinstance(error, OSError) else None
     if sentence is None:
         return None
@@ -134,13 +139,13 @@ def exhausted_by(error: BaseException) -> Exhausted | None:
 
 
 def raise_if_exhausted(error: BaseException) -> None:
-    """For those who make of an error of the system a sentence about a file: the file may not be at fault."""
+    """Raises Exhausted if a resource has run out, so that a file is not blamed for it."""
     if exhausted := exhausted_by(error):
         raise exhausted from error
 
 
 def trouble_of(error: Exception) -> str:
-    """A deliberate error's own sentence, or the traceback of a surprise in a worker."""
+    """Returns a deliberate error's own sentence, or the traceback of an unexpected one in a worker."""
     if isinstance(error, AirpruneError):
         return str(error)
     return f"A worker could not do its task:\n{''.join(traceback.format_exception(error)).rstrip()}"

@@ -1,4 +1,4 @@
-"""Optional parts of an installation: what each brings, whether it is here, and the command that brings it here."""
+"""Lists the optional extras of an installation, whether they are installed, and the command that installs them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from airprune.errors import UsageError
 
-# The packages of each extra of pyproject.toml; the first is the one whose version is told.
+# The packages of each extra of pyproject.toml; the version of the first is shown.
 EXTRAS = {
     "train": ("torch", "cloudpickle"),
     "cluster": ("distributed", "dask", "cryptography"),
@@ -23,16 +23,16 @@ EXTRAS = {
     "wandb": ("wandb",),
     "mlflow": ("mlflow",),
 }
-# What the pages need; part of every installation but those made without dependencies.
+# Packages of the web pages; part of every installation but those without dependencies.
 PAGES = ("fastapi", "uvicorn", "plotly")
 
 
 class MissingExtra(UsageError, ImportError):
-    """What was asked for needs packages that are not installed; says the command that installs them."""
+    """A call needs packages that are not installed; the message has the command that installs them."""
 
 
 def missing(packages: tuple[str, ...]) -> list[str]:
-    """Those that are not installed."""
+    """Returns the packages that are not installed."""
     return [name for name in packages if not _is_here(name)]
 
 
@@ -43,13 +43,13 @@ def need(extra: str, what: str) -> None:
 
 
 def needed(module: str, *, extra: str, what: str) -> Any:
-    """The module; MissingExtra if its extra is not installed."""
+    """Imports the module; raises MissingExtra if its extra is not installed."""
     need(extra, what)
     return importlib.import_module(module)
 
 
 def sentence_for(error: ModuleNotFoundError, what: str) -> str | None:
-    """What to install after a failed import; None if the module belongs to no extra."""
+    """Returns what to install after a failed import; None if the module belongs to no extra."""
     name = (error.name or "").partition(".")[0]
     owners = (extra for extra, packages in EXTRAS.items() if name in {p.partition(".")[0] for p in packages})
     extra = next(owners, None)
@@ -60,7 +60,7 @@ def sentence_for(error: ModuleNotFoundError, what: str) -> str | None:
 
 
 def install_command(extra: str | None = None) -> str:
-    """The command that installs airprune with this extra where it came from: a checkout, a wheel or an index."""
+    """Returns the command that installs airprune with this extra from its origin: a checkout, a wheel or an index."""
     words = [*_pip(), "install"]
     wanted = "" if extra is None else f"[{extra}]"
     checkout = _checkout()
@@ -76,7 +76,7 @@ def install_command(extra: str | None = None) -> str:
 
 
 def _quoted(word: str) -> str:
-    """In quotes if it has brackets, which some shells read as a pattern."""
+    """Quotes a word with brackets, which some shells read as a pattern."""
     return f"'{word}'" if "[" in word else shlex.quote(word)
 
 
@@ -88,26 +88,26 @@ def _is_here(package: str) -> bool:
 
 
 def _pip() -> list[str]:
-    """The pip of this interpreter: by its short name where a terminal finds that one."""
+    """Returns the pip of this interpreter: by its short name where a terminal finds that one."""
     found = shutil.which("pip")
     is_ours = found is not None and Path(found).absolute().parent == Path(sys.executable).absolute().parent
     return ["pip"] if is_ours else [sys.executable, "-m", "pip"]
 
 
 def _is_inside(checkout: Path) -> bool:
-    """Whether this package runs from the checkout itself, not from a copy of it."""
+    """True if this package runs from the checkout itself, not from a copy of it."""
     return checkout / "src" in Path(__file__).resolve().parents
 
 
 def _checkout() -> Path | None:
-    """The source tree that this package runs from or was installed from, if it is still there."""
+    """Returns the source tree that this package runs from or was installed from, if it still exists."""
     own = Path(__file__).resolve().parents[2]
     places = (own, _installed_from())
     return next((place for place in places if place is not None and (place / "pyproject.toml").is_file()), None)
 
 
 def _installed_from() -> Path | None:
-    """The folder or wheel that pip noted (PEP 610), if it is still there."""
+    """Returns the folder or wheel that pip noted (PEP 610), if it still exists."""
     import importlib.metadata  # slow, and needed for a hint only
     from urllib.parse import unquote, urlparse
 

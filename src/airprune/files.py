@@ -1,9 +1,9 @@
-"""Files in folders that somebody else may have filled.
+"""Reads and writes files in folders that another user may have filled.
 
 Nothing here follows a link, and nothing but a regular file is opened, so that neither a file elsewhere is read or
-overwritten nor a pipe waited for. A path's last part is never a link; with `inside`, no part below that folder is. How
-one gets to that folder is the user's choice: links on the way there are followed. Whoever reads a file in whole says
-how large it may be, and it is refused before it is read: a file of a terabyte need not take any room on the disk.
+overwritten nor a pipe waited for. A path's last part is never a link; with `inside`, no part below that folder is. The
+path to that folder is the user's choice: links on the way there are followed. A caller that reads a whole file gives
+its largest size, and a larger one is refused before it is read: a sparse file of a terabyte takes no disk space.
 
 Files that a user names on a command line are the user's own choice: `open_named` follows links to them.
 """
@@ -24,6 +24,9 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from airprune.errors import WorkFailed
+from airprune.text import printable
+
 _COMMON = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PIECE_BYTES = 2**16  # of what a file has beyond its length, as when it grows
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -36,7 +39,7 @@ _STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 def open_to_read(
     path: Path, *, inside: Path | None = None, max_bytes: int | None = None, buffer_bytes: int = -1
 ) -> BufferedReader:
-    """OSError for what is no regular file, or larger than `max_bytes` now."""
+    """Opens a regular file; raises OSError for anything else, or for more than `max_bytes` now."""
     file = cast(BufferedReader, os.fdopen(open_descriptor(path, os.O_RDONLY, inside=inside), "rb", buffer_bytes))
     if max_bytes is not None and os.fstat(file.fileno()).st_size > max_bytes:
         file.close()
@@ -45,7 +48,7 @@ def open_to_read(
 
 
 def open_named(path: Path) -> BufferedReader:
-    """A file that the user has named: by a link too, but a pipe only as `/dev/stdin` or `/dev/fd/…`."""
+    """Opens a file that the user has named: by a link too, but a pipe only as `/dev/stdin` or `/dev/fd/…`."""
     if str(path).startswith(_STREAMS):
         return path.open("rb")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -59,7 +62,7 @@ def open_named(path: Path) -> BufferedReader:
 
 
 def open_to_append(path: Path, *, inside: Path | None = None) -> BinaryIO:
-    """Made if it is not there."""
+    """Opens a file to append; creates it if it does not exist."""
     return os.fdopen(open_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, inside=inside), "ab")
 
 
@@ -72,7 +75,7 @@ def read_bytes(path: Path, *, max_bytes: int, inside: Path | None = None) -> byt
 
 
 def read_at_most(file: BufferedReader, num_bytes: int) -> bytes:
-    """As `file.read(num_bytes)`, which takes memory for all of them at once, in memory for those that are there."""
+    """Reads as `file.read(num_bytes)`, with memory only for the bytes that the file has."""
     pieces = []
     while num_bytes > 0:
         left = os.fstat(file.fileno()).st_size - file.tell()
@@ -85,7 +88,7 @@ def read_at_most(file: BufferedReader, num_bytes: int) -> bytes:
 
 
 def is_regular(path: Path, *, inside: Path | None = None, max_bytes: int | None = None) -> bool:
-    """Whether `open_to_read` would open it."""
+    """True if `open_to_read` would open it."""
     try:
         open_to_read(path, inside=inside, max_bytes=max_bytes).close()
     except OSError:
@@ -94,7 +97,7 @@ def is_regular(path: Path, *, inside: Path | None = None, max_bytes: int | None 
 
 
 def is_folder(path: Path) -> bool:
-    """Whether this is a folder itself, not a link to one."""
+    """True if this is a folder itself, not a link to one."""
     try:
         return stat.S_ISDIR(path.lstat().st_mode)
     except OSError:
@@ -103,11 +106,11 @@ def is_folder(path: Path) -> bool:
 
 @contextlib.contextmanager
 def replacing(path: Path, *, inside: Path | None = None, partial: str | None = None) -> Iterator[BinaryIO]:
-    """A new file that takes the name on success, whatever lay there, and vanishes on failure.
+    """Opens a new file that takes the name on success, whatever was there, and vanishes on failure.
 
     Args:
-      partial: its name until then; only for those who hold a lock, since it clears away what a killed process left
-        under that name. Without one it is a name that nobody else has, and tells whose it is.
+      partial: its name until then; only for holders of a lock, since it deletes the file of a killed process under
+        that name. By default a unique name with host and process.
     """
     with _opened_parent(path, inside) as (parent, name):
         if partial is None:
@@ -128,13 +131,24 @@ def replacing(path: Path, *, inside: Path | None = None, partial: str | None = N
             raise
 
 
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Opens a new file as `replacing` does, in folders that are made as needed; raises WorkFailed with a sentence."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            yield file
+    except OSError as error:
+        raise WorkFailed(f"{printable(str(path))} was not written: {error.strerror or error}.") from error
+
+
 _HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 _ORPHAN = re.compile(rf"\.airprune-{_HOST}-(\d+)-[0-9a-f]{{16}}\.tmp")
 _cleared: set[tuple[int, int]] = set()
 
 
 def _clear_orphans(parent: int) -> None:
-    """Unfinished files whose process was killed, on this machine; once per folder and process."""
+    """Deletes unfinished files whose process was killed, on this machine; once per folder and process."""
     found = os.fstat(parent)
     if (found.st_dev, found.st_ino) in _cleared:
         return
@@ -150,13 +164,13 @@ def _lives(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # somebody else's
+    except (OSError, OverflowError):  # of another user
         return True
     return True
 
 
 def make_folder(path: Path, *, inside: Path | None = None) -> None:
-    """As `mkdir`, content with a folder that is there, but not with a link to one."""
+    """Makes a folder; accepts one that exists, but not a link to one."""
     with _opened_parent(path, inside) as (parent, name):
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=parent)
@@ -164,7 +178,7 @@ def make_folder(path: Path, *, inside: Path | None = None) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """With all that is in it, as far as it can be; of a link, the link."""
+    """Deletes a folder with its content, as far as possible; of a link, the link."""
     if path.is_symlink():
         with contextlib.suppress(OSError):
             path.unlink()
@@ -172,14 +186,14 @@ def remove_folder(path: Path) -> None:
 
 
 def open_descriptor(path: Path, flags: int, *, inside: Path | None = None) -> int:
-    """As `os.open`, for a regular file that is no link."""
+    """Opens a regular file that is not a link, as `os.open` does."""
     with _opened_parent(path, inside) as (parent, name):
         try:
             descriptor = os.open(name, flags | _COMMON, 0o666, dir_fd=parent)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise _is_a_link(name) from None
-            if error.errno == errno.ENXIO:  # a socket, or a pipe that nobody reads
+            if error.errno == errno.ENXIO:  # a socket, or a pipe without a reader
                 raise _is_not_regular(name) from None
             raise
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -190,7 +204,7 @@ def open_descriptor(path: Path, flags: int, *, inside: Path | None = None) -> in
 
 @contextlib.contextmanager
 def _opened_parent(path: Path, inside: Path | None) -> Iterator[tuple[int, str]]:
-    """The folder that the file is in, and its name there; of a folder in the way of a file, the error has the path."""
+    """Opens the folder of the file; yields (folder, name in it). An error about a folder in its place has the path."""
     base = path.parent if inside is None else inside
     *folders, name = path.relative_to(base).parts
     descriptor = os.open(base, _FOLDER)
@@ -210,7 +224,7 @@ def _opened_parent(path: Path, inside: Path | None) -> Iterator[tuple[int, str]]
 def _open_folder(name: str, parent: int) -> int:
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
-    except OSError as error:  # of a link, ENOTDIR or ELOOP by system
+    except OSError as error:  # a link gives ENOTDIR or ELOOP by system
         if error.errno in (errno.ENOTDIR, errno.ELOOP) and stat.S_ISLNK(
             os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
         ):

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to and from JSON. What is of another type is unreadable: nothing is guessed or converted."""
+"""Converts frozen dataclasses to and from JSON. A value of another type is unreadable: nothing is converted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FINITE = [core_schema.is_instance_schema(float), core_schema.float_schema(allow
 _Finite = Annotated[float, GetPydanticSchema(lambda *_: core_schema.chain_schema(_FINITE))]
 # A number stays as it is written, 1 or 1.0.
 _EXACT: dict[Any, Any] = {int: _Int64, float: _Int64 | _Finite, bool: StrictBool, str: StrictStr}
-# One that is there but null was measured and is no number, unlike one that is not there.
+# A null was measured and is not a number (NaN); an absent key was not measured.
 _MEASURED = _Int64 | _Finite | Annotated[None, AfterValidator(lambda _: math.nan)]
 
 
@@ -35,7 +35,7 @@ class JsonRecord:
 
     The order of the fields is that of the keys. A field without a default is always written, as null if it is None. One
     with a default is left out where it is None; a number that was measured but is none (NaN) is written as null. Keys
-    without a field are kept in `extra` and written last. Where a file has records of several kinds, `kind` tells which.
+    without a field are kept in `extra` and written last. Where a file has records of several kinds, `kind` names them.
     """
 
     kind: ClassVar[str] = ""
@@ -52,7 +52,7 @@ class JsonRecord:
 
     @classmethod
     def read(cls: type[R], found: Mapping[str, Any], *, only: frozenset[str] | None = None) -> R:
-        """From a JSON object; a key that is not there, or not wanted, has no value, unless it is required."""
+        """Reads a JSON object; an absent or unwanted key has no value, unless it is required."""
         known = _model_of(cls).model_fields
         extra = {key: value for key, value in found.items() if key not in known and key != "kind"}
         wanted = found if only is None else {key: found[key] for key in found if key in only or key in cls.required}
@@ -61,11 +61,11 @@ class JsonRecord:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EdgeCoverage:
-    """How the prunable weights of one edge were kept.
+    """The coverage of the prunable weights of one edge.
 
     Attributes:
-      min_count: Γ*, the fewest devices that kept a weight somebody kept.
-      num_uncovered: weights kept by nobody.
+      min_count: Γ*, the smallest number of devices that kept a weight, of weights kept at all.
+      num_uncovered: weights that no device kept.
     """
 
     edge: int
@@ -74,7 +74,7 @@ class EdgeCoverage:
 
 
 def read_dataclass(cls: type[T], found: Any) -> T:
-    """From a JSON object, which has every key whose field has no default."""
+    """Reads a JSON object, which must have every key whose field has no default."""
     return cls(**_checked(cls, found))
 
 
@@ -86,7 +86,7 @@ def _checked(cls: type, found: Any) -> dict[str, Any]:
 
 
 def _make_model(cls: Any) -> type[BaseModel]:
-    """Checks what a dataclass is made of: it takes lists for tuples and objects for dataclasses, nothing else."""
+    """Returns a model that checks a dataclass: it takes lists for tuples and objects for dataclasses, nothing else."""
     types = get_type_hints(cls)
     checked: dict[str, Any] = {}
     for entry in dataclasses.fields(cls):
@@ -103,7 +103,7 @@ _model_of: Callable[[type], type[BaseModel]] = cache(_make_model)
 
 
 def _find_absent(cls: Any) -> dict[str, Any]:
-    """What stands for the keys that need not be there, but have no default."""
+    """Returns the values of keys that may be absent, but have no default."""
     names = [name for name, entry in _model_of(cls).model_fields.items() if entry.is_required()]
     empty: dict[Any, Any] = {tuple: (), dict: {}}
     return {name: empty.get(get_origin(get_type_hints(cls)[name])) for name in names if name not in cls.required}
@@ -113,7 +113,7 @@ _absent: Callable[[type], dict[str, Any]] = cache(_find_absent)
 
 
 def _exact(kind: Any) -> Any:
-    """A type as pydantic is to check it."""
+    """Returns a type as pydantic checks it."""
     if kind in _EXACT:
         return _EXACT[kind]
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):

@@ -1,6 +1,6 @@
-"""Random streams addressed by name, so that order of calls, workers and resuming change nothing.
+"""Addresses random streams by name, so that order of calls, workers and resuming change nothing.
 
-    rng_for(seed, "fading", round_index)              the same numbers whenever and wherever it is asked for
+    rng_for(seed, "fading", round_index)              the same numbers at any time and in any process
     NumberedStreams(seed, "device", round_index)[n]   one stream for each of very many devices, quickly
     WholeNumbers(seed, "layers", round_index)[n]      one number of very many, without the others
 
@@ -24,7 +24,7 @@ _WORD = 2**32
 
 
 def rng_for(seed: int, stream: str, *key: int) -> np.random.Generator:
-    """The generator at address (seed, stream, key), independent of every other address.
+    """Returns the generator at address (seed, stream, key), independent of every other address.
 
     Built as SeedSequence(seed, spawn_key=(words of the stream's name, *key)). The name enters through
     BLAKE2 because Python's hash() differs from process to process. Each key is written as two 32-bit
@@ -39,7 +39,7 @@ def rng_for(seed: int, stream: str, *key: int) -> np.random.Generator:
 
 
 class NumberedStreams:
-    """Streams told apart by a number, each at a quarter of the price of `rng_for`.
+    """The streams of one name, distinguished by a number, each at a quarter of the cost of `rng_for`.
 
     All share the Philox key of the address; stream n starts at draw n·2^128 of it, so they never meet.
     """
@@ -53,9 +53,9 @@ class NumberedStreams:
         return np.random.Generator(np.random.Philox(key=self._key, counter=[0, 0, number, 0]))
 
     def at(self, number: int) -> np.random.Generator:
-        """The same stream from one generator that moves from number to number, at a fifth of the price.
+        """Returns the same stream from one generator that moves from number to number, at a fifth of the cost.
 
-        For whoever is done with one stream before asking for the next.
+        For callers that finish one stream before they use the next.
         """
         if self._moving is None:
             self._moving = self[0]
@@ -66,7 +66,7 @@ class NumberedStreams:
 
 
 class WholeNumbers:
-    """`numbers[n]` is entry n of `rng_for(seed, stream, *key).integers(2**63, size=…)`, drawn without the others.
+    """The entries of `rng_for(seed, stream, *key).integers(2**63, size=…)`: `numbers[n]` is sampled without the others.
 
     2^63 divides what a generator draws from, so every entry takes one draw and the generator can jump to it.
     """

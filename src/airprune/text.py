@@ -1,4 +1,4 @@
-"""Numbers, names and values as people read them, the same in messages, tables, reports and pages."""
+"""Formats numbers, names and values, the same in messages, tables, reports and pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN.maxlist = _SHOWN.maxtuple = 8
 
 
 def shown(value: object) -> str:
-    """A value of any size and kind in one short line, for a message that refuses it."""
+    """Returns a value of any size and kind in one short line, for a message that refuses it."""
     if isinstance(value, Mapping):
         return "a table"
     if isinstance(value, bool | date | time):
@@ -28,14 +28,14 @@ def shown(value: object) -> str:
 
 
 def printable(name: str) -> str:
-    """A name as it is, or with control characters escaped."""
+    """Returns a name as it is, or with control characters escaped."""
     return name if name.isprintable() else repr(name)
 
 
 def number(value: float | None, form: str, unit: str = "", *, scale: float = 1.0) -> str:
-    """A number with its unit; a dash if there is none, or it is not finite.
+    """Returns a number with its unit; a dash if there is none, or it is not finite.
 
-    `.4g` means four digits; larger numbers are told to the unit, without a power of ten.
+    `.4g` means four digits; larger numbers are shown to the unit, without a power of ten.
     """
     if value is None or not math.isfinite(value):
         return MISSING
@@ -46,17 +46,17 @@ def number(value: float | None, form: str, unit: str = "", *, scale: float = 1.0
 
 
 def counted(count: int, what: str) -> str:
-    """1 device, 2 devices, 1,000 devices."""
+    """Returns 1 device, 2 devices, 1,000 devices."""
     return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 def capitalised(text: str) -> str:
-    """The first letter large, the others as they are."""
+    """Returns the text with its first letter in upper case, the others as they are."""
     return text[:1].upper() + text[1:]
 
 
 def clocks_text(clocks: Iterable[str]) -> str:
-    """Which clock the times of some runs are of, as a sentence; empty if nobody knows."""
+    """Returns a sentence on the clock of the times of some runs; empty if it is unknown."""
     found = list(dict.fromkeys(clocks))
     if len(found) > 1:
         return f"Clocks: {'; '.join(found)}. Times by different clocks do not compare."
@@ -64,7 +64,7 @@ def clocks_text(clocks: Iterable[str]) -> str:
 
 
 def readable(value: Any) -> object:
-    """A value of a JSON file as a reader wants to see it."""
+    """Returns a value of a JSON file in a readable form."""
     if isinstance(value, str) or value is None:
         return value
     if isinstance(value, float):
@@ -73,7 +73,7 @@ def readable(value: Any) -> object:
 
 
 def exact(value: Any) -> str:
-    """A value of a scenario to the last digit, as a command line takes it."""
+    """Returns a value of a scenario to the last digit, as a command line takes it."""
     if value is None or isinstance(value, str):
         return "none" if value is None else value
     return json.dumps(value, ensure_ascii=False)

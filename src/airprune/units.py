@@ -1,7 +1,6 @@
-"""Units at the rim, SI inside: the only place where dB, dBm, MHz and ms are computed with.
+"""Converts units: the only place that computes with dB, dBm, MHz and ms.
 
-Every other module takes and returns SI values (Hz, W, s, m, bits, plain ratios) and says so in its
-names.
+Every other module takes and returns SI values (Hz, W, s, m, bits, plain ratios), with the unit in its names.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ _DB_LIMIT = 3000.0  # 10^300: beyond it float64 overflows or goes subnormal
 
 
 def db_to_ratio(db: Number) -> Number:
-    """ratio = 10^(dB / 10): power ratios, never amplitudes."""
+    """Returns 10^(dB / 10): power ratios, never amplitudes."""
     return _convert("db_to_ratio.db", db, lambda x: 10.0 ** (x / 10.0), at_least=-_DB_LIMIT, at_most=_DB_LIMIT)
 
 
 def ratio_to_db(ratio: Number) -> Number:
-    """dB = 10 log10(ratio)."""
+    """Returns 10 log10(ratio)."""
     return _convert("ratio_to_db.ratio", ratio, lambda x: 10.0 * np.log10(x), above=0.0)
 
 
 def dbm_to_watt(dbm: Number) -> Number:
-    """W = 10^((dBm - 30) / 10); 0 dBm is one milliwatt. Also dBm/Hz to W/Hz."""
+    """Returns 10^((dBm - 30) / 10); 0 dBm is one milliwatt. Also dBm/Hz to W/Hz."""
     return _convert(
         "dbm_to_watt.dbm", dbm, lambda x: 10.0 ** ((x - 30.0) / 10.0), at_least=-_DB_LIMIT, at_most=_DB_LIMIT
     )
 
 
 def watt_to_dbm(watt: Number) -> Number:
-    """dBm = 10 log10(W) + 30."""
+    """Returns 10 log10(W) + 30."""
     return _convert("watt_to_dbm.watt", watt, lambda x: 10.0 * np.log10(x) + 30.0, above=0.0)
 
 

@@ -17,9 +17,8 @@ from airprune.studies.claims import Verdict, combined
 from airprune.studies.claims.agreement import page_p
 from airprune.studies.claims.intervals import judge_better, judge_trend
 from airprune.studies.paper import fig2, fig3, fig4, fig5, fig6, frozen, table1
-from airprune.studies.paper.claims import CLAIMS
 from airprune.studies.paper.profiles import PROFILES, Profile
-from airprune.studies.paper.reproduction import ARTEFACTS, Reproduction, judged, write_claims
+from airprune.studies.paper.reproduction import ARTEFACTS, CLAIMS, Reproduction, judged, write_claims
 
 TINY = Profile(
     name="tiny",

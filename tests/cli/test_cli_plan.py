@@ -183,7 +183,7 @@ def test_no_plan_that_a_user_meets_first_removes_a_classifier():
         ("device,edge,snr\na,0,40\n", ["line 1", "snr_db"]),
         ("device,edge,snr_db\na,0,loud\n", ["line 2", "snr_db", "'loud'"]),
         ("device,edge,snr_db\na,0,40\nb,0,nan\n", ["line 3", "snr_db", "nan"]),
-        ("device,edge,snr_db,cpu_hz\na,0,40,-3e9\n", ["line 2", "cpu_hz (Hz) must be > 0", "-3e9"]),
+        ("device,edge,snr_db,cpu_hz\na,0,40,-3e9\n", ["line 2", "cpu_hz (CPU frequency in Hz) must be > 0", "-3e9"]),
         ("device,edge,snr_db\na,0,40\nb,0,41\na,1,42\n", ["line 4", "line 2", "a"]),
         ("device,edge,snr_db\na,0\n", ["line 2"]),
         (b"\x00" * 200_000, ["line 1"]),
@@ -280,3 +280,22 @@ def test_reproduce_table2_prints_every_cell_beside_the_papers():
     cells = json.loads(airprune("reproduce", "table2", "--json").stdout)["cells"]
     assert len(cells) == 6 and all(abs(cell["deviation"]) < 0.05 for cell in cells)
     assert "593" in airprune("reproduce", "table2").stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        (["--deadline-ms", 28], ["--deadline-s", 0.028]),
+        (["--bandwidth-mhz", 18], ["--bandwidth-hz", 18e6]),
+    ],
+)
+def test_an_option_in_the_units_of_a_scenario_is_the_same_quantity(here, there):
+    assert plan_json(*here) == plan_json(*there) != plan_json()
+
+
+def test_a_quantity_given_in_two_units_is_refused():
+    done = airprune("plan", "-", "--deadline-s", 0.03, "--deadline-ms", 30, stdin=FLEET)
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"error: --deadline-ms and --deadline-s are the same quantity; give one of them.\n",
+    )

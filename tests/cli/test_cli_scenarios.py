@@ -36,11 +36,11 @@ def test_a_preset_shown_in_full_explains_every_setting_and_loads_again(capsys, n
         assert line.startswith(("[", "# ")) or "  # " in line, line
 
 
-def test_a_setting_is_told_with_its_unit(capsys):
+def test_a_setting_is_shown_with_its_unit(capsys):
     assert main(["scenarios", "paper"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"^deadline_s = 0\.03 +# s: T_th", shown, re.MULTILINE)
-    assert re.search(r"^transmit_power_dbm = 28\.0 +# dBm: p_n", shown, re.MULTILINE)
+    assert re.search(r"^deadline_s = 0\.03 +# s: deadline T_th", shown, re.MULTILINE)
+    assert re.search(r"^transmit_power_dbm = 28\.0 +# dBm: transmit power p_n", shown, re.MULTILINE)
     assert re.search(r"^placement = \"ring\" .*one of ring, disc$", shown, re.MULTILINE)
 
 

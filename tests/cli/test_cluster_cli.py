@@ -161,14 +161,17 @@ def test_certificates_are_never_replaced(tmp_path, command):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["scheduler", "--host", "0.0.0.0"], "A scheduler on '0.0.0.0' without TLS lets everybody who reaches it run"),
+        (
+            ["scheduler", "--host", "0.0.0.0"],
+            "A scheduler on '0.0.0.0' without TLS lets any process that reaches it run",
+        ),
         (["scheduler", "--host", "::"], "or --insecure to insist."),
         (["scheduler", "--tls", "nowhere"], "nowhere/ca.pem is missing; make certificates with"),
         (["scheduler", "--scheduler-file", "nowhere/scheduler.json"], "nowhere/scheduler.json cannot be written"),
         (["worker", "nowhere"], "must be an address like tls://host:8786 or a scheduler file, got 'nowhere'."),
         (["worker", "tls://127.0.0.1"], "must be an address like tls://host:8786"),
         (["worker", "tls://127.0.0.1:8786"], "wants certificates: give --tls FOLDER."),
-        (["worker", "tcp://203.0.113.7:8786"], "lets everybody who reaches it run code on this machine"),
+        (["worker", "tcp://203.0.113.7:8786"], "lets any process that reaches it run code on this machine"),
         (["worker", "tcp://127.0.0.1:8786", "--tls", "OURS"], "which is not encrypted."),
         (["worker", "tcp://127.0.0.1:8786", "--memory-limit", "much"], "--memory-limit must be a size like 2GB"),
     ],

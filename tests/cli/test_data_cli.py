@@ -25,7 +25,7 @@ def test_the_command_is_installed():
     command = [str(Path(sys.executable).with_name("airprune")), "data", "list"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "60,000" in done.stdout and "drawn when needed" in done.stdout
+    assert "60,000" in done.stdout and "generated when needed" in done.stdout
 
 
 def test_list_names_every_dataset(airprune, monkeypatch, tmp_path):

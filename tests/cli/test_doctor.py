@@ -47,7 +47,11 @@ def test_a_sound_installation_passes_within_five_cpu_seconds():
 def test_the_table_says_what_to_do(capsys):
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    assert "what to do" in shown and "status ok" in shown and "airprune data fetch" in " ".join(shown.split())
+    assert (
+        "data mnist: With a network" in shown
+        and "status ok" in shown
+        and "airprune data fetch" in " ".join(shown.split())
+    )
 
 
 def test_nothing_is_downloaded_and_nothing_left_behind(monkeypatch, capsys, empty_cache):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import airprune
+from support.each import each
 
 ROOT = Path(airprune.__file__).parent
 MODULES = {
@@ -21,9 +22,8 @@ NUMERIC = (
     "wireless.path_loss",
     "wireless.device_speed.boards", "wireless.device_speed.work", "methods.masking", "methods.objectives",
     "methods.compression", "methods.aggregation", "methods.selection", "methods.association", "methods.topology",
-    "rounds.edge", "rounds.terms", "rounds.opened", "rounds.relayed", "rounds.cloud", "rounds.messages",
-    "rounds.method",
-    "rounds.backhaul", "rounds.personal", "rounds.compute_times", "simulation.clock", "units",
+    "rounds.edge", "rounds.planning_context", "rounds.relayed", "rounds.cloud", "rounds.messages", "rounds.method",
+    "rounds.compute_times", "rounds.timing", "units",
 )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def is_numeric(module: str) -> bool:
     return any(name == part or name.startswith(f"{part}.") for part in NUMERIC)
 
 
-@pytest.mark.parametrize("module", sorted(filter(is_numeric, MODULES)))
+@each("module", sorted(filter(is_numeric, MODULES)))
 def test_numeric_modules_have_no_torch_no_printing_and_no_global_randomness(module):
     tree = ast.parse(MODULES[module].read_text())
     for node in ast.walk(tree):

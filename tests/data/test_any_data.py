@@ -183,7 +183,7 @@ def test_the_number_of_classes_is_that_of_the_training_labels():
     odd = np.array([0, 1, 99, 2, 0, 1])
     sentence = (
         r"as_dataset\.test must have labels of the training samples, whose largest is 2, got 99\. "
-        r"Leave those samples out.* num_classes=100\)\."
+        r"Remove those samples.* num_classes=100\)\."
     )
     table = pd.DataFrame({"a": x[:, 0], "b": x[:, 1]})
     loaders = [DataLoader(TensorDataset(torch.tensor(x), torch.tensor(labels)), batch_size=2) for labels in (y, odd)]

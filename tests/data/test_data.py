@@ -253,5 +253,5 @@ def test_held_out_samples_are_training_samples_that_nobody_trains_on():
 def test_holding_out_more_than_is_left_is_refused_in_a_sentence(train_samples):
     with pytest.raises(InvalidValue, match="must leave 100 of 60,000 training samples of mnist to be held out, got"):
         load_dataset("mnist", train_samples=train_samples, test_samples=100, judge_on="held-out")
-    with pytest.raises(InvalidValue, match=r"Scenario\.data\.judge_on must be test with a dataset of your own"):
+    with pytest.raises(InvalidValue, match=r"Scenario\.data\.judge_on must be test with a data set of your own"):
         Experiment.of(Scenario().with_("data.judge_on", "held-out"), dataset=((np.eye(4), range(4)),) * 2)

@@ -1,13 +1,12 @@
-"""When an edge writes its state: every one that only it has, of others the last of a moment."""
+"""Edges write their state: every one that only they have, of others the last of a moment."""
 
 import asyncio
 
 import numpy as np
 import pytest
 
-from airprune.deployment import edge_disk
-from airprune.deployment.edge_disk import EdgeDisk
-from airprune.deployment.edge_state import EdgeState
+from airprune.deployment import edge_state
+from airprune.deployment.edge_state import EdgeDisk, EdgeState
 from airprune.deployment.kept_rounds import KeptRound, kept_place
 from airprune.deployment.packing import RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -20,7 +19,7 @@ def after(number: int) -> tuple[EdgeState, RoundKey, KeptRound]:
     """The state after a round, whose model says which."""
     station = Station(model=np.full(3, float(number), dtype=np.float32))
     state = EdgeState(station=station, report=(pb.EdgeReport(run=RUN, round_index=number), b"sums"))
-    kept = KeptRound(orders=pb.EdgeRound(run=RUN), arrays=RoundArrays(station=station, told=None), uploads={0: b"u"})
+    kept = KeptRound(orders=pb.EdgeRound(run=RUN), arrays=RoundArrays(station=station, mask=None), uploads={0: b"u"})
     return state, RoundKey(RUN, number, 0), kept
 
 
@@ -45,7 +44,7 @@ def on_disk(disk: EdgeDisk) -> int:
 
 
 def test_of_states_that_the_cloud_has_the_first_is_written_at_once_and_the_last_soon(tmp_path, written, monkeypatch):
-    monkeypatch.setattr(edge_disk, "_SAVE_EVERY_S", 0.3)
+    monkeypatch.setattr(edge_state, "_SAVE_EVERY_S", 0.3)
 
     async def work():
         disk = EdgeDisk(folder=tmp_path, keeps_uploads=False)
@@ -58,7 +57,7 @@ def test_of_states_that_the_cloud_has_the_first_is_written_at_once_and_the_last_
 
 
 def test_a_state_that_only_the_edge_has_is_written_at_once_and_stays(tmp_path, written, monkeypatch):
-    monkeypatch.setattr(edge_disk, "_SAVE_EVERY_S", 0.3)
+    monkeypatch.setattr(edge_state, "_SAVE_EVERY_S", 0.3)
 
     async def work():
         disk = EdgeDisk(folder=tmp_path, keeps_uploads=False)

@@ -1,4 +1,4 @@
-"""What the cloud believes of its devices: bad news at once, good news slowly, noise never."""
+"""The cloud's estimates of its devices follow drops at once, rises slowly, and noise never."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ NOTHING = np.nan
 
 
 def values(*observations: float) -> list[float]:
-    """What plans are made with after each observation of one device."""
+    """Returns what plans are made with after each observation of one device."""
     estimate, seen = Smoothed.unknown(1), []
     for observed in observations:
         estimate = estimate.updated([observed])

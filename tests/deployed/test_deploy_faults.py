@@ -17,7 +17,7 @@ import pytest
 
 import airprune as ap
 from airprune.deployment import edge_state
-from airprune.deployment.edge_disk import EdgeDisk
+from airprune.deployment.edge_state import EdgeDisk
 from airprune.deployment.ledger import DeviceLedger
 from airprune.deployment.remote import CloudSettings
 from airprune.errors import WorkFailed
@@ -76,7 +76,7 @@ def num_global(run: Path) -> int:
 
 
 class Written:
-    """Whether any of these files was written since it was made."""
+    """True if any of these files was written since it was made."""
 
     def __init__(self, folders: list[Path], pattern: str) -> None:
         self._folders, self._pattern = folders, pattern
@@ -209,7 +209,7 @@ def test_a_device_that_dies_or_hangs_costs_its_own_updates(tmp_path):
 
 @pytest.mark.slow
 def test_the_memory_of_a_device_survives_a_kill_between_upload_and_receipt(tmp_path, simulated):
-    run, changes = tmp_path / "run", ("method=adaptive",)
+    run, changes = tmp_path / "run", ("method=adaptive-bits",)
     with Processes(tmp_path / "federation") as federation:
         relay = federation.relay("d0")
         federation.start_all()
@@ -289,7 +289,7 @@ def test_a_full_disk_is_told_in_one_sentence_and_waited_for(tmp_path, simulated,
 @pytest.mark.slow
 def test_a_round_is_repeated_if_cloud_and_edges_die_before_they_wrote_what_came_of_it(tmp_path, simulated, monkeypatch):
     """Reports that carry the model leave before the edge has written it."""
-    run, changes = tmp_path / "run", ("method=adaptive", "rounds.evaluate_every=edge")
+    run, changes = tmp_path / "run", ("method=adaptive-bits", "rounds.evaluate_every=edge")
     write, unwritten, deaths = RunWriter.save, [], []
 
     async def die_before_writing(disk, state, key, kept):

@@ -18,6 +18,7 @@ from airprune.deployment.transport.frames import (
     frame_of,
     frame_with,
 )
+from support.each import each
 
 LIMITS = Limits(max_payload_bytes=10_000, max_frame_bytes=5_000)
 PAYLOAD = random.Random(14).randbytes(9_000)
@@ -131,7 +132,7 @@ ANNOUNCED = pb.Payload(size=5, digest=digest_of(b"abcde"))
 HELLO = pb.Frame(hello=pb.Hello(protocol=1))
 
 
-@pytest.mark.parametrize(
+@each(
     ("frames", "sentence"),
     [
         ([b"\xff\xff"], "not a frame"),

@@ -1,12 +1,12 @@
-"""What one round tells the cloud about a device, whatever became of its upload."""
+"""One round shows the cloud a device's rate and speed, whatever the outcome of its upload."""
 
 import math
 from dataclasses import fields
 
 import pytest
 
-from airprune.deployment.link_times import WIRE_OVERHEAD
-from airprune.deployment.remote import _slowdown, _uplink_bps
+from airprune.deployment.cloud_estimates import slowdown_of, uplink_bps_of
+from airprune.deployment.pacing import WIRE_OVERHEAD
 from airprune.runs.measured import MeasuredRow
 
 NOTHING = {"bytes": None, "uplink_s": None, "compute_s": None, "started_s": None, "arrived_s": None}
@@ -35,5 +35,5 @@ def row(fate: str, **values) -> MeasuredRow:
 )
 def test_what_an_upload_tells(fate, values, uplink_bps, slowdown):
     found = row(fate, **values)
-    assert _uplink_bps(found) == pytest.approx(WIRE_OVERHEAD * uplink_bps, nan_ok=True)
-    assert _slowdown(found) == pytest.approx(slowdown, nan_ok=True)
+    assert uplink_bps_of(found) == pytest.approx(WIRE_OVERHEAD * uplink_bps, nan_ok=True)
+    assert slowdown_of(found) == pytest.approx(slowdown, nan_ok=True)

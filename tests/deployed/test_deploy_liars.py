@@ -11,18 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from airprune.deployment.device import _Device
+from airprune.deployment.device import Device
 from airprune.deployment.digests import digest_of
 from airprune.deployment.edge import Edge
+from airprune.deployment.edge_sums import OrderedRound
 from airprune.deployment.identity import renew
 from airprune.deployment.packing import ReportArrays
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
+from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.transport import Refused
+from airprune.rounds.messages import Broadcast
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import read_measured
 from support.lab import lab_in
 from support.processes import wait_for
+from support.tiny import tiny_scenario
 
 
 def test_a_revoked_device_is_cut_off_the_run_goes_on_and_a_renewed_kit_is_let_in(tmp_path, command):
@@ -75,7 +79,7 @@ def test_an_upload_that_lies_is_refused_with_a_receipt_and_counted_and_the_round
     caplog.set_level(logging.INFO, "airprune")
     lies = iter(LIES.values())
 
-    class Liar(_Device):
+    class Liar(Device):
         async def _follow(self, link, packet):
             orders = packet.message
             key = RoundKey(orders.run, orders.global_round, orders.edge_round)
@@ -183,3 +187,13 @@ def test_an_edge_whose_report_lies_is_out_of_its_round_is_told_why_and_may_come_
         lab.play()
         assert lab.last_fates() == dict.fromkeys(lab.devices, "ok")
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(("objective", "names"), [("plain", []), ("scaffold", ["scaffold.moved"])])
+def test_an_edge_expects_the_reports_that_the_method_declares_and_no_others(objective, names):
+    scenario = tiny_scenario(**{"objective.name": objective})
+    work = RunDefinition(scenario=scenario, input_shape=(8,), num_classes=4, num_devices=6, num_edges=2)
+    round_ = pb.EdgeRound(orders=[pb.DeviceOrders(device=0)])
+    ordered = OrderedRound(work=work, round=round_, broadcast=Broadcast(model=np.zeros(1)), model_digest="00" * 16)
+    # A report that the method has no use for would make the edge's own report one that the cloud refuses.
+    assert sorted(ordered.expected(0).reports) == names

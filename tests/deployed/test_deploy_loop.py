@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from airprune.deployment.cloud import deployed_run
-from airprune.deployment.device import DeviceSettings, run_device
+from airprune.deployment.device import Device, DeviceSettings
 from airprune.deployment.edge import Edge, EdgeSettings
 from airprune.deployment.identity import Node, load_node, make_federation
-from airprune.deployment.link_times import WIRE_OVERHEAD
+from airprune.deployment.pacing import WIRE_OVERHEAD
 from airprune.deployment.remote import CloudSettings
 from airprune.runs.layout import RunFolder
 from airprune.runs.measured import MeasuredRow, read_inputs, read_measured
@@ -47,7 +47,7 @@ HALVES_AFTER, NUM_ROUNDS = 4, 9
 
 
 def account(folder: Path) -> str:
-    """What became of the device whose uplink halves, round by round."""
+    """Returns the outcome, round by round, of the device whose uplink halves."""
     inputs = read_inputs(RunFolder(folder))
     lines = ["round fate  planned Mbit/s    kB  upload began    took   of s"]
     for row in rows_of("d0", folder):
@@ -89,7 +89,7 @@ async def run_with_cable(folder: Path) -> None:
         parent = replace(devices[0].parents[0], address=f"127.0.0.1:{cable.port}")
         devices[0] = replace(devices[0], parents=(parent,))
         work = [Edge(node, node.folder, EdgeSettings()).run() for node in edges]
-        work += [run_device(node, node.folder, DeviceSettings()) for node in devices]
+        work += [Device(node, node.folder, DeviceSettings()).run() for node in devices]
         await asyncio.gather(*work, asyncio.to_thread(follow_cloud, cloud, folder / "run", cable))
 
 

@@ -20,7 +20,7 @@ from support.tiny import final_bytes
 
 SETTINGS = CloudSettings(measures=False, grace_s=60.0, wait_s=60.0)
 # One of each kind: values told to all, slots of edges, cloud and devices, codes, associations that move devices.
-QUICK = ("adaptive-pruning", "adaptive", "prunefl", "scaffold", "fedavgm", "hfel")
+QUICK = ("adaptive-pruning", "adaptive-bits", "prunefl", "scaffold", "fedavgm", "hfel")
 
 
 def scenario_of(method: str) -> Scenario:

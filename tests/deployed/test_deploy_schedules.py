@@ -15,10 +15,10 @@ from airprune.deployment.round_machine import (
     Close,
     EdgeRound,
     Failed,
-    Fate,
     Joined,
     Left,
     Opened,
+    OutcomeKind,
     RoundKey,
     SendOrders,
     SendReceipt,
@@ -43,11 +43,11 @@ class Life:
 
 
 def random_life(rng, key, counted, begin_s, *, is_prompt=False):
-    asked = tuple(rng.sample(POOL, rng.randint(0, 5)))
+    selected = tuple(rng.sample(POOL, rng.randint(0, 5)))
     start = EdgeRound(
         key=key,
         model_digest="model",
-        asked=asked,
+        selected=selected,
         deadline_s=rng.uniform(1, 4),
         grace_s=rng.choice([0.0, 0.3]),
         rejoin_s=rng.choice([0.0, 0.4, 9.0]),
@@ -124,7 +124,7 @@ def play(life, *, is_punctual=True):
 
 
 class Hindsight:
-    """What the rules say of a whole life."""
+    """Applies the rules to a whole life."""
 
     def __init__(self, life):
         self.life, self.round = life, life.start
@@ -135,7 +135,7 @@ class Hindsight:
         waits = [turn + self.round.rejoin_s for turn in [life.open_s, *turns]]
         times = sorted(t for t in {life.open_s, *turns, *waits, self.end} if life.open_s <= t <= last_s)
         self.closed_s = next((t for t in times if self.may_close(t)), None)
-        self.deciding = {device: self.first_word(device, self.closed_s or last_s) for device in self.round.asked}
+        self.deciding = {device: self.first_word(device, self.closed_s or last_s) for device in self.round.selected}
 
     def first_word(self, device, until_s):
         """Place of the device's first message about this round."""
@@ -157,7 +157,7 @@ class Hindsight:
         return since
 
     def may_close(self, at_s):
-        silent = [device for device in self.round.asked if self.first_word(device, at_s) is None]
+        silent = [device for device in self.round.selected if self.first_word(device, at_s) is None]
         away = [self.away_since(device, at_s) for device in silent]
         return at_s >= self.end or all(t is not None and t + self.round.rejoin_s <= at_s for t in away)
 
@@ -169,11 +169,13 @@ class Hindsight:
     def fate(self, device):
         place = self.deciding[device]
         if place is None:
-            return Fate.LATE if self.away_since(device, self.closed_s) is None else Fate.DROPPED
+            return OutcomeKind.LATE if self.away_since(device, self.closed_s) is None else OutcomeKind.DROPPED
         event = self.life.messages[place][1]
         if isinstance(event, Failed):
-            return Fate.FAILED
-        return {Verdict.COUNTED: Fate.OK, Verdict.LATE: Fate.LATE, Verdict.REFUSED: Fate.REFUSED}[self.content(event)]
+            return OutcomeKind.FAILED
+        return {Verdict.COUNTED: OutcomeKind.OK, Verdict.LATE: OutcomeKind.LATE, Verdict.REFUSED: OutcomeKind.REFUSED}[
+            self.content(event)
+        ]
 
     def verdict(self, place):
         upload = self.life.messages[place][1]
@@ -186,7 +188,7 @@ class Hindsight:
         if there < here:
             has_counted = self.round.counted.get(upload.key, {}).get(upload.device) == upload.digest
             return Verdict.DUPLICATE if has_counted else Verdict.LATE
-        if upload.device not in self.round.asked:
+        if upload.device not in self.round.selected:
             return Verdict.REFUSED
         decided_by = self.deciding[upload.device]
         if decided_by is None:
@@ -201,12 +203,12 @@ class Hindsight:
     def orders(self):
         """(when, to whom), for all who are waited for and there."""
         joins = [(t, e.device) for t, e in self.life.messages if isinstance(e, Joined) and t > self.life.open_s]
-        present = [(self.life.open_s, d) for d in self.round.asked if self.away_since(d, self.life.open_s) is None]
+        present = [(self.life.open_s, d) for d in self.round.selected if self.away_since(d, self.life.open_s) is None]
         ends_s = min(self.deadline, self.closed_s or self.deadline)
         return [
             (at_s, device)
             for at_s, device in present + joins
-            if device in self.round.asked and at_s <= ends_s and self.first_word(device, at_s) is None
+            if device in self.round.selected and at_s <= ends_s and self.first_word(device, at_s) is None
         ]
 
 
@@ -225,10 +227,12 @@ def check_life(life):
     ((closed_s, close),) = closes
     assert closed_s == pytest.approx(truth.closed_s, abs=1e-9)  # sums of the same times in another order
     assert closed_s <= truth.end + 1e-9
-    assert [(o.device, o.fate) for o in close.outcomes] == [(d, truth.fate(d)) for d in life.start.asked]
+    assert [(o.device, o.fate) for o in close.outcomes] == [(d, truth.fate(d)) for d in life.start.selected]
 
     counted = Counter(uploads[place].device for place, verdict in receipts.items() if verdict is Verdict.COUNTED)
-    assert counted == Counter(o.device for o in close.outcomes if o.fate is Fate.OK), "receipts agree with the average"
+    assert counted == Counter(o.device for o in close.outcomes if o.fate is OutcomeKind.OK), (
+        "receipts agree with the average"
+    )
     return state
 
 
@@ -259,7 +263,9 @@ def test_fates_do_not_depend_on_how_punctual_the_ticks_are():
 def test_the_same_uploads_count_in_whatever_order_the_devices_come():
     for seed in range(50):
         rng = random.Random(seed)
-        start = EdgeRound(key=KEYS[2], model_digest="model", asked=tuple(POOL), deadline_s=10.0, online=frozenset(POOL))
+        start = EdgeRound(
+            key=KEYS[2], model_digest="model", selected=tuple(POOL), deadline_s=10.0, online=frozenset(POOL)
+        )
         words = [random_event(rng, KEYS[2], rng.uniform(1, 9)) for _ in range(40)]
         words = [event for event in words if isinstance(event, Arrived)]
         ends = set()

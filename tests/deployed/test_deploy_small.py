@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from airprune.deployment.small import catalogue_shape, local_device
+from airprune.deployment.run_definition import catalogue_shape
+from airprune.deployment.training import local_device
 from airprune.methods.compression.base import Wire
 from airprune.models.catalogue import FlatModel, build_model
 from airprune.models.kernels import native
@@ -19,6 +20,7 @@ from airprune.rounds.local import Device, LocalSettings
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import torch_needed_for
 from support import small_rounds
+from support.each import each
 from support.small_rounds import CASES, NUM_CLASSES, SHAPE, digests, samples, scenario_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -27,7 +29,7 @@ needs_kernel = pytest.mark.skipif(bool(native.trouble), reason=f"no native kerne
 
 @pytest.fixture(scope="module")
 def without_torch():
-    """What a process that cannot import torch has computed."""
+    """Returns what a process that cannot import torch has computed."""
     program = [sys.executable, str(Path(small_rounds.__file__))]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -83,9 +85,10 @@ def test_what_needs_torch_gets_a_torch_module(changes, needed):
 @needs_kernel
 def test_what_does_not_need_torch_gets_none_and_the_kernel_of_the_run_decides():
     x, y = samples()
-    for kernel, kind in ((None, PlainCnn), ("native", PlainCnn), ("torch", FlatModel)):
-        device = local_device(scenario_of({}), input_shape=SHAPE, num_classes=NUM_CLASSES, x=x, y=y, kernel=kernel)
-        assert isinstance(device.model, kind) and device.settings.kernel == (kernel or "native")
+    for kernel, kind in (("auto", PlainCnn), ("native", PlainCnn), ("torch", FlatModel)):
+        scenario = scenario_of({"train.kernel": kernel})
+        device = local_device(scenario, input_shape=SHAPE, num_classes=NUM_CLASSES, x=x, y=y)
+        assert isinstance(device.model, kind) and device.settings.kernel == ("torch" if kernel == "torch" else "native")
 
 
 LAYERS = {"paper-cnn": ("conv1", "conv2", "fc1", "fc2"), "cifar-cnn": ("fc1", "conv2"), "mlp": ("fc1", "fc2")}
@@ -98,7 +101,7 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "prunable", "personal"), CHOICES)
+@each(("name", "prunable", "personal"), CHOICES)
 def test_the_shape_without_torch_is_that_of_the_module(name, prunable, personal):
     scenario = scenario_of({"model.name": name, "model.prunable": prunable, "model.personal": personal})
     ours = catalogue_shape(scenario, input_shape=(3, 12, 16), num_classes=5)
@@ -139,7 +142,7 @@ def test_native_steps_refuse_what_would_reach_outside_of_an_array():
     target, values = np.zeros(4, np.float32), np.zeros(5, np.float32)
     for wrong in (values, values[:4].astype(np.float64), values[:2]):
         with pytest.raises(ValueError, match=r"lengths do not go together|wrong type"):
-            native.add_scaled(target, wrong, 1.0)
+            native.add_scaled(target, wrong, 1.0, target)
         with pytest.raises(ValueError, match=r"lengths do not go together|wrong type"):
             native.add_scaled(target, target.copy(), 1.0, wrong)
     with pytest.raises(ValueError, match="no such instruction set"):

@@ -34,7 +34,7 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
 
 
 def answer_to(lab: Lab, node: Node | None, place: str, hello: pb.Hello = HELLO, server_name: str = "") -> LinkLost:
-    """What somebody with this kit, or none, is told by the node that listens there."""
+    """Returns the answer of the node that listens there to a peer with this kit, or with none."""
     parent = load_node(lab.kits / place)
     credentials = grpc.ssl_channel_credentials(parent.authority) if node is None else channel_credentials(node)
 

@@ -414,7 +414,7 @@ def test_dialling_where_nobody_answers_does_not_take_long():
             start_s = time.monotonic()
             with pytest.raises(LinkLost, match=r"did not answer within 0\.3 s"):
                 await dial(f"127.0.0.1:{port}", credentials=None, limits=limits)
-        with pytest.raises(LinkLost, match="Nobody listens"):
+        with pytest.raises(LinkLost, match="No process listens"):
             await dial(f"127.0.0.1:{port}", credentials=None, limits=limits)
         assert time.monotonic() - start_s < 2
 

@@ -14,15 +14,8 @@ import pytest
 
 from airprune.components.component import paper_shape
 from airprune.deployment.digests import digest_of
-from airprune.deployment.uploads import (
-    BadUpload,
-    Expected,
-    reports_of,
-    told_mask,
-    upload_from_bytes,
-    upload_size,
-    upload_to_bytes,
-)
+from airprune.deployment.run_definition import reports_of
+from airprune.deployment.uploads import BadUpload, Expected, upload_from_bytes, upload_to_bytes
 from airprune.methods import METHODS
 from airprune.methods.compression.base import Wire
 from airprune.methods.compression.packing import num_bytes
@@ -32,9 +25,10 @@ from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.training import worker
-from airprune.rounds.wire import Codec
+from airprune.rounds.wire import Codec, shared_mask_of, upload_size
 from airprune.scenario import Scenario
 from airprune.studies.conformance import Subject, _watched, points
+from support.each import each
 from support.one_device import device
 from support.tiny import tiny_scenario
 
@@ -64,6 +58,14 @@ def same_upload(here, there, codec) -> None:
         assert array.tobytes() == there.report[name].tobytes()
 
 
+def expected_of(codec, *, keep, code, model_digest, reports) -> Expected:
+    """Returns an upload's expectation with as many bytes as it can have: with a mask, and all of its reports."""
+    most = upload_size(codec, codec.shape.fixed_weights + keep, code=code, has_mask=True)
+    for name, (dtype, shape) in reports.items():
+        most += 3 + 4 * len(shape) + len(name.encode()) + np.dtype(dtype).itemsize * int(np.prod(shape))
+    return Expected(keep=keep, code=code, model_digest=model_digest, max_bytes=most, reports=reports)
+
+
 @pytest.fixture
 def bytes_between(monkeypatch):
     """Lets every upload of a run travel as bytes; (round, device) → its bytes without reports."""
@@ -72,10 +74,10 @@ def bytes_between(monkeypatch):
     def over_the_wire(device, received, orders, **rest):
         upload = device_round(device, received, orders, **rest)
         codec, digest = codec_of(device), digest_of(received.model)
-        told = told_mask(device.method.masking, received.mask, orders.round_index, codec)
-        data = upload_to_bytes(upload, codec, model_digest=digest, told=told, code=orders.code)
+        shared_mask = shared_mask_of(device.method.masking, received.mask, orders.round_index, codec)
+        data = upload_to_bytes(upload, codec, model_digest=digest, shared_mask=shared_mask, code=orders.code)
         sent = codec.sent_index(upload.mask).size
-        expected = Expected.of(
+        expected = expected_of(
             codec,
             keep=sent - codec.shape.fixed_weights,
             code=orders.code,
@@ -83,9 +85,11 @@ def bytes_between(monkeypatch):
             reports=reports_of(device.method, device.shape),
         )
         assert expected.reports is not None
-        there = upload_from_bytes(data, received.model, codec, expected=expected, told=told)
+        there = upload_from_bytes(data, received.model, codec, expected=expected, shared_mask=shared_mask)
         same_upload(upload, there, codec)
-        plain = upload_to_bytes(upload._replace(report={}), codec, model_digest=digest, told=told, code=orders.code)
+        plain = upload_to_bytes(
+            upload._replace(report={}), codec, model_digest=digest, shared_mask=shared_mask, code=orders.code
+        )
         sizes[orders.round_index, orders.device] = len(plain)
         return there._replace(memory=upload.memory)
 
@@ -98,12 +102,12 @@ def bytes_between(monkeypatch):
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_sends_the_bytes_it_is_charged_and_arrives_bit_for_bit(method, bytes_between):
     scenario = Subject.named(method, "methods").scenario({"plan.framing": True})
-    frame_bits = 8 * Experiment.of(scenario, dataset=points()).terms.codec.frame_bytes
+    frame_bits = 8 * Experiment.of(scenario, dataset=points()).context.codec.frame_bytes
     rounds = _watched(scenario).rounds
     charged = {
-        (number, device): bits - timed.opened.charges.beside_bits + frame_bits
+        (number, device): bits - timed.planned.charges.beside_bits + frame_bits
         for number, (timed, _) in enumerate(rounds)
-        for device, bits in zip(timed.opened.device.tolist(), timed.opened.bits.tolist(), strict=True)
+        for device, bits in zip(timed.planned.device.tolist(), timed.planned.bits.tolist(), strict=True)
     }
     assert bytes_between
     assert {place: 8 * size for place, size in bytes_between.items()} == {
@@ -111,7 +115,7 @@ def test_every_method_sends_the_bytes_it_is_charged_and_arrives_bit_for_bit(meth
     }
 
 
-@pytest.mark.parametrize("method", ["adaptive-pruning", "adaptive", "sign-sgd", "scaffold", "feddst"])
+@pytest.mark.parametrize("method", ["adaptive-pruning", "adaptive-bits", "sign-sgd", "scaffold", "feddst"])
 def test_a_run_over_bytes_ends_in_the_very_model_of_a_run_without(method, request):
     scenario = Subject.named(method, "methods").scenario()
     plain = _watched(scenario).final
@@ -127,10 +131,10 @@ class Case:
     received: np.ndarray
     codec: Codec
     expected: Expected
-    told: np.ndarray | None
+    shared_mask: np.ndarray | None
 
     def read(self, data: bytes):
-        return upload_from_bytes(data, self.received, self.codec, expected=self.expected, told=self.told)
+        return upload_from_bytes(data, self.received, self.codec, expected=self.expected, shared_mask=self.shared_mask)
 
 
 CASES = {
@@ -165,10 +169,12 @@ def case(name: str) -> Case:
     rng = np.random.default_rng(0)
     report = {name: rng.integers(0, 2, shape).astype(dtype) for name, (dtype, shape) in kinds.items()}
     codec, digest = codec_of(one), digest_of(received)
-    told = upload.mask if tells else None
-    data = upload_to_bytes(upload._replace(report=report), codec, model_digest=digest, told=told, code=code)
-    expected = Expected.of(codec, keep=keep, code=code, model_digest=digest, reports=kinds)
-    return Case(data=data, received=received, codec=codec, expected=expected, told=told)
+    shared_mask = upload.mask if tells else None
+    data = upload_to_bytes(
+        upload._replace(report=report), codec, model_digest=digest, shared_mask=shared_mask, code=code
+    )
+    expected = expected_of(codec, keep=keep, code=code, model_digest=digest, reports=kinds)
+    return Case(data=data, received=received, codec=codec, expected=expected, shared_mask=shared_mask)
 
 
 def signed(data: bytes | bytearray) -> bytes:
@@ -206,7 +212,10 @@ LIES = {
     "values must be finite, got 2 ": ("cast", lambda data: put(data, REST, "<2f", math.nan, math.inf)),
     "update must be one by ladder": ("ladder-2", lambda data: put(data, UPDATE + 16 + 9, "2s", b"\xff" * 2)),
     "update must be one by top-k": ("top-k", lambda data: put(data, len(data) - 8, "8s", b"\xff" * 8)),
-    "report must be one that was asked for": ("reports", lambda data: put(data, REPORTS + 7, "10s", b"other.name")),
+    "report must be one that the method declares": (
+        "reports",
+        lambda data: put(data, REPORTS + 7, "10s", b"other.name"),
+    ),
     "report must be of a known kind": ("reports", lambda data: put(data, REPORTS + 1, "B", 77)),
     "report must be finite": ("reports", lambda data: put(data, REPORTS + 17, "<d", math.nan)),
     "length must end with its 1 reports": ("reports", lambda data: put(data, 7, "B", 1)),
@@ -214,7 +223,7 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("sentence", LIES)
+@each("sentence", LIES)
 def test_a_lie_is_refused_with_its_own_sentence_although_its_digest_is_right(sentence):
     name, lie = LIES[sentence]
     one = case(name)
@@ -260,7 +269,7 @@ def mutated(rng: np.random.Generator, data: bytes, other: bytes) -> bytes:
 
 
 def try_mutated(count: int, seed: int) -> int:
-    """How many of so many mutated uploads were refused; the others must be as sound as any."""
+    """Returns how many of so many mutated uploads were refused; the others must be as sound as any."""
     rng, cases = np.random.default_rng(seed), [case(name) for name in CASES]
     refused = 0
     for number in range(count):
@@ -311,24 +320,24 @@ FRAMED = {
 
 @pytest.mark.parametrize("name", FRAMED)
 def test_framing_charges_the_bytes_of_every_code_and_plans_with_no_fewer(name):
-    terms = Experiment.of(tiny_scenario(**FRAMED[name], plan__framing=True), dataset=points()).terms
-    charges, codec, size = terms.charges(0), terms.codec, terms.shape.prunable_weights
+    context = Experiment.of(tiny_scenario(**FRAMED[name], plan__framing=True), dataset=points()).context
+    charges, codec, size = context.charges(0), context.codec, context.shape.prunable_weights
     keep = np.array([0, 1, 2, 7, 300, 301, size - 1, size])
-    codes = [None] if terms.codes is None else [None, *terms.codes.numbers]
+    codes = [None] if context.codes is None else [None, *context.codes.numbers]
     for code in codes:
-        charged = terms.upload_bits(keep, charges, None if code is None else np.full(len(keep), code))
+        charged = context.upload_bits(keep, charges, None if code is None else np.full(len(keep), code))
         sent = [
-            8 * upload_size(codec, terms.shape.fixed_weights + n, code=code, has_mask=n < size) for n in keep.tolist()
+            8 * upload_size(codec, context.shape.fixed_weights + n, code=code, has_mask=n < size) for n in keep.tolist()
         ]
         assert charged.tolist() == sent
-    per_weight_bits, fixed_bits = terms.line
-    planned = per_weight_bits * (terms.shape.fixed_weights + keep) + fixed_bits
+    per_weight_bits, fixed_bits = context.line
+    planned = per_weight_bits * (context.shape.fixed_weights + keep) + fixed_bits
     planned += charges.uplink_bits + charges.always_bits
-    assert np.all(planned >= terms.upload_bits(keep, charges))
+    assert np.all(planned >= context.upload_bits(keep, charges))
 
 
 def test_the_format_adds_less_than_a_percent_to_the_papers_upload():
-    """Of the CNN's 43,888 weights at 64 bits: header, statistics and 114 biases, with half of the weights a mask."""
+    """Checks the CNN's 43,888 weights at 64 bits: header, statistics, 114 biases; with half of the weights a mask."""
     shape, compression = replace(paper_shape(), num_personal=0), Method.of(Scenario()).compression
     wire = Wire(value_bits=64.0, num_weights=shape.num_weights, num_tensors=4)
     codec = Codec(compression=compression, wire=wire, shape=shape)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import airprune as ap
-from airprune.deployment.calibrating import Spread, fit_devices
+from airprune.deployment.calibration import Spread, fit_devices
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.status import read_status, write_status
 from airprune.errors import UsageError, WorkFailed
@@ -144,7 +144,7 @@ def test_two_writers_of_one_folder_are_found(tmp_path):
     folder = folder_with(tmp_path, [row()])
     log = MeasuredLog(folder, next_round=1)
     MeasuredLog(folder, next_round=1).measured([row(round=1)])
-    with pytest.raises(WorkFailed, match="somebody else writes it"):
+    with pytest.raises(WorkFailed, match="another process writes it"):
         log.measured([row(round=1)])
 
 
@@ -272,7 +272,7 @@ def test_status_says_that_the_cloud_does_not_answer_and_escapes_names(tmp_path, 
     hostile = dataclasses.replace(found.nodes[2], name="[red]x[/red]\x1b[2J")
     write_status(folder, dataclasses.replace(found, nodes=(hostile,)))
     status, out, _ = command("deploy", "status", str(folder.path))
-    assert status == 0 and "The cloud does not answer: its last word is 33" in out
+    assert status == 0 and "The cloud does not answer: its last status is 33" in out
     assert "[red]x[/red]" in out and "\x1b" not in out
     folder.status_file.unlink()
     status, _, err = command("deploy", "status", str(folder.path))

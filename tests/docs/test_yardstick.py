@@ -11,6 +11,7 @@ from tools.yardstick_scenarios import CASES, METHODS, RENAMED, scenario_of
 
 import airprune as ap
 from airprune.scenario.presets import presets
+from support.each import each
 
 RECORDS = [
     {"kind": "edge", "loss": [0.5, 0.25], "coverage": [{"edge": 0, "min_count": 2}]},
@@ -88,7 +89,7 @@ def test_a_run_that_failed_differs_even_if_both_did(base, tmp_path):
     assert difference(present, present) == "both fail: UsageError: no."
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_every_scenario_of_the_yardstick_is_accepted_by_this_tree(name):
     assert isinstance(scenario_of(CASES[name]), ap.Scenario)
 

@@ -14,6 +14,7 @@ import pytest
 import airprune as ap
 from airprune.data.shared import save_shared
 from airprune.engines.cluster.engine import DaskEngine
+from airprune.engines.cluster.parcel import Parcel
 from airprune.engines.serial import SerialEngine
 from airprune.errors import UsageError, WorkFailed
 from airprune.rounds.experiment import Experiment
@@ -74,7 +75,7 @@ def _local_workers(mark: Path) -> list[Path]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if b"local_worker" in (process / "cmdline").read_bytes():
+            if b"engines.cluster.local" in (process / "cmdline").read_bytes():
                 found += [process] if str(mark).encode() in (process / "environ").read_bytes() else []
     return found
 
@@ -140,7 +141,7 @@ def test_a_worker_with_another_version_is_left_out_and_named(tmp_path, cluster, 
         list(ap.run(on(cluster, scenario), out=tmp_path / "dask", dataset=blobs()))
     assert final_bytes(tmp_path / "dask") == expected
     (sentence,) = [record.getMessage() for record in caplog.records if record.name == "airprune"]
-    assert "is left out: it has torch 0.0.7, but this run has torch 2." in sentence
+    assert "is excluded: it has torch 0.0.7, but this run has torch 2." in sentence
 
 
 def test_a_cluster_of_other_versions_only_is_refused_in_one_sentence(cluster):
@@ -177,11 +178,11 @@ def test_files_travel_once_to_a_machine_that_does_not_see_the_drivers(tmp_path, 
         sent = []
         run = engine.client.run
         monkeypatch.setattr(
-            engine.client, "run", lambda f, *a, **k: (sent.append((f.__name__, k.get("workers"))), run(f, *a, **k))[1]
+            engine.client, "run", lambda f, *a, **k: (sent.append((a[0], k.get("workers"))), run(f, *a, **k))[1]
         )
         state = experiment.initial_state()
         list(run_rounds(experiment, engine, state))
-        receivers = {tuple(workers) for name, workers in sent if name == "receive"}
+        receivers = {tuple(workers) for step, workers in sent if step is Parcel.receive}
         assert len(receivers) == 1 and len(receivers.pop()) == 1
         assert len(engine.members.accepted) == 2
         kept = hidden.here
@@ -225,7 +226,9 @@ def test_a_poison_device_is_reported_once_and_dropped_or_fails_the_run(tmp_path,
     with caplog.at_level(logging.ERROR, logger="airprune"):
         records = list(ap.run(dropping, out=tmp_path / "drop", dataset=blobs(), model=RaisesForDeviceTwo()))
     reports = [record.getMessage() for record in caplog.records if record.name == "airprune"]
-    assert len(reports) == 1 and reports[0].startswith("Device 2 failed 3 times and is left out:\nTraceback")
+    assert len(reports) == 1 and reports[0].startswith(
+        "Device 2 failed 3 times and is excluded from this round:\nTraceback"
+    )
     for record in records[:2]:
         assert record["left_out"]["failed"] == 1 and record["fate"] == ["ok", "ok", "failed", "ok", "ok", "ok"]
         assert record["loss"][2] is None and record["loss"][3] is not None

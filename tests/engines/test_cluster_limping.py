@@ -18,7 +18,7 @@ import airprune as ap
 from airprune.engines.cluster import versions
 from airprune.engines.cluster.certificates import make_certificates
 from airprune.engines.cluster.engine import DaskEngine
-from airprune.engines.cluster.silence import Silence
+from airprune.engines.cluster.members import Silence
 from airprune.errors import WorkFailed
 from support.cluster import Cluster
 from support.cluster_runs import PRUNED, on, serial, wait_until_joined
@@ -55,7 +55,7 @@ def cluster(shared_cluster) -> Cluster:
 
 @pytest.fixture
 def said() -> Iterator[list[str]]:
-    """What the driver has said, as it grows."""
+    """Returns the driver's log, as it grows."""
     found: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
@@ -66,7 +66,7 @@ def said() -> Iterator[list[str]]:
 
 
 def address_of(worker) -> list[str]:
-    """Where a worker process listens."""
+    """Returns the address at which a worker process listens."""
     found = psutil.Process(worker.pid).net_connections("inet")
     return [f"tcp://{c.laddr.ip}:{c.laddr.port}" for c in found if c.status == psutil.CONN_LISTEN]
 
@@ -247,11 +247,11 @@ def test_workers_without_space_or_with_other_code_are_named_and_left_out_and_the
         for kind, addresses in at.items()
     }
     assert len(said) == len(told) == len(processes)
-    assert re.search(r"left out: it has airprune files \w{12}, but this run has airprune files \w{12}\.$", told["code"])
-    assert "left out: it cannot keep the run's files: File too large" in told["files"]
+    assert re.search(r"excluded: it has airprune files \w{12}, but this run has airprune files \w{12}\.$", told["code"])
+    assert "excluded: it cannot keep the run's files: File too large" in told["files"]
     if "disk" not in told:
         pytest.skip("nothing can be mounted here, so no disk was full")
-    assert "left out: it cannot keep the run's files: no space left for 0.2 MB (" in told["disk"]
+    assert "excluded: it cannot keep the run's files: no space left for 0.2 MB (" in told["disk"]
 
 
 @pytest.mark.slow
@@ -282,7 +282,7 @@ def test_a_disk_that_is_full_in_the_midst_of_work_leaves_out_its_worker_only(tmp
     with DaskEngine(Toys(), scheduler=cluster.scheduler_file) as engine:
         assert list(engine.map("first_finds_no_space", flag, [1, 2, 3])) == [1, 2, 3]
     (sentence,) = said
-    assert sentence.endswith("is left out: it cannot use its files: No space left on device (/scratch/file).")
+    assert sentence.endswith("is excluded: it cannot use its files: No space left on device (/scratch/file).")
 
 
 def test_code_is_compared_by_what_it_is():

@@ -59,7 +59,7 @@ def copy_of(undisturbed: Path, folder: Path) -> RunFolder:
 
 
 def told(error: AirpruneError) -> str:
-    """What the user is told, which is one sentence."""
+    """Returns the error that the user sees, which is one sentence."""
     assert "\n" not in str(error) and 10 < len(str(error)) < 600
     return str(error)
 
@@ -92,7 +92,7 @@ def test_a_disk_that_fills_up_at_any_page_is_one_sentence_and_the_run_goes_on_wi
 
 
 def test_files_that_may_not_grow_are_one_sentence_and_the_run_goes_on_when_they_may(undisturbed, tmp_path, tally):
-    """Where nobody may mount: a quota by size of file."""
+    """Limits the size of files, where mounting is not permitted."""
     expected, faults = result(undisturbed), 0
     for number, size in enumerate((1, 700, 2_500, 5_000, 9_000, 13_000)):
         folder = tmp_path / str(number)
@@ -141,7 +141,7 @@ def test_too_little_memory_is_one_sentence(tmp_path, spare_bytes, tally):
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr == (
-        "error: There is not enough memory for this; ask for fewer devices or workers, or end other programs.\n"
+        "error: There is not enough memory for this; use fewer devices or workers, or end other programs.\n"
     )
     tally("times out of memory")
 
@@ -283,7 +283,7 @@ def test_settings_torn_or_edited_anywhere_are_read_or_refused_in_one_sentence(
 
 
 def as_text(ledger):
-    """What was not measured is NaN in a line, which equals nothing; its text does."""
+    """Compares lines as text: what was not measured is NaN, which equals nothing."""
     return {run: line.text() for run, line in ledger.items()}
 
 

@@ -24,7 +24,7 @@ from airprune.data import cifar10, mnist
 from airprune.data.idx import BadFile
 from airprune.errors import AirpruneError, UsageError
 from airprune.results.report.markup import image
-from airprune.results.report.reading import asked_order, read_run, scenario_or_trouble, seed_runs, troubles
+from airprune.results.report.reading import read_run, scenario_or_trouble, seed_runs, troubles, variant_order
 from airprune.runs.layout import RunFolder
 from airprune.runs.lines import lines_in
 from airprune.scenario import Scenario
@@ -128,7 +128,7 @@ def as_web(run: Path) -> object:
 
 
 def as_comparison(run: Path) -> object:
-    return asked_order(run), seed_runs(run)
+    return variant_order(run), seed_runs(run)
 
 
 def as_reproduction(folder: Path) -> object:

@@ -19,6 +19,7 @@ from airprune.methods.compression import COMPRESSIONS, Compression, Message, Wir
 from airprune.methods.compression.cast import bfloat16_bits
 from airprune.methods.compression.packing import pack, unpack
 from airprune.methods.compression.top_k import largest
+from support.each import each
 
 PAPER = Wire(value_bits=64, num_weights=43_888, num_tensors=4)
 
@@ -50,6 +51,7 @@ MEMBERS = [
     ("ladder", {"bits": 3}),
 ]
 every_member = pytest.mark.parametrize("name,options", MEMBERS, ids=lambda value: str(value))
+each_member = each("name,options", MEMBERS)
 
 
 class Uniforms:
@@ -131,7 +133,7 @@ def test_decoding_needs_only_the_bytes(name, options, seed):
         assert np.all(np.abs(decoded - values) <= step * length * (1 + 1e-12) + smallest_half * (name == "cast"))
 
 
-@every_member
+@each_member
 def test_the_same_generator_gives_the_same_bytes(name, options):
     compression = of(name, **options)
     _, values, starts, _ = case(1)
@@ -140,7 +142,7 @@ def test_the_same_generator_gives_the_same_bytes(name, options):
     assert first == second
 
 
-@every_member
+@each_member
 def test_a_payload_of_another_length_is_refused(name, options):
     compression = of(name, **options)
     wire, values, starts, rng = case(2)
@@ -185,7 +187,7 @@ def test_bits_of_s_levels_are_as_published(levels, expected):
     assert compression.message_bits(PAPER, 1000) == 1000 * expected + 256
 
 
-@pytest.mark.parametrize("bits", range(2, 17))
+@each("bits", range(2, 17))
 def test_bits_count_the_sign_and_are_all_used(bits):
     compression = of("quantised", bits=bits)
     assert compression.code_bits == bits
@@ -464,7 +466,7 @@ def test_memory_of_the_length_scaled_quantiser_diverges_so_it_is_off_unless_aske
     assert of("quantised").memory
 
 
-@every_member
+@each_member
 def test_memory_is_one_float32_per_counted_weight_of_a_device_or_nothing(name, options):
     shape = ModelShape(
         num_state=12,
@@ -543,9 +545,9 @@ def test_codes_that_say_exact_change_nothing(name, options, seed, value_bits):
 # A diverged update
 
 
-@every_member
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("memory", [None, np.zeros(6, np.float32)])
+@each_member
+@each("bad", [np.nan, np.inf, -np.inf])
+@each("memory", [None, np.zeros(6, np.float32)])
 def test_a_diverged_update_arrives_as_such(name, options, bad, memory):
     compression = of(name, **options)
     wire, starts = Wire(value_bits=64, num_weights=6, num_tensors=2), np.array([0, 4, 6])
@@ -588,14 +590,14 @@ def test_inputs_are_left_alone():
     assert delta.tolist() == [0, 1, 2, 3, 4] and memory.tolist() == [1] * 5
 
 
-@every_member
-@pytest.mark.parametrize("size", [0, 1])
+@each_member
+@each("size", [0, 1])
 def test_the_smallest_updates_pass(name, options, size):
     decoded, _, memory = ap.compress(np.ones(size), name, rng=0, **options)
     assert decoded.shape == memory.shape == (size,)
 
 
-@pytest.mark.parametrize(
+@each(
     "arguments,options,sentence",
     [
         (([1.0], "quantized"), {}, "compression 'quantized' is unknown; did you mean 'quantised'? known: cast, quant"),
@@ -612,8 +614,8 @@ def test_the_smallest_updates_pass(name, options, size):
         (([1.0], "sign"), {"rng": math.nan}, "compress.rng must be a whole number ≥ 0, got nan"),
         (([1.0], "sign"), {"rng": -1}, "compress.rng must be a whole number ≥ 0, got -1"),
         (([1.0], "sign"), {"rng": random.Random(0)}, "compress.rng must be a whole number ≥ 0, got <random.Random"),
-        (([1.0], "sign"), {}, "compress.rng must be given, because this code draws random numbers, got None"),
-        (([1.0], "quantised"), {}, "compress.rng must be given, because this code draws random numbers, got None"),
+        (([1.0], "sign"), {}, "compress.rng must be given, because this compressor is stochastic, got None"),
+        (([1.0], "quantised"), {}, "compress.rng must be given, because this compressor is stochastic, got None"),
         (([1.0], "top-k"), {"memory": [1, 2]}, "compress.memory must have as many entries as delta, 1, got 2"),
         (
             ([1.0], "top-k"),

@@ -115,24 +115,24 @@ def test_every_device_has_the_largest_width_that_meets_the_deadline_with_its_sha
     values = {**DISTILLED, "plan.scheme": scheme, "plan.cycles_per_weight": 400.0, "plan.deadline_s": 8e-4}
     values |= {"clock.compute": "flops", "clock.flops_per_cycle": 0.5} if compute == "flops" else {}
     rounds, experiment = timed_rounds(tiny_scenario(**values, **{"radio.fading": "rayleigh"}))
-    terms, graph = experiment.terms, experiment.shape.units
+    context, graph = experiment.context, experiment.shape.units
     family = np.array([weights_at(graph, width) for width in FjordKd().widths])
-    kept = {int(n) for timed in rounds for n in timed.opened.keep[timed.opened.planned]}
+    kept = {int(n) for timed in rounds for n in timed.planned.keep[timed.planned.in_plan]}
     assert len(kept) > 1
     for timed in rounds:
-        opened = timed.opened
-        for n in np.flatnonzero(opened.planned):
+        planned = timed.planned
+        for n in np.flatnonzero(planned.in_plan):
             one = slice(n, n + 1)
-            rate_bps = opened.share[one] * opened.full_band_rate_bps[one]
+            rate_bps = planned.share[one] * planned.full_band_rate_bps[one]
             fits = [
                 weights
                 for weights in family.tolist()
-                if terms.training_s(np.array([weights]), opened.device[one], opened.cpu_hz[one], opened.charges)
-                + terms.upload_bits(np.array([weights]), opened.charges) / rate_bps
-                <= opened.deadline_s
+                if context.training_s(np.array([weights]), planned.device[one], planned.cpu_hz[one], planned.charges)
+                + context.upload_bits(np.array([weights]), planned.charges) / rate_bps
+                <= planned.deadline_s
             ]
-            assert opened.keep[n] == max(fits)
-            assert timed.total_s[n] <= opened.deadline_s * (1 + 1e-9)
+            assert planned.keep[n] == max(fits)
+            assert timed.total_s[n] <= planned.deadline_s * (1 + 1e-9)
 
 
 def test_the_native_kernel_is_refused_and_auto_takes_torch():

@@ -16,7 +16,7 @@ from airprune.errors import InvalidValue
 from airprune.methods.aggregation.masked_sum import aggregate
 from airprune.methods.compression.base import Wire
 from airprune.methods.masking import MASKINGS
-from airprune.methods.masking.afd import KEYS, LOSS, SCORES, drawn_keys, learnt
+from airprune.methods.masking.afd import KEYS, LOSS, SCORES, learnt, sampled_keys
 from airprune.methods.masking.feddrop import flipped
 from airprune.methods.masking.fjord import Fjord
 from airprune.methods.masking.widths import weights_at, width_of
@@ -97,11 +97,11 @@ def test_coins_of_the_server_are_those_of_the_devices_and_make_some_late():
     assert not experiment.method.masking.adapts
     total_s = np.concatenate([timed.total_s for timed in rounds])
     assert np.any(total_s > 3e-4) and np.any(total_s < 3e-4)
-    opened, streams = rounds[0].opened, Streams(experiment.scenario.seed, 0, 0)
-    for n in np.flatnonzero(opened.planned):
-        device = int(opened.device[n])
-        units = flipped(experiment.shape.units, opened.mask[device], streams.masking[device])
-        assert opened.keep[n] == 16 * units[0].sum()
+    planned, streams = rounds[0].planned, Streams(experiment.scenario.seed, 0, 0)
+    for n in np.flatnonzero(planned.in_plan):
+        device = int(planned.device[n])
+        units = flipped(experiment.shape.units, planned.mask[device], streams.masking[device])
+        assert planned.keep[n] == 16 * units[0].sum()
 
 
 def test_coins_for_everybody_at_once_are_refused():
@@ -277,9 +277,9 @@ def test_a_score_is_the_relative_fall_of_the_loss_and_a_rise_draws_anew():
 
 def test_units_without_scores_are_drawn_alike_and_scored_ones_in_proportion():
     rng = np.random.default_rng(0)
-    count = sum(drawn_keys(np.zeros(8), rng) >= 5 for _ in range(10_000))
+    count = sum(sampled_keys(np.zeros(8), rng) >= 5 for _ in range(10_000))
     assert stats.chisquare(count).pvalue > 0.01
-    first = sum(drawn_keys(np.array([0.1, 0.3, 0.6, 0.0]), rng) == 3 for _ in range(2_000))
+    first = sum(sampled_keys(np.array([0.1, 0.3, 0.6, 0.0]), rng) == 3 for _ in range(2_000))
     assert first[3] == 0 and stats.chisquare(first[:3], 2_000 * np.array([0.1, 0.3, 0.6])).pvalue > 0.01
 
 

@@ -47,12 +47,12 @@ def test_the_slack_factor_is_the_least_squares_slope_of_submitted_over_asked():
     slope = np.linalg.lstsq(asked[:, None], submitted, rcond=None)[0]
     assert product / square == pytest.approx(slope, rel=1e-12)
     assert product / square == pytest.approx(0.584415584, abs=1e-9)
-    assert slack.shares_asked(0.3, product, square) == pytest.approx([0.513333], abs=1e-6)
+    assert slack.sampled_shares(0.3, product, square) == pytest.approx([0.513333], abs=1e-6)
 
 
 def test_edges_ask_the_share_itself_before_they_know_and_everybody_where_nobody_answers():
     product, square = np.array([0.0, 0.0, 90.0]), np.array([0.0, 100.0, 100.0])
-    assert slack.shares_asked(0.3, product, square) == pytest.approx([0.3, 1.0, 1.0 / 3.0])
+    assert slack.sampled_shares(0.3, product, square) == pytest.approx([0.3, 1.0, 1.0 / 3.0])
 
 
 def test_the_round_ends_with_the_last_upload_of_the_quota_or_never():

@@ -5,7 +5,7 @@ import pytest
 
 from airprune.components.component import paper_shape
 from airprune.methods.masking import MASKINGS
-from airprune.methods.masking.fedplt import DEALT, FedPlt
+from airprune.methods.masking.fedplt import ASSIGNED, FedPlt
 from support.played import played, round_view, shape_of
 from support.tiny import tiny_scenario
 
@@ -19,7 +19,7 @@ def rounds_of(method, **changes):
 
 def test_fedpt_trains_one_part_for_the_whole_run_and_leaves_the_rest_bit_for_bit():
     rounds = rounds_of("fedpt", radio__fading="none")
-    masks = [one.timed.opened.mask for one in rounds]
+    masks = [one.timed.planned.mask for one in rounds]
     assert all(np.array_equal(mask, masks[0]) for mask in masks)
     assert 0.1 < masks[0].mean() < 0.9
     start, end = rounds[0].before, rounds[-1].after
@@ -40,14 +40,14 @@ def test_fedpart_trains_layers_in_turn_and_nothing_else_moves():
     rounds = rounds_of("fedpart", masking__fedpart__warm_up=1)
     layers = {"fc1": slice(0, 12 * 64), "fc2": slice(12 * 64, 16 * 64)}
     turns = ["fc1", "fc1", "fc2", "fc2", "fc1"]
-    assert rounds[0].timed.opened.mask is None
+    assert rounds[0].timed.planned.mask is None
     for one, turn in zip(rounds[1:], turns, strict=True):
         others = np.ones(16 * 64, dtype=bool)
         others[layers[turn]] = False
         moved = one.after[1:] != one.before[1:]  # the edges
         assert moved[:, layers[turn]].any() and not moved[:, others].any()
-        assert np.array_equal(one.timed.opened.mask, ~others)
-        assert np.all(one.timed.opened.bits == 64 * others.size - 64 * others.sum())
+        assert np.array_equal(one.timed.planned.mask, ~others)
+        assert np.all(one.timed.planned.bits == 64 * others.size - 64 * others.sum())
 
 
 def test_fedplt_cuts_the_papers_cnn_into_its_hidden_units():
@@ -63,24 +63,26 @@ def test_fedplt_gives_every_sub_layer_equally_many_holders_give_or_take_one(seed
     keep = masking.num_kept(budget, shape)
     assert np.all(keep <= budget)
     view = round_view(shape, keep, np.zeros(shape.num_state))
-    dealt, values = masking.prepare(view, {DEALT: masking.slots(shape)[0].row(shape)})
-    assert np.array_equal(masking.counts(view, dealt), keep)
+    assigned, values = masking.prepare(view, {ASSIGNED: masking.slots(shape)[0].row(shape)})
+    assert np.array_equal(masking.counts(view, assigned), keep)
     holders = np.zeros(6, dtype=int)
-    for first, number in dealt.T.tolist():
+    for first, number in assigned.T.tolist():
         holders[[(first + i) % 6 for i in range(number)]] += 1
     assert holders.max() - holders.min() <= 1 and holders.sum() > 0
     again, _ = masking.prepare(round_view(shape, keep[::-1], np.zeros(shape.num_state)), values)
-    assert np.array_equal(again, dealt)  # fixed for the run
+    assert np.array_equal(again, assigned)  # fixed for the run
 
 
 def test_fedplt_trains_own_sub_layers_and_frozen_weights_stay_bit_for_bit():
     pieces, num_frozen = np.concatenate([np.repeat(np.arange(8), 96), np.repeat(np.arange(8), 32)]), 0
     for one in rounds_of("fedplt", plan__deadline_s=0.0002):
-        opened = one.timed.opened
+        planned = one.timed.planned
         for edge in (0, 1):
             held = np.zeros(8, dtype=bool)
-            for device, keep in zip(opened.device[opened.edge == edge], opened.keep[opened.edge == edge], strict=True):
-                first, number = opened.mask[:, device]
+            for device, keep in zip(
+                planned.device[planned.edge == edge], planned.keep[planned.edge == edge], strict=True
+            ):
+                first, number = planned.mask[:, device]
                 assert keep % 128 == 0 and keep <= 128 * number
                 held[[(first + i) % 8 for i in range(keep // 128)]] = True
             num_frozen += np.count_nonzero(~held)

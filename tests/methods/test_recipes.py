@@ -4,12 +4,11 @@ import subprocess
 import sys
 from importlib.resources import files
 
-import pytest
-
 from airprune.methods import METHODS
 from airprune.methods.recipe import family
 from airprune.scenario import Scenario
 from airprune.settings.toml_text import flat
+from support.each import each
 
 FAMILIES = [
     family(file.name.removesuffix(".toml"))
@@ -26,7 +25,7 @@ def test_every_family_has_a_title_and_every_recipe_its_line_in_the_list_of_metho
     assert all(METHODS[name] is recipe for name, recipe in written.items())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_every_recipe_makes_a_scenario_that_holds_its_settings(name):
     settings = METHODS[name].settings
     values = flat(Scenario().with_("method", name).to_dict())

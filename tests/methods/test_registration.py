@@ -503,12 +503,13 @@ def test_a_broken_package_is_named_and_harms_only_who_asks_for_it(package, comma
 # airprune methods, ap.METHODS
 
 
-def test_methods_list_tells_every_recipe_and_its_origin(folder, command, monkeypatch):
+def test_methods_are_listed_with_those_of_the_user_last(folder, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     status, out, _ = command("methods", "--import", folder / "own_methods.py")
     assert status == 0
-    rows = {line.split()[0]: line for line in out.splitlines() if line[:1].strip()}
-    assert list(rows) == ["method", *ap.METHODS]
+    own = out.partition("Registered by you\n")[2].split("\n\n")[0]
+    listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ")]
+    assert sorted(listed) == sorted(ap.METHODS) and own.split()[0] == listed[-1] == list(ap.METHODS)[-1]
     assert max(map(len, out.splitlines())) <= 100
 
 
@@ -575,3 +576,18 @@ def test_methods_is_a_mapping_of_names_to_recipes():
     assert ap.METHODS["hierfavg"].slots(paper_shape()) == ()
     with pytest.raises(UnknownName, match="did you mean 'fedprox'"):
         ap.METHODS["fedprx"]
+
+
+def test_a_name_that_misleads_is_refused_with_the_one_that_is_meant_also_in_a_run_folder(tmp_path, command):
+    sentence = "Scenario.method 'adaptive' is not the name of a method; write adaptive-bits."
+    with pytest.raises(UnknownName) as refused:
+        ap.Scenario.preset("smoke").with_("method", "adaptive")
+    assert str(refused.value) == sentence
+    folder = tmp_path / "run"
+    changes = ["method=adaptive-bits", "rounds.global_rounds=1", "engine.name=serial", "data.test_samples=50"]
+    assert command("run", "smoke", *changes, "--out", folder)[0] == 0
+    kept = folder / "scenario.toml"
+    kept.write_text(kept.read_text().replace('"adaptive-bits"', '"adaptive"'))
+    before = kept.read_bytes()
+    status, out, err = command("run", "smoke", *changes, "--out", folder, "--resume")
+    assert (status, out) == (2, "") and sentence in err and kept.read_bytes() == before

@@ -89,7 +89,7 @@ def test_uploads_are_twice_as_large_for_planner_clock_and_links():
     )
     assert twice.backhaul.bits == 2 * plain.backhaul.bits == 2 * 64 * plain.shape.num_weights
     keep = np.array([plain.shape.prunable_weights])
-    bits = [one.terms.upload_bits(keep, one.terms.charges(0))[0] for one in (plain, twice)]
+    bits = [one.context.upload_bits(keep, one.context.charges(0))[0] for one in (plain, twice)]
     assert bits[1] == 2 * bits[0] == twice.backhaul.bits
 
 

@@ -24,7 +24,7 @@ def candidates(rate, edge=None, seed=0):
     )
 
 
-def asked(name, found, **options):
+def selected(name, found, **options):
     return SELECTIONS[name](**options).before(found)
 
 
@@ -32,17 +32,17 @@ def asked(name, found, **options):
 def test_a_share_is_rounded_up_on_every_edge(share, expected):
     edge = [0] * 4 + [7] * 5
     for name in ("random-share", "best-channel"):
-        chosen = asked(name, candidates(np.arange(9) + 1.0, edge), share=share)
+        chosen = selected(name, candidates(np.arange(9) + 1.0, edge), share=share)
         assert [int(chosen[np.array(edge) == k].sum()) for k in (0, 7)] == expected
 
 
 def test_best_channel_takes_the_highest_rates_and_the_lower_number_of_equals():
-    chosen = asked("best-channel", candidates([3.0, 9.0, 9.0, 9.0, 1.0]), share=0.4)
+    chosen = selected("best-channel", candidates([3.0, 9.0, 9.0, 9.0, 1.0]), share=0.4)
     assert np.flatnonzero(chosen).tolist() == [1, 2]
 
 
 def test_every_device_is_asked_about_equally_often_at_random():
-    counts = sum(asked("random-share", candidates([1.0] * 10, seed=seed), share=0.3) for seed in range(2_000))
+    counts = sum(selected("random-share", candidates([1.0] * 10, seed=seed), share=0.3) for seed in range(2_000))
     assert counts.sum() == 2_000 * 3
     assert np.abs(counts - 600).max() < 5 * np.sqrt(2_000 * 0.3 * 0.7)  # five standard deviations
 

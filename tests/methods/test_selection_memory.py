@@ -84,7 +84,7 @@ def test_oort_explores_less_and_less_but_never_below_a_fifth():
 
 def test_a_lot_is_won_by_weight():
     rng = np.random.default_rng(0)
-    wins = sum(rules.by_lot(np.array([3.0, 1.0]), rng.exponential(size=2), 1)[0] == 0 for _ in range(4_000))
+    wins = sum(rules.sampled_places(np.array([3.0, 1.0]), rng.exponential(size=2), 1)[0] == 0 for _ in range(4_000))
     assert abs(wins - 3_000) < 5 * np.sqrt(4_000 * 0.75 * 0.25)  # five standard deviations
 
 

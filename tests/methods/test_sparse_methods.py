@@ -29,6 +29,7 @@ from airprune.rounds.local import Device, LocalSettings, Streams
 from airprune.rounds.messages import Broadcast, Orders
 from airprune.rounds.method import Method
 from airprune.rounds.wire import broadcast_from_bytes, broadcast_to_bytes
+from support.each import each
 from support.played import played, round_view, shape_of
 from support.tiny import blobs, tiny_scenario
 
@@ -105,8 +106,10 @@ def test_dense_gradients_of_a_sparse_model_take_a_third_of_what_pruning_saves():
 
 
 def test_numbers_for_each_device_travel_as_they_are():
-    told = np.array([[3, -1], [0, 2]])
-    assert np.array_equal(broadcast_from_bytes(broadcast_to_bytes(Broadcast(model=np.zeros(2), mask=told))).mask, told)
+    shared = np.array([[3, -1], [0, 2]])
+    assert np.array_equal(
+        broadcast_from_bytes(broadcast_to_bytes(Broadcast(model=np.zeros(2), mask=shared))).mask, shared
+    )
 
 
 # PruneFL
@@ -148,7 +151,7 @@ def test_prunefl_reconfigures_as_by_hand():
     assert np.array_equal(quiet, mask)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_prunefl_reconfigures_as_well_as_trying_all_masks(seed):
     rng = np.random.default_rng(seed)
     mask, squares, sizes = rng.random(8) < 0.5, rng.exponential(size=8), rng.random(8)
@@ -314,8 +317,8 @@ def test_a_weight_that_nobody_holds_waits_at_the_cloud_and_comes_back():
     masking, shape = MASKINGS["dpf-global"](), shape_of((1, 2))
     cloud, masks = np.array([1.0, 0.9]), []
     for _ in range(2):
-        told, _ = masking.prepare(round_view(shape, [1], cloud), {})
-        view = SimpleNamespace(keep=1, shape=shape, shared=told)
+        shared, _ = masking.prepare(round_view(shape, [1], cloud), {})
+        view = SimpleNamespace(keep=1, shape=shape, shared=shared)
         sub_model = masking.choose(view)
         masks.append(sub_model.sent.tolist())
         trained = np.where(sub_model.moves, cloud - 0.25 * (cloud - [0.0, 2.0]), 0.0)
@@ -327,13 +330,15 @@ def test_a_weight_that_nobody_holds_waits_at_the_cloud_and_comes_back():
 def test_devices_with_less_time_hold_a_part_of_the_clouds_largest_weights_for_a_global_round():
     values = {"method": "dpf-global", "plan__deadline_s": TIGHT_S, "radio__fading": "rayleigh"}
     rounds = played(tiny_scenario(rounds__edge_rounds=2, **values))
-    told = [one.timed.opened.mask for one in rounds]
+    shared = [one.timed.planned.mask for one in rounds]
     assert (
-        np.array_equal(told[0], told[1]) and np.array_equal(told[2], told[3]) and not np.array_equal(told[1], told[2])
+        np.array_equal(shared[0], shared[1])
+        and np.array_equal(shared[2], shared[3])
+        and not np.array_equal(shared[1], shared[2])
     )
-    assert len({int(keep) for one in rounds for keep in one.timed.opened.keep}) > 2
+    assert len({int(keep) for one in rounds for keep in one.timed.planned.keep}) > 2
     for one in rounds:
-        assert np.array_equal(one.timed.opened.bits, 64.0 * one.timed.opened.keep)  # nothing to say which they are
+        assert np.array_equal(one.timed.planned.bits, 64.0 * one.timed.planned.keep)  # nothing to say which they are
     masking, shape = MASKINGS["dpf-global"](), shape_of((4, 25))
     scores = np.random.default_rng(0).random(100)
     small, large = (masking.choose(SimpleNamespace(keep=keep, shape=shape, shared=scores)).sent for keep in (20, 60))
@@ -374,9 +379,9 @@ def test_what_a_common_mask_removes_is_zero_in_every_model_and_never_sent(name):
     assert masks[-1].mean() < 0.95
     for index, (one, mask) in enumerate(zip(rounds, masks, strict=True)):
         assert not one.after[:, ~mask].any()
-        assert np.all(one.timed.opened.bits == 64 * one.timed.opened.keep + BESIDE_BITS[name](index))
-        told = one.timed.opened.mask
-        assert np.all(one.timed.opened.keep == (1024 if told is None else told.sum()))
+        assert np.all(one.timed.planned.bits == 64 * one.timed.planned.keep + BESIDE_BITS[name](index))
+        shared = one.timed.planned.mask
+        assert np.all(one.timed.planned.keep == (1024 if shared is None else shared.sum()))
     changed = [not np.array_equal(*pair) for pair in itertools.pairwise(masks)]
     assert any(changed) == (name != "snip")  # after its first round it is for good
     if name in ("iterative", "early", "snip"):

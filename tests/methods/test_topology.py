@@ -17,7 +17,7 @@ def tree_of(edge_rounds, **options) -> Tree:
     return TOPOLOGIES["tree"](**options).build(np.array(edge_rounds))
 
 
-def test_edges_are_dealt_to_the_level_above_evenly_and_in_order():
+def test_edges_are_partitioned_among_the_level_above_evenly_and_in_order():
     tree = tree_of([1] * 5, nodes=(2,), rounds=(3,))
     assert tree.levels[0].parent.tolist() == [0, 0]
     assert tree.levels[1].parent.tolist() == [0, 0, 0, 1, 1]

@@ -173,7 +173,7 @@ def r3(experiment, relay):
         def relay(self, view):
             return relay
 
-    terms = replace(experiment.terms, method=replace(experiment.method, topology=Given()))
+    context = replace(experiment.context, method=replace(experiment.method, topology=Given()))
     candidates = Candidates(
         device=np.arange(3),
         edge=np.zeros(3, dtype=np.int64),
@@ -182,12 +182,12 @@ def r3(experiment, relay):
         round_index=0,
         rng=np.random.default_rng(0),
     )
-    return terms, open_round(terms, candidates, np.full(3, 3e9), 0)
+    return context, open_round(context, candidates, np.full(3, 3e9), 0)
 
 
 def test_members_send_in_turn_then_masters_share_the_uplink(cnn):
-    terms, opened = r3(cnn, GROUPS)
-    timed = time_round(terms, opened, calm(3))
+    context, planned = r3(cnn, GROUPS)
+    timed = time_round(context, planned, calm(3))
     np.testing.assert_allclose(timed.relay_s, 7.02208e-3, rtol=CLOSED)
     assert timed.edge_latency_s[0] == pytest.approx(35.695573333e-3, rel=CLOSED)
     assert timed.uploaded_bits.tolist() == [MODEL_BITS, 0.0, MODEL_BITS]
@@ -195,7 +195,9 @@ def test_members_send_in_turn_then_masters_share_the_uplink(cnn):
     assert timed.d2d_energy_j == pytest.approx([0.0, 0.2 * 7.02208e-3, 0.0], rel=CLOSED)
 
     def with_share(share):
-        return time_round(terms, replace(opened, share=np.array([share, np.nan, 1 - share])), calm(3)).edge_latency_s[0]
+        return time_round(
+            context, replace(planned, share=np.array([share, np.nan, 1 - share])), calm(3)
+        ).edge_latency_s[0]
 
     best = minimize_scalar(with_share, bounds=(0.01, 0.99), method="bounded", options={"xatol": 1e-12})
     assert best.fun == pytest.approx(31.014186667e-3, rel=1e-8)  # a kink: found by sections
@@ -205,12 +207,12 @@ def test_members_send_in_turn_then_masters_share_the_uplink(cnn):
 
 
 def test_what_was_handed_to_a_master_is_lost_with_it(cnn):
-    terms, opened = r3(cnn, GROUPS)
-    timed = time_round(terms, opened, replace(calm(3), dropped=np.array([True, False, False])))
-    assert timed.fate.tolist() == ["dropped", "dropped", "ok"]
+    context, planned = r3(cnn, GROUPS)
+    timed = time_round(context, planned, replace(calm(3), dropped=np.array([True, False, False])))
+    assert timed.outcome.tolist() == ["dropped", "dropped", "ok"]
     assert timed.uploaded_bits.tolist() == [0.0, 0.0, MODEL_BITS]
-    timed = time_round(terms, opened, replace(calm(3), dropped=np.array([False, True, False])))
-    assert timed.fate.tolist() == ["ok", "dropped", "ok"]
+    timed = time_round(context, planned, replace(calm(3), dropped=np.array([False, True, False])))
+    assert timed.outcome.tolist() == ["ok", "dropped", "ok"]
 
 
 def test_the_best_device_takes_its_nearest_neighbours_first():

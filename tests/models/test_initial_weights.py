@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from airprune.models.catalogue import FlatModel, build_model
-from airprune.models.initial_weights import centred, drawn
+from airprune.models.initial_weights import centred, initial_tensors
 from airprune.models.names import HIDDEN
 from airprune.rounds.model_source import PlainSource, plain_cnn
+from support.each import each
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7, 2**40 + 3])
@@ -23,13 +24,13 @@ def test_a_model_without_torch_starts_as_torch_draws_it(name, input_shape, seed)
     assert ours.state_array.std() > 0
 
 
-@pytest.mark.parametrize("inputs", [1, 7, 8, 31, 32, 33, 288, 1000, 4100, 70_000])
-@pytest.mark.parametrize("seed", [0, 2**31, 2**63 - 1])
+@each("inputs", [1, 7, 8, 31, 32, 33, 288, 1000, 4100, 70_000])
+@each("seed", [0, 2**31, 2**63 - 1])
 def test_layers_of_any_width_are_drawn_as_torch_draws_them(inputs, seed):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layer = torch.nn.Linear(inputs, 3)
-    tensors = dict(drawn({"fc": (3, inputs)}, seed))
+    tensors = dict(initial_tensors({"fc": (3, inputs)}, seed))
     np.testing.assert_array_equal(tensors["fc.weight"], layer.weight.detach().numpy())
     np.testing.assert_array_equal(tensors["fc.bias"], layer.bias.detach().numpy())
 

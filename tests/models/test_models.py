@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 import airprune as ap
 from airprune.models.catalogue import FlatModel, build_model
+from support.each import each
 from support.tiny import blobs, tiny_scenario
 
 
@@ -205,7 +206,7 @@ REFUSED = {
 
 
 @pytest.mark.filterwarnings("ignore:.*spectral_norm.*:FutureWarning", "ignore:Lazy modules:UserWarning")
-@pytest.mark.parametrize("kind", REFUSED)
+@each("kind", REFUSED)
 def test_a_model_that_cannot_be_pruned_is_refused_in_one_sentence_before_the_run(kind):
     make, prunable, sentence = REFUSED[kind]
     scenario = tiny_scenario(model__prunable=prunable)

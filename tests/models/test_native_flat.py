@@ -15,9 +15,9 @@ from airprune.models.kernels import native
 from airprune.models.kernels.autograd import tensor_of
 from airprune.models.kernels.native import NativeGradient, NativeScores
 from airprune.models.losses.classification import ACCURACY, CROSS_ENTROPY
-from airprune.models.losses.own import Judged
-from airprune.rounds.training.judging import NativeJudge
-from airprune.rounds.training.judging_by_torch import evaluate
+from airprune.models.losses.own import Criteria
+from airprune.rounds.training.evaluator import NativeEvaluator
+from airprune.rounds.training.torch_evaluator import evaluate
 
 pytestmark = [
     pytest.mark.skipif(bool(native.trouble), reason=f"no native kernel: {native.trouble}"),
@@ -49,7 +49,7 @@ def test_scores_are_torchs_and_the_same_bytes_from_every_instruction_set(shape):
 def test_the_loss_of_scores_is_the_loss_that_training_reports():
     model, x, y = problem()
     loss = NativeGradient(model, x, y)(np.arange(6))
-    total, _ = NativeJudge(model, x, y).total(model.state_array[None].copy(), slice(None))
+    total, _ = NativeEvaluator(model, x, y).total(model.state_array[None].copy(), slice(None))
     assert total / 6 == pytest.approx(loss, rel=1e-14)  # both in double from the same scores
 
 
@@ -58,20 +58,20 @@ def test_native_evaluation_agrees_with_torchs(members):
     model, x, y = problem(count=40)
     rng = np.random.default_rng(1)
     states = model.state_array + rng.normal(scale=0.05, size=(members, model.num_state)).astype(np.float32)
-    judge = NativeJudge(model, x, y)
+    evaluator = NativeEvaluator(model, x, y)
     for samples in (slice(3, 31), np.array([5, 5, 39, 0])):
         index = torch.from_numpy(samples) if isinstance(samples, np.ndarray) else samples
         loss, correct = evaluate(
-            model, states, tensor_of(x)[index], tensor_of(y)[index], Judged(CROSS_ENTROPY, ACCURACY)
+            model, states, tensor_of(x)[index], tensor_of(y)[index], Criteria(CROSS_ENTROPY, ACCURACY)
         )
-        ours = judge.total(states, samples)
+        ours = evaluator.total(states, samples)
         assert ours[0] == pytest.approx(loss, rel=1e-5) and ours[1] == correct  # torch sums in float32
 
 
 def test_a_model_that_has_diverged_has_a_loss_of_nan():
     model, x, y = problem()
     states = np.full((1, model.num_state), np.nan, np.float32)
-    loss, _ = NativeJudge(model, x, y).total(states, slice(None))
+    loss, _ = NativeEvaluator(model, x, y).total(states, slice(None))
     assert np.isnan(loss)
 
 

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 import airprune as ap
 from airprune.planning import DeviceLimits, Ladder, Status
-from airprune.planning.deadline import auto_deadline_s, best_bits_per_weight, measured_kappa
+from airprune.planning.deadline import auto_deadline_s, measured_kappa
 from support.fleets import paper_fleet
 
 LADDER = Ladder([0.25, 1.0, 2.0, 4.0, 8.0], [0.7, 0.5, 0.2, 0.03, 0.0003])
@@ -190,7 +190,7 @@ def test_the_deadline_of_equal_devices_is_that_of_the_square_root_rule(kappa):
     weights = 43_888
     found_s = auto_deadline_s(problem, lambda changed: ap.plan(changed, "air-budget"), kappa)
     compute_s, per_bit_s = 2e-8 * weights, 5 * weights / 2e8
-    best = best_bits_per_weight(kappa, compute_s, per_bit_s)
+    best = np.sqrt(kappa * compute_s / per_bit_s)  # R*, where the product of latency and rounds is least
     found = (found_s - compute_s) / per_bit_s
     rung = bits[1] / bits[0]
     assert 1 / rung <= found / max(best, bits[0]) <= rung

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 import airprune as ap
 from airprune.errors import Infeasible
 from airprune.methods.compression import COMPRESSIONS, Wire, compress
-from airprune.methods.compression.random_k import drawn
+from airprune.methods.compression.random_k import sampled_places
 from airprune.planning import Codes, Status
 from support.tiny import blobs, tiny_scenario
 
@@ -131,5 +131,5 @@ def test_random_entries_are_right_on_average_and_as_they_are_with_a_memory():
 def test_every_place_is_drawn_equally_often():
     counts = np.zeros(10)
     for seed in range(800):
-        counts[drawn(seed, 10, 3)] += 1
+        counts[sampled_places(seed, 10, 3)] += 1
     assert abs(counts / 800 - 0.3).max() < 5 * math.sqrt(0.3 * 0.7 / 800)  # 5 standard deviations

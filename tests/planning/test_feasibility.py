@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import brentq
 
 import airprune as ap
+from support.each import each
 from support.fleets import paper_fleet, random_fleet
 
 
@@ -65,8 +66,8 @@ def test_extra_seconds_beyond_the_deadline_block_even_a_device_that_sends_nothin
     assert ap.plan(problem.subset(~plan.blocking_devices)).status[0] == "ok"
 
 
-@pytest.mark.parametrize("reserved", [False, True])
-@pytest.mark.parametrize("seed", range(20))
+@each("reserved", [False, True])
+@each("seed", range(20))
 def test_smallest_deadline_matches_a_root_finder(seed, reserved):
     problem = random_fleet(np.random.default_rng(seed), num_devices=30, reserved=reserved)
     weights = problem.conv_weights + (1 - problem.max_pruning_ratio) * problem.fc_weights
@@ -82,8 +83,8 @@ def test_smallest_deadline_matches_a_root_finder(seed, reserved):
     assert ap.plan(problem).min_deadline_s[0] == pytest.approx(expected, rel=1e-11)  # of the root finder
 
 
-@pytest.mark.parametrize("reserved", [False, True])
-@pytest.mark.parametrize("seed", range(20))
+@each("reserved", [False, True])
+@each("seed", range(20))
 def test_the_smallest_deadline_has_a_plan_and_a_smaller_one_has_none(seed, reserved):
     problem = random_fleet(np.random.default_rng(seed), num_devices=60, num_edges=4, reserved=reserved)
     smallest = ap.plan(problem).min_deadline_s

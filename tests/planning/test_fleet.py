@@ -62,7 +62,7 @@ def test_a_network_is_read_from_places():
 
 def test_an_edge_with_two_places_is_refused_with_its_line():
     rows = "a,n,103,4,100,0\nb,n,3,4,0,0\n"
-    with pytest.raises(BadTable, match="line 3: its edge stands elsewhere"):
+    with pytest.raises(BadTable, match="line 3: its edge has another position"):
         read_network(stream("device,edge,x_m,y_m,edge_x_m,edge_y_m\n" + rows))
 
 
@@ -120,7 +120,7 @@ def test_a_planned_fleet_trains(tmp_path):
     ("table", "words"),
     [
         ("device,edge,snr\na,0,1\n", r"line 1: missing snr_db .* snr \(did you mean snr_db\?\)"),
-        ("device,edge,rate_mbps,full_band_rate_bps\na,0,1,1\n", "say the same; give one"),
+        ("device,edge,rate_mbps,full_band_rate_bps\na,0,1,1\n", "are the same quantity; give one"),
         ("device,edge,rate_mbps\na,0,1\nb,0,\n", "line 3: rate_mbps is empty"),
     ],
 )

@@ -7,15 +7,16 @@ import pytest
 from scipy.optimize import brentq
 
 import airprune as ap
+from support.each import each
 from support.fleets import paper_fleet, random_fleet
 
 STATISTIC = {"mean": np.mean, "max": np.max}
 RESERVES = {"fixed_bits": 25_168.0, "extra_seconds": 0.001}
 
 
-@pytest.mark.parametrize(("statistic", "reserves"), [("mean", {}), ("max", RESERVES)])
-@pytest.mark.parametrize("scheme", ["optimal", "equal-resolved", "min-max"])
-@pytest.mark.parametrize("target", [0.0, 0.2, 0.5, 0.9])
+@each(("statistic", "reserves"), [("mean", {}), ("max", RESERVES)])
+@each("scheme", ["optimal", "equal-resolved", "min-max"])
+@each("target", [0.0, 0.2, 0.5, 0.9])
 def test_deadline_reaches_the_target_and_a_shorter_one_does_not(statistic, scheme, target, reserves):
     problem = paper_fleet(**reserves)
     answer = ap.smallest_deadline_s(problem, target_pruning=target, statistic=statistic, scheme=scheme)
@@ -29,9 +30,9 @@ def test_deadline_reaches_the_target_and_a_shorter_one_does_not(statistic, schem
     assert np.all(answer.plan.problem.deadline_s == answer.value)
 
 
-@pytest.mark.parametrize(("statistic", "reserves"), [("mean", {}), ("max", RESERVES)])
-@pytest.mark.parametrize("scheme", ["optimal", "equal-resolved", "min-max"])
-@pytest.mark.parametrize("target", [0.0, 0.2, 0.5, 0.9])
+@each(("statistic", "reserves"), [("mean", {}), ("max", RESERVES)])
+@each("scheme", ["optimal", "equal-resolved", "min-max"])
+@each("target", [0.0, 0.2, 0.5, 0.9])
 def test_bandwidth_reaches_the_target_and_a_narrower_one_does_not(statistic, scheme, target, reserves):
     problem = paper_fleet(**reserves)
     answer = ap.smallest_bandwidth_hz(

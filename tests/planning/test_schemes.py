@@ -170,7 +170,7 @@ def test_theorem_3_as_printed_hands_out_negative_bandwidth_in_the_papers_range()
     np.testing.assert_allclose(plan.bandwidth_share, [0.67, 0.43, 0.20, -0.03, -0.27], atol=0.005)  # two digits given
     assert plan.bandwidth_share.sum() == pytest.approx(1.0, rel=1e-9)
     assert plan.status[0] == "outside-box"
-    with pytest.raises(ap.Infeasible, match="leaves the box"):
+    with pytest.raises(ap.Infeasible, match="leaves its bounds"):
         plan.raise_if_failed()
 
 

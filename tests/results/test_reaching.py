@@ -20,6 +20,7 @@ from airprune.results.time_to_target import (
     to_target,
 )
 from airprune.rounds.records import record_from
+from support.each import each
 
 
 def curve(*accuracies: float, seconds: float = 2.0) -> list[Evaluation]:
@@ -145,7 +146,7 @@ def test_seeds_that_fail_leave_a_median_at_best(values, median, text):
     assert found.as_json() == {"mean": None, "half_width_95": None, "median": median}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_failing_on_a_seed_never_makes_a_variant_look_better(seed):
     """Whatever value the failed seed would have had: the estimate that is shown is no lower without it."""
     values = np.random.default_rng(seed).uniform(1.0, 9.0, 5)

@@ -381,7 +381,7 @@ def test_a_large_fleet_is_drawn_in_part_and_listed_in_full(run_folder):
     without_checksums(run_folder)
     (run_folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     text = outline(write_report(run_folder)).text
-    assert "The pictures show the 60 slowest" in text and "100 more rows" in text
+    assert "The figures show the 60 slowest" in text and "100 more rows" in text
     assert len((run_folder / "figures/devices.csv").read_text().splitlines()) == 301
 
 

@@ -9,7 +9,7 @@ from torch import nn
 import airprune as ap
 from airprune.models.catalogue import MLP
 from airprune.models.losses import LOSSES, METRICS
-from airprune.models.losses.own import judged
+from airprune.models.losses.own import criteria_of
 from airprune.rounds.training.worker import TEST_PART
 from support.tiny import blobs, last_state, tiny_scenario
 
@@ -97,4 +97,4 @@ def test_a_metric_of_ones_own_leaves_a_built_in_loss_alone_to_the_bit():
 def test_every_built_in_loss_and_metric_has_sums_that_add_up():
     for loss in LOSSES:
         for metric in METRICS:
-            assert judged(ap.Scenario().with_values({"train.loss": loss, "train.metric": metric})).adds_up
+            assert criteria_of(ap.Scenario().with_values({"train.loss": loss, "train.metric": metric})).adds_up

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import safetensors.numpy
+from airprune.data.drawn import Drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,12 +16,11 @@ import airprune as ap
 from airprune.components.component import Owner, Slot
 from airprune.data import Holdings, as_dataset, draw_samples, share
 from airprune.data.dataset import ARRAYS
-from airprune.data.drawn import Drawn
 from airprune.errors import InvalidValue
 from airprune.methods.selection.base import Candidates, best_of_each_edge, known_rates, number_of
 from airprune.randomness import WholeNumbers, rng_for
 from airprune.rounds.experiment import Experiment
-from airprune.runs.durations import most_asked, workload_of
+from airprune.runs.durations import most_selected, workload_of
 from airprune.runs.layout import RunFolder
 from airprune.runs.store import DeviceStore
 from airprune.studies.write_report import write_report
@@ -268,10 +268,10 @@ def test_keys_of_populations_count_in_the_hash_only_where_they_are_used():
 
 def test_a_duration_counts_those_asked():
     million = ap.Scenario.preset("million")
-    assert million.num_devices == 1_000_000 and most_asked(million) == 1_000
+    assert million.num_devices == 1_000_000 and most_selected(million) == 1_000
     work = workload_of(million.with_("rounds.evaluate_every", "never"))
     assert work.device_rounds == 50 * 1_000 and work.samples == 50 * 1_000 * 20
-    assert most_asked(million.with_("selection.name", "everyone")) == 1_000_000
+    assert most_selected(million.with_("selection.name", "everyone")) == 1_000_000
 
 
 def test_a_driver_does_not_keep_samples_that_its_workers_map(tmp_path):
@@ -282,8 +282,8 @@ def test_a_driver_does_not_keep_samples_that_its_workers_map(tmp_path):
         mapped = getattr(data, name)
         np.testing.assert_array_equal(mapped, array)
         assert isinstance(mapped.base, np.memmap) and not mapped.flags.writeable
-    with pytest.raises(InvalidValue, match=r"Dataset.lie_in must be given an equal data set"):
-        data.lie_in(as_dataset(blobs(seed=1)))
+    with pytest.raises(InvalidValue, match=r"Dataset.use_arrays_of must be given an equal data set"):
+        data.use_arrays_of(as_dataset(blobs(seed=1)))
 
 
 def test_holdings_are_sequences():

@@ -19,6 +19,7 @@ from airprune.rounds.records import (
     record_in,
     records_version,
 )
+from support.each import each
 from support.tiny import blobs, tiny_scenario
 
 
@@ -67,7 +68,7 @@ EDGE = {"kind": "edge", "global_round": 1, "edge_round": 1}
 GLOBAL = {"kind": "global", "global_round": 1}
 
 
-@pytest.mark.parametrize(
+@each(
     "found",
     [
         None,

@@ -103,12 +103,12 @@ def test_one_edge_rounds_average_is_eq_12_of_its_devices():
     received = state.global_state.copy()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz, 0)
+    planned = open_round(experiment.context, candidates, experiment.network.cpu_hz, 0)
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
         device, prunable = engine._worker.device, experiment.model.prunable
         for edge in (0, 1):
             states, masks = [], []
-            for n, keep in zip(opened.device[opened.edge == edge], opened.keep[opened.edge == edge], strict=True):
+            for n, keep in zip(planned.device[planned.edge == edge], planned.keep[planned.edge == edge], strict=True):
                 orders = Orders(
                     device=int(n), keep=int(keep), learning_rate=scenario.train.learning_rate, round_index=0
                 )

@@ -24,6 +24,7 @@ from airprune.rounds.training import at_once, together, worker
 from airprune.runs import InProcess
 from airprune.runs.driver import opened_store
 from airprune.simulation import run_rounds
+from support.each import each
 
 SMALL = {
     "seed": 3,
@@ -178,8 +179,8 @@ def one_thread():
     restore()
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 20, 33])
-@pytest.mark.parametrize("name", MODELS)
+@each("size", [1, 2, 7, 20, 33])
+@each("name", MODELS)
 def test_a_stack_has_the_gradients_of_autograd_whether_or_not_it_is_still_tried(one_thread, name, size):
     torch.manual_seed(0)
     model, rng = FlatModel(MODELS[name]()), np.random.default_rng(size)
@@ -206,8 +207,8 @@ def test_stacked_gradients_are_near_autograds_even_where_they_are_not_used(one_t
     for row in stack.rows:
         row.state_array[:] = model.state_array
     batches = [rng.permutation(40)[:9] for _ in range(3)]
-    for each in (False, True):
-        stack._computed(layers.Stretch(0, 3, each), batches)
+    for whole in (False, True):
+        stack._computed(layers.Stretch(0, 3, whole), batches)
         found = stack.rows[1].gradient_array.copy()
         stack.alone(1, batches[1])
         np.testing.assert_allclose(found, stack.rows[1].gradient_array, rtol=1e-4, atol=1e-6)  # float32, other order
@@ -376,7 +377,7 @@ def test_a_run_that_was_stopped_goes_on_in_step_to_the_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("residual", "somebody's own"), ("hooked", "hooks"), ("batch norm", "buffers")]
+    ("name", "why"), [("residual", "the user's own"), ("hooked", "hooks"), ("batch norm", "buffers")]
 )
 def test_why_a_module_is_not_stacked_is_said(name, why):
     model = FlatModel(ALONE[name]())

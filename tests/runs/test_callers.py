@@ -10,6 +10,7 @@ import airprune as ap
 from airprune.errors import AirpruneError, InvalidValue
 from airprune.planning.limits import DeviceLimits
 from airprune.planning.schemes import SCHEMES
+from support.each import each
 
 RATES = {"full_band_rate_bps": [2e8, 3e8], "seconds_per_weight": 1.3e-8}
 NONSENSE = {
@@ -108,7 +109,7 @@ def test_every_public_name_is_called_with_nonsense():
     assert {re.split(r"[. ]", call)[0] for call in CALLS} == set(ap.__all__) - NOT_CALLED
 
 
-@pytest.mark.parametrize("call", CALLS)
+@each("call", CALLS)
 def test_nonsense_is_answered_or_refused_in_one_sentence(call, tmp_path, monkeypatch, tally):
     monkeypatch.chdir(tmp_path)
     for name, nonsense in NONSENSE.items():

@@ -3,8 +3,8 @@
 import pytest
 
 import airprune as ap
-from airprune.cli import durations as cli
-from airprune.cli.durations import tell_duration
+from airprune.cli import progress as cli
+from airprune.cli.progress import announce_duration
 from airprune.errors import UsageError
 from airprune.runs.durations import Workload, about, workload_of
 
@@ -57,34 +57,34 @@ def a_thousand_a_second(monkeypatch):
 @pytest.mark.usefixtures("a_thousand_a_second")
 def test_one_line_tells_time_cores_and_runs(capsys):
     paper = ap.Scenario.preset("paper")  # 5,030,000 samples
-    tell_duration([paper])
+    announce_duration([paper])
     assert capsys.readouterr().err == "This will take about 42 minutes on 2 cores.\n"
-    tell_duration([paper.with_("engine.name", "serial")] * 4, at_a_time=2)
+    announce_duration([paper.with_("engine.name", "serial")] * 4, at_a_time=2)
     assert capsys.readouterr().err == "This will take about 2.8 hours on 2 cores for 4 runs.\n"
-    tell_duration([paper.with_("engine.name", "serial")] * 4, elsewhere=True)
+    announce_duration([paper.with_("engine.name", "serial")] * 4, elsewhere=True)
     assert capsys.readouterr().err == "This will take about 6 hours of CPU time for 4 runs.\n"
 
 
 @pytest.mark.usefixtures("a_thousand_a_second")
 def test_short_work_is_not_announced(capsys):
-    tell_duration([ap.Scenario.preset("smoke")])
-    tell_duration([])
+    announce_duration([ap.Scenario.preset("smoke")])
+    announce_duration([])
     assert capsys.readouterr().err == ""
 
 
 def test_the_speed_of_this_machine_is_measured_on_the_scenarios_own_model(capsys, monkeypatch):
     monkeypatch.setattr(cli, "_LONG_S", 0.0)
     monkeypatch.setattr(cli, "_FEW_SAMPLES", 0)
-    tell_duration([ap.Scenario().with_values(SMALL)])
+    announce_duration([ap.Scenario().with_values(SMALL)])
     assert capsys.readouterr().err.startswith("This will take about ")
 
 
 def test_an_unknown_dataset_is_refused_by_its_own_sentence():
     with pytest.raises(UsageError, match=r"Scenario\.data\.name 'cifar0' is unknown"):
-        tell_duration([ap.Scenario().with_("data.name", "cifar0")])
+        announce_duration([ap.Scenario().with_("data.name", "cifar0")])
 
 
 def test_what_cannot_be_timed_is_run_without_a_guess(capsys, monkeypatch):
     monkeypatch.setattr("airprune.runs.timing.seconds_per_sample", lambda scenario: None)
-    tell_duration([ap.Scenario.preset("paper")])
+    announce_duration([ap.Scenario.preset("paper")])
     assert capsys.readouterr().err == ""

@@ -527,7 +527,7 @@ def test_what_somebody_else_appends_meanwhile_is_not_taken_for_ones_own(tmp_path
     next(run)
     with (tmp_path / "run" / "records.jsonl").open("ab") as file:
         file.write(b"{}\n")
-    with pytest.raises(WorkFailed, match="somebody else writes it; resume the run when nobody does"):
+    with pytest.raises(WorkFailed, match="another process writes it; resume the run when none does"):
         next(run)
     assert finish(tmp_path / "run", pruned_scenario()) == finish(tmp_path / "undisturbed", pruned_scenario())
 

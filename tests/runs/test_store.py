@@ -269,7 +269,7 @@ def test_nothing_is_written_through_links(tmp_path, small_blocks):
 @pytest.mark.parametrize(
     ("slots", "num_devices", "words"),
     [
-        ([ERROR], NUM_DEVICES, "holds the memory of top-k.error, momentum.velocity, but these components remember"),
+        ([ERROR], NUM_DEVICES, "holds the state of top-k.error, momentum.velocity, but these components keep"),
         ([ERROR, slot(VELOCITY.name, (6,))], NUM_DEVICES, "holds momentum.velocity of another model or fleet"),
         ([ERROR, VELOCITY], 11, "holds top-k.error of another model or fleet"),
     ],

@@ -23,6 +23,7 @@ from airprune.settings.toml_text import flat as dotted
 from airprune.wireless.channel import Radio, full_band_rates
 from airprune.wireless.latency import seconds_per_weight
 from airprune.wireless.network import place_flat, place_hierarchical
+from support.each import each
 
 PAPER = Scenario.preset("paper")
 
@@ -463,9 +464,7 @@ def other_value(key, base):
     return old + 1 if isinstance(old, int) else old * 0.97 or 0.5
 
 
-@pytest.mark.parametrize(
-    "key", sorted(set(LEAVES) - IGNORED - {"network.table", "radio.noise_figure_db", "clock.profile"})
-)
+@each("key", sorted(set(LEAVES) - IGNORED - {"network.table", "radio.noise_figure_db", "clock.profile"}))
 def test_the_hash_depends_on_every_other_value(key):
     base = PAPER.with_values(chosen_for(key))
     assert base.with_(key, other_value(key, base)).hash != base.hash
@@ -552,7 +551,7 @@ def test_a_noise_density_replaces_the_noise_power():
 EXAMPLE = "Example: deadline_s = 0.03"
 
 
-@pytest.mark.parametrize(
+@each(
     ("override", "message"),
     [
         *(
@@ -682,7 +681,7 @@ def test_bad_toml_is_one_sentence_with_the_line(text, message):
     assert sentence(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "#" * (2**20 + 1),
@@ -711,7 +710,6 @@ def test_bad_toml_is_one_sentence_with_the_line(text, message):
         "__init__ = 1",
         "\0",
     ],
-    ids=range(25),
 )
 def test_hostile_toml_is_refused_quickly_in_one_sentence(text):
     start = time.process_time()

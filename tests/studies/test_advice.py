@@ -160,7 +160,7 @@ def test_a_rehearsal_takes_the_time_bits_and_joules_of_the_real_run(method, tmp_
 
 def test_a_rehearsal_of_a_deadline_that_tunes_itself_takes_about_the_time_of_the_real_run(tmp_path, one_thread):
     base = ap.Scenario.load(tiny_file(tmp_path)).with_("engine.name", "serial")
-    scenario = candidates(base, ["adaptive"])[-1].scenario
+    scenario = candidates(base, ["adaptive-bits"])[-1].scenario
     *_, last = ap.run(scenario)
     cost = rehearse(Experiment.of(scenario), {})
     assert cost.seconds * 4 == pytest.approx(last["time_s"], rel=0.3)  # codes lose what they did in the benchmark
@@ -200,8 +200,8 @@ def test_measured_snrs_tell_nothing_of_other_stations(tmp_path):
 
 def test_the_lossless_method_comes_first_and_users_changes_win_over_a_methods():
     base = ap.Scenario()
-    found = candidates(base, ["adaptive"], ["plan.deadline_s=0.02"])
-    assert [candidate.name for candidate in found] == [LOSSLESS, "adaptive"]
+    found = candidates(base, ["adaptive-bits"], ["plan.deadline_s=0.02"])
+    assert [candidate.name for candidate in found] == [LOSSLESS, "adaptive-bits"]
     assert found[0].scenario.plan.scheme == "no-pruning"
     assert found[1].scenario.plan.deadline_s == 0.02 and found[1].scenario.compression.name == "ladder"
     assert base.with_overrides(found[1].words) == found[1].scenario
@@ -271,12 +271,12 @@ def test_pilots_without_a_round_are_an_error_with_a_way_out(tmp_path):
 
 def test_pilots_of_a_number_of_rounds_are_the_same_every_time(tmp_path, one_thread):
     base = ap.Scenario.load(tiny_file(tmp_path)).with_("engine.name", "serial")
-    methods = candidates(base, ["adaptive"])
+    methods = candidates(base, ["adaptive-bits"])
     experiment = Experiment.of(methods[0].scenario)
     first, second = (run_pilots(methods, experiment, budget_s=1.0, rounds=3) for _ in range(2))
     assert (first.reference, first.small) == (second.reference, second.small)
     assert {len(pilot.accuracy) for found in first.small.values() for pilot in found} == {3}
-    assert all(pilot.code_error for pilot in first.small["adaptive"])
+    assert all(pilot.code_error for pilot in first.small["adaptive-bits"])
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 8, 9, 64])
@@ -319,7 +319,7 @@ def test_a_forecast_from_half_of_the_rounds_holds_in_the_real_run(tmp_path, one_
     base = ap.Scenario.preset("smoke").with_values(
         {"model.name": "mlp", "data.train_samples": 800, "rounds.global_rounds": 8, "engine.name": "serial"}
     )
-    methods = candidates(base, ["adaptive", "fp32"])
+    methods = candidates(base, ["adaptive-bits", "fp32"])
     experiment = Experiment.of(methods[0].scenario)
     advice = advise(methods, experiment, run_pilots(methods, experiment, budget_s=1.0, rounds=8))
     for method, forecast in zip(methods, advice.forecasts, strict=True):
@@ -341,20 +341,20 @@ def fleet(tmp_path, monkeypatch):
 
 
 def test_the_command_tells_a_table_and_writes_json_csv_and_pictures(fleet, tmp_path, capsys, one_thread):
-    words = ["advise", fleet, "./tiny.toml", "--rounds", "2", "--methods", "adaptive", "engine.name=serial"]
+    words = ["advise", fleet, "./tiny.toml", "--rounds", "2", "--methods", "adaptive-bits", "engine.name=serial"]
     assert main([*words, "--out", "told", "--check"]) == 0
     out, err = capsys.readouterr()
-    assert "no-pruning" in out and "adaptive" in out and "Clock: the paper's." in out and "Checked: " in out
+    assert "no-pruning" in out and "adaptive-bits" in out and "Clock: the paper's." in out and "Checked: " in out
     assert "pilots: 5 of 5 done" in err
     told = json.loads((tmp_path / "told" / "advice.json").read_text())
-    assert [method["method"] for method in told["methods"]] == ["no-pruning", "adaptive"]
+    assert [method["method"] for method in told["methods"]] == ["no-pruning", "adaptive-bits"]
     assert told["num_devices"] == 4 and told["edge_rounds"] == 4 and told["clock"] == "the paper's"
     for method in told["methods"]:
         assert set(method["time_s"]) == {"low", "median", "high"}
         assert 0.0 <= method["reached_probability"] <= 1.0
     assert told["check"]["method"] == told["recommended"]["method"]
     rows = list(csv.DictReader((tmp_path / "told" / "advice.csv").read_text().splitlines()))
-    assert [row["method"] for row in rows] == ["no-pruning", "adaptive"] and "time_s_median" in rows[0]
+    assert [row["method"] for row in rows] == ["no-pruning", "adaptive-bits"] and "time_s_median" in rows[0]
     assert (tmp_path / "told" / "advice.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "told" / "advice.pdf").read_bytes().startswith(b"%PDF")
 
@@ -379,8 +379,11 @@ def test_ctrl_c_ends_the_pilots_and_leaves_nobody_behind(fleet):
     ("words", "sentence"),
     [
         (["nowhere.csv"], "nowhere.csv"),
-        (["fleet.csv", "--methods", "adaptif"], "--methods 'adaptif' is unknown; did you mean 'adaptive'?"),
-        (["fleet.csv", "--methods", "adaptive,adaptive"], "each once"),
+        (
+            ["fleet.csv", "--methods", "adaptiv-bits"],
+            "--methods 'adaptiv-bits' is unknown; did you mean 'adaptive-bits'?",
+        ),
+        (["fleet.csv", "--methods", "adaptive-bits,adaptive-bits"], "each once"),
         (["fleet.csv", "--target", "1.5"], "--target must be > 0 and ≤ 1"),
         (["fleet.csv", "--budget", "0"], "--budget must be > 0"),
         (["fleet.csv", "--rounds", "0"], "--rounds must be"),
@@ -400,7 +403,7 @@ def test_a_table_without_links_says_what_it_needs(tmp_path, capsys):
     table = tmp_path / "bare.csv"
     table.write_text("device,edge\na,0\n")
     assert main(["advise", str(table), "smoke"]) == 2
-    assert "missing snr_db (dB over the full band), or in its place rate_mbps" in capsys.readouterr().err
+    assert "missing snr_db (dB over the full bandwidth), or in its place rate_mbps" in capsys.readouterr().err
 
 
 def test_methods_must_be_named():

@@ -171,7 +171,7 @@ def test_who_plays_follows_from_what_a_method_is_made_of():
 
 def test_a_methods_own_settings_win_over_the_divisions():
     found = {entry.name: entry.scenario for entry in lineup(BASE, TRACKS["A"]).entries}
-    assert found["adaptive"].plan.deadline_s == "auto" and found[SEED].plan.deadline_s == 0.03
+    assert found["adaptive-bits"].plan.deadline_s == "auto" and found[SEED].plan.deadline_s == 0.03
     assert found["liu2022"].plan.deadline_s == pytest.approx(0.35), "the paper's own for a network without edges"
 
 
@@ -420,9 +420,9 @@ def test_the_same_command_repeats_nothing_and_a_damaged_run_alone(played, capsys
 def test_a_league_goes_on_from_the_ledger_of_another_without_its_folders(played, tmp_path, capsys):
     out, words = played
     ledger = out / "played.jsonl"
-    here = [*words[:-4], "--out", str(tmp_path / "out"), "--engine", "serial", "--played", str(ledger)]
+    here = [*words[:-4], "--out", str(tmp_path / "out"), "--engine", "serial", "--ledger", str(ledger)]
     assert main(here) == 0
-    assert "0 ranked runs beside 6 recorded ones" in capsys.readouterr().err
+    assert "0 ranked runs; 6 are recorded already" in capsys.readouterr().err
     assert not list((tmp_path / "out" / "runs").iterdir())
     for name in ("league.csv", "league.tex", "played.jsonl"):
         assert (tmp_path / "out" / name).read_bytes() == (out / name).read_bytes()
@@ -430,12 +430,12 @@ def test_a_league_goes_on_from_the_ledger_of_another_without_its_folders(played,
 
 def test_a_league_so_far_runs_nothing_and_says_how_much_there_is(played, tmp_path, capsys):
     out, words = played
-    here = [*words[:-4], "--out", str(tmp_path / "out"), "--so-far"]
+    here = [*words[:-4], "--out", str(tmp_path / "out"), "--partial"]
     assert main(here) == 2 and not (tmp_path / "out").exists()
-    assert "--so-far needs a league that has been begun" in capsys.readouterr().err
+    assert "--partial needs a league that has been begun" in capsys.readouterr().err
     ledger = tmp_path / "three.jsonl"
     ledger.write_text("".join((out / "played.jsonl").read_text().splitlines(keepends=True)[:3]))
-    assert main([*here, "--played", str(ledger)]) == 0
+    assert main([*here, "--ledger", str(ledger)]) == 0
     assert not (tmp_path / "out" / "runs").exists()
     assert "so far 3 of 6 runs" in json.loads((tmp_path / "out" / "league.json").read_text())["note"]
     assert (tmp_path / "out" / "played.jsonl").read_bytes() == ledger.read_bytes()
@@ -487,9 +487,9 @@ def test_a_ledger_gives_back_what_was_measured_to_the_bit(tmp_path):
 )
 def test_a_file_that_is_no_ledger_is_refused_in_one_sentence(text, tmp_path, capsys):
     (tmp_path / "x.jsonl").write_text(text + "\n")
-    assert main(["league", "--quick", "--played", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "out")]) == 2
+    assert main(["league", "--quick", "--ledger", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert "--played must be a file that a league wrote" in error and error.count("\n") == 1
+    assert "--ledger must be a file that a league wrote" in error and error.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
@@ -506,16 +506,16 @@ def test_a_league_on_other_seeds_says_how_many():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--played", "/dev/null/none"], "--played must be a file that a league wrote"),
+        (["--ledger", "/dev/null/none"], "--ledger must be a file that a league wrote"),
         (["--quick", "--full"], "--quick and --full exclude each other"),
-        (["--division", "Q"], "track"),
-        (["--division", ","], "--division must name at least one"),
+        (["--track", "Q"], "track"),
+        (["--track", ","], "--track must name at least one"),
         (["--methods", "fp33"], "--methods"),
         (["--methods", " , "], "--methods must name at least one method"),
         (["--seeds", "4-1"], "--seeds must be like 0-4"),
-        (["--division", "D1", "--methods", "fedavg"], "None of --methods can take part in track D1"),
-        (["plan.deadline_s=auto", "method=adaptive"], "A league needs a deadline in seconds"),
-        (["--scenario", "honest", "--division", "B"], "Track B needs the paper's clock"),
+        (["--track", "D1", "--methods", "fedavg"], "None of --methods can take part in track D1"),
+        (["plan.deadline_s=auto", "method=adaptive-bits"], "A league needs a deadline in seconds"),
+        (["--scenario", "honest", "--track", "B"], "Track B needs the paper's clock"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(words, sentence, tmp_path, capsys, monkeypatch):
@@ -535,7 +535,7 @@ def _league_in(folder: Path) -> None:
     from airprune.cli.league import _league
 
     _league(
-        [], quick=True, full=False, untuned=False, division="A", methods=None, scenario=None, seeds=None, played=None,
+        [], quick=True, full=False, untuned=False, track="A", methods=None, scenario=None, seeds=None, ledger=None,
         out=folder, options={},
     )  # fmt: skip
 

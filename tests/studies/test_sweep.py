@@ -194,8 +194,8 @@ def test_a_folder_name_depends_on_the_values_alone():
         (["seed="], "seed must be a value, or values with commas between them, got ''"),
         (["seed=1,,2"], "got '1,,2'"),
         (["seed=5-1"], "seed must have ranges that go up, got '5-1'"),
-        (["seed=0-9999", "plan.deadline_s=1,2"], "asks for 20,000 runs; at most 10,000"),
-        (["seed=0-99999999999"], "seed=0-99999999999 asks for 100,000,000,000 runs or more; at most 10,000"),
+        (["seed=0-9999", "plan.deadline_s=1,2"], "needs 20,000 runs; at most 10,000"),
+        (["seed=0-99999999999"], "seed=0-99999999999 needs 100,000,000,000 runs or more; at most 10,000"),
         (["engine.workers=1,2"], "engine.workers cannot be swept, since results do not depend on it"),
         (["name=a,b"], "name cannot be swept"),
         (["--engine", "daks"], "did you mean 'dask'?"),
@@ -616,7 +616,7 @@ def test_a_worker_with_other_versions_is_named_and_left_out(tmp_path, command, s
     why = re.escape(f"has torch 0.0.1, but this run has torch {importlib.metadata.version('torch')}")
     assert re.fullmatch(rf"error: No worker of the cluster can take part: tcp://127\.0\.0\.1:\d+ {why}\.\n", err)
     (left_out,) = (record.getMessage() for record in caplog.records)
-    assert re.fullmatch(rf"Worker tcp://127\.0\.0\.1:\d+ is left out: it {why}\.", left_out)
+    assert re.fullmatch(rf"Worker tcp://127\.0\.0\.1:\d+ is excluded: it {why}\.", left_out)
 
 
 def test_a_lost_scheduler_is_one_sentence_and_status_1(tmp_path, command, long):

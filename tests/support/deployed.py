@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from airprune.deployment.replaying import met_candidates
+from airprune.deployment.replay import met_candidates
 from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.rounds.experiment import Experiment
 from airprune.runs.driver import records_of
@@ -94,27 +94,27 @@ class Pretended(Environment):
 
 
 def measured_rows(timed: Any, inputs: PlannedInputs, lost: Mapping[int, str], rng: Any) -> list[MeasuredRow]:
-    opened, rows = timed.opened, []
-    for n in np.flatnonzero(opened.planned):
-        device, planned_s = int(opened.device[n]), float(timed.compute_s[n] + timed.uplink_s[n])
+    planned, rows = timed.planned, []
+    for n in np.flatnonzero(planned.in_plan):
+        device, planned_s = int(planned.device[n]), float(timed.compute_s[n] + timed.uplink_s[n])
         fate = lost.get(device, "ok")
         compute_s = float(timed.compute_s[n] * rng.normal(1.02, 0.03))
         uplink_s = float(timed.uplink_s[n] * rng.normal(1.03, 0.05))
-        arrived_s = {"late": 1.25 * opened.deadline_s, "dropped": None}.get(fate, min(compute_s + uplink_s, planned_s))
-        size = int(np.ceil(opened.bits[n] / 8))
+        arrived_s = {"late": 1.25 * planned.deadline_s, "dropped": None}.get(fate, min(compute_s + uplink_s, planned_s))
+        size = int(np.ceil(planned.bits[n] / 8))
         rows.append(
             MeasuredRow(
                 round=inputs.round,
                 global_round=inputs.global_round,
                 edge_round=inputs.edge_round,
-                edge=int(opened.edge[n]),
+                edge=int(planned.edge[n]),
                 device=device,
                 name=f"device-{device}",
                 fate=fate,
                 reason=None if fate == "ok" else f"The upload was {fate}.",
-                share=float(opened.share[n]),
-                rate_bps=float(opened.share[n] * opened.full_band_rate_bps[n]),
-                full_band_rate_bps=float(opened.full_band_rate_bps[n]),
+                share=float(planned.share[n]),
+                rate_bps=float(planned.share[n] * planned.full_band_rate_bps[n]),
+                full_band_rate_bps=float(planned.full_band_rate_bps[n]),
                 planned_compute_s=float(timed.compute_s[n]),
                 compute_s=None if fate == "dropped" else compute_s,
                 planned_uplink_s=float(timed.uplink_s[n]),
@@ -123,7 +123,7 @@ def measured_rows(timed: Any, inputs: PlannedInputs, lost: Mapping[int, str], rn
                 bytes=None if fate == "dropped" else size,
                 rtt_s=0.004 + 0.001 * device,
                 arrived_s=arrived_s,
-                deadline_s=float(opened.deadline_s),
+                deadline_s=float(planned.deadline_s),
                 num_samples=40,
                 digest=None if fate == "dropped" else "00" * 16,
             )

@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 
 from airprune.cli import main
 from airprune.deployment.cloud import deployed_run
-from airprune.deployment.device import DeviceSettings, run_device
+from airprune.deployment.device import Device, DeviceSettings
 from airprune.deployment.edge import Edge, EdgeSettings
 from airprune.deployment.identity import load_members, load_node, make_federation
 from airprune.deployment.remote import CloudSettings
@@ -284,7 +284,7 @@ class Tasks(_Kits):
     def start(self, name: str) -> None:
         node, state = load_node(self.kits / name), self.state(name)
         if name in self.devices:
-            work = run_device(node, state, DeviceSettings(patience_s=self.patience_s))
+            work = Device(node, state, DeviceSettings(patience_s=self.patience_s)).run()
         else:
             work = self._edge(name)
         self.tasks[name] = self.background.call(_started(work))

@@ -18,7 +18,7 @@ from typing import Any
 
 import airprune as ap
 from airprune.deployment.cloud import deployed_run
-from airprune.deployment.device import DeviceSettings, run_device
+from airprune.deployment.device import Device, DeviceSettings
 from airprune.deployment.edge import Edge, EdgeSettings
 from airprune.deployment.identity import load_members, load_node, make_federation
 from airprune.deployment.remote import CloudSettings
@@ -71,7 +71,7 @@ class Federation:
         if name in self.members.edges:
             self.edges[name] = edge = (kind or Edge)(node, state, EdgeSettings(keep_uploads=self.keep_uploads))
             return await edge.run()
-        return await (kind(node, state, DeviceSettings()).run() if kind else run_device(node, state, DeviceSettings()))
+        return await (kind or Device)(node, state, DeviceSettings()).run()
 
     def _state(self, name: str) -> Path:
         folder = self.kits / name / "state"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airprune.deployment.identity import channel_credentials, load_node, make_federation, server_credentials
-from airprune.deployment.link_times import payload_rate_bps
+from airprune.deployment.pacing import payload_rate_bps
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.transport import Limits, Link, LinkLost, Server, dial
 from support.namespaces import Network

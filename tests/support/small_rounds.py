@@ -17,7 +17,7 @@ CASES: dict[str, dict[str, Any]] = {
     "the paper's": {},
     "the wider CNN": {"model.name": "cifar-cnn"},
     "frozen and quantised": {"method": "frozen-pruning", "compression.name": "quantised"},
-    "adaptive codes with memory": {"method": "adaptive"},
+    "adaptive codes with memory": {"method": "adaptive-bits"},
     "top-k with memory": {"method": "mem-sgd"},
     "units drawn, trained as a smaller model": {"method": "feddrop"},
     "channels too, trained with zeros": {"method": "feddrop", "model.prunable": ("*",)},
@@ -62,7 +62,7 @@ def digests(changes: dict[str, Any], device_of: Callable[[Any], Any]) -> list[st
     rng, found = np.random.default_rng(1), []
     for number in range(2):
         model = (0.1 * rng.normal(size=device.shape.num_state)).astype(np.float32)
-        code = 2 if changes.get("method") == "adaptive" else None
+        code = 2 if changes.get("method") == "adaptive-bits" else None
         keep = device.shape.prunable_weights * 2 // 3
         orders = Orders(device=3, keep=keep, learning_rate=0.05, round_index=number, code=code, memory=memory)
         streams = Streams(7, 0, number)
@@ -81,8 +81,9 @@ def main() -> None:
     for name in ABSENT:
         sys.modules[name] = None  # type: ignore[assignment]
     import airprune.cli.deploy
-    import airprune.data  # noqa: F401
-    from airprune.deployment.small import local_device
+    import airprune.data
+    import airprune.deployment.device  # noqa: F401
+    from airprune.deployment.training import local_device
     from airprune.errors import AirpruneError
 
     x, y = samples()

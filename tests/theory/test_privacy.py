@@ -13,7 +13,7 @@ from torch import nn
 
 import airprune as ap
 from airprune.deployment.remote import CloudSettings
-from airprune.deployment.replaying import Replayed
+from airprune.deployment.replay import Replayed
 from airprune.errors import InvalidValue, UsageError
 from airprune.methods.aggregation import AGGREGATIONS, Aggregation
 from airprune.methods.compression.base import Wire

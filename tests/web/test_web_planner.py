@@ -23,6 +23,7 @@ from airprune.web.planner.picture import MAX_DRAWN
 from airprune.web.planner.settings import PlannerSettings
 from airprune.wireless.channel import Radio, full_band_rates
 from airprune.wireless.network import Ring, place_hierarchical
+from support.each import each
 from support.processes import airprune
 
 pytest_plugins = ["support.browser"]
@@ -312,7 +313,7 @@ def test_the_server_forgets_the_tables_used_longest_ago():
 # Refusals
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "sentence"),
     [
         ({"deadline_ms": "0"}, "planner.deadline_ms must be in [0.001, 1e+06], got 0.0. Example: deadline_ms = 30.0"),
@@ -336,7 +337,6 @@ def test_the_server_forgets_the_tables_used_longest_ago():
         ({"seed": "-1"}, "planner.seed must be a whole number ≥ 0, got -1"),
         ({"seed": "\ud800".encode("utf-8", "surrogatepass")}, "planner.seed must be a whole number ≥ 0"),
     ],
-    ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
 )
 def test_a_setting_that_breaks_its_rule_is_named_with_its_way_out(server, query, sentence):
     for path in ("/api/plan", "/api/plan.csv", "/api/fleet.csv"):

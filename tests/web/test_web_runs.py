@@ -21,6 +21,7 @@ from airprune.web.runs.following import RecordsFile
 from airprune.web.runs.thinning import Thinned
 from airprune.web.serve import listen, server_of
 from airprune.web.site import Site
+from support.each import each
 from support.processes import wait_for
 from support.web_runs import (
     HOSTILE,
@@ -191,7 +192,7 @@ def guarded(serve, tmp_path_factory):
     return serve(runs_dir=place / "runs")
 
 
-@pytest.mark.parametrize("name", OUTSIDE)
+@each("name", OUTSIDE)
 def test_a_name_never_leads_out_of_the_runs_folder(guarded, name):
     for path, more in (
         ("/api/runs/curves", {}),

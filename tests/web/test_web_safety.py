@@ -18,6 +18,7 @@ from airprune.extras import install_command
 from airprune.web import charts, safety
 from airprune.web.app import create_app
 from airprune.web.site import Site
+from support.each import each
 from support.processes import airprune, start_airprune
 
 pytest_plugins = ["support.browser"]
@@ -35,10 +36,10 @@ def refused(answer, status):
     return body["error"]
 
 
-@pytest.mark.parametrize(
+@each(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost", "", "a@127.0.0.1:{port}"]
 )
-@pytest.mark.parametrize("path", ["/", "/api/plan", "/openapi.json", "/nothing"])
+@each("path", ["/", "/api/plan", "/openapi.json", "/nothing"])
 def test_a_strange_host_is_misdirected(server, host, path):
     answer = server.client.get(path, headers={"Host": host.format(port=server.site.port)})
     assert "Host must be a name of this server" in refused(answer, 421)
@@ -75,8 +76,8 @@ def test_the_servers_own_origin_is_welcome(server):
     assert server.client.post("/api/fleet", headers=headers, content=FLEET).status_code == 403
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WHATEVER"])
-@pytest.mark.parametrize("token", [None, "", "wrong", "ÿ"])
+@each("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WHATEVER"])
+@each("token", [None, "", "wrong", "ÿ"])
 def test_no_change_without_the_token(server, method, token):
     headers = {} if token is None else {safety.TOKEN_HEADER: token.encode("latin-1")}
     for path in ("/", "/api/plan", "/api/runs", "/nothing"):

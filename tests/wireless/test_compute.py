@@ -254,14 +254,14 @@ def first_round(experiment):
     state = experiment.initial_state()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    opened = open_round(experiment.terms, candidates, experiment.network.cpu_hz[candidates.device], 0)
+    planned = open_round(experiment.context, candidates, experiment.network.cpu_hz[candidates.device], 0)
     calm = Events(dropped=np.zeros(25, bool), slowdown=np.ones(25))
-    return time_round(experiment.terms, opened, calm)
+    return time_round(experiment.context, planned, calm)
 
 
 def test_the_deadline_of_the_preset_honest_is_met_by_everybody():
     timed = first_round(honest_experiment())
-    assert set(timed.fate) == {"ok"}
+    assert set(timed.outcome) == {"ok"}
     np.testing.assert_allclose(timed.compute_s, 4000 * 22_730_208 / (8 * 4 * 0.25 * 1.8e9), rtol=CLOSED)
     assert timed.edge_latency_s.max() <= 6.344 * (1 + 1e-9)
     assert 0.6 < timed.ratio.mean() < 0.8  # the paper's 30 ms are left to upload, so it prunes as the paper does

@@ -20,6 +20,7 @@ from airprune.wireless.network import (
     place_flat,
     place_hierarchical,
 )
+from support.each import each
 
 ROUNDING_M = 1e-9  # adding an edge's position to an offset rounds at 1e-13 m; 1e-9 m is far below any radio effect
 
@@ -212,7 +213,7 @@ def test_every_edge_of_the_table_needs_its_position():
         network_from_columns(TABLE, edge_position_m={0: (0, 0)})
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [
         lambda: Ring(10, 5),

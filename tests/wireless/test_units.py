@@ -17,6 +17,7 @@ from airprune.units import (
     s_to_ms,
     watt_to_dbm,
 )
+from support.each import each
 
 CONVERSIONS = [db_to_ratio, ratio_to_db, dbm_to_watt, watt_to_dbm, mhz_to_hz, hz_to_mhz, ms_to_s, s_to_ms]
 
@@ -62,8 +63,8 @@ def test_scalars_give_floats_and_arrays_give_arrays(convert):
     assert convert(np.array([3.0]))[0] == convert(3.0)
 
 
-@pytest.mark.parametrize("convert", CONVERSIONS)
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, "ten", None])
+@each("convert", CONVERSIONS)
+@each("bad", [math.nan, math.inf, -math.inf, "ten", None])
 def test_no_conversion_accepts_what_is_not_a_finite_number(convert, bad):
     with pytest.raises(InvalidValue, match=convert.__name__):
         convert(bad)

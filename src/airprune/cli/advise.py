@@ -1,4 +1,4 @@
-"""`airprune advise`: which method, how many bits, which deadline, how long until X %, how sure."""
+"""`airprune advise`: the method for a fleet, with forecasts of time, bits and energy to a target accuracy."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from airprune.checks import quantity, whole_number
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.options import Engine, TableAsJson, Workers
-from airprune.cli.progress import watched
+from airprune.cli.options import Engine, TableAsJson, Workers, names_in
+from airprune.cli.progress import show_progress
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import STOPPED
+from airprune.cli.tables import plain_table, print_table
 from airprune.errors import UsageError
 from airprune.results.measures import MEASURES
 from airprune.tables import write_text_atomic
 from airprune.text import MISSING, clocks_text, number
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from airprune.rounds.experiment import Experiment
     from airprune.studies.advice import Advice, Forecast, Outcome, Pilots
     from airprune.studies.advice.forecast import Interval
@@ -38,38 +40,47 @@ def advise(
         Path,
         typer.Argument(
             metavar="FLEET",
-            help="CSV or JSON table with one row per device: `device,edge` and `snr_db`, `distance_m` or places.",
+            help="CSV or JSON table, one row per device: `device,edge` and `snr_db`, `distance_m` or coordinates.",
         ),
     ],
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SCENARIO] [KEY=VALUE]...",
-            help=f"A preset's name or a TOML file, by default `{DEFAULT_SCENARIO}`, and changes to it.",
+            metavar="SCENARIO KEY=VALUE",
+            help=f"Preset or TOML file, and changes to it.  [default: {DEFAULT_SCENARIO}]",
         ),
     ] = None,
     methods: Annotated[
-        str, typer.Option(help="Methods (`airprune methods`) to choose from, separated by commas.")
-    ] = "no-pruning,adaptive-pruning,frozen-pruning,adaptive",
+        str, typer.Option(metavar="NAMES", help="Methods (`airprune methods`) to choose from, separated by commas.")
+    ] = "no-pruning,adaptive-pruning,frozen-pruning,adaptive-bits",
     target: Annotated[
         float | None,
-        typer.Option(help="The accuracy X, e.g. `0.85`; by default rounds.target_accuracy, or 2 points below the end."),
+        typer.Option(
+            metavar="ACCURACY",
+            help="Target, e.g. `0.85`.  [default: `rounds.target_accuracy`, else 2 points below the forecast end]",
+        ),
     ] = None,
     budget: Annotated[float, typer.Option(metavar="SECONDS", help="Wall-clock time for pilot runs.")] = 120.0,
     rounds: Annotated[
-        int | None, typer.Option(help="Edge rounds of each pilot in place of --budget: the same answer everywhere.")
+        int | None,
+        typer.Option(
+            metavar="N", help="Edge rounds of each pilot run, in place of --budget: the same answer everywhere."
+        ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Then run the recommended method until X and tell the forecast's error.")
+        bool,
+        typer.Option("--check", help="Then run the recommended method to the target and print the forecast's error."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for advice.json, advice.csv and the picture advice.png.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for advice.json, advice.csv and the figure advice.png.")
     ] = None,
     engine: Engine = None,
     workers: Workers = None,
     as_json: TableAsJson = False,
 ) -> None:
-    """Advise on a method for a fleet: pilot runs and the planner tell time, bits and joules to an accuracy.
+    """Recommend a method for a fleet, from pilot runs.
+
+    Forecasts time, uploaded bits and energy to a target accuracy, for each method.
 
     Example: `airprune advise fleet.csv paper-converged --target 0.85`
     """
@@ -85,39 +96,39 @@ def advise(
         whole_number("--rounds", rounds, at_least=1)
     name, changes = _split(words or [])
     base = scenario_from(name, [f"network.table={fleet}"], engine=engine, workers=workers)
-    chosen = candidates(base, [method.strip() for method in methods.split(",") if method.strip()], changes)
+    chosen = candidates(base, names_in(methods), changes)
     experiment = Experiment.of(chosen[0].scenario)
     report = _progress(timed=rounds is None)
-    with _stopping("Stopped before there was advice."):
+    with _stopping("Stopped before there was a recommendation."):
         pilots = run_pilots(chosen, experiment, budget_s=budget, rounds=rounds, report=report)
     say(described(pilots))
     advice = advise_on(chosen, experiment, pilots, target=target)
     command = _command(name, fleet, advice.best)
-    told = _told(advice, pilots, experiment, fleet, name, command)
+    document = _document(advice, pilots, experiment, fleet, name, command)
     if out is not None:
-        _write(out, advice, told, title=f"{fleet.name}, {name}; ")
+        _write(out, advice, document, title=f"{fleet.name}, {name}; ")
     if not as_json:
         _show(advice, command)
     if check:
         scenario = next(method.scenario for method in chosen if method.name == advice.best.method)
-        with _stopping("Stopped; the advice stands unchecked."):
+        with _stopping("Stopped; the forecast is not checked."):
             outcome = outcome_of(
                 scenario,
                 advice.target,
-                watched=lambda records, real: watched(records, real, label=f"check of {advice.best.method}"),
+                watched=lambda records, real: show_progress(records, real, label=f"check of {advice.best.method}"),
             )
-        told["check"] = outcome.as_json(advice.best)
+        document["check"] = outcome.as_json(advice.best)
         if out is not None:
-            _write(out, advice, told, outcome, title=f"{fleet.name}, {name}; ")
+            _write(out, advice, document, outcome, title=f"{fleet.name}, {name}; ")
         if not as_json:
             stdout_console().print(outcome.sentence(advice.best, advice.target), markup=False, soft_wrap=True)
     if as_json:
-        print_json(told)
+        print_json(document)
 
 
 @contextlib.contextmanager
 def _stopping(sentence: str) -> Iterator[None]:
-    """Ctrl-C ends the command with a sentence."""
+    """Ends the command with a sentence at Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:
@@ -126,7 +137,7 @@ def _stopping(sentence: str) -> Iterator[None]:
 
 
 def _split(words: list[str]) -> tuple[str, list[str]]:
-    """(scenario, changes): the first word is a scenario unless it is a change."""
+    """Returns (scenario, changes); the first word is a scenario unless it is a change."""
     if not words or "=" in words[0]:
         return DEFAULT_SCENARIO, words
     if extra := [word for word in words[1:] if "=" not in word]:
@@ -147,29 +158,24 @@ def _command(name: str, fleet: Path, best: Forecast) -> str:
 
 
 def _show(advice: Advice, command: str) -> None:
+    print_table(_table(advice))
     console = stdout_console()
-    console.print(_table(advice))
     console.print(advice.sentence, markup=False, soft_wrap=True)
     console.print(command, markup=False, soft_wrap=True)
 
 
 def _table(advice: Advice) -> Table:
     bits, joules = MEASURES["uploaded_bits"], MEASURES["energy_j"]
-    table = Table(
-        title=f"Until {advice.target:.1%} test accuracy, median and 80 % interval",
-        caption=clocks_text([advice.clock]),
-        caption_justify="left",
-        title_justify="left",
-        header_style="bold",
-        box=None,
-        pad_edge=False,
+    numbers = (
+        *(MEASURES["bits_per_weight"].label, "deadline ms", "ms per round", "edge rounds"),
+        *(MEASURES["time_s"].brief, bits.unit, joules.unit),
     )
-    table.add_column("method", no_wrap=True)
-    for heading in (MEASURES["bits_per_weight"].label, "deadline ms", "ms per round", "edge rounds"):
-        table.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
-    for heading in (MEASURES["time_s"].brief, bits.unit, joules.unit):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("sure?", no_wrap=True)
+    table = plain_table(
+        *("method", *numbers, "sure?"),
+        numbers=numbers,
+        title=f"To {advice.target:.1%} test accuracy, median and 80 % interval",
+        caption=clocks_text([advice.clock]),
+    )
     for forecast in advice.forecasts:
         cost = forecast.cost
         table.add_row(
@@ -188,16 +194,16 @@ def _table(advice: Advice) -> Table:
 
 
 def _interval(interval: Interval) -> str:
-    """`12 (9.1…20)`; a dash stands for never."""
+    """Returns e.g. `12 (9.1…20)`; a dash stands for never."""
     low, high = (number(end, ".2g") for end in (interval.low, interval.high))
     median = number(interval.median, ".2g")
     return MISSING if low == median == MISSING else f"{median} ({low}…{high})"
 
 
-def _told(
+def _document(
     advice: Advice, pilots: Pilots, experiment: Experiment, fleet: Path, name: str, command: str
 ) -> dict[str, Any]:
-    """Everything, for machines."""
+    """Returns the recommendation for machines."""
     from airprune.studies.advice.forecast import INTERVAL
 
     return {
@@ -222,14 +228,14 @@ def _told(
     }
 
 
-def _write(out: Path, advice: Advice, told: dict[str, Any], outcome: Outcome | None = None, *, title: str) -> None:
+def _write(out: Path, advice: Advice, document: dict[str, Any], outcome: Outcome | None = None, *, title: str) -> None:
     from airprune.results.figures.curves import figure_files, save_figure
     from airprune.results.figures.forecasts import Band, RealRun, forecast_figure
     from airprune.studies.advice.forecast import INTERVAL
 
     out.mkdir(parents=True, exist_ok=True)
-    write_text_atomic(out / "advice.json", json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    write_text_atomic(out / "advice.csv", _csv(told["methods"]))
+    write_text_atomic(out / "advice.json", json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text_atomic(out / "advice.csv", _csv(document["methods"]))
     real_run = None
     if outcome is not None and outcome.reached and outcome.at.time_s is not None:
         real_run = RealRun(advice.best.method, outcome.at.time_s, outcome.at.test_accuracy)
@@ -244,7 +250,7 @@ def _write(out: Path, advice: Advice, told: dict[str, Any], outcome: Outcome | N
 
 
 def _csv(methods: list[dict[str, Any]]) -> str:
-    """One row per method; intervals as three columns."""
+    """Returns one row per method, with each interval as three columns."""
     rows = []
     for method in methods:
         row: dict[str, Any] = {}

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,36 +16,55 @@ from airprune.cli.stopping import STOPPED, interruptible
 from airprune.errors import NO_MEMORY, AirpruneError, UsageError, exhausted_by
 from airprune.extras import MissingExtra, sentence_for
 
-# Every command by its name, which is also that of its module and of what the module calls it, with its summary: the
-# first paragraph of its help.
-COMMANDS = {
-    "plan": "Give every device a bandwidth share and a pruning ratio so that each round meets the deadline.",
-    "advise": "Advise on a method for a fleet: pilot runs and the planner tell time, bits and joules to an accuracy.",
-    "run": "Train a scenario: plan, prune, learn, average, round after round.",
-    "compare": "Compare schemes or methods over seeds on the same network, samples and fading; finished runs are not "
-    "repeated.",
-    "sweep": "Run a scenario for every combination of values, several whole runs at a time, and average over seeds.",
-    "league": "Play all methods against each other on one network, clock and set of seeds; tables, a picture and a "
-    "page.",
-    "reproduce": "Reproduce the paper: tables, figures, and each of its claims with a verdict.",
-    "report": "Write a self-contained HTML page about a folder: summary, curves, devices, claims, and how to repeat "
-    "it.",
-    "export": "Write the trained model of a run as a state dict for torch, or as ONNX.",
-    "web": "Open overview, planner, runs, league and reproduction in a browser, served by this machine alone.",
-    "schemes": "List the schemes that choose bandwidth shares and pruning ratios.",
-    "methods": "List the methods, tell all about one, or check one.",
-    "scenarios": "List the presets, show one with every setting, or print the JSON schema.",
-    "profile": "Time a scenario's model on this machine and count its FLOPs.",
-    "doctor": "Check the installation: versions, memory, data, a small plan and a small training run.",
-    "data": "List, fetch and look at datasets.",
-    "cluster": "Start the machines of a cluster for `airprune run --engine dask`.",
-    "deploy": "Run a scenario on real machines: a cloud, edges and devices, each a process of its own.",
+# Every command by its panel of the help and its name, which is also that of its module and of its function there; the
+# summary is the first paragraph of its help.
+PANELS = {
+    "Plan": {
+        "plan": "Allocate bandwidth and pruning so that devices meet the deadline.",
+        "advise": "Recommend a method for a fleet, from pilot runs.",
+    },
+    "Experiment": {
+        "run": "Train one scenario: plan, prune, train, aggregate.",
+        "compare": "Compare schemes or methods over seeds, on the same network.",
+        "sweep": "Run a scenario for every combination of values, over seeds.",
+        "league": "Benchmark all methods under the same rules.",
+        "reproduce": "Reproduce the paper: tables, figures, verdicts on its claims.",
+    },
+    "Results": {
+        "report": "Write an HTML report of a run, comparison, sweep or reproduction.",
+        "export": "Export the trained model of a run, for PyTorch or as ONNX.",
+        "web": "Serve planner, runs and results as web pages on this machine.",
+    },
+    "Catalogue": {
+        "methods": "List the methods by family, show one in full, or check one.",
+        "schemes": "List the schemes that allocate bandwidth and pruning.",
+        "scenarios": "List the presets, or show one with every setting.",
+        "data": "List and fetch datasets, and show how devices share them.",
+    },
+    "Operate": {
+        "doctor": "Check the installation: versions, data, a small plan and run.",
+        "profile": "Measure how fast this machine trains a scenario's model.",
+        "cluster": "Start a Dask cluster for `airprune run --engine dask`.",
+        "deploy": "Run a scenario on real machines: cloud, edges and devices.",
+    },
+}
+COMMANDS = {name: summary for panel in PANELS.values() for name, summary in panel.items()}
+
+# Other names under which options are accepted, by command, and those that the help shows; None: it has no effect.
+OTHER_NAMES: dict[tuple[str, ...], dict[str, str | None]] = {
+    ("league",): {"--division": "--track", "--played": "--ledger", "--so-far": "--partial"},
+    ("deploy", "cloud"): {"--metrics": "--metrics-port"},
+    ("deploy", "edge"): {"--folder": "--state-dir"},
+    ("deploy", "device"): {"--folder": "--state-dir"},
+    ("deploy", "shape"): {"--print": None},
 }
 
 
 def app_for(*words: str) -> typer.Typer:
-    """The application. Of its commands those among `words` are imported; the others are there by name and summary,
-    so that a command does not wait for what the others import."""
+    """Returns the application with those of its commands imported that are among `words`.
+
+    The others are there by name and summary, so that a command does not wait for what the others import.
+    """
     app = typer.Typer(
         name="airprune",
         rich_markup_mode="markdown",
@@ -53,16 +72,27 @@ def app_for(*words: str) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for name, summary in COMMANDS.items():
-        if name not in words:
-            app.command(name, help=summary)(_not_imported)
-            continue
-        command = getattr(importlib.import_module(f"airprune.cli.{name}"), name)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name)(command)
+    for panel, commands in PANELS.items():
+        for name, summary in commands.items():
+            if name not in words:
+                app.command(name, help=summary, rich_help_panel=panel)(_not_imported)
+                continue
+            command = getattr(importlib.import_module(f"airprune.cli.{name}"), name)
+            if isinstance(command, typer.Typer):
+                app.add_typer(command, name=name, rich_help_panel=panel)
+            else:
+                app.command(name, rich_help_panel=panel)(command)
     return app
+
+
+def _hide_types(command: Any, parent: typer.Context | None = None) -> None:
+    """Shows no type in the help where it says nothing: of flags, and of arguments, which have a name."""
+    context = typer.Context(command, parent=parent, **command.context_settings)
+    for parameter in command.get_params(context):
+        if parameter.param_type_name == "argument" or parameter.is_flag:
+            parameter.display_type_rich = lambda ctx: None
+    for inner in getattr(command, "commands", {}).values():
+        _hide_types(inner, context)
 
 
 def _not_imported() -> None:
@@ -70,10 +100,10 @@ def _not_imported() -> None:
 
 
 def _words(arguments: list[str]) -> list[str]:
-    """The name of the command among its arguments; of those that a shell wants completed, if it asks for that."""
+    """Returns the command's name among the arguments, or among those that a shell wants completed."""
     completed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
-    asked = completed.split()[1:] if "_AIRPRUNE_COMPLETE" in os.environ else arguments
-    return [word for word in asked if not word.startswith("-")][:1]
+    typed = completed.split()[1:] if "_AIRPRUNE_COMPLETE" in os.environ else arguments
+    return [word for word in typed if not word.startswith("-")][:1]
 
 
 def _show_version(wanted: bool) -> None:
@@ -84,14 +114,14 @@ def _show_version(wanted: bool) -> None:
 
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     imported: Annotated[
         list[Path] | None,
         typer.Option(
             "--import",
             metavar="FILE",
-            help="A Python file that registers components or methods of your own; may stand anywhere.",
+            help="Python file that registers your own components or methods; may stand anywhere.",
         ),
     ] = None,
 ) -> None:
@@ -99,13 +129,14 @@ def _root(
 
 
 def run_command(arguments: list[str] | None) -> int:
-    """Runs one command; turns every deliberate error into one sentence and its exit status."""
+    """Runs one command; every deliberate error becomes one sentence and its exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        arguments = _with_imports(arguments)
-        app = app_for(*_words(arguments))
+        arguments = _with_shown_names(_with_imports(arguments))
+        command = typer.main.get_command(app_for(*_words(arguments)))
+        _hide_types(command)
         with interruptible():
-            status = app(arguments or ["--help"], prog_name="airprune", standalone_mode=False)
+            status = command(arguments or ["--help"], prog_name="airprune", standalone_mode=False)
     except typer.TyperException as error:
         say(f"error: {error.format_message()}")
         return 2
@@ -137,7 +168,7 @@ def run_command(arguments: list[str] | None) -> int:
 
 
 def _with_imports(arguments: list[str]) -> list[str]:
-    """Loads every file given with --import, wherever the option stands; what is left is the command."""
+    """Loads every file given with --import, wherever the option stands; returns the other arguments."""
     left: list[str] = []
     waiting = iter(arguments)
     for word in waiting:
@@ -154,4 +185,21 @@ def _with_imports(arguments: list[str]) -> list[str]:
 
         if not import_file(path):
             say(f"note: {path} registers nothing; a file does so by airprune.register(…).")
+    return left
+
+
+def _with_shown_names(arguments: list[str]) -> list[str]:
+    """Replaces options of other names by those that the help shows, with a hint on each."""
+    words = [word for word in arguments if not word.startswith("-")]
+    names = OTHER_NAMES.get(tuple(words[:1])) or OTHER_NAMES.get(tuple(words[:2])) or {}
+    left: list[str] = []
+    for word in arguments:
+        given, equals, value = word.partition("=")
+        if given not in names:
+            left.append(word)
+        elif (shown := names[given]) is None:
+            say(f"note: {given} has no effect; leave it out.")
+        else:
+            say(f"note: {given} is accepted for {shown}.")
+            left.append(f"{shown}{equals}{value}")
     return left

@@ -1,4 +1,4 @@
-"""Many runs at a terminal: how long they will take, how far they are, and what a signal leaves behind."""
+"""Runs of a campaign: an estimate first, progress meanwhile, and one sentence when a signal stops them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from airprune.cli.console import say
-from airprune.cli.durations import tell_duration
-from airprune.cli.progress import watched
+from airprune.cli.progress import announce_duration, live_line, repeated_line, show_progress
 from airprune.cli.stopping import STOPPED, terminated_like_ctrl_c
 from airprune.errors import Diverged
 
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
 
 @terminated_like_ctrl_c()
 def run_missing(campaign: Campaign, out: Path) -> list[Outcome]:
-    """Runs everything that is not finished, and shows it meanwhile; the runs that failed."""
+    """Runs everything that is not finished and shows progress meanwhile; returns the runs that failed."""
     from airprune.studies.campaign import at_a_time
 
     engine, total, missing = campaign.engine, len(campaign.runs), campaign.missing()
@@ -36,22 +33,22 @@ def run_missing(campaign: Campaign, out: Path) -> list[Outcome]:
         say(f"{done} of {total} runs were finished before.")
     if not missing:
         return []
-    tell_duration(
+    announce_duration(
         [run.scenario for run in missing],
         at_a_time=at_a_time(engine, len(missing)),
         elsewhere=engine is not None and engine.scheduler is not None,
     )
 
     def watch(run: CampaignRun, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        there, label = len(campaign.run_folder(run).records()), f"[{done + 1}/{total}] {run.label}"
+        earlier, label = len(campaign.run_folder(run).records()), f"[{done + 1}/{total}] {run.label}"
         try:
-            yield from watched(records, run.scenario, label=label, done=there)
+            yield from show_progress(records, run.scenario, label=label, done=earlier)
         except Diverged as error:
             say(f"{label}: {error}")
 
     try:
         with contextlib.closing(campaign.outcomes(missing, watch=watch)) as outcomes:
-            for outcome in outcomes if engine is None else _watched(outcomes, campaign, done=done):
+            for outcome in outcomes if engine is None else _show_progress(outcomes, campaign, done=done):
                 if outcome.trouble is None:
                     done += 1
                 else:
@@ -63,33 +60,29 @@ def run_missing(campaign: Campaign, out: Path) -> list[Outcome]:
 
 
 def end_with(failures: Sequence[Outcome]) -> None:
-    """Says what failed, and lets the command fail then."""
+    """Prints each failure; the command fails if there is one."""
     for failure in failures:
         say(f"failed: {failure.run.label}: {failure.trouble}")
     if failures:
         raise typer.Exit(1)
 
 
-def _watched(outcomes: Iterable[Outcome], campaign: Campaign, *, done: int) -> Iterator[Outcome]:
-    """The outcomes, shown while they pass: one bar on a terminal, plain lines elsewhere."""
+def _show_progress(outcomes: Iterable[Outcome], campaign: Campaign, *, done: int) -> Iterator[Outcome]:
+    """Yields the outcomes and shows them meanwhile: one bar on a terminal, plain lines elsewhere."""
     total = len(campaign.runs)
     if not sys.stderr.isatty():
-        started = time.monotonic()
-        for count, outcome in enumerate(outcomes, start=1):
-            left_s = (time.monotonic() - started) / count * (total - done - count)
-            left = f" · {_duration(left_s)} left" if left_s else ""
-            say(f"[{done + count}/{total}] {outcome.run.label}: {_words(outcome, campaign)}{left}")
-            yield outcome
+        started, finished = time.monotonic(), done
+        with repeated_line(
+            lambda: f"[{finished}/{total}] runs finished · {_duration(time.monotonic() - started)} elapsed"
+        ):
+            for outcome in outcomes:
+                finished += 1
+                left_s = (time.monotonic() - started) / (finished - done) * (total - finished)
+                left = f" · {_duration(left_s)} left" if left_s else ""
+                say(f"[{finished}/{total}] {outcome.run.label}: {_words(outcome, campaign)}{left}")
+                yield outcome
         return
-    columns = (
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("runs"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        TextColumn("{task.fields[words]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
-    )
-    with Progress(*columns, console=Console(stderr=True), expand=True) as progress:
+    with live_line(BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("runs")) as progress:
         task = progress.add_task("", total=total, completed=done, words="starting …" if done < total else "")
         for outcome in outcomes:
             words = f"{_words(outcome, campaign)} · {outcome.run.label}"

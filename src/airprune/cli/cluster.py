@@ -14,12 +14,12 @@ from airprune.errors import UsageError
 from airprune.extras import need
 
 cluster = typer.Typer(
-    help="Start the machines of a cluster for `airprune run --engine dask`.",
+    help="Start a Dask cluster for `airprune run --engine dask`.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
-Insecure = Annotated[bool, typer.Option("--insecure", help="Let other machines in without TLS.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Admit other machines without TLS.")]
 
 
 @cluster.callback()
@@ -29,10 +29,10 @@ def _needs_the_extra() -> None:
 
 @cluster.command()
 def certificates(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")],
-    days: Annotated[int, typer.Option(min=1, max=36_500, help="How long they are valid.")] = 365,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write them to.")],
+    days: Annotated[int, typer.Option(metavar="DAYS", min=1, max=36_500, help="Validity.")] = 365,
 ) -> None:
-    """Make a private authority and a certificate for each role of a cluster.
+    """Make a private certificate authority and a certificate for each role of a cluster.
 
     Example: `airprune cluster certificates ~/airprune-tls`
     """
@@ -47,16 +47,18 @@ def certificates(
     say("  the scheduler      ca.pem  scheduler.pem  scheduler-key.pem")
     say("  each worker        ca.pem  worker.pem     worker-key.pem")
     say("  `airprune run`     ca.pem  client.pem     client-key.pem")
-    say("Keep ca-key.pem here: everybody who has it can make more certificates.")
+    say("Keep ca-key.pem here: with it anyone can make more certificates.")
 
 
 @cluster.command()
 def scheduler(
-    host: Annotated[str, typer.Option(help="Address to listen on; other machines need TLS.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8786,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; other machines need TLS.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 takes any free port.")] = 8786,
     tls: Tls = None,
     scheduler_file: Annotated[
-        Path | None, typer.Option(help="Write the address to this file, for workers and runs to read.")
+        Path | None, typer.Option(metavar="FILE", help="Write the address to this file, for workers and runs to read.")
     ] = None,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Serve Dask's dashboard on this machine; needs bokeh.")
@@ -72,7 +74,7 @@ def scheduler(
     def announce(address: str, page: str | None) -> None:
         place = address + (f" --tls {shlex.quote(str(tls))}" if tls else "")
         typer.echo(address)
-        say("On every machine that shall work, start its workers:")
+        say("Start the workers of each machine:")
         say(f"  airprune cluster worker {place}")
         say("Then run:")
         say(f"  airprune run smoke --engine dask --scheduler {place}")
@@ -95,22 +97,24 @@ def scheduler(
 @cluster.command()
 def worker(
     scheduler: Annotated[
-        str, typer.Argument(metavar="ADDRESS_OR_FILE", help="The scheduler: `tls://host:8786` or its scheduler file.")
+        str, typer.Argument(metavar="ADDRESS", help="The scheduler: `tls://host:8786` or its scheduler file.")
     ],
     workers: Workers = None,
     host: Annotated[
-        str | None, typer.Option(help="Address to listen on; by default the one that leads to the scheduler.")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Address to listen on.  [default: the one that leads to the scheduler]"),
     ] = None,
     tls: Tls = None,
     memory_limit: Annotated[
-        str, typer.Option(help="Of each process, e.g. 2GB: one that takes more is restarted; 0: none.")
+        str,
+        typer.Option(metavar="SIZE", help="Memory of each process, e.g. 2GB; one above it is restarted; 0: no limit."),
     ] = "0",
     death_timeout: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Leave when there is no scheduler for so long.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Exit when the scheduler is unreachable for this long.")
     ] = 60,
     insecure: Insecure = False,
 ) -> None:
-    """Run this machine's workers until Ctrl-C, or until the scheduler stays away.
+    """Run this machine's workers until Ctrl-C, or until the scheduler is unreachable.
 
     Example: `airprune cluster worker tls://lab1:8786 --tls ~/airprune-tls`
     """
@@ -124,6 +128,6 @@ def worker(
         insecure=insecure,
         memory_limit=memory_limit,
         patience_s=death_timeout,
-        tell=say,
+        report=say,
     )
     say("stopped.")

@@ -1,4 +1,4 @@
-"""`airprune compare`: schemes side by side over several seeds."""
+"""`airprune compare`: schemes or methods side by side over several seeds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import typer
 
 from airprune.cli.campaign import run_missing
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.estimates import estimates_json, estimates_table
 from airprune.cli.options import (
+    Changes,
     Column,
     Engine,
     FleetTable,
     Log,
+    Methods,
     ScenarioName,
     Scheduler,
     TableAsJson,
@@ -23,14 +24,14 @@ from airprune.cli.options import (
     Tls,
     Workers,
     formats_for,
+    names_in,
 )
 from airprune.cli.scenario_argument import scenario_from
-from airprune.cli.target import target_table
+from airprune.cli.tables import estimates_json, estimates_table, print_table, target_table
 from airprune.errors import UsageError
 
 if TYPE_CHECKING:
     from airprune.cli.options import PaperWidth
-    from airprune.results.time_to_target import ToTarget
     from airprune.scenario import Scenario
     from airprune.studies.calls import Comparison
     from airprune.studies.comparison import Variant
@@ -40,22 +41,22 @@ MAX_RUNS = 10_000
 
 def compare(
     scenario: ScenarioName,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes that apply to all, e.g. `seed=3`.")
-    ] = None,
+    overrides: Changes = None,
     schemes: Annotated[
-        str | None, typer.Option(help="Schemes to compare, separated by commas; by default optimal,no-pruning.")
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Schemes, separated by commas.  [default: optimal,no-pruning, unless --methods is given]",
+        ),
     ] = None,
-    methods: Annotated[
-        str | None, typer.Option(help="Methods (`airprune methods`) to compare, separated by commas.")
-    ] = None,
+    methods: Methods = None,
     also: Annotated[
         list[str] | None,
-        typer.Option(help="One more variant, `NAME: key=value key=value`; may be given several times."),
+        typer.Option(metavar="VARIANT", help="One more variant, `NAME: key=value key=value`; may be repeated."),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, e.g. `0-4` or `1,5,9`.")] = "0",
+    seeds: Annotated[str, typer.Option(metavar="SEEDS", help="e.g. `0-4` or `1,5,9`.")] = "0",
     target: Target = None,
-    out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the curves.")] = Path("runs/compare"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for runs, table and curves.")] = Path("runs/compare"),
     fleet: FleetTable = None,
     engine: Engine = None,
     workers: Workers = None,
@@ -65,7 +66,9 @@ def compare(
     log: Log = None,
     as_json: TableAsJson = False,
 ) -> None:
-    """Compare schemes or methods over seeds on the same network, samples and fading; finished runs are not repeated.
+    """Compare schemes or methods over seeds, on the same network.
+
+    Every variant has the same data and fading, too. The same command continues: finished runs are not repeated.
 
     Example: `airprune compare smoke --methods adaptive-pruning,frozen-pruning,fp32 --seeds 0-2`
     """
@@ -74,11 +77,11 @@ def compare(
     )
     if schemes is None:
         schemes = "" if methods is not None else "optimal,no-pruning"
-    variants = variants_of(base, _names(schemes), _names(methods or ""), also or [])
+    variants = variants_of(base, names_in(schemes), names_in(methods or ""), also or [])
     chosen = parse_seeds(seeds)
     if len(variants) * len(chosen) > MAX_RUNS:
         raise UsageError(
-            f"--seeds and the variants ask for {len(variants) * len(chosen):,} runs; at most {MAX_RUNS:,}."
+            f"--seeds and the variants make {len(variants) * len(chosen):,} runs; at most {MAX_RUNS:,} are allowed."
         )
 
     from airprune.studies.calls import Comparison
@@ -94,33 +97,35 @@ def compare(
     study = Comparison.read(variants, chosen, out, target=target)
     _draw(study, column)
     if as_json:
-        told = {name: estimates_json(row) for name, row in study.estimates.items()}
-        more = {name: {"diverged": num} for name, num in study.diverged.items()}
-        print_json(
-            {name: row | _target_json(study.to_target.get(name)) | more.get(name, {}) for name, row in told.items()}
-        )
+        print_json({name: _json(study, name) for name in study.estimates})
         return
     clocks = [variant.scenario.clock.words for variant in variants]
-    rows = (([study.label(name)], row) for name, row in study.estimates.items())
-    stdout_console().print(estimates_table(["variant"], rows, clocks=clocks))
+    rates = study.learning_rates
+    rows = (
+        ([study.label(name), *([f"{rates[name]:g}"] if rates else [])], row) for name, row in study.estimates.items()
+    )
+    print_table(estimates_table(["variant", *(["rate"] if rates else [])], rows, clocks=clocks))
     if study.target is not None:
         stdout_console().print()
         reached = (([name], row) for name, row in study.to_target.items())
-        stdout_console().print(target_table(["variant"], reached, study.target))
+        print_table(target_table(["variant"], reached, study.target))
+    for sentence in study.findings():
+        stdout_console().print(sentence, soft_wrap=True, highlight=False, markup=False)
     say(f"Tables for LaTeX: {study.write_latex()}")
     say(f"Report: {write_report(out, target=study.target, paper=column, formats=formats_for(column))}")
 
 
-def _target_json(reached: ToTarget | None) -> dict[str, Any]:
-    return {} if reached is None else {"to_target": reached.as_json()}
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _json(study: Comparison, name: str) -> dict[str, Any]:
+    reached = study.to_target.get(name)
+    return {
+        **estimates_json(study.estimates[name]),
+        **({} if reached is None else {"to_target": reached.as_json()}),
+        **({"diverged": study.diverged[name]} if name in study.diverged else {}),
+    }
 
 
 def variants_of(base: Scenario, schemes: Sequence[str], methods: Sequence[str], also: Sequence[str]) -> list[Variant]:
-    """The schemes, the methods, and the variants spelled out by the user."""
+    """Returns the schemes, the methods, and the variants that `--also` spells out."""
     from airprune.studies.comparison import Variant, checked, method_variants, scheme_variants
 
     variants = scheme_variants(base, schemes) + method_variants(base, methods)
@@ -133,7 +138,7 @@ def variants_of(base: Scenario, schemes: Sequence[str], methods: Sequence[str], 
 
 
 def parse_seeds(text: str) -> list[int]:
-    """`0-4` or `1,5,9` or both mixed."""
+    """Returns the seeds of `0-4`, of `1,5,9` or of both mixed."""
     seeds: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")

@@ -1,9 +1,10 @@
-"""Where words go: results to stdout, everything else to stderr."""
+"""Output: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,20 +15,21 @@ if TYPE_CHECKING:
 
 
 def say(message: str) -> None:
-    """One line to the user on stderr, as it is: no markup, no wrapping."""
+    """Prints one line on stderr as it is: no markup, no wrapping."""
     sys.stderr.write(message + "\n")
     sys.stderr.flush()
 
 
 def stdout_console() -> Console:
-    """Tables on a terminal as wide as it is; 100 columns when the output is a file or a pipe."""
+    """Returns a console as wide as the terminal, or in a file or a pipe as COLUMNS says, by default 100."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+    is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if is_known else 100, highlight=False)
 
 
 def records(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Columns → one dict per row, with NaN and infinities as None, since JSON has neither."""
+    """Returns columns as one dict per row, with NaN and infinities as None, since JSON has neither."""
     lists = [_json_values(column) for column in columns.values()]
     names = tuple(columns)
     return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
@@ -43,7 +45,7 @@ def _json_values(column: np.ndarray) -> list[Any]:
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """The result for machines: strict JSON on one line."""
+    """Prints a result for machines: strict JSON on one line."""
     json.dump(value, sys.stdout, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     sys.stdout.write("\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`airprune data`: the datasets, their files, and how devices share them."""
+"""`airprune data`: the datasets, their files, and their partition over devices."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from airprune.checks import whole_number
 from airprune.cli.console import print_json, say, stdout_console
 from airprune.cli.options import AsJson
+from airprune.cli.tables import plain_table, print_table
 from airprune.data import DATASETS, PARTITIONS, fetch_dataset, load_dataset, partition, partition_table
 
 _ROWS_SHOWN = 40
 
-data = typer.Typer(help="List, fetch and look at datasets.", no_args_is_help=True, rich_markup_mode="markdown")
+data = typer.Typer(
+    help="List and fetch datasets, and show how devices share them.", no_args_is_help=True, rich_markup_mode="markdown"
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(DATASETS)}.")]
-DataDir = Annotated[Path | None, typer.Option(help="Look here first, and keep here what is fetched.")]
+DataDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Look here first, and keep fetched files here.")]
 
 
 @data.command("list")
@@ -44,22 +46,25 @@ def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
             ]
         )
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("dataset", no_wrap=True)
-    for heading in ("train", "test", "classes"):
-        table.add_column(heading, justify="right")
-    table.add_column("what it is")
-    table.add_column("where", overflow="fold")
+    numbers = ("train", "test", "classes")
+    table = plain_table("dataset", *numbers, "what it is", numbers=numbers)
+    found = plain_table("dataset", "files", paths=["files"])
     for name, entry in DATASETS.items():
-        where = str(places[name] or "to be fetched") if entry.needs_files else "drawn when needed"
-        sizes = (f"{entry.num_train:,}", f"{entry.num_test:,}", str(entry.num_classes))
-        table.add_row(name, *sizes, entry.summary, Text(where))
-    stdout_console().print(table)
+        table.add_row(name, f"{entry.num_train:,}", f"{entry.num_test:,}", str(entry.num_classes), entry.summary)
+        where = (
+            str(places[name] or f"not here: airprune data fetch {name}")
+            if entry.needs_files
+            else "generated when needed"
+        )
+        found.add_row(name, Text(where))
+    print_table(table)
+    stdout_console().print()
+    print_table(found)
 
 
 @data.command()
 def fetch(name: Name, data_dir: DataDir = None) -> None:
-    """Bring a dataset's files to this machine and verify them; prints their folder.
+    """Fetch and verify the files of a dataset; prints their folder.
 
     Example: `airprune data fetch fashion-mnist`
     """
@@ -67,26 +72,28 @@ def fetch(name: Name, data_dir: DataDir = None) -> None:
     if folder is None:
         say(f"Dataset {name} has no files: it is {way}.")
         return
-    say(f"Dataset {name} is verified; it came from: {way}.")
+    say(f"Dataset {name} is verified; source: {way}.")
     typer.echo(str(folder))
 
 
 @data.command()
 def show(
     name: Name,
-    kind: Annotated[str, typer.Option("--partition", help=f"How devices share it: {', '.join(PARTITIONS)}.")] = "iid",
-    devices: Annotated[int, typer.Option(help="Devices in all.")] = 25,
-    edges: Annotated[int, typer.Option(help="Edges; each serves about equally many devices.")] = 5,
-    classes_per_device: Annotated[int, typer.Option(help="For shards, edge-iid and edge-non-iid.")] = 2,
-    alpha: Annotated[float, typer.Option(help="For dirichlet: small is skewed, large is even.")] = 0.5,
-    size_spread: Annotated[float, typer.Option(help="Log-normal spread of the devices' sizes; 0: equal.")] = 0,
-    train_samples: Annotated[int | None, typer.Option(help="Use so many training samples only.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the subset and the partition.")] = 0,
+    kind: Annotated[str, typer.Option("--partition", metavar="NAME", help=f"One of {', '.join(PARTITIONS)}.")] = "iid",
+    devices: Annotated[int, typer.Option(metavar="N", help="Number of devices.")] = 25,
+    edges: Annotated[int, typer.Option(metavar="N", help="Number of edges; devices are spread evenly.")] = 5,
+    classes_per_device: Annotated[int, typer.Option(metavar="N", help="For shards, edge-iid and edge-non-iid.")] = 2,
+    alpha: Annotated[float, typer.Option(metavar="ALPHA", help="For dirichlet: small is skewed, large is even.")] = 0.5,
+    size_spread: Annotated[float, typer.Option(metavar="SIGMA", help="Log-normal spread of data sizes; 0: equal.")] = 0,
+    train_samples: Annotated[
+        int | None, typer.Option(metavar="N", help="Use this many training samples.  [default: all]")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="SEED", help="Seed of subset and partition.")] = 0,
     data_dir: DataDir = None,
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="Draw the partition to this PNG, PDF or SVG file.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the partition as PNG, PDF or SVG.")] = None,
 ) -> None:
-    """Show which classes each device would hold.
+    """Show the samples of each class that every device would hold.
 
     Example: `airprune data show glyphs --partition dirichlet --devices 25 --edges 5 --out partition.png`
     """
@@ -117,12 +124,11 @@ def show(
 
 
 def _show(counts: np.ndarray, edge: np.ndarray, title: str) -> None:
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for heading in ("device", "edge", "samples", *map(str, range(counts.shape[1]))):
-        table.add_column(heading, justify="right")
+    headings = ("device", "edge", "samples", *map(str, range(counts.shape[1])))
+    table = plain_table(*headings, numbers=headings, title=title)
     for n in range(min(len(counts), _ROWS_SHOWN)):
         cells = (f"{count:,}" if count else "·" for count in counts[n].tolist())
         table.add_row(str(n), str(edge[n]), f"{counts[n].sum():,}", *cells)
-    stdout_console().print(table)
+    print_table(table, keys=3)
     if len(counts) > _ROWS_SHOWN:
-        say(f"{len(counts) - _ROWS_SHOWN:,} more devices; --json or --out partition.png gives all.")
+        say(f"{len(counts) - _ROWS_SHOWN:,} more devices; --json lists and --out partition.png draws all.")

@@ -1,4 +1,4 @@
-"""`airprune doctor`: what of this installation works, and what to do about the rest. Fetches and installs nothing."""
+"""`airprune doctor`: checks of the installation, each with the way to fix it. Fetches and installs nothing."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 import typer
-from rich.table import Table
 from rich.text import Text
 
 import airprune
 from airprune import extras
 from airprune.cli.console import print_json, stdout_console
 from airprune.cli.options import AsJson
+from airprune.cli.tables import plain_table, print_table
 from airprune.data import DATASETS, DatasetEntry
 from airprune.data.published import cache_folder
 from airprune.errors import WorkFailed
@@ -60,16 +60,16 @@ class Finding:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Check the installation: versions, memory, data, a small plan and a small training run.
+    """Check the installation: versions, data, a small plan and run.
 
-    Exit status 0 if everything essential works, 1 otherwise.
+    Also shows cores and memory. Exit status 0 if everything essential works, 1 otherwise.
     """
     findings = [_examined(name, check) for name, check in _checks()]
     healthy = all(finding.health is not Health.FAIL for finding in findings)
     if as_json:
         print_json({"ok": healthy, "checks": [dataclasses.asdict(finding) for finding in findings]})
     else:
-        stdout_console().print(_table(findings))
+        _show(findings)
     if not healthy:
         raise typer.Exit(1)
 
@@ -93,7 +93,7 @@ def _checks() -> Iterator[tuple[str, Callable[[], Finding]]]:
 
 
 def _examined(name: str, check: Callable[[], Finding]) -> Finding:
-    """The check's finding; whatever it raises is one."""
+    """Returns the check's finding; an exception is one, too."""
     try:
         return check()
     except Exception as error:
@@ -148,7 +148,7 @@ def _num_cores() -> int:
 
 
 def _allowed_cores() -> float:
-    """What a container may use, e.g. 1.5 for a quota of "150000 100000"."""
+    """Number of cores that a container may use, e.g. 1.5 for a quota of "150000 100000"."""
     quota = _cgroup("cpu.max").split()
     return float(quota[0]) / float(quota[1]) if len(quota) == 2 and quota[0] != "max" else math.inf
 
@@ -165,7 +165,7 @@ def _memory() -> Finding:
 
 
 def _available_bytes() -> float:
-    """What the machine has left, or what this container may still take if that is less."""
+    """Number of bytes that are free on this machine, or within the limit of this container if that is less."""
     limit, used = _cgroup("memory.max"), _cgroup("memory.current")
     allowed = float(limit) - float(used) if limit.isdigit() and used.isdigit() else math.inf
     try:
@@ -186,7 +186,7 @@ def _cgroup(name: str) -> str:
 def _data(entry: DatasetEntry) -> Finding:
     check = f"data {entry.name}"
     if not entry.needs_files or entry.find is None:
-        return Finding(check, Health.OK, "drawn when needed")
+        return Finding(check, Health.OK, "generated when needed")
     folder = entry.find(None)
     if folder is None:
         return Finding(check, Health.NOTE, "not here yet", f"With a network: airprune data fetch {entry.name}")
@@ -194,7 +194,7 @@ def _data(entry: DatasetEntry) -> Finding:
 
 
 def _cache() -> Finding:
-    """A folder that does not exist yet is judged by the nearest one above it, so that nothing is left behind."""
+    """Tries a folder that does not exist yet by the nearest one above it, so that nothing is left behind."""
     folder = cache_folder()
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     way_out = "Set AIRPRUNE_DATA to a folder that can be written."
@@ -219,7 +219,7 @@ def _pages() -> Finding:
 
 
 def _packages(check: str, packages: tuple[str, ...], advice: str) -> Finding:
-    """Whether all are here, told by the version of the first."""
+    """Looks for all packages; the finding has the version of the first."""
     if absent := extras.missing(packages):
         return Finding(check, Health.NOTE, f"not installed ({', '.join(absent)})", advice)
     main = _DISTRIBUTIONS.get(packages[0], packages[0])
@@ -227,7 +227,7 @@ def _packages(check: str, packages: tuple[str, ...], advice: str) -> Finding:
 
 
 def _plan() -> Finding:
-    """Three devices on one edge, solved exactly: the band is spent and the deadline met."""
+    """Plans three devices on one edge exactly: the shares sum to at most 1 and the deadline is met."""
     problem = airprune.PlanProblem(
         full_band_rate_bps=np.array([2.9e8, 2.8e8, 2.7e8]), seconds_per_weight=2 * 20 / 3e9, deadline_s=0.020
     )
@@ -238,7 +238,7 @@ def _plan() -> Finding:
 
 
 def _training() -> Finding:
-    """One edge round and one global round of a small network on two separable classes, in this process."""
+    """Runs one edge round and one global round of a small network on two separable classes, in this process."""
     if extras.missing(extras.EXTRAS["train"]):
         return Finding("training", Health.NOTE, "not tried, without the extra train")
     start = time.perf_counter()
@@ -265,13 +265,12 @@ def _training() -> Finding:
 _STYLES = {Health.OK: "green", Health.NOTE: "yellow", Health.FAIL: "bold red"}
 
 
-def _table(findings: list[Finding]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("check", ""):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("found", "what to do"):
-        table.add_column(heading, overflow="fold")
+def _show(findings: list[Finding]) -> None:
+    table = plain_table("check", "", "found", paths=["found"])
     for finding in findings:
         health = Text(finding.health.value, style=_STYLES[finding.health])
-        table.add_row(finding.check, health, Text(finding.found), Text(finding.advice))
-    return table
+        table.add_row(finding.check, health, Text(finding.found))
+    print_table(table)
+    for finding in findings:
+        if finding.advice:
+            stdout_console().print(f"{finding.check}: {finding.advice}", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`airprune export`: the trained model of a run, for others to use."""
+"""`airprune export`: the trained model of a run, for other programs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from airprune.cli.console import say
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
     kind: Annotated[
         Literal["pt", "onnx"],
-        typer.Option("--format", help="pt: tensors for torch's load_state_dict; onnx: the whole model (extra export)."),
+        typer.Option("--format", help="`pt`: tensors for `load_state_dict`; `onnx`: the whole model (extra export)."),
     ] = "pt",
-    out: Annotated[Path | None, typer.Option(help="The file; by default final.pt or final.onnx in the folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File to write.  [default: final.pt or final.onnx in RUN]")
+    ] = None,
 ) -> None:
-    """Write the trained model of a run as a state dict for torch, or as ONNX.
+    """Export the trained model of a run, for PyTorch or as ONNX.
 
     A model of your own is exported as ONNX from Python: `airprune.runs.exporting.export_onnx(run, file, model=…)`.
 

@@ -1,4 +1,4 @@
-"""`airprune league`: all methods against each other, in divisions, with intervals."""
+"""`airprune league`: a benchmark of all methods under the same rules, in tracks, with intervals."""
 
 from __future__ import annotations
 
@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from airprune.cli.campaign import end_with, run_missing
 from airprune.cli.compare import parse_seeds
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.options import AsJson, Scheduler, Tls
+from airprune.cli.options import (
+    AsJson,
+    Changes,
+    Methods,
+    RunsAtATime,
+    RunsEngine,
+    Scheduler,
+    Tls,
+    names_in,
+    schedule_name,
+)
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import terminated_like_ctrl_c
-from airprune.cli.sweep import print_wide
+from airprune.cli.tables import plain_table, print_table
 from airprune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,51 +35,44 @@ if TYPE_CHECKING:
 
 
 def league(
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Changes that apply to all, e.g. `data.name=mnist`."),
-    ] = None,
+    overrides: Changes = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Minutes: one seed, no method tuned; claims are not decided.")
+        bool, typer.Option("--quick", help="Minutes: one seed, no tuning; claims are not decided.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Table I's rounds and samples, ten seeds.")] = False,
     untuned: Annotated[
-        bool, typer.Option("--untuned", help="No trials: everybody with the scenario's learning rate.")
+        bool, typer.Option("--untuned", help="No tuning runs: every method with the scenario's learning rate.")
     ] = False,
-    division: Annotated[
-        str, typer.Option(help="Divisions, e.g. `A,C` or `all`; docs/league.md tells what each is about.")
+    track: Annotated[
+        str, typer.Option(metavar="TRACKS", help="Tracks, e.g. `A,C` or `all`; docs/league.md describes them.")
     ] = "A",
-    methods: Annotated[
-        str | None,
-        typer.Option(help="Methods (`airprune methods`, your own with --import), by commas; by default all."),
-    ] = None,
+    methods: Methods = None,
     claims: Annotated[
-        bool, typer.Option("--claims", help="Also judge what the methods' sources claim; more runs.")
+        bool, typer.Option("--claims", help="Also test the claims of the methods' sources; more runs.")
     ] = False,
     scenario: Annotated[
         str | None,
-        typer.Option(help="A preset or TOML file to play on, with its own rounds; by default the schedule's."),
+        typer.Option(metavar="SCENARIO", help="Preset or TOML file with its own rounds.  [default: the schedule's]"),
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds, e.g. `0-4`; by default the schedule's.")] = None,
-    played: Annotated[
+    seeds: Annotated[str | None, typer.Option(metavar="SEEDS", help="e.g. `0-4`.  [default: the schedule's]")] = None,
+    ledger: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Another league's played.jsonl: runs recorded there are not run again."),
+        typer.Option(metavar="FILE", help="Ledger (played.jsonl) of another league: its runs are not repeated."),
     ] = None,
-    so_far: Annotated[
-        bool, typer.Option("--so-far", help="Run nothing: tables, picture and page of what has been played.")
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Run nothing: tables, figure and report of the finished runs.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder; by default runs/league-SCHEDULE.")] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="Where whole runs go: serial, processes or dask; the result is the same.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder.  [default: runs/league-SCHEDULE]")] = None,
+    engine: RunsEngine = None,
+    workers: RunsAtATime = None,
     scheduler: Scheduler = None,
     tls: Tls = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play all methods against each other on one network, clock and set of seeds; tables, a picture and a page.
+    """Benchmark all methods under the same rules.
 
-    Everybody is tuned alike on held-out training images. The same command continues: finished runs are not repeated.
+    All have one network, one clock and the same seeds, and are tuned on held-out training images. Writes tables, a
+    figure and a report. The same command continues: finished runs are not repeated.
 
     Example: `airprune league --quick --methods fp32,mem-sgd,mine --import my_methods.py`
     """
@@ -79,25 +81,25 @@ def league(
         quick=quick,
         full=full,
         untuned=untuned,
-        division=division,
+        track=track,
         methods=methods,
         scenario=scenario,
         seeds=seeds,
-        played=played,
+        ledger=ledger,
         out=out,
         options={"engine": engine, "workers": workers, "scheduler": scheduler, "tls": tls},
     )
-    if so_far and not (chosen.recorded or chosen.store.path.is_dir()):
+    if partial and not (chosen.recorded or chosen.store.path.is_dir()):
         raise UsageError(
-            f"--so-far needs a league that has been begun, got {chosen.out}, which holds none; leave it out, or name a "
-            "league's folder with --out or its ledger with --played."
+            f"--partial needs a league that has been begun, got {chosen.out}, which holds none; leave it out, or name "
+            "a league's folder with --out or its ledger with --ledger."
         )
-    document, failures = _play(chosen, with_claims=claims, so_far=so_far)
+    document, failures = _play(chosen, with_claims=claims, partial=partial)
     if as_json:
         print_json(document)
     else:
         _print(document)
-    say(f"Page: {chosen.out / 'league.html'}")
+    say(f"Report: {chosen.out / 'league.html'}")
     end_with(failures)
 
 
@@ -107,11 +109,11 @@ def _league(
     quick: bool,
     full: bool,
     untuned: bool,
-    division: str,
+    track: str,
     methods: str | None,
     scenario: str | None,
     seeds: str | None,
-    played: Path | None,
+    ledger: Path | None,
     out: Path | None,
     options: Mapping[str, Any],
 ) -> League:
@@ -120,9 +122,7 @@ def _league(
     from airprune.studies.league.schedule import BASE, SCHEDULES
     from airprune.studies.league.tracks import tracks_named
 
-    if quick and full:
-        raise UsageError("--quick and --full exclude each other; give one or neither.")
-    schedule = SCHEDULES["quick" if quick else "full" if full else "default"]
+    schedule = SCHEDULES[schedule_name(quick, full)]
     if untuned:
         schedule = schedule.untuned()
     if seeds:
@@ -134,26 +134,26 @@ def _league(
     else:
         base = scenario_from(scenario, overrides, **options)
         note = f"its own schedule, {'tuned' if schedule.is_tuned else 'untuned'}"
-    names = None if methods is None else tuple(name.strip() for name in methods.split(",") if name.strip())
+    names = None if methods is None else tuple(names_in(methods))
     if names == ():
         raise UsageError(f"--methods must name at least one method, got {methods!r}.")
     chosen = League(
         base=base,
         note=", ".join([note, *overrides]),
-        tracks=tuple(tracks_named(division)),
+        tracks=tuple(tracks_named(track)),
         methods=names,
         seeds=schedule.seeds,
         is_tuned=schedule.is_tuned,
         out=out or Path("runs") / f"league-{schedule.name}",
         engine=base.engine,
-        recorded={} if played is None else read_ledger(played),
+        recorded={} if ledger is None else read_ledger(ledger),
     )
     chosen.check()
     return chosen
 
 
-def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str, Any], list[Outcome]]:
-    """Trials, the runs that count, those of the claims, the untuned ones; the document, and what failed."""
+def _play(chosen: League, *, with_claims: bool, partial: bool) -> tuple[dict[str, Any], list[Outcome]]:
+    """Makes all runs, those of tuning first; returns the document and the failures."""
     from airprune.runs.lock import locked
     from airprune.studies.league import claims
     from airprune.studies.league.sources import CLAIMS
@@ -166,19 +166,19 @@ def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str,
         "untuned runs": chosen.untuned_runs,
     }
     failures: dict[str, Outcome] = {}
-    asked: list[CampaignRun] = []
+    planned: list[CampaignRun] = []
     with terminated_like_ctrl_c(), locked(chosen.out):
         started = time.monotonic()
         try:
             for what, runs_of in stages.items():
                 runs = runs_of()
-                asked += runs
-                if not so_far:
+                planned += runs
+                if not partial:
                     failures |= {outcome.run.label: outcome for outcome in _run(chosen, what, runs)}
         finally:
-            chosen.record(asked)
-        if so_far:
-            chosen = chosen.so_far(asked)
+            chosen.record(planned)
+        if partial:
+            chosen = chosen.so_far(planned)
         verdicts = claims.verdicts(judged, chosen.base, chosen.seeds, chosen.store)
         troubles = {outcome.run.folder_name: outcome.trouble or "" for outcome in failures.values()}
         document = chosen.write(chosen.standings(troubles), verdicts)
@@ -187,31 +187,25 @@ def _play(chosen: League, *, with_claims: bool, so_far: bool) -> tuple[dict[str,
 
 
 def _run(chosen: League, what: str, runs: Sequence[CampaignRun]) -> list[Outcome]:
-    """Runs what is missing, seed by seed, so that a league that is stopped has whole seeds; what failed."""
+    """Runs what is missing, seed by seed, so that a league that is stopped has whole seeds; returns the failures."""
     if not runs:
         return []
     campaign = chosen.store.campaign_of(sorted(runs, key=lambda run: run.scenario.seed))
     chosen.store.path.mkdir(parents=True, exist_ok=True)
     num_recorded = len({run.folder_name for run in runs}) - len(campaign.runs)
-    say(f"{len(campaign.runs):,} {what}" + (f" beside {num_recorded:,} recorded ones" if num_recorded else ""))
+    say(f"{len(campaign.runs):,} {what}" + (f"; {num_recorded:,} are recorded already" if num_recorded else ""))
     return run_missing(campaign, chosen.out)
 
 
 def _print(document: Mapping[str, Any]) -> None:
     for division in document["divisions"]:
         standings = division["tables"][0]
-        table = Table(
-            title=f"Track {division['name']}, {division['title']}: {document['note']}",
-            title_justify="left",
-            header_style="bold",
-            box=None,
-            pad_edge=False,
-        )
-        for name in standings["header"]:
-            table.add_column(name, justify="left" if name in standings["words"] else "right")
+        numbers = [name for name in standings["header"] if name not in standings["words"]]
+        title = f"Track {division['name']}, {division['title']}: {document['note']}"
+        table = plain_table(*standings["header"], numbers=numbers, title=title)
         for row in standings["rows"]:
             table.add_row(*map(escape, row))
-        print_wide(table)
+        print_table(table, keys=2)
         stdout_console().print()
     for claim in document["claims"]:
         stdout_console().print(f"{claim['verdict']}: {claim['text']} {claim['reason']}", markup=False)

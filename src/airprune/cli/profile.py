@@ -1,4 +1,4 @@
-"""`airprune profile`: how fast this machine trains a scenario's model, against the paper's clock."""
+"""`airprune profile`: the training speed of this machine on a scenario's model, beside the paper's clock."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
-from rich.table import Table
 
 from airprune.checks import quantity
-from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.options import AsJson, ScenarioName
+from airprune.cli.console import print_json, say
+from airprune.cli.options import AsJson, Changes, ScenarioName
 from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.tables import plain_table, print_table
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from airprune.rounds.experiment import Experiment
     from airprune.wireless.device_speed.profile import Profile
 
@@ -25,14 +27,14 @@ _ALONE = 0.8
 
 def profile(
     scenario: ScenarioName = "paper",
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes, e.g. `model.name=mlp`.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the JSON that `clock.profile` reads to this file.")] = None,
-    seconds: Annotated[float, typer.Option(help="How long to measure.")] = 10.0,
+    overrides: Changes = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the JSON that `clock.profile` reads.")] = None,
+    seconds: Annotated[float, typer.Option(metavar="SECONDS", help="Time to measure.")] = 10.0,
     as_json: AsJson = False,
 ) -> None:
-    """Time a scenario's model on this machine and count its FLOPs.
+    """Measure how fast this machine trains a scenario's model.
+
+    Also counts the FLOPs of a sample.
 
     Example: `airprune profile paper --out profile.json`, then `airprune run paper clock.profile=profile.json`
     """
@@ -40,25 +42,26 @@ def profile(
     from airprune.rounds.experiment import Experiment
     from airprune.runs.timing import profile_of
 
-    # What is asked is this machine's speed, whatever clock the scenario has.
+    # The speed of this machine, whatever clock the scenario has.
     experiment = Experiment.of(scenario_from(scenario, overrides or []).with_("clock.compute", "paper"))
+    say(f"Measuring for {seconds:g} s …")
     found = profile_of(experiment, seconds=seconds)
     here_s, papers_s = _edge_round_s(experiment, found)
     single = found.timings[0]
     if single.cpu_s < _ALONE * single.median_s:
         share = single.cpu_s / single.median_s
-        say(f"note: other programs were running, and {share:.0%} of the time was ours; measure on a quiet machine.")
+        say(f"note: other programs took CPU time, {share:.0%} was left; measure on an idle machine.")
     if out is not None:
         found.write(out)
         say(f"Profile written to {out}; use it by clock.profile={out}")
     if as_json:
         print_json({**found.to_dict(), "edge_round_s": here_s, "paper_edge_round_s": papers_s})
         return
-    stdout_console().print(_table(experiment, found, here_s, papers_s))
+    print_table(_table(experiment, found, here_s, papers_s))
 
 
 def _edge_round_s(experiment: Experiment, found: Profile) -> tuple[float, float]:
-    """(here, by Eq. (9)): compute of the device with most samples, or of the slowest, in one edge round."""
+    """Returns (here, by Eq. (9)): compute of the device with most samples, or of the slowest, in one edge round."""
     passes = int(experiment.scenario.train.samples_seen(experiment.data_sizes.max()))
     device = np.arange(experiment.network.num_devices)
     weights = np.full(len(device), float(experiment.shape.num_weights))
@@ -70,18 +73,14 @@ def _table(experiment: Experiment, found: Profile, here_s: float, papers_s: floa
     from airprune.wireless.device_speed.work import NOT_COUNTED
 
     work = experiment.work
-    table = Table(
+    table = plain_table(
+        "quantity",
+        "value",
+        "remark",
+        numbers=["value"],
         title=f"{found.model} on {found.machine}, minibatches of {found.batch_size}",
-        title_justify="left",
         caption=f"Not counted: {'; '.join([NOT_COUNTED, *work.uncertain])}.",
-        caption_justify="left",
-        header_style="bold",
-        box=None,
-        pad_edge=False,
     )
-    table.add_column("what")
-    table.add_column("value", justify="right")
-    table.add_column("", overflow="fold")
     for timing in found.timings:
         threads = f"{timing.threads} thread{'s' if timing.threads > 1 else ''}"
         spread = f"{timing.low_s * 1e6:.4g} to {timing.high_s * 1e6:.4g} in half of {timing.minibatches:,} minibatches"
@@ -91,10 +90,10 @@ def _table(experiment: Experiment, found: Profile, here_s: float, papers_s: floa
     table.add_row("FLOP per sample", f"{found.flops_per_sample:,.0f}", f"forward {work.forward:,.0f}; {prunable}")
     table.add_row("sustained", f"{found.flops_per_second / 1e9:.4g} GFLOP/s", "of the faster way")
     if found.at_hz is None or found.flops_per_cycle is None:
-        table.add_row("FLOP per cycle", "–", "this system does not tell its clock rate: give clock.at_hz yourself")
+        table.add_row("FLOP per cycle", "–", "this system does not report its clock rate: set clock.at_hz")
     else:
-        told = f"at {found.at_hz / 1e9:.4g} GHz, as the system tells it"
-        table.add_row("FLOP per cycle", f"{found.flops_per_cycle:.4g}", told)
+        clock = f"at {found.at_hz / 1e9:.4g} GHz, as the system reports"
+        table.add_row("FLOP per cycle", f"{found.flops_per_cycle:.4g}", clock)
     passes = int(experiment.scenario.train.samples_seen(experiment.data_sizes.max()))
     table.add_row("one edge round", f"{here_s:.4g} s", f"compute for {passes:,} sample passes on this machine")
     table.add_row("by the paper's clock", f"{papers_s:.4g} s", f"Eq. (9); {here_s / papers_s:,.0f} times less")

@@ -1,11 +1,13 @@
-"""How a run shows itself: a live line on a terminal, plain lines elsewhere. Always on stderr."""
+"""Progress on stderr: a live line on a terminal, plain lines elsewhere; and an estimate before long work begins."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,19 +15,68 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Column
 
 from airprune.cli.console import say
-from airprune.scenario import Scenario
+from airprune.text import counted
+
+if TYPE_CHECKING:
+    from airprune.scenario import Scenario
+
+# Work that ends sooner is not announced; with fewer samples it is not even timed.
+_LONG_S = 20.0
+_FEW_SAMPLES = 30_000
+# Where there is no terminal a line comes at least this often.
+_LINE_EVERY_S = 10.0
 
 
-def num_records(scenario: Scenario) -> int:
-    """Edge rounds plus global rounds of a whole run."""
-    return scenario.rounds.global_rounds * (max(scenario.edge_rounds_of) + 1)
+def announce_duration(scenarios: Sequence[Scenario], *, at_a_time: int = 1, elsewhere: bool = False) -> None:
+    """Prints one line on how long these runs will take together, if that is long and can be known.
+
+    Args:
+      at_a_time: runs that go on side by side.
+      elsewhere: on machines whose cores are not known here, so that CPU time is printed.
+    """
+    from airprune.runs.durations import about, workload_of
+    from airprune.runs.timing import seconds_per_sample
+
+    workloads = [workload_of(scenario) for scenario in scenarios]
+    if sum(workload.samples for workload in workloads) < _FEW_SAMPLES:
+        return
+    kinds = {_kind(scenario): scenario for scenario in scenarios}
+    rates = {kind: seconds_per_sample(scenario) for kind, scenario in kinds.items()}
+    total_s, cores = 0.0, at_a_time
+    for scenario, workload in zip(scenarios, workloads, strict=True):
+        rate = rates[_kind(scenario)]
+        if rate is None:
+            return  # better nothing than a guess
+        elsewhere |= scenario.engine.scheduler is not None
+        workers = _workers(scenario)
+        total_s += workload.cpu_seconds(rate) if elsewhere else workload.seconds(rate, workers=workers) / at_a_time
+        cores = max(cores, workers)
+    if total_s < _LONG_S:
+        return
+    where = "of CPU time" if elsewhere else f"on {counted(cores, 'core')}"
+    runs = "" if len(scenarios) == 1 else f" for {counted(len(scenarios), 'run')}"
+    say(f"This will take {about(total_s)} {where}{runs}.")
+
+
+def _kind(scenario: Scenario) -> str:
+    """Returns a text that scenarios of the same speed share."""
+    return repr((scenario.model, scenario.data.name, scenario.train))
+
+
+def _workers(scenario: Scenario) -> int:
+    """Number of cores that a run's devices share."""
+    from airprune.engines.machine import num_cores
+
+    if scenario.engine.name == "serial":
+        return 1
+    return min(scenario.engine.workers or num_cores(), num_cores())
 
 
 class Pulse:
-    """The figures worth watching, gathered from the records.
+    """Gathers the figures worth watching from the records.
 
     Args:
-      times: what the records' times are: simulated or planned.
+      times: the kind of the records' times: simulated or planned.
     """
 
     def __init__(self, times: str) -> None:
@@ -52,10 +103,10 @@ class Pulse:
         return " · ".join(parts)
 
 
-def watched(
+def show_progress(
     records: Iterable[dict[str, Any]], scenario: Scenario, *, label: str, done: int = 0, times: str = "simulated"
 ) -> Iterator[dict[str, Any]]:
-    """The records, shown while they pass; `done` of them were there before."""
+    """Yields the records and shows them meanwhile; `done` of them were there before."""
     pulse = Pulse(times)
     if sys.stderr.isatty():
         return _live(records, scenario, label, done, pulse)
@@ -65,28 +116,46 @@ def watched(
 def _by_lines(
     records: Iterable[dict[str, Any]], scenario: Scenario, label: str, pulse: Pulse
 ) -> Iterator[dict[str, Any]]:
+    """Prints a line at every global round, and between them where a round takes long."""
+    printed_at = time.monotonic()
     for record in records:
         pulse.take(record)
-        if record["kind"] == "global":
+        if record["kind"] == "global" or time.monotonic() - printed_at > _LINE_EVERY_S:
             say(f"{label}: {pulse.words(scenario.rounds.global_rounds)}")
+            printed_at = time.monotonic()
         yield record
 
 
 def _live(
     records: Iterable[dict[str, Any]], scenario: Scenario, label: str, done: int, pulse: Pulse
 ) -> Iterator[dict[str, Any]]:
-    columns = (
-        TextColumn("{task.fields[label]}"),
-        BarColumn(bar_width=20),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        TextColumn("{task.fields[words]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
-    )
-    total = num_records(scenario)
-    with Progress(*columns, console=Console(stderr=True), expand=True) as progress:  # a narrow one cuts the words
+    total = scenario.rounds.global_rounds * (max(scenario.edge_rounds_of) + 1)  # edge rounds and global rounds
+    with live_line(TextColumn("{task.fields[label]}"), BarColumn(bar_width=20), TaskProgressColumn()) as progress:
         task = progress.add_task("", total=total, completed=done, label=escape(label), words="starting …")
         for record in records:
             pulse.take(record)
             progress.update(task, advance=1, words=pulse.words(scenario.rounds.global_rounds))
             yield record
+
+
+def live_line(*columns: Any) -> Progress:
+    """Returns a line on the terminal: these columns, the time left, and the task's `words`."""
+    words = TextColumn("{task.fields[words]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+    left = (TimeRemainingColumn(), TextColumn("left"))
+    return Progress(*columns, *left, words, console=Console(stderr=True), expand=True)  # a narrow one cuts the words
+
+
+@contextlib.contextmanager
+def repeated_line(line: Callable[[], str], *, every_s: float = 3 * _LINE_EVERY_S) -> Iterator[None]:
+    """Prints a line every so often while work goes on that prints none of its own."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(every_s):
+            say(line())
+
+    threading.Thread(target=repeat, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()

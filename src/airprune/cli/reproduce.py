@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from airprune.cli.compare import parse_seeds
-from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.options import AsJson
-from airprune.errors import UsageError, WorkFailed
+from airprune.cli.console import print_json, say
+from airprune.cli.options import AsJson, schedule_name
+from airprune.cli.tables import plain_table, print_table
+from airprune.errors import WorkFailed
 from airprune.studies.paper.table2 import Cell, table2
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from airprune.studies.paper.reproduction import Artefact, Reproduction
 
 
@@ -35,22 +37,20 @@ class What(StrEnum):
 
 
 def reproduce(
-    what: Annotated[What, typer.Argument(help="The table or figure of the paper, or all of them.")],
+    what: Annotated[What, typer.Argument(metavar="ARTEFACT", help=f"Table or figure of the paper: {', '.join(What)}.")],
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="Minutes instead of an hour; one seed, on which claims about runs are not decided."
-        ),
+        typer.Option("--quick", help="Minutes instead of an hour; one seed, too few to decide claims about runs."),
     ] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="Table I to the letter, on both presets; more than a day.")
-    ] = False,
-    seeds: Annotated[str | None, typer.Option(help="Seeds, e.g. `0-4`; by default the profile's.")] = None,
-    placements: Annotated[int, typer.Option(min=1, max=100_000, help="For table2: placements to average over.")] = 40,
-    out: Annotated[Path | None, typer.Option(help="Folder; by default reproduction/PROFILE.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Table I in full, on both presets; more than a day.")] = False,
+    seeds: Annotated[str | None, typer.Option(metavar="SEEDS", help="e.g. `0-4`.  [default: the profile's]")] = None,
+    placements: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100_000, help="For table2: placements to average over.")
+    ] = 40,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder.  [default: reproduction/PROFILE]")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce the paper: tables, figures, and each of its claims with a verdict.
+    """Reproduce the paper: tables, figures, verdicts on its claims.
 
     Runs that several figures share are made once and kept, so an interrupted or repeated command continues.
 
@@ -78,10 +78,8 @@ def reproduce(
         return
     tables = {name for artefact in artefacts for name in artefact.tables}
     mine = [claim for claim in claims if set(claim["tables"]) & tables]
-    if what is What.table1:
-        stdout_console().print(_parameter_table(reproduction.out / "table1.csv"))
-    else:
-        stdout_console().print(_claims_table(mine))
+    table = _parameter_table(reproduction.out / "table1.csv") if what is What.table1 else _claims_table(mine)
+    print_table(table, keys=0)
 
 
 def _reproduction(
@@ -90,9 +88,7 @@ def _reproduction(
     from airprune.studies.paper.profiles import PROFILES
     from airprune.studies.paper.reproduction import ARTEFACTS, Reproduction
 
-    if quick and full:
-        raise UsageError("--quick and --full exclude each other; give one or neither.")
-    profile = PROFILES["quick" if quick else "full" if full else "default"]
+    profile = PROFILES[schedule_name(quick, full)]
     chosen = tuple(parse_seeds(seeds)) if seeds else profile.seeds
     out = out or Path("reproduction") / profile.name
     wanted = ARTEFACTS if what is What.all else (what.value, *ARTEFACTS[what.value].needs)
@@ -101,7 +97,7 @@ def _reproduction(
 
 
 def _run(reproduction: Reproduction, artefacts: list[Artefact]) -> None:
-    """A run that fails does not stop the others; then the command fails."""
+    """Runs everything that is missing; a run that fails does not stop the others, but then the command fails."""
     from airprune.cli.campaign import run_missing
 
     campaign = reproduction.campaign(artefacts)
@@ -109,7 +105,7 @@ def _run(reproduction: Reproduction, artefacts: list[Artefact]) -> None:
     if failures:
         raise WorkFailed(
             f"{len(failures)} of {len(campaign.runs)} runs failed, the first of them {failures[0].run.label}: "
-            f"{failures[0].trouble} Give the same command to try them again: it goes on from what is done."
+            f"{failures[0].trouble} The same command tries them again and keeps what is done."
         )
 
 
@@ -128,11 +124,7 @@ _STYLES = {"holds": "green", "holds in part": "yellow", "does not hold": "red", 
 
 
 def _claims_table(claims: list[dict[str, Any]]) -> Table:
-    table = Table(title="Claims", title_justify="left", header_style="bold", show_lines=True)
-    table.add_column("where", max_width=16)
-    table.add_column("claim", max_width=34)
-    table.add_column("verdict", max_width=12)
-    table.add_column("why")
+    table = plain_table("where", "claim", "verdict", "why", title="Claims")
     for claim in claims:
         style = _STYLES[claim["verdict"]]
         table.add_row(claim["where"], claim["text"], f"[{style}]{claim['verdict']}[/{style}]", claim["reason"])
@@ -142,9 +134,8 @@ def _claims_table(claims: list[dict[str, Any]]) -> Table:
 def _parameter_table(path: Path) -> Table:
     from airprune.results.tidy import read_rows
 
-    table = Table(title="Table I: as printed, and in the presets", title_justify="left", header_style="bold")
-    for heading in ("parameter", "printed", "setting", "paper", "paper-converged", "agrees"):
-        table.add_column(heading)
+    headings = ("parameter", "printed", "setting", "paper", "paper-converged", "agrees")
+    table = plain_table(*headings, title="Table I: as printed, and in the presets")
     for row in read_rows(path):
         cells = (f"{value:g}" if isinstance(value, float) else str(value) for value in row.values())
         table.add_row(*cells)
@@ -157,19 +148,13 @@ def _table2(placements: int, *, as_json: bool) -> None:
         rows = [{**dataclasses.asdict(cell), "deviation": cell.deviation} for cell in cells]
         print_json({"artefact": "table2", "placements": placements, "cells": rows})
         return
-    stdout_console().print(_latency_table(cells, placements))
+    print_table(_latency_table(cells, placements), keys=2)
 
 
 def _latency_table(cells: list[Cell], placements: int) -> Table:
-    table = Table(
-        title=f"Table II: latency of one edge round in ms, mean ± spread over {placements} placements",
-        title_justify="left",
-        header_style="bold",
-    )
-    for heading in ("network", "scheme"):
-        table.add_column(heading)
-    for heading in ("airprune", "paper", "deviation"):
-        table.add_column(heading, justify="right")
+    title = f"Table II: latency of one edge round in ms, mean ± spread over {placements} placements"
+    numbers = ("airprune", "paper", "deviation")
+    table = plain_table("network", "scheme", *numbers, numbers=numbers, title=title)
     for cell in cells:
         table.add_row(
             cell.topology,

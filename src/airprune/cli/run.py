@@ -1,4 +1,4 @@
-"""`airprune run`: one scenario, from the first round or from where it stopped."""
+"""`airprune run`: one scenario, from the first round or from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -12,9 +12,19 @@ import typer
 
 from airprune import files
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.durations import tell_duration
-from airprune.cli.options import Engine, FleetTable, Log, Scheduler, Tls, Workers, preset_names
-from airprune.cli.progress import watched
+from airprune.cli.options import (
+    Changes,
+    Engine,
+    FleetTable,
+    LastRoundAsJson,
+    Log,
+    Resume,
+    Scheduler,
+    Tls,
+    Workers,
+    preset_names,
+)
+from airprune.cli.progress import announce_duration, show_progress
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import STOPPED
 from airprune.errors import UsageError
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
     from airprune.results.time_to_target import Evaluation
     from airprune.runs.layout import RunFolder
 
-# Where the value says the rest.
+# Short, where the value has the rest.
 _SHORT_LABELS = {"uploaded_weights": "uploaded", "mean_pruning_ratio": "mean pruning"}
 
 
@@ -36,20 +46,19 @@ def run(
         str | None,
         typer.Argument(
             metavar="SCENARIO",
-            help="A preset's name or a TOML file; of a replay, its own.",
+            help="Name of a preset, or a TOML file; a replay has its own.",
             autocompletion=preset_names,
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes, e.g. `plan.deadline_s=0.04 seed=3`.")
-    ] = None,
+    overrides: Changes = None,
     out: Annotated[
-        Path | None, typer.Option(help="Run folder; by default runs/NAME-CHANGES-seedN, or RUN-replay.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Run folder.  [default: runs/NAME-CHANGES-seedN, or RUN-replay]"),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    resume: Resume = False,
     replay: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Repeat a deployment: its rounds, plans and lost uploads, simulated."),
+        typer.Option(metavar="RUN", help="Repeat a deployment in simulation: its rounds, plans and lost uploads."),
     ] = None,
     fleet: FleetTable = None,
     engine: Engine = None,
@@ -57,9 +66,9 @@ def run(
     scheduler: Scheduler = None,
     tls: Tls = None,
     log: Log = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the last global round as JSON.")] = False,
+    as_json: LastRoundAsJson = False,
 ) -> None:
-    """Train a scenario: plan, prune, learn, average, round after round.
+    """Train one scenario: plan, prune, train, aggregate.
 
     Example: `airprune run paper plan.deadline_s=0.04 --out runs/paper-40ms`
     """
@@ -77,7 +86,7 @@ def run(
         chosen.check_names()
     need("train", "airprune run")
 
-    # Only now, since these take seconds to import.
+    # Only now: these take seconds to import.
     from airprune.results.time_to_target import evaluations_in
     from airprune.runs import run as run_scenario
     from airprune.studies.write_report import write_report
@@ -85,12 +94,12 @@ def run(
     if not folder.has_run and replay is None:
         for note in privacy_notes(chosen):
             say(note)
-        tell_duration([chosen])
+        announce_duration([chosen])
     try:
         with contextlib.closing(
             run_scenario(chosen, out=out, resume=resume, replay=replay, callbacks=log or [])
         ) as records:
-            for _ in watched(records, chosen, label=chosen.name, done=len(folder.records())):
+            for _ in show_progress(records, chosen, label=chosen.name, done=len(folder.records())):
                 pass
     except KeyboardInterrupt:
         if folder.has_run:
@@ -113,7 +122,7 @@ def run(
 
 
 def _used(folder: RunFolder) -> str:
-    """Why a folder with a run is not run again, and what to do with it."""
+    """Returns the sentence that refuses a folder with a run, with the way out."""
     path, records = folder.path, folder.records()
     if folder.is_finished:
         return f"{path} already holds a run, finished: `airprune report {path}` shows it; or choose another --out."
@@ -125,7 +134,7 @@ def _used(folder: RunFolder) -> str:
 
 
 def _named(scenario: str | None, overrides: list[str], replay: Path | None) -> tuple[str, list[str]]:
-    """(the scenario's name, its changes): a replay has a scenario of its own, so the first word may be a change."""
+    """Returns (the scenario's name, its changes); a replay has its own scenario, so the first word may be a change."""
     if replay is None:
         if scenario is None:
             raise UsageError(
@@ -138,7 +147,7 @@ def _named(scenario: str | None, overrides: list[str], replay: Path | None) -> t
 
 
 def _likeness(ours: RunFolder, theirs: RunFolder) -> str:
-    """Whether a replay ended as its deployment did."""
+    """Returns a sentence that compares a replay with its deployment."""
     pairs = zip(ours.reader.lines(), theirs.reader.lines(), strict=False)
     first = next((line for line, (own, other) in enumerate(pairs, start=1) if own != other), None)
     if first is not None:
@@ -165,25 +174,25 @@ def _costs(tests: Sequence[Evaluation], target: float) -> dict[str, Any]:
 
 
 def _to_target(tests: Sequence[Evaluation], target: float) -> str:
-    """to 70 %         0.52 s, 12.30 Mbit, 0.41 J, 3 global rounds."""
+    """Returns e.g. `to 70 %   0.52 s, 12.30 Mbit, 0.41 J, 3 global rounds`."""
     from airprune.results.time_to_target import NOT_REACHED, target_text
 
     costs = _costs(tests, target)
-    told = [MEASURES[name].with_unit(costs[name]) for name in TO_TARGET]
-    words = f"{', '.join(told)} global rounds" if costs["reached"] else NOT_REACHED if tests else "never tested"
+    values = [MEASURES[name].with_unit(costs[name]) for name in TO_TARGET]
+    words = f"{', '.join(values)} global rounds" if costs["reached"] else NOT_REACHED if tests else "never tested"
     return f"{f'to {target_text(target)}':<16} {words}"
 
 
 def _summary(last: dict[str, Any], clock: str) -> str:
-    told = {name: MEASURES[name].with_unit(last.get(name)) for name in SUMMARY}
+    values = {name: MEASURES[name].with_unit(last.get(name)) for name in SUMMARY}
     bits = MEASURES["uploaded_bits"].with_unit(last["uploaded_bits"])
-    told["uploaded_weights"] = f"{last['uploaded_weights']:,} weights, {bits}"
-    told["mean_pruning_ratio"] += " in the last global round"
+    values["uploaded_weights"] = f"{last['uploaded_weights']:,} weights, {bits}"
+    values["mean_pruning_ratio"] += " in the last global round"
     if "test_loss" in last and last["test_loss"] is None:
-        told["test_loss"] = "not a number: training diverged"
+        values["test_loss"] = "not a number: training diverged"
     labels = {name: MEASURES[name].label for name in SUMMARY} | _SHORT_LABELS
     kept = [name for name in SUMMARY if last.get(name) is not None or (name == "test_loss" and name in last)]
     own = [name for name in last if name.startswith("test_") and name not in MEASURES]
     lines = [f"{name.replace('_', ' '):<16} {number(last[name], '.4g')}" for name in own]
-    lines += [f"{labels[name]:<16} {told[name]}" for name in kept]
+    lines += [f"{labels[name]:<16} {values[name]}" for name in kept]
     return "\n".join([*lines, f"{'clock':<16} {clock}"])

@@ -1,4 +1,4 @@
-"""A scenario as commands take it: a preset or a file, then changes."""
+"""The scenario of a command: a preset or a file, then changes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def scenario_from(
     tls: Path | None = None,
     fleet: Path | None = None,
 ) -> Scenario:
-    """The preset or file `name` with `key=value` changes, the fleet and the engine options applied.
+    """Returns the preset or file `name` with `key=value` changes, the fleet and the engine options applied.
 
-    A scheduler or its certificates mean the engine dask, unless another one is asked for, which is refused.
+    A scheduler or its certificates mean the engine dask, unless another one is given, which is refused.
     """
     scenario = Scenario.load(name) if name.endswith(".toml") or "/" in name else Scenario.preset(name)
     scenario = scenario.with_overrides(overrides)
@@ -49,7 +49,9 @@ def _with_fleet(scenario: Scenario, fleet: Path) -> Scenario:
     for column in unknown:
         say(f"note: ignored column {column}")
     if unused:
-        say(f"note: {', '.join(unused)} of {fleet} are for `airprune plan`; a run takes them from model and scenario.")
+        say(
+            f"note: `airprune plan` alone reads {', '.join(unused)} of {fleet}; a run has them from model and scenario."
+        )
     return scenario.with_("network.table", str(fleet))
 
 

@@ -1,4 +1,4 @@
-"""`airprune scenarios`: the presets, one of them in full, or the schema of all settings."""
+"""`airprune scenarios`: the presets, one of them in full, or the JSON schema of all settings."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from airprune.cli.console import print_json, stdout_console
+from airprune.cli.console import print_json
 from airprune.cli.options import AsJson, preset_names
 from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.tables import plain_table, print_table
 
 
 def scenarios(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[SCENARIO]", help="A preset or TOML file to show in full.", autocompletion=preset_names
-        ),
+        typer.Argument(metavar="SCENARIO", help="Preset or TOML file to show in full.", autocompletion=preset_names),
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of scenario files.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the presets, show one with every setting, or print the JSON schema.
+    """List the presets, or show one with every setting.
+
+    With --schema, prints the JSON schema of scenario files.
 
     Example: `airprune scenarios paper > mine.toml`
     """
@@ -37,19 +37,11 @@ def scenarios(
         if as_json:
             print_json(scenario.to_dict())
         else:
-            sys.stdout.write(explained(scenario, _about(name)))
+            sys.stdout.write(explained(scenario, presets().get(name, f"Every setting of {name}.")))
     elif as_json:
         print_json(presets())
     else:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("preset", no_wrap=True)
-        table.add_column("what it is")
+        table = plain_table("preset", "what it is")
         for preset, summary in presets().items():
             table.add_row(preset, summary)
-        stdout_console().print(table)
-
-
-def _about(name: str) -> str:
-    from airprune.scenario import presets
-
-    return presets().get(name, f"Every setting of {name}.")
+        print_table(table)

@@ -1,4 +1,4 @@
-"""What a signal does to a command."""
+"""Signals: a command stops in good order at Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C is a KeyboardInterrupt meanwhile, as always in Python, so that work under way ends in good order."""
+    """Makes Ctrl-C a KeyboardInterrupt meanwhile, as is usual in Python, so that work under way ends in good order."""
     if signal.getsignal(signal.SIGINT) is not _leave:
         yield
         return
@@ -49,7 +49,7 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def terminated_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM, which batch systems send, stops as Ctrl-C does: what is done is kept and noted.
+    """Makes SIGTERM, which batch systems send, stop as Ctrl-C does: what is done is kept and noted.
 
     One is enough: those that follow do not interrupt that. Elsewhere than in the main thread, and within another one,
     nothing is changed.

@@ -8,25 +8,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.measure import Measurement
-from rich.table import Table
 
 from airprune.cli.campaign import end_with, run_missing
 from airprune.cli.console import print_json, say, stdout_console
-from airprune.cli.estimates import estimates_json, estimates_table
-from airprune.cli.options import Column as PaperOption
-from airprune.cli.options import ScenarioName, Scheduler, TableAsJson, Target, Tls, formats_for
+from airprune.cli.options import (
+    Column,
+    RunsAtATime,
+    RunsEngine,
+    ScenarioName,
+    Scheduler,
+    TableAsJson,
+    Target,
+    Tls,
+    formats_for,
+)
 from airprune.cli.scenario_argument import scenario_from
-from airprune.cli.target import target_table
+from airprune.cli.tables import estimates_json, estimates_table, print_table, target_table
 from airprune.results.statistics import diverged_words
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from airprune.cli.options import PaperWidth
     from airprune.results.crossover import Crossover
     from airprune.studies.calls import SweepResult
     from airprune.studies.campaign import Outcome, Row, Sweep
 
-# Beyond these a page of curves takes minutes and nobody can tell the curves apart.
+# Beyond these a report takes minutes and its curves cannot be told apart.
 _MAX_REPORTED_ROWS = 20
 _MAX_REPORTED_RUNS = 200
 
@@ -36,26 +44,25 @@ def sweep(
     settings: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUES]...",
-            help="Values to combine, e.g. `plan.deadline_s=0.025,0.03 seed=0-9`; a single value is for all runs.",
+            metavar="KEY=VALUES",
+            help="Values to combine, e.g. `plan.deadline_s=0.025,0.03 seed=0-9`; a single value holds for all runs.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for all runs and the table; by default runs/NAME-sweep.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for runs and table.  [default: runs/NAME-sweep]")
     ] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="Where whole runs go: serial, processes or dask; the result is the same.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")] = None,
+    engine: RunsEngine = None,
+    workers: RunsAtATime = None,
     scheduler: Scheduler = None,
     tls: Tls = None,
     target: Target = None,
-    column: PaperOption = None,
+    column: Column = None,
     as_json: TableAsJson = False,
 ) -> None:
-    """Run a scenario for every combination of values, several whole runs at a time, and average over seeds.
+    """Run a scenario for every combination of values, over seeds.
 
-    The same command continues: finished runs are not repeated, half-done ones go on from their checkpoint.
+    Several whole runs go on side by side; the table has means over seeds. The same command continues: finished runs
+    are not repeated, others go on from their checkpoint.
 
     Example: `airprune sweep smoke plan.deadline_s=0.012,0.014,0.02 seed=0-4`
 
@@ -68,7 +75,7 @@ def sweep(
     chosen = _sweep(scenario, settings or [], engine=engine, workers=workers, scheduler=scheduler, tls=tls)
     out = out or Path("runs") / f"{chosen.runs[0].scenario.name}-sweep"
     folder = SweepFolder(chosen, out)
-    asked = chosen.runs[0].scenario.rounds.target_accuracy if target is None else target
+    wanted = chosen.runs[0].scenario.rounds.target_accuracy if target is None else target
     with folder.locked():
         failures = run_missing(folder, out)
         result = dataclasses.replace(SweepResult.read(folder, target=target), out=out)
@@ -76,16 +83,16 @@ def sweep(
         table = folder.write_table([failure.run for failure in failures], target)
         say(f"Runs: {table}".replace(str(folder.path), str(out)))
         _draw_sweep(result, column)
-        crossover = None if asked is None else crossover_in(rows)  # only where somebody asks for it
-        if crossover is not None and asked is not None:
-            _draw(crossover, asked, out)
+        crossover = None if wanted is None else crossover_in(rows)
+        if crossover is not None and wanted is not None:
+            _draw(crossover, wanted, out)
         if as_json:
             print_json(_json(out, rows, failures))
         else:
-            print_wide(_table(chosen, rows))
+            print_table(_table(chosen, rows), keys=len(chosen.keys) + 1)
             if target is not None:
                 stdout_console().print()
-                print_wide(_target_table(chosen, rows, target))
+                print_table(_target_table(chosen, rows, target), keys=len(chosen.keys))
             for sentence in crossover.sentences if crossover else ():
                 stdout_console().print(sentence, markup=False)
             say(f"Tables for LaTeX: {result.write_latex()}")
@@ -94,7 +101,7 @@ def sweep(
 
 
 def _sweep(scenario: str, settings: Sequence[str], **options: Any) -> Sweep:
-    """All runs, checked, and where they go: as `options` say, else as the settings or the scenario do."""
+    """Returns all runs, checked, and their engine: that of `options`, else of the settings or the scenario."""
     from airprune.studies.campaign import Sweep
 
     chosen = Sweep.of(scenario_from(scenario, []), settings)
@@ -143,17 +150,7 @@ def _draw_sweep(result: SweepResult, column: PaperWidth | None) -> None:
     figure = result.figure(paper=paper) if any(row.seeds for row in result.rows) else None
     if figure is not None:
         save_figure(figure, *figure_files(result.out / "sweep"))
-        say(f"Picture: {result.out / 'sweep.png'}")
-
-
-def print_wide(table: Table) -> None:
-    """As wide as the terminal; in a file or a pipe, as wide as it takes."""
-    console = stdout_console()
-    if not console.is_terminal:
-        console.width = max(
-            console.width, Measurement.get(console, console.options.update(width=10_000), table).maximum
-        )
-    console.print(table)
+        say(f"Figure: {result.out / 'sweep.png'}")
 
 
 def _report(rows: Sequence[Row], out: Path, target: float | None, column: PaperWidth | None) -> None:
@@ -162,8 +159,8 @@ def _report(rows: Sequence[Row], out: Path, target: float | None, column: PaperW
     if not any(row.seeds for row in rows):
         return
     if len(rows) > _MAX_REPORTED_ROWS or sum(row.num_runs for row in rows) > _MAX_REPORTED_RUNS:
-        asked = "" if target is None else f" --target {target:g}"
-        say(f"Report: not made for so many; `airprune report {out}{asked}` makes it.")
+        option = "" if target is None else f" --target {target:g}"
+        say(f"Report: not written for so many runs; `airprune report {out}{option}` writes it.")
     else:
         say(f"Report: {write_report(out, target=target, paper=column, formats=formats_for(column))}")
 

@@ -1,4 +1,4 @@
-"""`airprune web`: the page, served on this machine."""
+"""`airprune web`: the web pages, served on this machine."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ if TYPE_CHECKING:
 
 
 def web(
-    runs_dir: Annotated[Path, typer.Argument(metavar="[RUNS_DIR]", help="Folder whose runs are shown.")] = Path("runs"),
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    runs_dir: Annotated[Path, typer.Argument(metavar="RUNS_DIR", help="Folder whose runs are shown.")] = Path("runs"),
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Port; 0 takes any free one; by default 8765 or the next free."),
+        typer.Option(metavar="PORT", min=0, max=65535, help="0 takes any free port.  [default: 8765 or the next free]"),
     ] = None,
-    allow_run: Annotated[bool, typer.Option("--allow-run", help="Let the page start runs.")] = False,
-    private: Annotated[
-        bool, typer.Option("--private", help="Show nothing to those who have not opened the printed address.")
-    ] = False,
+    allow_run: Annotated[bool, typer.Option("--allow-run", help="Allow the pages to start runs.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Require the printed address for reading, too.")] = False,
     fetch_charts: Annotated[
-        bool, typer.Option("--fetch-charts", help="First fetch plotly's smaller script with npm, once for all.")
+        bool, typer.Option("--fetch-charts", help="First fetch Plotly's smaller script from npm, once.")
     ] = False,
 ) -> None:
-    """Open overview, planner, runs, league and reproduction in a browser, served by this machine alone.
+    """Serve planner, runs and results as web pages on this machine.
 
-    Prints the address to open. Its token lets the page change things; without it, it can only plan and show, and
-    with --private not even that.
+    Prints the address to open in a browser. The token in it permits changes; without it the pages only plan and show,
+    and with --private not even that.
 
     Example: `airprune web runs`
     """
@@ -42,8 +40,8 @@ def web(
     from airprune.web.site import LOOPBACK_NAMES, Site, bracketed
 
     if bracketed(host) not in LOOPBACK_NAMES:
-        advice = "" if private else "; --private keeps those out who have not the printed address"
-        say(f"note: others on the network can reach this server{advice}. What is read and sent is not encrypted.")
+        advice = "" if private else "; --private admits only those who have the printed address"
+        say(f"note: other machines can reach this server{advice}. The connection is not encrypted.")
     if fetch_charts:
         from airprune.web import charts
 

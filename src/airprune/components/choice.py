@@ -21,7 +21,7 @@ from airprune.settings.problems import unknown_key
 from airprune.settings.section import Section
 from airprune.text import shown
 
-# Components that do not say whose their options are.
+# Components whose class names no owner of their options.
 _ADOPTED: WeakSet[type[Component]] = WeakSet()
 
 
@@ -59,7 +59,7 @@ class ChoiceSection(Section):
 
     @classmethod
     def _chosen(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The components that the fields name."""
+        """Returns the components that the fields name."""
         chosen = {}
         for field, registry in cls.choices.items():
             name = fields.get(field, cls.model_fields[field].default)

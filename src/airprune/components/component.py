@@ -1,4 +1,4 @@
-"""What every component is: a frozen class whose fields are its options, and the slots it declares.
+"""The base class of all components: frozen, its fields are its options, and its state is declared as slots.
 
 A component answers one question of an edge round (see the packages association, selection, masking, objectives,
 compression, aggregation, topology of `methods`, and `planning.schemes`). Whatever must survive a round is a `Slot`: the
@@ -32,7 +32,7 @@ ReportKind = tuple[str, tuple[int, ...]]
 
 
 class Owner(StrEnum):
-    """Whose memory a slot is; its array has one row for each of them."""
+    """The owner of a slot, whose array has one row for each owner."""
 
     RUN = "run"
     """One row for the whole run, kept beside the cloud's model, whatever its shape."""
@@ -64,7 +64,7 @@ def _no_units() -> UnitGraph:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
-    """What components may know of a model: its flat layout, but neither its weights nor its framework.
+    """A model as components see it: its flat layout, but neither its weights nor its framework.
 
     Attributes:
       num_state: entries of the flat state: parameters and floating buffers.
@@ -74,7 +74,7 @@ class ModelShape:
       tensors: all tensors, in the order of the state.
       num_personal, personal_weights: entries of the layers that stay on the devices, which come first, and how many of
         them are weights: trained, but not counted.
-      find_units: follows the model's forward pass for `units`; called when first asked for.
+      find_units: follows the model's forward pass for `units`; called on first use.
       num_devices, num_edges: of the network, for slots with a row for each.
     """
 
@@ -91,7 +91,7 @@ class ModelShape:
 
     @cached_property
     def is_weight(self) -> Array:
-        """Which entries of the state are counted weights, Eq. (4).  [num_state]"""
+        """True for entries of the state that are counted weights, Eq. (4).  [num_state]"""
         counted = np.zeros(self.num_state, dtype=bool)
         for tensor in self.tensors:
             counted[tensor.start : tensor.stop] = tensor.counted
@@ -100,7 +100,7 @@ class ModelShape:
 
     @cached_property
     def units(self) -> UnitGraph:
-        """Which rows and columns of the prunable matrices make a unit."""
+        """The rows and columns of the prunable matrices that make a unit."""
         return self.find_units()
 
     @cached_property
@@ -114,7 +114,7 @@ class ModelShape:
 
     @property
     def personal(self) -> slice:
-        """Where the layers lie that stay on the devices."""
+        """Place of the layers that stay on the devices."""
         return slice(0, self.num_personal)
 
     @cached_property
@@ -130,7 +130,7 @@ class ModelShape:
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """One named array of memory per owner.
+    """One named array of persistent state per owner.
 
     Attributes:
       name: unique in a run; begins with the component's name, e.g. "top-k.error".
@@ -145,11 +145,11 @@ class Slot:
     start: float = 0.0
 
     def row(self, shape: ModelShape) -> Array:
-        """One owner's memory as it starts."""
+        """Returns the initial row of one owner."""
         return np.full(self.shape(shape), self.start, dtype=self.dtype)
 
     def num_bytes(self, shape: ModelShape) -> int:
-        """Of one row."""
+        """Returns the size of one row in bytes."""
         return int(np.prod(self.shape(shape), dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
 
@@ -182,7 +182,7 @@ class Component(Section):
     """The part that all kinds of components share. An instance is a component with its options; it is frozen.
 
     Attributes:
-      name: how users call it.
+      name: as users write it.
       summary: one line for help texts, tables and docs.
       source: where it comes from, e.g. the paper or "as published" / "after …".
       fully_open: options with which it changes nothing: the run equals hierarchical FedAvg bit for bit. None if there
@@ -226,7 +226,7 @@ class Component(Section):
         return {}
 
     def overrides(self, method: Callable[..., Any]) -> bool:
-        """Whether its class has its own form of a method of its kind, e.g. `masking.overrides(Masking.prepare)`."""
+        """Returns whether its class overrides a method of its kind, e.g. `masking.overrides(Masking.prepare)`."""
         return getattr(type(self), method.__name__) is not method
 
 
@@ -247,7 +247,7 @@ class LocalComponent(Component):
         return {}
 
     def report(self, run: LocalRun, before: Memory, after: Memory) -> Values:
-        """Returns arrays to be summed over all devices of the round, given the device's memory before and after."""
+        """Returns arrays to be summed over all devices of the round, given the device's slots before and after."""
         return {}
 
     def reported(self, shape: ModelShape) -> Mapping[str, ReportKind] | None:
@@ -256,16 +256,16 @@ class LocalComponent(Component):
 
     @property
     def sends_reports(self) -> bool:
-        """Whether devices report arrays for it beside their updates."""
+        """True if devices report arrays for it beside their updates."""
         return self.overrides(LocalComponent.report) or self.overrides(LocalComponent.reported)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """What is listed by name and is a value with functions, without options or state: kernels, losses, metrics.
+    """A listed value with functions, without options or state: a kernel, loss or metric.
 
     Attributes:
-      name: how users call it.
+      name: as users write it.
       summary: one line for help texts, tables and docs.
       source: where it comes from.
     """
@@ -276,7 +276,7 @@ class Listed:
 
 
 def paper_shape() -> ModelShape:
-    """The paper's CNN on its network: what memory and bits are told for where no model is at hand.
+    """The paper's CNN on its network: for which memory and bits are shown where no model is at hand.
 
     A last layer that stays on the devices would have 90 entries.
     """

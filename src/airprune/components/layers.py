@@ -1,4 +1,4 @@
-"""Where the prunable weights lie: layer after layer, each matrix row-major [out_features, in_features]."""
+"""Layout of the prunable weights: layer after layer, each matrix row-major [out_features, in_features]."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class PrunableLayers:
         return _read_only(np.repeat(np.arange(self.num_rows), self.row_sizes))
 
     def feeds_next(self, index: int) -> bool:
-        """Whether the outputs of layer `index` are the inputs of the next one, judged by their numbers."""
+        """Returns whether the outputs of layer `index` are the inputs of the next one, by their numbers."""
         if index + 1 >= len(self.layers):
             return False
         return self.layers[index].out_features == self.layers[index + 1].in_features

@@ -1,7 +1,7 @@
-"""Lists of named components that anybody can extend: by a file of this package, a script, or an installed package.
+"""Lists of named components that users can extend: by a file of this package, a script, or an installed package.
 
 REGISTRY = Registry("masking", {"probe": "airprune.methods.masking.probe:Probe"})
-REGISTRY["probe"]              imported when first asked for
+REGISTRY["probe"]              imported on first use
 REGISTRY.add(component)        from a script, or from a file given with --import
 entry points                   group "airprune.masking", name = component's name, value = "module:ATTRIBUTE"
 """
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airprune.errors import InvalidValue, UnknownName, UsageError
@@ -36,14 +37,26 @@ class Registry(Mapping[str, C], Generic[C]):
     """Names and what they stand for, in the order of the list, then of what was added.
 
     Attributes:
-      reserved: names that nobody may take, since they mean something else where components are chosen.
+      reserved: names that no component may have, since they mean something else where components are chosen.
     """
 
-    def __init__(self, kind: str, members: Mapping[str, str], load: Callable[[str, str], C] = imported) -> None:
-        """Lists members by name and address; `load` makes a member of both when it is first asked for."""
+    def __init__(
+        self,
+        kind: str,
+        members: Mapping[str, str],
+        load: Callable[[str, str], C] = imported,
+        *,
+        called: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
+        """Lists members by name and address; `load` makes a member of both at its first use.
+
+        Args:
+          called: names that are refused because they mislead, with the members that are meant.
+        """
         self.kind = kind
         self._addresses = dict(members)
         self._load_member = load
+        self._called = called
         self.reserved: set[str] = set()
         self._loaded: dict[str, C] = {}
         self._added: list[str] = []
@@ -68,7 +81,7 @@ class Registry(Mapping[str, C], Generic[C]):
 
     @property
     def added(self) -> tuple[C, ...]:
-        """What was added by `add`: what a worker elsewhere does not find by itself."""
+        """Members that `add` added, which a worker elsewhere does not find by itself."""
         return tuple(self._loaded[name] for name in self._added)
 
     def add(self, component: C) -> C:
@@ -79,7 +92,7 @@ class Registry(Mapping[str, C], Generic[C]):
             raise InvalidValue(field, "must be letters, digits, - and _", repr(name)[:60], "Example: my-own")
         if name in self.reserved:
             raise InvalidValue(field, "must not be a key of the scenario's section", repr(name), "Example: my-own")
-        if name in self._addresses or name in self._entry_points:
+        if name in self._addresses or name in self._entry_points or name in self._called:
             raise InvalidValue(field, "must not be taken", repr(name), f"Taken: {', '.join(self)}.")
         self._loaded[name] = component
         if name not in self._added:
@@ -88,7 +101,8 @@ class Registry(Mapping[str, C], Generic[C]):
 
     def unknown(self, name: object, field: str = "") -> UnknownName:
         """The error for a name that is not listed; `field` is the key that holds it."""
-        return UnknownName(field or self.kind, name, self, more=_OWN)
+        called = self._called.get(name, ()) if isinstance(name, str) else ()
+        return UnknownName(field or self.kind, name, self, more=_OWN, called=called)
 
     def package_of(self, name: str) -> str:
         """The installed package that offers a name; nothing for members and additions."""
@@ -98,7 +112,7 @@ class Registry(Mapping[str, C], Generic[C]):
         return point.dist.name if point.dist is not None else "an installed package"
 
     def remove(self, name: str) -> None:
-        """Takes an addition away again; harmless if there is none."""
+        """Removes an addition; harmless if there is none."""
         if name in self._added:
             self._added.remove(name)
             del self._loaded[name]

@@ -78,7 +78,7 @@ class UnitGraph:
         return tuple(np.unique(np.concatenate(steps)).tolist())
 
     def mask(self, kept: Sequence[Array]) -> Array:
-        """Which prunable weights the model of these units has.  [num_weights] bool
+        """Returns the mask of the prunable weights of these units.  [num_weights] bool
 
         Args:
           kept: of each group, which units stay.  [num_units] bool each
@@ -91,7 +91,7 @@ class UnitGraph:
         return mask
 
     def kept(self, mask: Array) -> tuple[Array, ...]:
-        """Of each group, which units have a weight in a mask of whole units.  [num_units] bool each"""
+        """Returns the units of each group that have a weight in a mask of whole units.  [num_units] bool each"""
         return tuple(np.any(self.layers.layers[group.layer].matrix(mask), axis=1) for group in self.groups)
 
     def leaving(self, factors: Iterable[float]) -> Array:

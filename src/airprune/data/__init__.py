@@ -1,19 +1,19 @@
-"""Datasets: where samples come from, how processes share them, and who holds which.
+"""Loads data sets, shares them between processes and partitions them among devices.
 
-load_dataset    MNIST and Fashion-MNIST, checked by SHA-256; glyphs, drawn on the spot
-as_dataset      your own arrays or torch datasets
+load_dataset    MNIST, Fashion-MNIST and CIFAR-10, checked by SHA-256; glyphs, generated
+as_dataset      your own arrays or torch data sets
 share           one copy for many processes
-partition       which device holds which samples
+partition       the samples of each device, IID or non-IID
 draw_samples    the same for more devices than samples
 """
 
 from airprune.data.catalog import DATASETS, dataset_named, fetch_dataset, load_dataset
 from airprune.data.convert import as_dataset, standardized
 from airprune.data.dataset import Dataset
-from airprune.data.drawn import draw_samples
 from airprune.data.entry import DatasetEntry
 from airprune.data.holdings import Holdings
 from airprune.data.partitions import PARTITIONS, partition, partition_table
+from airprune.data.sampling import draw_samples
 from airprune.data.shared import SharedDataset, save_shared, share
 
 __all__ = [

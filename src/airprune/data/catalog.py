@@ -1,4 +1,4 @@
-"""The datasets by name. To add one, write its file with an ENTRY and list it here."""
+"""Lists the data sets by name. To add one, write its file with an ENTRY and list it here."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def load_dataset(
     judge_on: str = "test",
     seed: int = 0,
 ) -> Dataset:
-    """Reads, fetches or draws a dataset.
+    """Reads, fetches or generates a data set.
 
     Args:
-      data_dir: where to look first, and to keep what is fetched.
-      train_samples, test_samples: fewer than there are: the first of a shuffle by `seed`.
-      judge_on: "test", or "held-out": the training samples that come after those that are trained on stand in for the
-        test samples, which are not looked at. For choices that must not see the test set.
-      seed: of the subset; for glyphs, of the drawing.
+      data_dir: folder that is searched first, and keeps fetched files.
+      train_samples, test_samples: a subset: the first samples of a shuffle by `seed`.
+      judge_on: "test", or "held-out": the training samples after the first `train_samples` take the place of the test
+        samples, which are not read. For choices that must not see the test set.
+      seed: of the subset; for glyphs, of the images.
     """
     entry = dataset_named(name)
     whole_number("load_dataset.seed", seed)
@@ -54,13 +54,13 @@ def load_dataset(
     try:
         return entry.load(options)
     except MemoryError as error:
-        raise WorkFailed(f"Dataset {name!r} does not fit into memory; ask for fewer train_samples.") from error
+        raise WorkFailed(f"Data set {name!r} does not fit into memory; use fewer train_samples.") from error
 
 
 def _held_out(
     entry: DatasetEntry, data_dir: Path | str | None, train_samples: int | None, num_held_out: int, seed: int
 ) -> Dataset:
-    """A smaller subset is part of a larger one, so the first samples are those that are trained on without this."""
+    """Splits a training subset: a smaller one is part of a larger, so its first samples are those without held-out."""
     if train_samples is None or train_samples + num_held_out > entry.max_train:
         got = "all of them" if train_samples is None else f"{train_samples:,}"
         rule = f"must leave {num_held_out:,} of {entry.max_train:,} training samples of {entry.name} to be held out"
@@ -79,8 +79,8 @@ def _held_out(
 
 
 def fetch_dataset(name: str, *, data_dir: Path | str | None = None) -> tuple[Path | None, str]:
-    """Brings a dataset's verified files to this machine: where they are, None if it has none, and the way they came."""
+    """Fetches a data set's verified files; returns (their folder, None if it has no files; the source)."""
     entry = dataset_named(name)
     if entry.fetch is None:
-        return None, "drawn when needed"
+        return None, "generated when needed"
     return entry.fetch(None if data_dir is None else Path(data_dir))

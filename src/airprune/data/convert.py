@@ -1,10 +1,11 @@
-"""From what users have to a Dataset: arrays, pandas tables, torch datasets and loaders, Hugging Face datasets.
+"""Converts arrays, pandas tables, torch data sets and loaders, and Hugging Face data sets to a Dataset.
 
-Each is known by what it can do; neither torch nor pandas nor datasets is imported here.
+Each is recognised by its attributes; neither torch nor pandas nor datasets is imported here.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,7 +22,7 @@ _WAY_OUT = (
     "or a pair of them."
 )
 _CHANNELS = (1, 3, 4)
-# Columns of tables that hold the target, in the order in which they are looked for.
+# Columns of tables that hold the target, in the order of search.
 TARGETS = ("label", "labels", "target", "y", "class")
 _ROWS_AT_ONCE = 1024
 
@@ -38,7 +39,7 @@ def as_dataset(
     num_classes: int | None = None,
     targets: str = "classes",
 ) -> Dataset:
-    """A Dataset from arrays, tables or torch objects.
+    """Returns a Dataset from arrays, tables or torch objects.
 
     Shapes stay as they are, real numbers become float32, whole numbers int64. Bytes are pixels: scaled from 0…255 to
     [0, 1], with [N, H, W] turned to [N, 1, H, W], and [N, H, W, C] with 1, 3 or 4 channels to [N, C, H, W].
@@ -49,8 +50,8 @@ def as_dataset(
         (x, y) items; a torch DataLoader of (x, y) batches; a pair of any of these; a mapping with "train" and "test";
         or a Dataset, which is returned as it is.
       test: the test part, if `data` is only the training part.
-      test_share: of the samples, drawn at random and held out, if there is no test part.
-      seed: of that draw.
+      test_share: share of the samples that is held out at random, if there is no test part.
+      seed: of the held-out samples.
       num_classes: one more than the largest training label, unless given; a test label beyond it is refused.
       targets: "classes": y holds one class per sample; "values": real numbers of any shape; "any": what y holds.
     """
@@ -77,7 +78,7 @@ def as_dataset(
 
 
 def _num_classes(known: np.ndarray, test_y: np.ndarray, targets: str) -> int:
-    """That of the labels to train on, from which some may have been held out; 0 if the targets are no classes."""
+    """Returns the number of classes of the training labels, before holding out; 0 if the targets are not classes."""
     labels = (known, test_y)
     if targets == "values" or (targets == "any" and not all(y.ndim == 1 and y.dtype.kind in "iub" for y in labels)):
         return 0
@@ -91,29 +92,23 @@ def _num_classes(known: np.ndarray, test_y: np.ndarray, targets: str) -> int:
             "as_dataset.test",
             f"must have labels of the training samples, whose largest is {largest}",
             tested,
-            f"Leave those samples out, or say how many classes there are: as_dataset(…, num_classes={tested + 1}).",
+            f"Remove those samples, or give the number of classes: as_dataset(…, num_classes={tested + 1}).",
         )
     return num_classes
 
 
 def with_targets(dataset: Dataset, targets: str) -> Dataset:
-    """The samples with their classes as numbers, for losses of numbers."""
+    """Returns the samples with their classes as numbers, for losses of numbers."""
     if targets != "values" or not dataset.num_classes:
         return dataset
-    return Dataset(
-        name=dataset.name,
-        train_x=dataset.train_x,
-        train_y=dataset.train_y.astype(np.float32),
-        test_x=dataset.test_x,
-        test_y=dataset.test_y.astype(np.float32),
-        num_classes=0,
-    )
+    train_y, test_y = (y.astype(np.float32) for y in (dataset.train_y, dataset.test_y))
+    return dataclasses.replace(dataset, train_y=train_y, test_y=test_y, num_classes=0)
 
 
 def standardized(dataset: Dataset) -> Dataset:
-    """All samples shifted and scaled by the mean and the deviation of the training samples.
+    """Shifts and scales all samples by the mean and the standard deviation of the training samples.
 
-    One of each for all, of images in colour one for each channel.
+    One of each for all, or one for each channel of colour images.
     """
     train = dataset.train_x
     if train.ndim == 4 and train.shape[1] > 1:
@@ -127,23 +122,17 @@ def standardized(dataset: Dataset) -> Dataset:
         name: (getattr(dataset, name) - mean.astype(np.float32)) / deviation.astype(np.float32)
         for name in ("train_x", "test_x")
     }
-    return Dataset(
-        name=dataset.name,
-        train_y=dataset.train_y,
-        test_y=dataset.test_y,
-        num_classes=dataset.num_classes,
-        **scaled,
-    )
+    return dataclasses.replace(dataset, **scaled)
 
 
 def _is_part(value: Any) -> bool:
-    """Whether `value` is a whole part, i.e. samples with labels, rather than one array."""
+    """True if `value` is a whole part, i.e. samples with labels, rather than one array."""
     is_pair = isinstance(value, tuple) and len(value) == 2
     return is_pair or _is_table(value) or _is_loader(value) or _is_map_style(value)
 
 
 def _is_table(value: Any) -> bool:
-    """A pandas DataFrame or a Hugging Face dataset."""
+    """True for a pandas DataFrame or a Hugging Face dataset."""
     return (hasattr(value, "columns") and hasattr(value, "to_numpy")) or _is_hugging_face(value)
 
 
@@ -181,7 +170,7 @@ def _part(field: str, value: Any, targets: str) -> Part:
 
 
 def _table(field: str, table: Any) -> Part:
-    """The column with the target, and the others side by side, or the only other one as it is."""
+    """Returns the other columns side by side, or the only one as it is, and the column with the target."""
     names = list(table.column_names if _is_hugging_face(table) else table.columns)
     target = next((name for name in TARGETS if name in names), None)
     others = [name for name in names if name != target]
@@ -207,14 +196,14 @@ def _table(field: str, table: Any) -> Part:
 
 
 def _is_bytes(feature: Any) -> bool:
-    """Whether a Hugging Face column holds bytes, which its numpy format widens to int64."""
+    """True if a Hugging Face column holds bytes, which its numpy format widens to int64."""
     while (inner := getattr(feature, "feature", None)) is not None:
         feature = inner
     return getattr(feature, "dtype", None) == "uint8"
 
 
 def _real(field: str, table: Any) -> np.ndarray:
-    """A pandas table of features as real numbers."""
+    """Returns a pandas table of features as real numbers."""
     try:
         found: np.ndarray = table.to_numpy(dtype=np.float32)
         return found
@@ -224,9 +213,9 @@ def _real(field: str, table: Any) -> np.ndarray:
 
 
 def _batches(loader: Any) -> Iterable[Any]:
-    """What a loader gives, once around, in the order of its dataset: airprune shuffles by itself.
+    """Yields one pass of a loader in the order of its dataset: airprune shuffles by itself.
 
-    Its sampler says which samples, its collate function how they become batches. What has no order comes as it comes.
+    Its sampler chooses the samples, its collate function makes the batches. A stream keeps its own order.
     """
     # Torch's streams have a `__getitem__` too, which only raises, and a sampler that never ends.
     streams = any(kind.__name__ == "IterableDataset" for kind in type(loader.dataset).__mro__)
@@ -252,7 +241,7 @@ def _stacked(field: str, batches: Iterable[Any]) -> Part:
 
 
 def _items(field: str, dataset: Any) -> Part:
-    """All items of a map-style dataset, stacked."""
+    """Stacks all items of a map-style dataset."""
     try:
         pairs = [dataset[index] for index in range(len(dataset))]
         arrays = [(_array(field, x), _array(field, y)) for x, y in pairs]
@@ -278,7 +267,7 @@ def _array(field: str, value: Any) -> np.ndarray:
 
 
 def _as_images(x: np.ndarray) -> np.ndarray:
-    """Bytes are pixels."""
+    """Scales bytes, which are pixels, to [0, 1], channels first."""
     if x.dtype != np.uint8:
         return x
     if x.ndim == 4 and x.shape[3] in _CHANNELS and x.shape[1] not in _CHANNELS:

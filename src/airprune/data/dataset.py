@@ -1,4 +1,4 @@
-"""Training and test samples as frozen arrays."""
+"""Holds training and test samples as frozen arrays."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
-    """What a federation learns from, and what it is judged by.
+    """The training and test samples of a federation.
 
-    The arrays are read-only. Those given as writable are copied, so that nobody can change them later.
+    The arrays are read-only. Those given as writable are copied, so that they cannot change later.
 
     Attributes:
-      name: for people.
+      name: for display.
       train_x: float32, or int64 for tokens; images are [num_train, channels, height, width] in [0, 1].
         [num_train, *feature_shape]
       train_y: int64 in [0, num_classes), [num_train]; without classes float32 or int64.  [num_train, *target_shape]
       test_x: [num_test, *feature_shape]
       test_y: [num_test, *target_shape]
-      num_classes: 0 if targets are no classes.
+      num_classes: 0 if targets are not classes.
     """
 
     name: str
@@ -54,7 +54,8 @@ class Dataset:
                 rule = "must be [samples, features…] with at least one of each"
                 raise InvalidValue(f"Dataset.{part}_x", rule, f"shape {x.shape}")
             field = f"Dataset.{part}_y"
-            y = _numbers(field, getattr(self, f"{part}_y")) if num_classes == 0 else self._labels_of(part)
+            y = getattr(self, f"{part}_y")
+            y = _numbers(field, y) if num_classes == 0 else _labels(field, y, num_classes)
             if y.ndim == 0 or len(x) != len(y):
                 got = len(y) if y.ndim else "a single number"
                 raise InvalidValue(field, f"must have one label for each of {len(x)} samples", got)
@@ -68,22 +69,19 @@ class Dataset:
                 got = test.shape[1:] if test.dtype == train.dtype else f"{test.shape[1:]} and {test.dtype}"
                 raise InvalidValue(f"Dataset.test_{name}", rule, got)
 
-    def _labels_of(self, part: str) -> np.ndarray:
-        return _labels(f"Dataset.{part}_y", getattr(self, f"{part}_y"), self.num_classes)
-
     @classmethod
     def trusted(cls, *, fingerprint: str, **fields: Any) -> Dataset:
-        """Around arrays that have passed the checks before; reads none of them, so a memory map stays on disk."""
+        """Wraps arrays that have passed the checks before; reads none of them, so a memory map stays on disk."""
         dataset = object.__new__(cls)
         for name, value in fields.items():
             object.__setattr__(dataset, name, value)
         dataset.__dict__["fingerprint"] = fingerprint
         return dataset
 
-    def lie_in(self, equal: Dataset) -> None:
-        """Gives up its arrays for those of an equal data set, such as maps of files: memory holds none twice."""
+    def use_arrays_of(self, equal: Dataset) -> None:
+        """Replaces its arrays by those of an equal data set, such as memory maps, so that memory holds none twice."""
         if equal.fingerprint != self.fingerprint:
-            raise InvalidValue("Dataset.lie_in", "must be given an equal data set", equal.name)
+            raise InvalidValue("Dataset.use_arrays_of", "must be given an equal data set", equal.name)
         for name in ARRAYS:
             object.__setattr__(self, name, getattr(equal, name))
 
@@ -93,7 +91,7 @@ class Dataset:
 
     @property
     def num_outputs(self) -> int:
-        """Of a model for it: a score per class, or as many numbers as a sample's target has."""
+        """Number of outputs of a model: a score per class, or the numbers of a sample's target."""
         return self.num_classes or math.prod(self.train_y.shape[1:])
 
     @property
@@ -106,7 +104,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the arrays, their shapes and the number of classes; the name does not enter."""
+        """Returns the SHA-256 of the arrays, their shapes and the number of classes, without the name."""
         digest = hashlib.sha256(f"airprune dataset, {self.num_classes} classes".encode())
         for name in ARRAYS:
             array = getattr(self, name)
@@ -144,7 +142,7 @@ def _labels(field: str, value: Any, num_classes: int) -> np.ndarray:
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    """Of its own: real numbers as float32, whole ones as int64."""
+    """Returns a read-only array of its own: real numbers as float32, whole ones as int64."""
     frozen: np.ndarray = np.ascontiguousarray(array, dtype=np.float32 if array.dtype.kind == "f" else np.int64)
     if frozen.flags.writeable:
         if np.shares_memory(frozen, array):

@@ -1,4 +1,4 @@
-"""What a dataset's file hands to the catalog."""
+"""Defines the entry of a data set in the catalog."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from airprune.randomness import rng_for
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """What the user asked for; the catalog has checked it.
+    """The options of loading, checked by the catalog.
 
     Attributes:
-      data_dir: where to look first and to keep what is fetched; None for the cache folder.
+      data_dir: folder that is searched first and keeps fetched files; None for the cache folder.
       train_samples, test_samples: None for the usual number.
     """
 
@@ -29,14 +29,14 @@ class LoadOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetEntry:
-    """One line of the catalog.
+    """One data set of the catalog.
 
     Attributes:
-      num_train, num_test: samples that loading gives unless told otherwise.
-      max_train, max_test: samples there are.
-      load: reads or draws the dataset.
-      find: the folder that holds its files on this machine, None if nowhere. Files are not opened.
-      fetch: brings its files to this machine; returns the folder and how they came.
+      num_train, num_test: default numbers of samples.
+      max_train, max_test: largest numbers of samples.
+      load: reads or generates the data set.
+      find: returns the folder that holds its files on this machine, None if nowhere. Files are not opened.
+      fetch: fetches its files to this machine; returns the folder and the source.
     """
 
     name: str
@@ -56,23 +56,8 @@ class DatasetEntry:
         return self.fetch is not None
 
 
-def subset(dataset: Dataset, options: LoadOptions) -> Dataset:
-    """What is asked for of a whole data set, where that is small enough to be made first."""
-    if options.train_samples is None and options.test_samples is None:
-        return dataset
-    train, test = places(options, dataset.num_train, dataset.num_test)
-    return Dataset(
-        name=dataset.name,
-        train_x=dataset.train_x[train],
-        train_y=dataset.train_y[train],
-        test_x=dataset.test_x[test],
-        test_y=dataset.test_y[test],
-        num_classes=dataset.num_classes,
-    )
-
-
 def places(options: LoadOptions, num_train: int, num_test: int) -> tuple[slice | np.ndarray, slice | np.ndarray]:
-    """Where the samples that are asked for lie among those there are, to train and to test on.
+    """Returns the indices of the wanted training and test samples.
 
     They are the first ones of a seeded shuffle, so that a smaller subset is part of a larger one.
     """

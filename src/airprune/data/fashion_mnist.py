@@ -1,4 +1,4 @@
-"""Fashion-MNIST: articles of clothing, 60,000 + 10,000 images of 28 × 28."""
+"""Describes Fashion-MNIST: articles of clothing, 60,000 + 10,000 images of 28 × 28."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ SOURCE = IdxSource(
     torchvision_name="FashionMNIST",
 )
 
-ENTRY: DatasetEntry = idx_entry(SOURCE, summary="articles of clothing, harder than digits")
+ENTRY: DatasetEntry = idx_entry(SOURCE, summary="articles of clothing, 28 x 28 grey; harder than digits")

@@ -1,8 +1,8 @@
-"""Glyphs: ten stroke figures drawn on 28 × 28 pixels, for trying things out where no dataset is at hand.
+"""Generates glyphs: ten stroke figures on 28 × 28 pixels, for trials where no data set is at hand.
 
 Each image is one of ten figures under a random rotation, shear, scale, shift and bend, with its own pen,
-crossed by loose strokes and covered with noise. The figure stands anywhere and at an angle, so no
-pixel by itself tells the class: a linear model stays far behind a small convolutional network.
+crossed by loose strokes and covered with noise. The figure is shifted and rotated, so no
+pixel by itself determines the class: a linear model stays far behind a small convolutional network.
 
 A figure is drawn once, as a map of distances to its strokes; an image looks its pixels up in that map
 through the inverse of its transform, which makes 12,000 images a matter of about a second.
@@ -63,7 +63,7 @@ def _load(options: LoadOptions) -> Dataset:
 
 ENTRY = DatasetEntry(
     name="glyphs",
-    summary="ten stroke figures drawn on the spot; needs no network",
+    summary="ten stroke figures, generated without any download",
     num_train=DEFAULT_TRAIN,
     num_test=DEFAULT_TEST,
     max_train=MAX_TRAIN,
@@ -88,7 +88,7 @@ def _draw(count: int, seed: int, stream: str) -> tuple[FloatImages, NDArray[np.i
 
 
 def _draw_chunk(rng: np.random.Generator) -> tuple[FloatImages, NDArray[np.int64]]:
-    """`_CHUNK` images, every class equally often.  [chunk, SIDE, SIDE] in [0, 1], [chunk]"""
+    """Draws `_CHUNK` images, every class equally often.  [chunk, SIDE, SIDE] in [0, 1], [chunk]"""
     labels = rng.permutation(np.arange(_CHUNK) % len(_figures()))
     pen = _uniform(rng, _PEN_PIXELS)
     ink = _uniform(rng, _INK) * _stroke(_distance_pixels(rng, labels), pen)
@@ -99,23 +99,23 @@ def _draw_chunk(rng: np.random.Generator) -> tuple[FloatImages, NDArray[np.int64
 
 
 def _uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> FloatImages:
-    """One number per image, ready to broadcast over its pixels.  [chunk, 1, 1]"""
+    """Samples one number per image, ready to broadcast over its pixels.  [chunk, 1, 1]"""
     return rng.uniform(*bounds, size=(_CHUNK, 1, 1)).astype(np.float32)
 
 
 def _stroke(distance: FloatImages, pen: FloatImages) -> FloatImages:
-    """Ink of a round pen of radius `pen`, one pixel soft at its rim."""
+    """Returns the ink of a round pen of radius `pen`, one pixel soft at its rim."""
     return np.clip(pen + np.float32(0.5) - distance, 0.0, 1.0)
 
 
 def _pixels() -> tuple[FloatImages, FloatImages]:
-    """x and y of the pixels' centres from the middle of the image.  [1, 1, SIDE], [1, SIDE, 1]"""
+    """Returns x and y of the pixels' centres from the middle of the image.  [1, 1, SIDE], [1, SIDE, 1]"""
     line = np.arange(SIDE, dtype=np.float32) - (SIDE - 1) / 2
     return line[None, None, :], line[None, :, None]
 
 
 def _distance_pixels(rng: np.random.Generator, labels: NDArray[np.int64]) -> FloatImages:
-    """From each pixel to the image's figure.  [chunk, SIDE, SIDE]"""
+    """Returns the distance from each pixel to the image's figure.  [chunk, SIDE, SIDE]"""
     radius = _uniform(rng, _RADIUS_PIXELS)
     angle = _uniform(rng, (-_MAX_ROTATION, _MAX_ROTATION))
     shear = _uniform(rng, (-_MAX_SHEAR, _MAX_SHEAR))
@@ -135,7 +135,7 @@ def _distance_pixels(rng: np.random.Generator, labels: NDArray[np.int64]) -> Flo
 
 
 def _loose_stroke_distance(rng: np.random.Generator) -> FloatImages:
-    """From each pixel to a straight stroke somewhere in the image.  [chunk, SIDE, SIDE]"""
+    """Returns the distance from each pixel to a straight stroke somewhere in the image.  [chunk, SIDE, SIDE]"""
     x, y = _pixels()
     half = SIDE / 2
     x, y = x - _uniform(rng, (-half, half)), y - _uniform(rng, (-half, half))
@@ -146,7 +146,7 @@ def _loose_stroke_distance(rng: np.random.Generator) -> FloatImages:
 
 @cache
 def _distance_maps() -> FloatImages:
-    """Distance to each figure's strokes over the map's cells.  [classes, map, map]"""
+    """Returns the distance to each figure's strokes over the map's cells.  [classes, map, map]"""
     line = ((np.arange(_MAP_SIDE) + 0.5) / _MAP_SIDE * 2 - 1) * _MAP_REACH
     x, y = np.meshgrid(line, line)
     maps = [np.min([_polyline_distance(x, y, stroke) for stroke in strokes], axis=0) for strokes in _figures()]
@@ -163,7 +163,7 @@ def _polyline_distance(x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.n
 
 
 def _figures() -> list[list[np.ndarray]]:
-    """Strokes of the ten figures, within the unit square about the origin; y points down."""
+    """Returns the strokes of the ten figures, within the unit square about the origin; y points down."""
     return [
         [_arc(0, 0, 0.9, 0, 360)],  # ring
         [_line((-0.8, -0.8), (0.8, -0.8), (0.8, 0.8), (-0.8, 0.8), (-0.8, -0.8))],  # square

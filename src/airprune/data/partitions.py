@@ -1,13 +1,7 @@
-"""Which device holds which training samples.
+"""Partitions the training samples among the devices, in the ways of `PARTITIONS`.
 
-    iid            every device holds a random share
-    shards         every device holds a few classes
-    dirichlet      every device mixes the classes by Dirichlet(α)
-    edge-iid       every edge holds a random share, its devices a few classes each
-    edge-non-iid   every edge holds a few classes, its devices random shares of them
-
-All but iid work in two steps: how many samples of each class a holder gets, as a table that fits both the
-holders' sizes and the classes' supplies; then which ones, by a shuffle of each class.
+All but iid work in two steps: the number of samples of each class that a holder gets, as a table that fits both the
+holders' sizes and the classes' supplies; then the samples themselves, by a shuffle of each class.
 """
 
 from __future__ import annotations
@@ -19,16 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from airprune.checks import FloatArray, quantity, whole_number
-from airprune.data.holdings import Dealt, IntArray
+from airprune.data.holdings import IntArray, Partitioned
 from airprune.errors import InvalidValue, UnknownName
 from airprune.randomness import rng_for
 
 PARTITIONS: dict[str, str] = {
-    "iid": "every device holds a random share",
-    "shards": "every device holds a few classes",
-    "dirichlet": "every device mixes the classes by Dirichlet(α)",
-    "edge-iid": "every edge holds a random share, its devices a few classes each",
-    "edge-non-iid": "every edge holds a few classes, its devices random shares of them",
+    "iid": "IID: every device holds a random share",
+    "shards": "non-IID: every device holds a few classes",
+    "dirichlet": "non-IID: every device mixes the classes by Dirichlet(α)",
+    "edge-iid": "IID edges, non-IID devices: every edge holds a random share, its devices a few classes each",
+    "edge-non-iid": "non-IID edges: every edge holds a few classes, its devices random shares of them",
 }
 
 _SWEEPS = 500
@@ -43,12 +37,12 @@ def partition(
     classes_per_device: int = 2,
     alpha: float = 0.5,
     size_spread: float = 0.0,
-) -> Dealt:
-    """Sample indices of each device, ascending; no sample is used twice and no device is left empty.
+) -> Partitioned:
+    """Returns the sample indices of each device, ascending; no sample is used twice and no device is empty.
 
     Sizes follow w_n = exp(size_spread · z_n) with standard normal z_n; 0 makes them equal, and then each of
     N devices gets ⌊samples / N⌋. Where devices or edges hold few classes, equal sizes may be impossible: then
-    the samples of every class that somebody holds are used up, and sizes come as near as that allows.
+    the samples of every class that a device holds are used up, and sizes come as near as that allows.
 
     Args:
       labels: class of each sample.  [num_samples]
@@ -71,8 +65,8 @@ def partition(
         )
     sizes = _sizes(num_samples, size_weights(num_devices, size_spread, seed))
     task = _Task(class_of, num_classes, edge_of, sizes, seed, classes_per_device, alpha)
-    dealt = _dealt(_ASSIGN[kind](task), num_devices)
-    empty = np.flatnonzero(dealt.sizes == 0)
+    holdings = _holdings(_ASSIGN[kind](task), num_devices)
+    empty = np.flatnonzero(holdings.sizes == 0)
     if len(empty):
         raise InvalidValue(
             "partition.labels",
@@ -80,7 +74,7 @@ def partition(
             f"none for {len(empty)} of {num_devices} devices, the first is {empty[0]}",
             "Use more samples, fewer devices or a smaller size_spread.",
         )
-    return dealt
+    return holdings
 
 
 def checked(
@@ -93,7 +87,7 @@ def checked(
     alpha: float,
     size_spread: float,
 ) -> tuple[IntArray, int, IntArray]:
-    """(class of each sample, number of classes, edge of each device), both counted from 0 without gaps."""
+    """Returns (class of each sample, number of classes, edge of each device), both counted from 0 without gaps."""
     if kind not in PARTITIONS:
         raise UnknownName("partition", kind, PARTITIONS)
     classes, class_of = np.unique(_whole_vector("partition.labels", labels), return_inverse=True)
@@ -110,12 +104,12 @@ def checked(
 
 
 def size_weights(num_devices: int, size_spread: float, seed: int) -> FloatArray:
-    """w_n = exp(size_spread · z_n): how devices' numbers of samples stand to each other.  [num_devices]"""
+    """Returns w_n = exp(size_spread · z_n), relative sizes of the devices' data.  [num_devices]"""
     return np.exp(size_spread * rng_for(seed, "partition-size").standard_normal(num_devices))
 
 
 def partition_table(labels: ArrayLike, parts: Sequence[ArrayLike], num_classes: int) -> IntArray:
-    """Samples of each class on each device.  [num_devices, num_classes]"""
+    """Returns the number of samples of each class on each device.  [num_devices, num_classes]"""
     array = _whole_vector("partition_table.labels", labels)
     whole_number("partition_table.num_classes", num_classes, at_least=int(array.max()) + 1)
     rows = [np.bincount(array[np.asarray(part, dtype=np.int64)], minlength=num_classes) for part in parts]
@@ -124,7 +118,7 @@ def partition_table(labels: ArrayLike, parts: Sequence[ArrayLike], num_classes: 
 
 @dataclass(frozen=True)
 class _Task:
-    """Checked arguments: classes and edges counted from 0 without gaps; `sizes` real-valued, summing to the samples."""
+    """The checked arguments: classes and edges counted from 0 without gaps; `sizes` real, summing to the samples."""
 
     class_of: IntArray
     num_classes: int
@@ -145,7 +139,7 @@ def _whole_vector(field: str, value: ArrayLike) -> IntArray:
 
 
 def _sizes(num_samples: int, weight: FloatArray) -> FloatArray:
-    """1 + (samples - N) w_n / Σ w: nobody is below one sample, if there are so many."""
+    """Returns 1 + (samples - N) w_n / Σ w: no device is below one sample, if there are enough."""
     return 1.0 + (num_samples - len(weight)) * (weight / weight.sum())
 
 
@@ -161,11 +155,11 @@ def _shards(task: _Task) -> IntArray:
 
 
 def _dirichlet(task: _Task) -> IntArray:
-    """Devices help themselves in random order, by mixes around what is left.
+    """Lets devices take samples in random order, by mixes around the remaining supply.
 
-    A device's mix is Dirichlet(α C p), where p are the shares of the C classes in what is left: its mean is p,
-    and α = 1 is uniform over all mixes while the classes are even. Drawing around p rather than around
-    1 / C is what lets every device have its size and its skew to the very end of the supply.
+    A device's mix is Dirichlet(α C p), where p are the shares of the C classes in the remaining supply: its mean is p,
+    and α = 1 is uniform over all mixes while the classes are even. With p in place of 1 / C every device has its size
+    and its skew to the very end of the supply.
     """
     rng = rng_for(task.seed, "partition-classes")
     left = np.bincount(task.class_of, minlength=task.num_classes)
@@ -181,7 +175,7 @@ def _dirichlet(task: _Task) -> IntArray:
 
 
 def dirichlet_mix(concentration: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """One draw, by logarithms of gamma variates, since for small α the variates themselves underflow to 0 / 0."""
+    """Samples one mix, by logarithms of gamma variates, since for small α the variates underflow to 0 / 0."""
     safe = np.maximum(concentration, 1e-300)
     log_gamma = np.log(rng.standard_gamma(safe + 1.0)) + np.log1p(-rng.random(len(safe))) / safe
     log_gamma[concentration == 0] = -np.inf
@@ -190,7 +184,7 @@ def dirichlet_mix(concentration: FloatArray, rng: np.random.Generator) -> FloatA
 
 
 def whole_shares(total: int, mix: FloatArray) -> IntArray:
-    """`total` split by `mix`; what flooring leaves goes to the largest fractions."""
+    """Splits `total` by `mix`; the remainder of flooring goes to the largest fractions."""
     shares = total * mix
     whole = np.floor(shares).astype(np.int64)
     rest = total - whole.sum()
@@ -241,18 +235,18 @@ _ASSIGN = {
 
 
 def _random_shares(samples: IntArray, sizes: FloatArray, rng: np.random.Generator, num_samples: int) -> IntArray:
-    """Holder of each sample, -1 for those not in `samples` and the few that rounding leaves.  [num_samples]"""
+    """Returns the holder of each sample, -1 for those not in `samples` and the remainder of rounding.  [num_samples]"""
     counts = _floor(sizes)
     owner = np.full(num_samples, -1)
     owner[rng.permutation(samples)[: counts.sum()]] = np.repeat(np.arange(len(sizes)), counts)[: len(samples)]
     return owner
 
 
-def holders(numholders: int, num_classes: int, each: int, rng: np.random.Generator) -> FloatArray:
-    """1 where a holder may hold a class: `each` classes per holder, every class held about equally often."""
+def holders(num_holders: int, num_classes: int, each: int, rng: np.random.Generator) -> FloatArray:
+    """Returns 1 where a holder may hold a class: `each` classes per holder, every class held about equally often."""
     held = np.zeros(num_classes)
-    allowed = np.zeros((numholders, num_classes))
-    for n in range(numholders):
+    allowed = np.zeros((num_holders, num_classes))
+    for n in range(num_holders):
         # The classes with the fewest holders so far, ties broken at random.
         chosen = np.argsort(held + rng.random(num_classes) / 2)[:each]
         allowed[n, chosen] = 1.0
@@ -261,13 +255,13 @@ def holders(numholders: int, num_classes: int, each: int, rng: np.random.Generat
 
 
 def _assign(class_of: IntArray, allowed: FloatArray, sizes: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Holder of each sample, -1 for none, from the classes that each may hold and its size.  [num_samples]"""
+    """Returns the holder of each sample, -1 for none, from the classes that each may hold and its size."""
     supply = np.bincount(class_of, minlength=allowed.shape[1])
     return _hand_out(class_of, _round(_fit(allowed, sizes, supply), allowed, sizes, supply), rng)
 
 
 def _hand_out(class_of: IntArray, counts: IntArray, rng: np.random.Generator) -> IntArray:
-    """Holder of each sample, -1 for none, when holder n gets counts[n, c] of class c.  [num_samples]"""
+    """Returns the holder of each sample, -1 for none, if holder n gets counts[n, c] of class c.  [num_samples]"""
     owner = np.full(len(class_of), -1)
     for c, held in enumerate(counts.T):
         chosen = rng.permutation(np.flatnonzero(class_of == c))[: held.sum()]
@@ -276,7 +270,7 @@ def _hand_out(class_of: IntArray, counts: IntArray, rng: np.random.Generator) ->
 
 
 def _fit(allowed: FloatArray, sizes: FloatArray, supply: IntArray) -> FloatArray:
-    """Rows and columns scaled in turn until rows sum to `sizes` and columns to `supply` (Sinkhorn's iteration).
+    """Scales rows and columns in turn until rows sum to `sizes` and columns to `supply` (Sinkhorn's iteration).
 
     Columns come last: where both cannot hold, the supply does.
     """
@@ -294,7 +288,7 @@ def _ratio(wanted: np.ndarray, got: np.ndarray) -> np.ndarray:
 
 
 def _round(table: FloatArray, allowed: FloatArray, sizes: FloatArray, supply: IntArray) -> IntArray:
-    """Whole numbers near `table` whose columns stay within `supply` and whose rows reach their sum, if they can."""
+    """Rounds `table` so that columns stay within `supply` and rows reach their sum, if they can."""
     got = table.sum(axis=1)
     target = _floor(np.where(np.abs(got - sizes) < 1.0, sizes, got))
     table = table * np.minimum(1.0, _ratio(target, got))[:, None]
@@ -313,11 +307,13 @@ def _round(table: FloatArray, allowed: FloatArray, sizes: FloatArray, supply: In
 
 
 def _floor(values: FloatArray) -> IntArray:
-    """⌊values⌋, where 399.99999999 is a 400 that sums have worn."""
+    """Returns ⌊values⌋, where 399.99999999 is a 400 with rounding errors."""
     return np.floor(values + 1e-6).astype(np.int64)
 
 
-def _dealt(owner: IntArray, num_devices: int) -> Dealt:
-    """owner of each sample, -1 for none → samples of each owner, ascending."""
+def _holdings(owner: IntArray, num_devices: int) -> Partitioned:
+    """Returns the samples of each owner, ascending, from the owner of each sample, -1 for none."""
     order = np.argsort(owner, kind="stable")
-    return Dealt.of_sizes(order[np.count_nonzero(owner < 0) :], np.bincount(owner[owner >= 0], minlength=num_devices))
+    return Partitioned.of_sizes(
+        order[np.count_nonzero(owner < 0) :], np.bincount(owner[owner >= 0], minlength=num_devices)
+    )

@@ -1,10 +1,10 @@
-"""Where datasets in published files come from: the first way that leads to the published contents wins.
+"""Finds data sets of published files: the first source with the published contents is used.
 
     --data-dir  →  cache folder  →  system folder  →  public mirrors  →  distribution packages
 
-Whatever the way, the uncompressed contents must have the published SHA-256. A wrong file in --data-dir
-is an error, since the user pointed at it; anywhere else it is a reason to try the next way.
-What comes from a mirror or a package is kept in --data-dir, or else in the cache.
+The uncompressed contents must have the published SHA-256 in any case. A wrong file in --data-dir is an error, since the
+user named it; anywhere else the next source is tried. Files from a mirror or a package are kept in --data-dir, or else
+in the cache.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from airprune.data.dataset import Dataset
 from airprune.data.entry import LoadOptions
-from airprune.data.files import atomic_file
 from airprune.data.idx import BadFile, verified_bytes, verified_file
 from airprune.data.mirrors import NotAvailable, download
 from airprune.data.packages import Package
 from airprune.errors import UsageError, WorkFailed
+from airprune.files import atomic_file
 from airprune.text import printable
 
 SYSTEM_FOLDER = Path("/usr/share/datasets")
@@ -46,12 +46,12 @@ class PublishedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSource(ABC):
-    """A dataset of published files and the ways to them.
+    """A data set of published files and their sources.
 
     Attributes:
-      mirrors: addresses by HTTPS; what lies there is for `mirrored` to know.
+      mirrors: HTTPS addresses, read by `mirrored`.
       packages: of software distributions.
-      system_folder: as a distribution installs it; None for the dataset's own under SYSTEM_FOLDER.
+      system_folder: as a distribution installs it; None for the data set's own under SYSTEM_FOLDER.
     """
 
     name: str
@@ -64,30 +64,30 @@ class FileSource(ABC):
     @property
     @abstractmethod
     def words(self) -> str:
-        """What a user may put into --data-dir."""
+        """Describes the files that a user may put into --data-dir."""
 
     @abstractmethod
     def layouts(self, root: Path) -> tuple[Path, ...]:
-        """Where under a data folder the files may lie; ours first."""
+        """Returns the folders under a data folder that may hold the files; ours first."""
 
     @abstractmethod
     def dataset(self, blobs: Blobs, options: LoadOptions) -> Dataset:
-        """What the verified files hold."""
+        """Builds the data set from the verified files."""
 
     def local(self, folder: Path) -> Callable[[], Blobs] | None:
-        """What reads the files of a folder, not yet verified beyond their form; None if it lacks some."""
+        """Returns a function that reads the files of a folder; None if it lacks some."""
         paths = present(folder, [file.name for file in self.files])
         return None if paths is None else lambda: self._read(paths)
 
     def mirrored(self, mirror: str) -> Blobs:
-        """The files of a folder by HTTPS that holds each as `<name>.gz`."""
+        """Downloads the files from a mirror that holds each as `<name>.gz`."""
         return {name: download(f"{mirror}/{name}.gz", max_bytes=limit) for name, limit in self._limits.items()}
 
     def packaged(self, package: Package) -> Blobs:
         return package.read(self._limits)
 
     def find(self, data_dir: Path | None = None) -> Path | None:
-        """The first local folder that has all files; their contents are not looked at."""
+        """Returns the first local folder that has all files; their contents are not read."""
         for folders in self._local(data_dir).values():
             for folder in folders:
                 if self.local(folder):
@@ -95,18 +95,18 @@ class FileSource(ABC):
         return None
 
     def fetch(self, data_dir: Path | None = None) -> tuple[Path, str]:
-        """Makes sure that verified files are on this machine: in `data_dir` if given. The folder, and the way."""
+        """Fetches verified files to this machine, to `data_dir` if given; returns (the folder, the source)."""
         blobs, way, folder = self._resolve(data_dir)
         if folder is None or (data_dir is not None and folder not in self.layouts(data_dir)):
             folder = self._keep(blobs, (data_dir or cache_folder()) / self.name)
         return folder, way
 
     def load(self, data_dir: Path | None = None) -> Dataset:
-        """All samples."""
+        """Returns all samples."""
         return self.load_some(LoadOptions(data_dir=data_dir))
 
     def load_some(self, options: LoadOptions) -> Dataset:
-        """Images scaled to [0, 1]. What had to be fetched is kept for the next time."""
+        """Returns images scaled to [0, 1]. Fetched files are kept for the next time."""
         blobs, _, folder = self._resolve(options.data_dir)
         if folder is None:
             try:
@@ -118,7 +118,7 @@ class FileSource(ABC):
         return self.dataset(blobs, options)
 
     def verify(self, content: Blobs) -> Blobs:
-        """The uncompressed contents, which are the published ones, or BadFile."""
+        """Returns the uncompressed contents, or raises BadFile if they are not the published ones."""
         blobs = {}
         for file in self.files:
             try:
@@ -132,7 +132,7 @@ class FileSource(ABC):
         return {file.name: file.num_bytes + _GZIP_EXTRA_BYTES for file in self.files}
 
     def _resolve(self, data_dir: Path | None) -> tuple[Blobs, str, Path | None]:
-        """Verified contents by file name, the way they came, and their folder if they were on this machine."""
+        """Returns (verified contents by file name, their source, their folder if it is on this machine)."""
         tried: list[str] = []
         for label, folders in self._local(data_dir).items():
             faults = []
@@ -150,9 +150,9 @@ class FileSource(ABC):
                 return blobs_or_reason, label, None
             tried.append(f"{label}: {blobs_or_reason}")
         raise WorkFailed(
-            f"Dataset {self.name!r} must come from somewhere, got nothing by any way ({'; '.join(tried)}). "
+            f"Data set {self.name!r} must have a source, got none ({'; '.join(tried)}). "
             f"Run `airprune data fetch {self.name}` with a network, give --data-dir with {self.words}, "
-            "or use the dataset 'glyphs', which needs neither."
+            "or use the data set 'glyphs', which needs neither."
         )
 
     def _local(self, data_dir: Path | None) -> dict[str, tuple[Path, ...]]:
@@ -161,7 +161,7 @@ class FileSource(ABC):
         return places if data_dir is None else {"--data-dir": self.layouts(data_dir), **places}
 
     def _remote(self) -> Iterator[tuple[str, Blobs | str]]:
-        """Each way in turn, with what it gave: the verified files, or why not."""
+        """Yields each remote source with its verified files, or the reason why not."""
         for mirror in self.mirrors:
             label = f"mirror {urlsplit(mirror).hostname}"
             try:
@@ -184,7 +184,7 @@ class FileSource(ABC):
         return blobs
 
     def _keep(self, blobs: Blobs, folder: Path) -> Path:
-        """Each file appears whole under its name, so two processes that fetch at once do not disturb each other."""
+        """Writes each file atomically, so that two processes may fetch at once."""
         for name, blob in blobs.items():
             with atomic_file(folder / name) as file:
                 file.write(blob)
@@ -192,7 +192,7 @@ class FileSource(ABC):
 
 
 def cache_folder() -> Path:
-    """$AIRPRUNE_DATA, else $XDG_CACHE_HOME/airprune, else ~/.cache/airprune."""
+    """Returns $AIRPRUNE_DATA, else $XDG_CACHE_HOME/airprune, else ~/.cache/airprune."""
     if own := os.environ.get("AIRPRUNE_DATA"):
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME")
@@ -200,7 +200,7 @@ def cache_folder() -> Path:
 
 
 def present(folder: Path, names: Sequence[str]) -> list[Path] | None:
-    """Each file, plain or gzip, if the folder has all of them."""
+    """Returns the path of each file, plain or gzip, if the folder has all of them."""
     paths = []
     for name in names:
         try:
@@ -214,12 +214,12 @@ def present(folder: Path, names: Sequence[str]) -> list[Path] | None:
 
 
 def _is_there(path: Path) -> bool:
-    """Also a link or a pipe, which will be refused with a sentence rather than overlooked."""
+    """True also for a link or a pipe, which is refused with a sentence rather than overlooked."""
     return not stat.S_ISDIR(path.lstat().st_mode) if os.path.lexists(path) else False
 
 
 def unit_images(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Bytes scaled to [0, 1], read-only."""
+    """Scales bytes to [0, 1]; the result is read-only."""
     images = np.divide(pixels, np.float32(255), dtype=np.float32)
     images.flags.writeable = False
     return images

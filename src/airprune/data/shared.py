@@ -1,4 +1,4 @@
-"""One dataset in the memory of many processes: files that each of them maps, so no copy is made.
+"""Shares one data set between processes: files that each of them maps, so no copy is made.
 
 shared = share(dataset, folder)           small, and picklable: send it to the workers
 dataset = shared.open()                   in each worker
@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from airprune.data.dataset import ARRAYS, Dataset
-from airprune.data.files import atomic_file
 from airprune.errors import WorkFailed, raise_if_exhausted
+from airprune.files import atomic_file
 
 _RECORD = "dataset.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedDataset:
-    """Where a dataset lies and which one it is."""
+    """The folder of a shared data set, and its fingerprint."""
 
     folder: Path
     fingerprint: str
@@ -74,9 +74,9 @@ class SharedDataset:
 
 
 def share(dataset: Dataset, folder: Path | str) -> SharedDataset:
-    """Saves it, and from then on this process maps the files too: nobody's memory holds all samples."""
+    """Saves the data set; this process maps the files from then on too, so that no memory holds all samples."""
     shared = save_shared(dataset, folder)
-    dataset.lie_in(shared.open())
+    dataset.use_arrays_of(shared.open())
     return shared
 
 

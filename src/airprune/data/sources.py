@@ -1,4 +1,4 @@
-"""Datasets in four IDX files, as MNIST is published; see `published` for the ways to them."""
+"""Reads data sets in four IDX files, as MNIST is published; see `published` for their sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airprune.errors import WorkFailed
 def mnist_like_files(
     *, train_images: str, train_labels: str, test_images: str, test_labels: str
 ) -> tuple[PublishedFile, ...]:
-    """The four files of a set published like MNIST, by their SHA-256: 60,000 + 10,000 images of 28 × 28."""
+    """Returns the four files of a set published like MNIST, by their SHA-256: 60,000 + 10,000 images of 28 × 28."""
     return (
         PublishedFile("train-images-idx3-ubyte", train_images, 47_040_016),
         PublishedFile("train-labels-idx1-ubyte", train_labels, 60_008),
@@ -29,10 +29,10 @@ def mnist_like_files(
 
 @dataclass(frozen=True, kw_only=True)
 class IdxSource(FileSource):
-    """Four IDX files: train_x, train_y, test_x, test_y.
+    """The source of four IDX files: train_x, train_y, test_x, test_y.
 
     Attributes:
-      torchvision_name: of the folder that torchvision keeps the dataset in.
+      torchvision_name: name of the folder in which torchvision keeps the data set.
     """
 
     torchvision_name: str = ""
@@ -45,7 +45,7 @@ class IdxSource(FileSource):
         return root / self.name, root, root / (self.torchvision_name or self.name) / "raw"
 
     def dataset(self, blobs: Blobs, options: LoadOptions) -> Dataset:
-        """Images as [N, 1, H, W]; the subset is taken of bytes, a quarter of what floats would need."""
+        """Returns images as [N, 1, H, W]; the subset is taken of bytes, a quarter of the memory of floats."""
         train_x, train_y, test_x, test_y = (self._parse(blobs[file.name], file) for file in self.files)
         train, test = places(options, len(train_y), len(test_y))
         return Dataset(
@@ -65,7 +65,7 @@ class IdxSource(FileSource):
 
 
 def idx_entry(source: IdxSource, *, summary: str) -> DatasetEntry:
-    """The catalog's line for a source shaped like MNIST."""
+    """Returns the catalog's entry for a source shaped like MNIST."""
     return DatasetEntry(
         name=source.name,
         summary=summary,

@@ -1,25 +1,34 @@
-"""A scenario on real machines: the simulator's steps with a wall clock, real links and strangers.
+"""Runs a scenario on real machines: the simulator's steps with a wall clock and real links.
 
-identity       who is who: an authority, a kit of certificate and key for each node, roles, a deny list
-protocol       what travels: airprune.proto, and the Python that is generated from it
-transport      one stream between a child and its parent: heartbeats, payloads in chunks, limits before memory
-uploads        a device's update as bytes, and how many bytes that will be
-round_machine  an edge round as a pure state machine: events in, actions out
-ledger         what a device keeps on disk: its memory, and the uploads that it may have to send again
-pacing         sending at a planned rate; what a link does to an upload
-estimates      rates and compute times as measured, smoothed
-shaping        the gateway's commands that hold devices to their shares
-cloud, edge, device  the three processes
-small          a device without torch, where that gives the same bits
-remote         the cloud's rounds with edges that are somewhere else
-checking       what children say, compared with what they were asked
-measured       what really happened, beside the records
-kept_rounds    rounds that an edge keeps on disk
-verifying      repeating what edges made of their uploads
-demo           all of it on loopback
+identity         an authority, a credentials bundle ("kit") of certificate and key for each node, roles, a deny list
+protocol         the messages: airprune.proto, and the Python that is generated from it
+transport        one stream between a child and its parent: heartbeats, payloads in chunks, limits before memory
+handshake        the first messages on a link: a child says hello, its parent admits it
+run_definition   what every node derives from the scenario: method, model's shape, codec
+uploads          a device's update as bytes, read without trust
+packing          arrays that travel between cloud and edges
+digests          digests of payloads, models and orders
+pacing           the time of an upload on a real link; sending at a planned rate
+shaping          the gateway's commands that hold devices to their shares
+
+device           the device process; training runs its rounds, own_data reads its samples, ledger keeps its state
+edge             the edge process: edge_devices (its links), edge_rounds, edge_sums (Eq. (12)), edge_state (its disk)
+round_machine    an edge round as a pure state machine: events in, actions out
+kept_rounds      rounds that an edge keeps on disk for verification
+
+cloud            the cloud process; hub holds its links (in loop_thread), checks refuse reports that cannot be
+remote           the rounds of the cloud with edges on other machines
+estimates        rates and compute times as measured, smoothed; cloud_estimates keeps them with the state of the run
+measured_rows    what was planned and measured of each device, for the records
+status, metrics  which nodes are online, for people and for Prometheus
+
+calibration      predicted against measured times
+replay           a deployment repeated in simulation
+verification     the sums of edges repeated from their kept uploads
+demo             all of it on loopback
 """
 
 import os
 
-# gRPC's own log is for its developers, and a stranger could fill the console with it; who wants it sets this himself.
+# gRPC's own log is for its developers, and any peer could fill the console with it; it can be set from outside.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")

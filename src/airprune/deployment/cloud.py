@@ -13,10 +13,9 @@ import dataclasses
 import json
 import logging
 import secrets
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from airprune import files
 from airprune.data.holdings import Claimed
 from airprune.deployment.hub import Hub
 from airprune.deployment.identity import Node, load_members
+from airprune.deployment.loop_thread import LoopThread
 from airprune.deployment.metrics import Metrics, serve_metrics
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.remote import CloudSettings, Deployed
@@ -34,11 +34,11 @@ from airprune.deployment.status import NodeStatus, Status, write_status
 from airprune.deployment.transport import Limits
 from airprune.errors import AirpruneError, Diverged, UsageError, WorkFailed
 from airprune.rounds.experiment import Experiment
-from airprune.runs.driver import Records, records_of
+from airprune.runs.driver import records_of
 from airprune.runs.layout import RunFolder
+from airprune.runs.lines import sentence_if_unwritable
 from airprune.runs.lock import make_run_folder
 from airprune.runs.measured import MeasuredLog, MeasuredRow, PlannedInputs, read_inputs
-from airprune.runs.unwritable import sentence_if_unwritable
 from airprune.scenario import Scenario
 from airprune.theory.privacy import privacy_notes
 
@@ -59,8 +59,8 @@ def deployed_run(
     resume: bool = False,
     dataset: Any = None,
     metrics_port: int | None = None,
-) -> Iterator[Records]:
-    """The records of a run on the edges and devices of a federation, as they happen.
+) -> Iterator[Generator[dict[str, Any]]]:
+    """Yields the records of a run on the edges and devices of a federation, as they happen.
 
     Args:
       node: the cloud's kit.
@@ -96,13 +96,7 @@ class _Cloud:
             num_devices=network.num_devices,
             num_edges=network.num_edges,
         )
-        work = self.work
-        self.about["model"] = {
-            "input_shape": work.input_shape,
-            "num_classes": work.num_classes,
-            "num_devices": work.num_devices,
-            "num_edges": work.num_edges,
-        }
+        self.about["model"] = self.work.facts
         self._log: MeasuredLog | None = None
         self._late: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
@@ -111,7 +105,7 @@ class _Cloud:
         self._state = "waiting"
 
     def _check_size(self) -> None:
-        """The federation must be that of the scenario's network."""
+        """Refuses a federation of another size than the scenario's network."""
         network, members = self.experiment.network, self.members
         homes = [len(devices) for devices in members.devices.values() if devices]
         wanted = np.bincount(network.edge, minlength=network.num_edges).tolist()
@@ -123,48 +117,37 @@ class _Cloud:
             )
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[Records]:
+    def running(self) -> Iterator[Generator[dict[str, Any]]]:
         """Serves edges in a thread of its own while the records are taken."""
-        loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=loop.run_forever, name="airprune-cloud", daemon=True)
-        thread.start()
-        hub: Hub | None = None
-        try:
-            hub = asyncio.run_coroutine_threadsafe(self._hub(), loop).result()
+        with LoopThread("airprune-cloud") as loop:
+            hub = loop.call(self._hub())
             server = hub.server()
-            asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result()
+            loop.call(server.__aenter__())
             try:
                 make_run_folder(self.folder.path)  # only now: a cloud that cannot listen leaves nothing behind
-                status = asyncio.run_coroutine_threadsafe(self._tell_status(hub), loop)
+                status = loop.start(self._keep_status(hub))
                 try:
                     yield self._records(hub, loop)
                 finally:
                     status.cancel()
                     self._state = "ended" if self.folder.is_finished or self.folder.divergence else "waiting"
-                    asyncio.run_coroutine_threadsafe(self._tell_status_once(hub), loop).result()
+                    loop.call(self._write_status(hub))
             finally:
-                asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result()
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+                loop.call(server.__aexit__(None, None, None))
 
     async def _hub(self) -> Hub:
         work = self.work
         welcome = pb.Welcome(
             run=self.about["run"],
             scenario=work.scenario.to_toml(),
-            input_shape=work.input_shape,
-            num_classes=work.num_classes,
             max_payload_bytes=work.max_payload_bytes,
-            num_devices=work.num_devices,
-            num_edges=work.num_edges,
+            **work.facts,
         )
         limits = Limits(max_frame_bytes=Limits().max_frame_bytes + _ABOUT_DEVICE_BYTES * work.num_devices)
         welcome.beat_s, welcome.dead_after_s = limits.beat_s, limits.dead_after_s
         return Hub(self.node, self.members, welcome, limits, self.about.get("serving"))
 
-    def _records(self, hub: Hub, loop: asyncio.AbstractEventLoop) -> Records:
+    def _records(self, hub: Hub, loop: LoopThread) -> Generator[dict[str, Any]]:
         if not self.folder.has_ended:  # one that has may still have its model to write, which needs no device
             self._wait_for_devices(hub, loop)
         experiment = self._with_sizes(hub)
@@ -189,18 +172,18 @@ class _Cloud:
             raise
         _say_goodbye(hub, loop, "The run has ended.")
 
-    def _wait_for_devices(self, hub: Hub, loop: asyncio.AbstractEventLoop) -> None:
-        everybody = set(range(self.work.num_devices))
+    def _wait_for_devices(self, hub: Hub, loop: LoopThread) -> None:
+        devices = set(range(self.work.num_devices))
         within_s = self.settings.patience_s if self.folder.has_run else self.settings.wait_s
         _log.info("Waiting for %d devices on %d edges.", self.work.num_devices, self.work.num_edges)
-        if not asyncio.run_coroutine_threadsafe(hub.wait_for(everybody, within_s), loop).result():
+        if not loop.call(hub.wait_for(devices, within_s)):
             there = hub.present()
             if not there:
                 raise WorkFailed(f"No device came within {within_s:g} s; start the edges and devices, then try again.")
-            _log.warning("%d of %d devices are there; the run begins.", len(there), len(everybody))
+            _log.warning("%d of %d devices are there; the run begins.", len(there), len(devices))
 
     def _with_sizes(self, hub: Hub) -> Experiment:
-        """With as many samples as the devices say they have; what was said first stays, for the run's sake."""
+        """Returns the experiment with the sample counts that devices reported first; they hold for the whole run."""
         sizes: list[int] = self.about.get("num_samples") or self.experiment.data_sizes.tolist()
         if "num_samples" not in self.about:
             for device, (_, measured) in hub.present().items():
@@ -231,27 +214,28 @@ class _Cloud:
                 self._late[row.name] += row.fate == "late"
                 self._refused[row.name] += row.fate == "refused"
 
-    async def _tell_status(self, hub: Hub) -> None:
+    async def _keep_status(self, hub: Hub) -> None:
+        """Writes the status again and again, and follows changes of the deny list."""
         while True:
-            await self._tell_status_once(hub)
+            await self._write_status(hub)
             await asyncio.sleep(_STATUS_S)
-            # A broken deny list is told of by the next round.
+            # The next round reports a broken deny list.
             with contextlib.suppress(AirpruneError):
                 await hub.refresh_denied()
 
-    async def _tell_status_once(self, hub: Hub) -> None:
-        """In the loop, where edges come and go."""
+    async def _write_status(self, hub: Hub) -> None:
+        """Writes the status, in the loop, where edges come and go; a full disk is no reason to end."""
         with contextlib.suppress(WorkFailed, OSError):
-            self._write_status(hub)
+            write_status(self.folder, self._status(hub))
 
-    def _write_status(self, hub: Hub) -> None:
+    def _status(self, hub: Hub) -> Status:
         nodes = [self._edge_status(hub, name) for name in self.members.edges]
         for number, name in enumerate(self.members.all_devices):
             nodes.append(self._device_status(hub, number, name))
         for role in ("edge", "device"):
             self.metrics.online(role, sum(node.online for node in nodes if node.role == role))
         place = self._place or (None, None)
-        status = Status(
+        return Status(
             run=self.about["run"],
             federation=self.members.federation,
             state=self._state,
@@ -261,7 +245,6 @@ class _Cloud:
             updated_s=time.time(),
             nodes=tuple(nodes),
         )
-        write_status(self.folder, status)
 
     def _edge_status(self, hub: Hub, name: str) -> NodeStatus:
         child, seen_s = hub.edges.get(name), hub.seen_s.get(name)
@@ -290,8 +273,8 @@ class _Cloud:
         )
 
 
-def _say_goodbye(hub: Hub, loop: asyncio.AbstractEventLoop, words: str) -> None:
-    asyncio.run_coroutine_threadsafe(hub.say_goodbye(words), loop).result()
+def _say_goodbye(hub: Hub, loop: LoopThread, words: str) -> None:
+    loop.call(hub.say_goodbye(words))
     time.sleep(0.2)  # for edges to hand it on
 
 
@@ -304,7 +287,7 @@ def _about_file(folder: RunFolder) -> Path:
 
 
 def read_about(folder: RunFolder) -> dict[str, Any]:
-    """What a restarted cloud must say again; made up for a new run."""
+    """Reads what a restarted cloud must send again; makes up a run id for a new run."""
     path = _about_file(folder)
     if not (folder.has_run and path.exists()):
         if folder.has_run:

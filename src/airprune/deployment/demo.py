@@ -23,14 +23,14 @@ from airprune.runs.layout import RunFolder
 from airprune.runs.measured import MeasuredRow, read_measured
 from airprune.scenario import Scenario
 
-# A busy machine must not make the demo's devices late: it shows bits, and tells times.
+# On a busy machine the demo's devices must not miss the deadline: it compares bits, and only shows times.
 _SETTINGS = CloudSettings(measures=False, grace_s=60.0, wait_s=120.0)
 _STOPPED_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Of measured over predicted."""
+    """Summarises ratios of measured over predicted."""
 
     median: float
     p10: float
@@ -44,7 +44,7 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoResult:
-    """What a deployment showed.
+    """Compares a deployment with its simulation.
 
     Attributes:
       same_model, same_records: whether both are the simulation's, byte for byte.
@@ -70,7 +70,7 @@ class DemoResult:
         return self.same_model and self.same_records and self.bytes_sent == self.bytes_charged
 
 
-def run_demo(scenario: Scenario, folder: Path, *, name: str, tell: Callable[[str], None]) -> DemoResult:
+def run_demo(scenario: Scenario, folder: Path, *, name: str, report: Callable[[str], None]) -> DemoResult:
     """Deploys a scenario with `network.num_edges` edges in processes of this machine, then simulates it.
 
     Args:
@@ -85,30 +85,27 @@ def run_demo(scenario: Scenario, folder: Path, *, name: str, tell: Callable[[str
         first_port=_free_ports(1 + network.num_edges),
     )
     deployed, simulated = RunFolder(folder / "deployed"), RunFolder(folder / "simulated")
-    tell(f"{name}: starting {len(kits) - 1} processes: {network.num_edges} edges, {network.num_devices} devices")
+    report(f"{name}: starting {len(kits) - 1} processes: {network.num_edges} edges, {network.num_devices} devices")
     start_s = time.monotonic()
-    with _processes(kits[1:], folder / "logs") as children, _deploy(kits[0], scenario, deployed) as records:
+    with (
+        _processes(kits[1:], folder / "logs") as children,
+        deployed_run(load_node(kits[0]), scenario, deployed, _SETTINGS) as records,
+    ):
         for record in records:
             _check_alive(children, folder / "logs")
             if record["kind"] == "global":
                 accuracy = record["test_accuracy"]
-                tell(f"{name}: global round {record['global_round']}, accuracy {accuracy:.1%}")
+                report(f"{name}: global round {record['global_round']}, accuracy {accuracy:.1%}")
     took_s = time.monotonic() - start_s
-    tell(f"{name}: the same in simulation")
+    report(f"{name}: the same in simulation")
     for _ in run(scenario, out=simulated.path):
         pass
     return _compared(name, deployed, simulated, accuracy, took_s)
 
 
 @contextlib.contextmanager
-def _deploy(kit: Path, scenario: Scenario, folder: RunFolder) -> Iterator[Iterator[dict]]:
-    with deployed_run(load_node(kit), scenario, folder, _SETTINGS) as records:
-        yield records
-
-
-@contextlib.contextmanager
 def _processes(kits: list[Path], logs: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """One process per node, which ends with the run; what does not is killed."""
+    """Starts one process per node, which ends with the run; one that does not is killed."""
     logs.mkdir()
     # One thread each: there are more processes than cores.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -138,7 +135,7 @@ def _check_alive(children: dict[str, subprocess.Popen[bytes]], logs: Path) -> No
 
 
 def _free_ports(count: int) -> int:
-    """The first of so many that follow each other and are free now."""
+    """Returns the first of so many ports that follow each other and are free now."""
     for first in range(20_000, 60_000, count):
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             for port in range(first, first + count):

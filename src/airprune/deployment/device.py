@@ -1,4 +1,4 @@
-"""The device process: dials its edge, trains what it is ordered to, sends its update at its share of the band.
+"""The device process: dials its edge, trains what it is ordered to, sends its update at its bandwidth share.
 
     device → edge   hello; measured (with probes of the uplink); upload
     edge → device   welcome; orders; receipts; a wish for more probes; another edge to dial; goodbye
@@ -10,38 +10,34 @@ again sends the same bytes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import platform
 import threading
 import time
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from airprune import __version__
 from airprune.deployment.digests import digest_of
 from airprune.deployment.estimates import PROBE_BYTES, PROBES
-from airprune.deployment.identity import Node, Parent, channel_credentials
+from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello
+from airprune.deployment.identity import Node, Parent
 from airprune.deployment.ledger import DeviceLedger, Result
 from airprune.deployment.own_data import samples_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
-from airprune.deployment.run_definition import PROTOCOL, RunDefinition
+from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.training import Trainer
-from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused, dial
-from airprune.errors import WorkFailed
+from airprune.deployment.transport import Limits, Link, LinkLost, Packet, Refused
 from airprune.rounds.wire import broadcast_from_bytes
 
 _log = logging.getLogger("airprune")
-# Between tries to reach an edge.
-_RETRY_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSettings:
-    """How a device process behaves.
+    """Settings of a device process.
 
     Attributes:
       data: see `own_data.samples_of`.
@@ -58,16 +54,13 @@ class DeviceSettings:
         return Limits(beat_s=5.0, dead_after_s=20.0) if self.mobile else Limits()
 
 
-async def run_device(node: Node, folder: Path, settings: DeviceSettings) -> str:
-    """Serves until the run has ended; returns the goodbye.
+class Device:
+    """One device of a federation, in a running event loop.
 
     Args:
       folder: for the ledger.
     """
-    return await _Device(node, folder, settings).run()
 
-
-class _Device:
     def __init__(self, node: Node, folder: Path, settings: DeviceSettings) -> None:
         self.node, self.folder, self.settings = node, folder, settings
         self.home: Parent = node.parents[0]
@@ -78,10 +71,11 @@ class _Device:
         self._newest: Packet | None = None
         self._ordered = asyncio.Event()
         self._training = threading.Lock()
-        self._told = ""
-        self._away_since_s = time.monotonic()
+        self._last_failure = ""
+        self._unreachable_since_s = time.monotonic()
 
     async def run(self) -> str:
+        """Serves until the run has ended; returns the goodbye."""
         last = ""
         while True:
             link = await self._reach_an_edge()
@@ -90,46 +84,36 @@ class _Device:
             except Refused as refusal:
                 if refusal.is_final:
                     raise
-                last = _told_once(str(refusal), last)
-                await asyncio.sleep(_RETRY_S)
+                last = log_if_new(str(refusal), last)
+                await asyncio.sleep(RETRY_S)
             except LinkLost as lost:
                 _log.info("%s", lost)
-                self._away_since_s = time.monotonic()
+                self._unreachable_since_s = time.monotonic()
             finally:
                 await link.close()
 
     async def _reach_an_edge(self) -> Link:
-        """Home first; the others only when home has been away for long."""
-        credentials = channel_credentials(self.node)
+        """Dials the home edge, and the others only when home has been unreachable for long."""
         last = ""
         while True:
-            away_s = time.monotonic() - self._away_since_s
+            unreachable_s = time.monotonic() - self._unreachable_since_s
             others = [parent for parent in self.node.parents if parent.name != self.home.name]
-            for parent in [self.home, *(others if away_s > self.settings.patience_s else [])]:
+            for parent in [self.home, *(others if unreachable_s > self.settings.patience_s else [])]:
                 try:
-                    limits = self.settings.limits
-                    link = await dial(
-                        parent.address, credentials=credentials, server_name=parent.server_name, limits=limits
-                    )
-                    link.name = parent.name
-                    return link
+                    return await dial_parent(self.node, parent, self.settings.limits)
                 except Refused as refusal:
                     if refusal.is_final:
                         raise
-                    last = _told_once(str(refusal), last)
+                    last = log_if_new(str(refusal), last)
                 except LinkLost as lost:
-                    last = _told_once(str(lost), last)
-            await asyncio.sleep(_RETRY_S)
+                    last = log_if_new(str(lost), last)
+            await asyncio.sleep(RETRY_S)
 
     async def _serve(self, link: Link) -> str:
-        await link.send(pb.Hello(protocol=PROTOCOL, version=__version__))
-        welcome = (await link.receive()).message
-        if not isinstance(welcome, pb.Welcome):
-            raise WorkFailed(f"{link.name} must answer a hello with a welcome, got {type(welcome).__name__}.")
-        link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
+        welcome = await say_hello(link)
         trainer = await self._prepared(welcome)
         await self._measure(link, trainer)
-        self._away_since_s = time.monotonic()
+        self._unreachable_since_s = time.monotonic()
         self.home = next(parent for parent in self.node.parents if parent.name == link.name)
         _log.info("Serves %s in run %s with %d samples.", link.name, welcome.run, trainer.num_samples)
         self._newest = None
@@ -163,7 +147,7 @@ class _Device:
                     return packet.message.reason
 
     async def _work(self, link: Link) -> None:
-        """Follows the newest orders; those that waited behind them are too late anyway."""
+        """Follows the newest orders; those that waited behind them would miss the deadline anyway."""
         while True:
             await self._ordered.wait()
             self._ordered.clear()
@@ -179,15 +163,15 @@ class _Device:
         _log.warning("Sent to %s, which is not in node.toml; stays.", edge)
 
     async def _prepared(self, welcome: pb.Welcome) -> Trainer:
-        """The trainer of the run, made once, when nothing of another run is trained any more; heartbeats go on."""
-        told = welcome.SerializeToString(deterministic=True)
-        if self.trainer is None or told != self._welcomed:
+        """Returns the trainer of the run, made once, when no training of another run is left; heartbeats go on."""
+        received = welcome.SerializeToString(deterministic=True)
+        if self.trainer is None or received != self._welcomed:
             trainer, self.ledger = await asyncio.to_thread(self._prepare, welcome)
-            self.trainer, self._welcomed, self._measured = trainer, told, None
+            self.trainer, self._welcomed, self._measured = trainer, received, None
         return self.trainer
 
     def _prepare(self, welcome: pb.Welcome) -> tuple[Trainer, DeviceLedger]:
-        work = RunDefinition.told_by(welcome)
+        work = RunDefinition.from_welcome(welcome)
         with self._training:
             trainer = Trainer(work, welcome.index, samples_of(self.settings.data, work, welcome.index))
             return trainer, DeviceLedger.load(self._ledger_file(welcome.run), run=welcome.run)
@@ -196,7 +180,7 @@ class _Device:
         return self.folder / f"ledger-{run}.safetensors"
 
     async def _measure(self, link: Link, trainer: Trainer, num_bytes: int = PROBE_BYTES) -> None:
-        """Tells how fast it trains, with bytes enough to see how fast its uplink is."""
+        """Sends how fast it trains, with enough bytes to show how fast its uplink is."""
         if self._measured is None:
             seconds = await asyncio.to_thread(trainer.seconds_per_sample)
             self._measured = pb.Measured(seconds_per_sample=seconds, num_samples=trainer.num_samples)
@@ -208,7 +192,7 @@ class _Device:
         """Trains, unless these orders came before, and uploads, unless newer ones have come."""
         assert isinstance(packet.message, pb.Orders)
         orders = packet.message
-        key = RoundKey(orders.run, orders.global_round, orders.edge_round)
+        key = RoundKey.of(orders)
         upload = pb.Upload(
             run=orders.run,
             global_round=orders.global_round,
@@ -219,7 +203,7 @@ class _Device:
         try:
             result = await asyncio.to_thread(self._result, key, orders, bytes(packet.payload))
         except Exception as error:
-            upload.failure = self._told_failure(error)
+            upload.failure = self._failure_sentence(error)
             await link.send(upload)
             return
         if self._newest is not None:
@@ -227,15 +211,15 @@ class _Device:
         upload.compute_s = result.compute_s
         await link.send(upload, result.upload, rate_bps=orders.rate_bps or None)
 
-    def _told_failure(self, error: Exception) -> str:
-        """In one sentence; where it happened is told once, not in every round."""
+    def _failure_sentence(self, error: Exception) -> str:
+        """Returns the failure in one sentence; its traceback is logged once, not in every round."""
         if isinstance(error, OSError):
             sentence = f"{self.folder} was not written: {error.strerror or error}; make room."
         else:
             sentence = "".join(traceback.format_exception_only(error)).strip()[:2_000]
-        if sentence != self._told:
+        if sentence != self._last_failure:
             _log.error("%s", sentence, exc_info=None if isinstance(error, OSError) else error)
-        self._told = sentence
+        self._last_failure = sentence
         return sentence
 
     def _result(self, key: RoundKey, orders: pb.Orders, body: bytes) -> Result:
@@ -250,7 +234,9 @@ class _Device:
         assert self.trainer is not None and self.ledger is not None
         memory = self.ledger.memory_after(orders.last_counted)
         if memory is None:
-            _log.warning("The memory after round %d is lost; starts from an empty one.", orders.last_counted)
+            _log.warning(
+                "The persistent state after round %d is lost; training starts from an empty one.", orders.last_counted
+            )
             memory = {}
         start_s = time.perf_counter()
         data, after = self.trainer.upload(orders, broadcast_from_bytes(body), memory)
@@ -270,21 +256,8 @@ class _Device:
 
 
 def _asked(orders: pb.Orders) -> str:
-    """Digest of what the result depends on."""
+    """Returns the digest of all orders that the result depends on."""
     fixed = pb.Orders(keep=orders.keep, learning_rate=orders.learning_rate, model_digest=orders.model_digest)
     if orders.HasField("code"):
         fixed.code = orders.code
     return digest_of(fixed.SerializeToString(deterministic=True)).hex()
-
-
-def _told_once(sentence: str, last: str) -> str:
-    if sentence != last:
-        _log.info("%s", sentence)
-    return sentence
-
-
-def serve_device(node: Node, folder: Path, settings: DeviceSettings) -> str:
-    """`run_device` until it ends or is interrupted."""
-    with contextlib.suppress(asyncio.CancelledError):
-        return asyncio.run(run_device(node, folder, settings))
-    return "stopped"

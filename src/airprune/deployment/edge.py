@@ -16,30 +16,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from airprune import __version__
 from airprune.components.component import Owner
 from airprune.deployment.edge_devices import Devices
-from airprune.deployment.edge_disk import EdgeDisk
 from airprune.deployment.edge_rounds import Rounds
-from airprune.deployment.edge_state import EdgeState
-from airprune.deployment.identity import Denied, Node, channel_credentials, server_credentials
+from airprune.deployment.edge_state import EdgeDisk, EdgeState
+from airprune.deployment.handshake import RETRY_S, dial_parent, log_if_new, say_hello
+from airprune.deployment.identity import Node, server_credentials
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.run_definition import PROTOCOL, RunDefinition
-from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server, dial
-from airprune.errors import WorkFailed
+from airprune.deployment.run_definition import RunDefinition
+from airprune.deployment.transport import Limits, Link, LinkLost, Refused, Server
 
 _log = logging.getLogger("airprune")
-_RETRY_S = 0.5
 # The orders of all its devices are one frame.
 _FROM_CLOUD_BYTES = 2**26
 
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeSettings:
-    """How an edge process behaves.
+    """Settings of an edge process.
 
     Attributes:
-      gather_s: how long it waits for the devices that it is to ask after it has come, or has stood still: they may
+      gather_s: how long it waits for selected devices after it has started, or has stood still: they may
         still be dialling.
       keep_uploads: whether its rounds are kept in its folder (see `kept_rounds`), for `airprune deploy verify`.
       limits: of its links.
@@ -76,13 +73,13 @@ class Edge:
         credentials = server_credentials(self.node)
         limits = self.settings.limits
         async with Server(self.node.listen, credentials=credentials, on_link=self._serve_device, limits=limits):
-            telling = asyncio.create_task(self._tell_presence())
+            reporting = asyncio.create_task(self._report_presence())
             try:
                 reason = await self._follow_until_broken()
-                await self.devices.tell_all(pb.Goodbye(reason=reason))
+                await self.devices.send_all(pb.Goodbye(reason=reason))
                 return reason
             finally:
-                telling.cancel()
+                reporting.cancel()
                 for task in list(self._tasks):
                     task.cancel()
 
@@ -90,7 +87,7 @@ class Edge:
         await self.devices.serve(link, self.rounds)
 
     async def _follow_until_broken(self) -> str:
-        """An edge whose round cannot go on must not stay: the cloud would wait for its report for ever."""
+        """Follows the cloud until a round cannot go on: an edge that stayed would keep the cloud waiting for ever."""
         following = asyncio.create_task(self._follow_cloud())
         broken = asyncio.create_task(self._broken.wait())
         try:
@@ -104,16 +101,10 @@ class Edge:
             await asyncio.gather(following, broken, return_exceptions=True)
 
     async def _follow_cloud(self) -> str:
-        parent, last = self.node.parents[0], ""
+        limits, last = replace(self.settings.limits, max_frame_bytes=_FROM_CLOUD_BYTES), ""
         while True:
             try:
-                link = await dial(
-                    parent.address,
-                    credentials=channel_credentials(self.node),
-                    server_name=parent.server_name,
-                    limits=replace(self.settings.limits, max_frame_bytes=_FROM_CLOUD_BYTES),
-                )
-                link.name = parent.name
+                link = await dial_parent(self.node, self.node.parents[0], limits)
                 try:
                     return await self._obey(link)
                 finally:
@@ -122,22 +113,13 @@ class Edge:
             except Refused as refusal:
                 if refusal.is_final:
                     raise
-                last = self._tell(str(refusal), last)
+                last = log_if_new(str(refusal), last)
             except LinkLost as lost:
-                last = self._tell(str(lost), last)
-            await asyncio.sleep(_RETRY_S)
-
-    def _tell(self, sentence: str, last: str) -> str:
-        if sentence != last:
-            _log.info("%s", sentence)
-        return sentence
+                last = log_if_new(str(lost), last)
+            await asyncio.sleep(RETRY_S)
 
     async def _obey(self, link: Link) -> str:
-        await link.send(pb.Hello(protocol=PROTOCOL, version=__version__))
-        welcome = (await link.receive()).message
-        if not isinstance(welcome, pb.Welcome):
-            raise WorkFailed(f"{link.name} must answer a hello with a welcome, got {type(welcome).__name__}.")
-        link.limits = replace(link.limits, max_payload_bytes=welcome.max_payload_bytes)
+        welcome = await say_hello(link)
         before = self.devices.welcome
         is_new_run = before is None or before.run != welcome.run
         if is_new_run:
@@ -162,23 +144,23 @@ class Edge:
                     return packet.message.reason
 
     async def _end_run(self) -> None:
-        """Before another run: its devices dial again, since they were prepared for the old one."""
+        """Ends a run before another one: devices dial again, since they were prepared for the old one."""
         self.devices.is_known.clear()
         self.rounds.give_up()
         await self.devices.send_away("Another run begins; dial again.")
 
     def _take_welcome(self, welcome: pb.Welcome) -> None:
         devices, rounds = self.devices, self.rounds
-        devices.denied = Denied(frozenset(welcome.denied))
+        devices.denied = frozenset(welcome.denied)
         if devices.welcome is None or devices.welcome.run != welcome.run:
-            work = RunDefinition.told_by(welcome)
+            work = RunDefinition.from_welcome(welcome)
             assert work.shape  # built here, not in the first round
             rounds.work = work
             rounds.state = EdgeState.load(self.disk.file(welcome.run), run=welcome.run, slots=work.slots(Owner.EDGE))
         devices.welcome = welcome
 
-    async def _tell_presence(self) -> None:
-        """Whenever something has changed, and the cloud is there to be told."""
+    async def _report_presence(self) -> None:
+        """Sends the cloud which devices are online, whenever that has changed."""
         while True:
             await self.devices.changed.wait()
             self.devices.changed.clear()
@@ -188,7 +170,7 @@ class Edge:
             await asyncio.sleep(0.02)
 
     async def _send(self, report: pb.EdgeReport, payload: bytes) -> bool:
-        """Whether the cloud was there; if it is away, it will ask again."""
+        """Sends a report; False if the cloud is unreachable, which will then ask for it again."""
         if self.cloud is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""The devices of an edge that are online: who may join, what they measure, and what they are told."""
+"""Serves the devices of an edge: admits them, takes their measurements and uploads, and sends them messages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 from google.protobuf.message import Message
 
-from airprune.deployment.checking import MAX_WORDS, trouble_in_measured
+from airprune.deployment.checks import MAX_WORDS, trouble_in_measured
 from airprune.deployment.estimates import probed_uplink_bps
-from airprune.deployment.identity import Denied, Node, Role, Stranger, admit, serial_of
+from airprune.deployment.handshake import NotAdmitted, admit_child
+from airprune.deployment.identity import Node, Role, serial_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Event, Joined, Left, RoundKey
-from airprune.deployment.run_definition import check_versions
 from airprune.deployment.transport import Link, LinkLost, Packet, Sealed
 
 _log = logging.getLogger("airprune")
@@ -28,7 +28,7 @@ _PROBE_WITHIN_S = 1.0
 
 
 class Listener(Protocol):
-    """Who is told what devices do."""
+    """Receives what devices do."""
 
     def feed(self, event: Event) -> None: ...
 
@@ -49,19 +49,19 @@ class Child:
 
 
 class Devices:
-    """In a running event loop.
+    """Holds the links of an edge to its devices, in a running event loop.
 
     Attributes:
       welcome: of the run, as the cloud said it; devices wait for `is_known`.
       online: by number.
-      late, refused: uploads, and peers and uploads, so far.
-      changed: set whenever the cloud should be told anew who is here.
+      late, refused: uploads that missed the deadline, and refused peers and uploads, so far.
+      changed: set whenever the cloud should be sent anew which devices are online.
     """
 
     def __init__(self, node: Node, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self.node, self._start = node, start
         self.welcome: pb.Welcome | None = None
-        self.denied = Denied()
+        self.denied: frozenset[str] = frozenset()
         self.online: dict[int, Child] = {}
         self.late = self.refused = 0
         self.is_known, self.changed = asyncio.Event(), asyncio.Event()
@@ -82,23 +82,18 @@ class Devices:
         welcome = self.welcome
         assert welcome is not None
         try:
-            peer = admit(
-                link.peer.certificate_pem,
+            peer = admit_child(
+                link,
+                hello,
                 federation=self.node.peer.federation,
                 role=Role.DEVICE,
                 names=welcome.devices,
+                online={child.name for child in self.online.values()},
                 denied=self.denied,
             )
-        except Stranger as stranger:
-            return await self._refuse(link, str(stranger), is_final=True)
-        link.name = peer.name
-        if not isinstance(hello, pb.Hello):
-            return await self._refuse(link, f"The first message must be a hello, got {type(hello).__name__}.")
-        if trouble := check_versions(hello.protocol, hello.version):
-            return await self._refuse(link, trouble, is_final=True)
+        except NotAdmitted as trouble:
+            return await self._refuse(link, str(trouble), is_final=trouble.is_final)
         index = welcome.devices[peer.name]
-        if index in self.online:
-            return await self._refuse(link, f"{peer.name} is connected already; each identity has one connection.")
         child = Child(
             link=link,
             name=peer.name,
@@ -123,7 +118,7 @@ class Devices:
         return None
 
     async def _wait_known(self, link: Link) -> None:
-        """Until the cloud has said what is run, or the device has gone."""
+        """Waits until the cloud has sent the run's definition, or the device has disconnected."""
         waits = [asyncio.ensure_future(wait) for wait in (self.is_known.wait(), link.wait_lost())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -156,7 +151,7 @@ class Devices:
                     return await self._refuse(child.link, reason)
 
     def _take_measured(self, child: Child, message: pb.Measured, packet: Packet, rounds: Listener) -> None:
-        """The last of a few probes in a row tells: a device that joins is there, one that was probed has answered."""
+        """Takes one of a few probes in a row; with the last one, a device that joins is ready."""
         child.probed_bps.append(probed_uplink_bps(packet.num_bytes, packet.first_s, packet.last_s))
         if message.num_more:
             return
@@ -179,7 +174,7 @@ class Devices:
             rounds.feed(Joined(child.measured.device, time.monotonic()))
 
     async def probe(self, probes: Sequence[pb.Probe]) -> list[pb.Probed]:
-        """One device after the other, so that each has the air for itself; those that do not answer are left out."""
+        """Probes one device after the other, so that each has the air for itself; returns those that answered."""
         found = []
         for probe in probes:
             child = self.online.get(probe.device)
@@ -194,18 +189,18 @@ class Devices:
         return found
 
     async def send(self, device: int, message: Message, payload: Sealed | bytes = b"") -> None:
-        """If it is here; one that goes is told again by its next parent, or comes back."""
+        """Sends a message to a device if it is online; one that is not gets it again when it joins."""
         child = self.online.get(device)
         if child is not None:
             with contextlib.suppress(LinkLost):
                 await child.link.send(message, payload)
 
-    async def tell_all(self, message: Message) -> None:
+    async def send_all(self, message: Message) -> None:
         for device in list(self.online):
             await self.send(device, message)
 
     def count_refusal(self) -> None:
-        """Of an upload."""
+        """Counts a refused upload."""
         self.refused += 1
         self.changed.set()
 
@@ -220,13 +215,13 @@ class Devices:
             task.add_done_callback(child.receipts.discard)
 
     async def deny(self, serials: Iterable[str]) -> None:
-        self.denied = Denied(frozenset(serials))
+        self.denied = frozenset(serials)
         for child in list(self.online.values()):
-            if self.denied.holds(child.serial):
+            if child.serial in self.denied:
                 self.refused += 1
                 await child.link.refuse(f"The certificate {child.serial} of {child.name} was revoked.", is_final=True)
 
     async def send_away(self, reason: str) -> None:
-        """All of them; they may dial again."""
+        """Disconnects all devices; they may dial again."""
         for child in list(self.online.values()):
             await child.link.refuse(reason)

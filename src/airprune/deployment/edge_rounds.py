@@ -12,13 +12,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airprune.deployment.checking import MAX_WORDS, trouble_in_upload
+from airprune.deployment.checks import MAX_WORDS, trouble_in_upload
 from airprune.deployment.digests import Bytes
 from airprune.deployment.edge_devices import Devices
-from airprune.deployment.edge_disk import EdgeDisk
-from airprune.deployment.edge_reports import no_sums, report_of, told_outcomes
-from airprune.deployment.edge_state import EdgeState, key_of
-from airprune.deployment.edge_sums import Asked, closed_round
+from airprune.deployment.edge_state import EdgeDisk, EdgeState
+from airprune.deployment.edge_sums import OrderedRound, closed_round, no_sums, outcome_messages, report_of
 from airprune.deployment.kept_rounds import KeptRound
 from airprune.deployment.packing import ReportArrays, RoundArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
@@ -29,9 +27,9 @@ from airprune.deployment.round_machine import (
     EdgeRound,
     Event,
     Failed,
-    Fate,
     Opened,
     Outcome,
+    OutcomeKind,
     RoundKey,
     SendOrders,
     SendReceipt,
@@ -57,14 +55,14 @@ _AT_ONCE_BYTES = 2**22
 
 @dataclass(kw_only=True, eq=False)
 class OngoingRound:
-    """The round that goes on.
+    """Holds the current round.
 
     Attributes:
       body: what its devices are sent.
       uploads: of those that may count, their bytes; decoded: the same as they are added up, while that takes little.
     """
 
-    asked: Asked
+    ordered: OrderedRound
     body: Sealed
     machine: EdgeRound
     uploads: dict[int, Bytes] = field(default_factory=dict)
@@ -72,8 +70,8 @@ class OngoingRound:
     closed: asyncio.Future[Close] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def take(self, device: int, payload: Bytes) -> None:
-        """An upload that may count; BadUpload if it is not what was asked for. The first one stays."""
-        upload = self.asked.decoded(device, payload)
+        """Takes an upload that may count, the first one of a device; raises BadUpload if it is not what was ordered."""
+        upload = self.ordered.decoded(device, payload)
         if device not in self.uploads:
             self.uploads[device] = payload
             if sum(map(_num_bytes, (upload, *self.decoded.values()))) <= _DECODED_BYTES:
@@ -81,7 +79,7 @@ class OngoingRound:
 
 
 class Rounds:
-    """Of one edge, in a running event loop.
+    """Runs the rounds of one edge, in a running event loop.
 
     Args:
       gather_s, dead_after_s: see `EdgeSettings` and `Limits`.
@@ -110,15 +108,15 @@ class Rounds:
         self.state = EdgeState()
         self.gathers_until_s = 0.0
         self.current: OngoingRound | None = None
-        self.playing: tuple[RoundKey, asyncio.Task[None]] | None = None
+        self.running: tuple[RoundKey, asyncio.Task[None]] | None = None
 
     async def take(self, message: pb.EdgeRound, payload: bytes) -> None:
         """Starts a round, unless it goes on already or is over."""
-        key = key_of(message)
-        if self.playing is not None and self.playing[0] == key:
+        key = RoundKey.of(message)
+        if self.running is not None and self.running[0] == key:
             return
-        if self.playing is not None:
-            _log.warning("%s is given up for %s.", self.playing[0], key)
+        if self.running is not None:
+            _log.warning("Gave up %s for %s.", self.running[0], key)
             self.give_up()
         if self.state.has_reported(key):
             await self._send_report(sends_model=message.sends_model)
@@ -135,79 +133,79 @@ class Rounds:
             report = report_of(message, model_digest=message.model_digest)
             await self._send(report, no_sums(self.work.shape, station).to_bytes())
             return
-        self.playing = key, self._start(self._play(message, key, arrays, station))
+        self.running = key, self._start(self._run(message, key, arrays, station))
 
     def give_up(self) -> None:
-        """What the round that goes on was for is not wanted any more."""
-        if self.playing is not None:
-            self.playing[1].cancel()
-        self.playing = self.current = None
+        """Cancels the current round, if there is one."""
+        if self.running is not None:
+            self.running[1].cancel()
+        self.running = self.current = None
 
-    async def _play(self, message: pb.EdgeRound, key: RoundKey, arrays: RoundArrays, station: Station) -> None:
+    async def _run(self, message: pb.EdgeRound, key: RoundKey, arrays: RoundArrays, station: Station) -> None:
         assert self.work is not None
-        broadcast = Broadcast(model=station.model, mask=arrays.told, values=arrays.values)
+        broadcast = Broadcast(model=station.model, mask=arrays.mask, values=arrays.values)
         body = Sealed(broadcast_to_bytes(broadcast))
         digest = body.digest.hex()
-        asked = Asked(work=self.work, round=message, broadcast=broadcast, model_digest=digest)
+        ordered = OrderedRound(work=self.work, round=message, broadcast=broadcast, model_digest=digest)
         devices = tuple(orders.device for orders in message.orders)
         await self._gather(devices)
         machine = EdgeRound(
             key=key,
             model_digest=digest,
-            asked=devices,
+            selected=devices,
             deadline_s=message.deadline_s,
             grace_s=message.grace_s,
             counted=self.state.counted,
             online=self.devices.ready,
         )
-        self.current = current = OngoingRound(asked=asked, body=body, machine=machine)
+        self.current = current = OngoingRound(ordered=ordered, body=body, machine=machine)
         self.feed(Opened(time.monotonic()))
         close = await self._wait_closed(current)
         under_way = self._under_way(current, close)
         outcomes = {outcome.device: outcome for outcome in close.outcomes}
-        late = {device for device, outcome in outcomes.items() if outcome.fate is Fate.LATE}
+        late = {device for device, outcome in outcomes.items() if outcome.fate is OutcomeKind.LATE}
         probing = asyncio.create_task(
             self.devices.probe([probe for probe in message.probes if probe.device not in late])
         )
         await self._let_end(under_way, within_s=message.deadline_s)
-        counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is Fate.OK}
+        counted = {d: data for d, data in current.uploads.items() if outcomes[d].fate is OutcomeKind.OK}
         kept = KeptRound(orders=message, arrays=replace(arrays, station=station), uploads=counted)
         result, station = await self._summed(current, counted, outcomes, station)
         self.devices.late += len(late)
         report = report_of(message, model_digest=station.digest, took_s=close.took_s)
         rtt_s = {device: child.link.rtt_s for device, child in self.devices.online.items()}
-        report.outcomes.extend(told_outcomes(close.outcomes, rtt_s, under_way))
+        report.outcomes.extend(outcome_messages(close.outcomes, rtt_s, under_way))
         report.probed.extend(await probing)
         sums = ReportArrays.of(result, None)
         reported = report, sums.to_bytes()
         self.state = state = EdgeState(station=station, report=reported, counted=current.machine.counted_so_far)
         if message.sends_model:  # the cloud has it all, so that it need not wait for the disk
-            self.playing = self.current = None
+            self.running = self.current = None
             was_sent = await self._send(report, replace(sums, station=station).to_bytes())
             await (self.disk.save_soon if was_sent else self.disk.save)(state, key, kept)
         else:
             await self.disk.save(state, key, kept)
-            self.playing = self.current = None
+            self.running = self.current = None
             await self._send(*reported)
 
     async def _summed(
         self, current: OngoingRound, counted: Mapping[int, Bytes], outcomes: Mapping[int, Outcome], station: Station
     ) -> tuple[EdgeResult, Station]:
-        """Beside the event loop, unless that costs more than the sum itself."""
+        """Adds up the uploads beside the event loop, unless that costs more than the sum itself."""
         uploads = {device: current.decoded.get(device, data) for device, data in counted.items()}
         if len(uploads) * station.model.nbytes <= _AT_ONCE_BYTES and len(current.decoded) == len(current.uploads):
-            return closed_round(current.asked, uploads, outcomes, station)
-        return await asyncio.to_thread(closed_round, current.asked, uploads, outcomes, station)
+            return closed_round(current.ordered, uploads, outcomes, station)
+        return await asyncio.to_thread(closed_round, current.ordered, uploads, outcomes, station)
 
     def _under_way(self, current: OngoingRound, close: Close) -> dict[int, pb.Outcome]:
-        """What is known of late uploads of which not all has come."""
+        """Returns what is known of uploads that missed the deadline and are still under way."""
         now_s, found = time.monotonic(), {}
         for outcome in close.outcomes:
             child = self.devices.online.get(outcome.device)
-            coming = None if child is None or outcome.fate is not Fate.LATE else child.link.coming
+            coming = None if child is None or outcome.fate is not OutcomeKind.LATE else child.link.coming
             if coming is None or not isinstance(upload := coming[0], pb.Upload):
                 continue
-            if RoundKey(upload.run, upload.global_round, upload.edge_round) == current.machine.key:
+            if RoundKey.of(upload) == current.machine.key:
                 _, first_s, num_bytes = coming
                 found[outcome.device] = pb.Outcome(
                     compute_s=upload.compute_s,
@@ -218,7 +216,7 @@ class Rounds:
         return found
 
     async def _let_end(self, devices: Iterable[int], *, within_s: float) -> None:
-        """Waits for late uploads that still come: behind them, those of the next round would be late as well."""
+        """Waits for uploads that still come after the deadline, so that the next round's do not wait behind them."""
         now_s = time.monotonic()
         end_s = now_s + within_s
         seen = dict.fromkeys(devices, (-1, now_s))  # bytes so far, and since when
@@ -233,7 +231,7 @@ class Rounds:
             now_s = time.monotonic()
 
     async def _gather(self, devices: tuple[int, ...]) -> None:
-        """An edge that has just come waits for its devices, which are still dialling."""
+        """Waits for devices that are still dialling, if the edge has just started."""
         while time.monotonic() < self.gathers_until_s and not self.devices.ready >= {*devices}:
             await asyncio.sleep(0.02)
 
@@ -276,7 +274,7 @@ class Rounds:
         return None
 
     def feed(self, event: Event) -> None:
-        """To the round that goes on; one that is over is still asked about uploads."""
+        """Passes an event to the current round; between rounds, uploads are still answered."""
         current = self.current
         if current is None:
             if isinstance(event, Arrived):
@@ -287,7 +285,7 @@ class Rounds:
             self._do(current, action)
 
     def _answer_after(self, event: Arrived) -> None:
-        """Between rounds: what was counted is a duplicate, all else is late."""
+        """Answers an upload between rounds: one that has counted is a duplicate, any other has missed the deadline."""
         is_counted = self.state.counted.get(event.key, {}).get(event.device) == event.digest
         self.devices.late += not is_counted
         self.devices.send_receipt(event.device, event.key, "duplicate" if is_counted else "late", "The round is over.")
@@ -313,8 +311,8 @@ class Rounds:
 
 
 def _orders(current: OngoingRound, device: int, time_left_s: float) -> pb.Orders:
-    message = current.asked.round
-    own = current.asked.orders[device]
+    message = current.ordered.round
+    own = current.ordered.orders[device]
     orders = pb.Orders(
         run=message.run,
         global_round=message.global_round,
@@ -324,7 +322,7 @@ def _orders(current: OngoingRound, device: int, time_left_s: float) -> pb.Orders
         learning_rate=message.learning_rate,
         rate_bps=own.rate_bps,
         time_left_s=time_left_s,
-        model_digest=current.asked.model_digest,
+        model_digest=current.ordered.model_digest,
         last_counted=own.last_counted,
         max_bytes=own.max_bytes,
     )
@@ -334,6 +332,6 @@ def _orders(current: OngoingRound, device: int, time_left_s: float) -> pb.Orders
 
 
 def _num_bytes(upload: Upload) -> int:
-    """That it takes decoded."""
+    """Returns the memory that an upload takes decoded."""
     mask_bytes = 0 if upload.mask is None else upload.mask.nbytes
     return upload.state.nbytes + mask_bytes + sum(array.nbytes for array in upload.report.values())

@@ -1,17 +1,24 @@
-"""What an edge must not forget: its model, its last report, and which uploads have counted."""
+"""Keeps on disk what an edge must not forget: its model, its last report, and which uploads have counted."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from airprune.deployment.handshake import RETRY_S, log_if_new
+from airprune.deployment.kept_rounds import KeptRound, kept_place
 from airprune.deployment.packing import Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import RoundKey
 from airprune.runs import checkpoint
+
+# Between writings of states of which the cloud has all.
+_SAVE_EVERY_S = 0.2
 
 Counted = Mapping[RoundKey, Mapping[int, str]]
 Reported = tuple[pb.EdgeReport, bytes]
@@ -19,7 +26,7 @@ Reported = tuple[pb.EdgeReport, bytes]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EdgeState:
-    """Of one run.
+    """Holds what an edge must not forget of one run.
 
     Attributes:
       station: the model, and the memory of the edge's step; None before the cloud has sent one.
@@ -32,10 +39,10 @@ class EdgeState:
     counted: Counted = field(default_factory=dict)
 
     def has_reported(self, key: RoundKey) -> bool:
-        return self.report is not None and key_of(self.report[0]) == key
+        return self.report is not None and RoundKey.of(self.report[0]) == key
 
     def save(self, path: Path) -> None:
-        """In one step; OSError if it cannot be written."""
+        """Writes the file in one step; OSError if it cannot be written."""
         assert self.station is not None and self.report is not None
         report, payload = self.report
         arrays = {"model": self.station.model, "report": np.frombuffer(payload, np.uint8)}
@@ -45,7 +52,7 @@ class EdgeState:
 
     @classmethod
     def load(cls, path: Path, *, run: str, slots: Iterable[str]) -> EdgeState:
-        """An empty one if there is no file."""
+        """Reads the file; returns an empty one if there is none."""
         if not path.exists():
             return cls()
         arrays, facts = checkpoint.read(path)
@@ -59,5 +66,47 @@ class EdgeState:
         )
 
 
-def key_of(message: pb.EdgeReport | pb.EdgeRound) -> RoundKey:
-    return RoundKey(message.run, message.global_round, message.edge_round)
+@dataclass(kw_only=True, eq=False)
+class EdgeDisk:
+    """Writes an edge's state into one folder, in a running event loop; waits for a full disk.
+
+    Attributes:
+      keeps_uploads: whether rounds are kept whole, see `kept_rounds`.
+    """
+
+    folder: Path
+    keeps_uploads: bool
+    _newest: EdgeState | None = None
+    _saved_s: float = -_SAVE_EVERY_S
+    _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def file(self, run: str) -> Path:
+        return self.folder / f"edge-{run}.safetensors"
+
+    async def save(self, state: EdgeState, key: RoundKey, kept: KeptRound) -> None:
+        """Writes the state after a round, and the round."""
+        self._newest = state
+
+        def write() -> None:
+            if self.keeps_uploads:
+                kept.save(kept_place(self.folder, key))
+            state.save(self.file(key.run))
+
+        async with self._saving:
+            self._saved_s = time.monotonic()
+            last = ""
+            while True:
+                try:
+                    return await asyncio.to_thread(write)
+                except OSError as error:
+                    last = log_if_new(f"{self.folder} was not written: {error.strerror or error}; make room.", last)
+                await asyncio.sleep(RETRY_S)
+
+    async def save_soon(self, state: EdgeState, key: RoundKey, kept: KeptRound) -> None:
+        """Writes a state of which the cloud has all; of several that follow each other in a moment, only the last."""
+        self._newest = state
+        if not self.keeps_uploads:
+            await asyncio.sleep(self._saved_s + _SAVE_EVERY_S - time.monotonic())
+            if self._newest is not state:
+                return
+        await self.save(state, key, kept)

@@ -1,33 +1,35 @@
-"""What an edge makes of the uploads that counted: Eq. (12) and its own step, in the simulator's order."""
+"""Adds up the uploads that counted, Eq. (12), takes the edge's own step, in the simulator's order, and reports it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 
+from airprune.components.component import ModelShape
 from airprune.deployment.digests import Bytes
-from airprune.deployment.packing import Station
+from airprune.deployment.packing import ReportArrays, Station
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.deployment.round_machine import Outcome
 from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.uploads import Expected, upload_from_bytes
 from airprune.rounds.edge import close_round
 from airprune.rounds.messages import Broadcast, Upload
-from airprune.rounds.sums import EdgeResult, Failure, chunk_sum, edge_sum, finish_sum
+from airprune.rounds.sums import DeviceStatistics, EdgeResult, Failure, chunk_sum, edge_sum, finish_sum
 from airprune.rounds.training.chunks import TrainTask
-from airprune.rounds.wire import told_mask
+from airprune.rounds.wire import shared_mask_of
 from airprune.runs.measured import recorded_fate
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
-    """One edge round as an edge was asked for it: who may send what, starting from which model."""
+class OrderedRound:
+    """One edge round as an edge was ordered to run it: the devices, their budgets, and the model to start from."""
 
     work: RunDefinition
     round: pb.EdgeRound
@@ -36,7 +38,7 @@ class Asked:
 
     @cached_property
     def orders(self) -> dict[int, pb.DeviceOrders]:
-        """By device."""
+        """Orders by device."""
         return {orders.device: orders for orders in self.round.orders}
 
     def expected(self, device: int) -> Expected:
@@ -46,18 +48,19 @@ class Asked:
             code=orders.code if orders.HasField("code") else None,
             model_digest=bytes.fromhex(self.model_digest),
             max_bytes=orders.max_bytes,
+            reports=self.work.reports,
         )
 
     def decoded(self, device: int, data: Bytes) -> Upload:
-        """A device's upload; BadUpload if it is not what was asked for."""
+        """Decodes a device's upload; raises BadUpload if it is not what was ordered."""
         work = self.work
-        told = told_mask(work.method.masking, self.broadcast.mask, self.round.round_index, work.codec)
+        shared_mask = shared_mask_of(work.method.masking, self.broadcast.mask, self.round.round_index, work.codec)
         received = self.broadcast.model
-        return upload_from_bytes(data, received, work.codec, expected=self.expected(device), told=told)
+        return upload_from_bytes(data, received, work.codec, expected=self.expected(device), shared_mask=shared_mask)
 
     @property
     def tasks(self) -> tuple[TrainTask, ...]:
-        """The devices in their order, in the chunks in which a simulation adds them up."""
+        """Devices in their order, in the chunks in which a simulation adds them up."""
         orders, sizes = self.round.orders, self.round.chunk_sizes
         parts = [orders[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
         return tuple(
@@ -75,14 +78,14 @@ class Asked:
 
 
 def closed_round(
-    asked: Asked, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome], station: Station
+    ordered: OrderedRound, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome], station: Station
 ) -> tuple[EdgeResult, Station]:
-    """The result of the round and what the edge holds after it; `uploads` are those that counted, decoded or not."""
-    work, round_, received = asked.work, asked.round, asked.broadcast.model
+    """Returns the round's result and the edge's model after it; `uploads` are those that counted, decoded or not."""
+    work, round_, received = ordered.work, ordered.round, ordered.broadcast.model
     aggregation = work.method.edge.at_rate(round_.learning_rate)
     sums = (
-        chunk_sum(aggregation, work.shape, received, task, _arrived(asked, task, uploads, outcomes))
-        for task in asked.tasks
+        chunk_sum(aggregation, work.shape, received, task, _arrived(ordered, task, uploads, outcomes))
+        for task in ordered.tasks
     )
     result = finish_sum(
         edge_sum(sums),
@@ -101,13 +104,59 @@ def closed_round(
 
 
 def _arrived(
-    asked: Asked, task: TrainTask, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome]
+    ordered: OrderedRound, task: TrainTask, uploads: Mapping[int, Bytes | Upload], outcomes: Mapping[int, Outcome]
 ) -> Iterator[Upload | Failure]:
-    """What came of the devices of a chunk, in their order."""
+    """Yields the upload or the failure of each device of a chunk, in their order."""
     for device in task.devices:
         if device not in uploads:
             outcome = outcomes[device]
             yield Failure(device, outcome.reason, recorded_fate(outcome.fate))
         else:
             upload = uploads[device]
-            yield upload if isinstance(upload, Upload) else asked.decoded(device, upload)
+            yield upload if isinstance(upload, Upload) else ordered.decoded(device, upload)
+
+
+def report_of(round_: pb.EdgeRound, **known: Any) -> pb.EdgeReport:
+    """Returns the report about a round, with what else is known."""
+    return pb.EdgeReport(
+        run=round_.run,
+        global_round=round_.global_round,
+        edge_round=round_.edge_round,
+        round_index=round_.round_index,
+        **known,
+    )
+
+
+def outcome_messages(
+    outcomes: Iterable[Outcome], rtt_s: Mapping[int, float], under_way: Mapping[int, pb.Outcome]
+) -> list[pb.Outcome]:
+    """Returns the outcomes as they travel, with what is known of uploads that are still under way."""
+    messages = []
+    for outcome in outcomes:
+        one = pb.Outcome(
+            device=outcome.device,
+            fate=str(outcome.fate),
+            reason=outcome.reason,
+            arrived_s=outcome.arrived_s,
+            compute_s=outcome.compute_s,
+            uplink_s=outcome.uplink_s,
+            bytes=outcome.num_bytes,
+            rtt_s=rtt_s.get(outcome.device, 0.0),
+            digest=outcome.digest,
+        )
+        if outcome.num_bytes:
+            one.started_s = outcome.arrived_s - outcome.uplink_s
+        one.MergeFrom(under_way.get(outcome.device, pb.Outcome()))
+        messages.append(one)
+    return messages
+
+
+def no_sums(shape: ModelShape, station: Station) -> ReportArrays:
+    """Returns the arrays of a round without selected devices: only the model travels."""
+    return ReportArrays(
+        station=station,
+        held=np.zeros(shape.num_state, dtype=bool),
+        kept_by=np.zeros(shape.prunable_weights, dtype=np.int64),
+        statistics=DeviceStatistics.of([]),
+        reports={},
+    )

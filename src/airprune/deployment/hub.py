@@ -1,4 +1,4 @@
-"""The cloud's side of its edges: who is there, rounds sent out and reports taken in. Lives in an event loop."""
+"""Holds the cloud's links to its edges: sends rounds out and takes reports in. Lives in an event loop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from airprune.deployment.checking import trouble_in_presence
-from airprune.deployment.identity import Denied, Members, Node, Role, Stranger, admit, serial_of, server_credentials
+from airprune.deployment.checks import trouble_in_presence
+from airprune.deployment.handshake import NotAdmitted, admit_child
+from airprune.deployment.identity import Members, Node, Role, load_denied, serial_of, server_credentials
 from airprune.deployment.identity.denied import FILE as DENIED_FILE
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.run_definition import check_versions
 from airprune.deployment.transport import Limits, Link, LinkLost, Sealed, Server
 
 _log = logging.getLogger("airprune")
@@ -41,8 +41,8 @@ class Child:
 
 
 @dataclass(frozen=True)
-class _Gone:
-    """An edge that was online: when it went, and the devices that it had."""
+class _Unreachable:
+    """Remembers an edge that was online: since when it is unreachable, and the devices that it had."""
 
     since_s: float
     devices: frozenset[int]
@@ -58,7 +58,7 @@ class Hub:
     """All edges of a run.
 
     Attributes:
-      serving: which node is the edge with each number; a standby edge may take the place of one that stays away.
+      serving: which node is the edge with each number; a standby edge may take the place of one that is unreachable.
       edges: those online, by name.
       bad_reports: how many were refused of each edge.
     """
@@ -74,9 +74,9 @@ class Hub:
         self.refused = 0
         self.bad_reports: Counter[str] = Counter()
         self._waiting: dict[str, _Waiting] = {}
-        self._gone: dict[str, _Gone] = {}
+        self._unreachable: dict[str, _Unreachable] = {}
         self._changed = asyncio.Event()
-        self.denied = Denied.load(self._denied_file)
+        self.denied = load_denied(self._denied_file)
 
     @property
     def _denied_file(self) -> Path:
@@ -91,22 +91,17 @@ class Hub:
     async def _serve(self, link: Link) -> None:
         hello = (await link.receive()).message
         try:
-            peer = admit(
-                link.peer.certificate_pem,
+            name = admit_child(
+                link,
+                hello,
                 federation=self.node.peer.federation,
                 role=Role.EDGE,
                 names=self.members.edges,
+                online=self.edges,
                 denied=self.denied,
-            )
-        except Stranger as stranger:
-            return await self._refuse(link, str(stranger), is_final=True)
-        link.name = name = peer.name
-        if not isinstance(hello, pb.Hello):
-            return await self._refuse(link, f"The first message must be a hello, got {type(hello).__name__}.")
-        if trouble := check_versions(hello.protocol, hello.version):
-            return await self._refuse(link, trouble, is_final=True)
-        if name in self.edges:
-            return await self._refuse(link, f"{name} is connected already; each identity has one connection.")
+            ).name
+        except NotAdmitted as trouble:
+            return await self._refuse(link, str(trouble), is_final=trouble.is_final)
         child = Child(name=name, link=link, serial=serial_of(link.peer.certificate_pem))
         self.edges[name] = child
         try:
@@ -114,18 +109,18 @@ class Hub:
             welcome.CopyFrom(self.welcome)
             welcome.index = self.members.edges.index(name)
             welcome.devices.update({device: n for n, device in enumerate(self.members.all_devices)})
-            welcome.denied.extend(sorted(self.denied.serials))
+            welcome.denied.extend(sorted(self.denied))
             link.limits = replace(link.limits, max_payload_bytes=self.welcome.max_payload_bytes)
             await link.send(welcome)
-            self._tell_change()
+            self._notify()
             if name in self._waiting:
                 await link.send(*self._waiting[name].order)
             await self._listen(child)
         finally:
             del self.edges[name]
-            before = self._gone[name].devices if name in self._gone else frozenset()
-            self._gone[name] = _Gone(time.monotonic(), before | _ready(child))
-            self._tell_change()
+            before = self._unreachable[name].devices if name in self._unreachable else frozenset()
+            self._unreachable[name] = _Unreachable(time.monotonic(), before | _ready(child))
+            self._notify()
         return None
 
     async def _refuse(self, link: Link, reason: str, *, is_final: bool = False) -> None:
@@ -143,7 +138,7 @@ class Hub:
                         return await self._refuse(child.link, trouble)
                     child.devices = {device.device: device for device in packet.message.devices}
                     child.late, child.refused = packet.message.late, packet.message.refused
-                    self._tell_change()
+                    self._notify()
                 case pb.EdgeReport():
                     self._take_report(child.name, (packet.message, bytes(packet.payload)))
                 case other:
@@ -154,27 +149,27 @@ class Hub:
         waiting = self._waiting.get(name)
         if waiting is None or waiting.report.done():
             return
-        asked = waiting.order[0]
+        ordered = waiting.order[0]
         got = report[0]
-        if (got.run, got.global_round, got.edge_round) == (asked.run, asked.global_round, asked.edge_round):
+        if (got.run, got.global_round, got.edge_round) == (ordered.run, ordered.global_round, ordered.edge_round):
             waiting.report.set_result(report)
 
     async def refuse_report(self, name: str, reason: str) -> None:
-        """Of an edge whose report was no good."""
+        """Refuses an edge whose report cannot be."""
         self.bad_reports[name] += 1
         if name in self.edges:
             await self._refuse(self.edges[name].link, reason)
 
-    def _tell_change(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
     def place_of(self, device: int) -> str | None:
-        """The name of the edge that a device is connected to; None if it is offline."""
+        """Returns the name of the edge that a device is connected to; None if it is offline."""
         return next((name for name, child in self.edges.items() if device in child.devices), None)
 
     def present(self) -> dict[int, tuple[int, pb.Presence.Device]]:
-        """(number of its edge, what was measured) of every device that is served by an edge of the network."""
+        """Returns (number of its edge, what was measured) for every device that an edge of the network serves."""
         return {
             device: (number, measured)
             for number, name in enumerate(self.serving)
@@ -184,7 +179,7 @@ class Hub:
         }
 
     async def wait_for(self, devices: set[int], within_s: float) -> bool:
-        """Whether all these devices came within the time."""
+        """Waits for these devices; True if all of them came within the time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while not devices <= self.present().keys():
@@ -194,23 +189,23 @@ class Hub:
     async def settle(self, patience_s: float, gather_s: float) -> None:
         """Waits for edges that went a short time ago, then for the devices that they had: a restart costs only time."""
         for name in self.serving:
-            gone = self._gone.get(name)
-            if gone is None:
+            left = self._unreachable.get(name)
+            if left is None:
                 continue
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(gone.since_s + patience_s - time.monotonic()):
+                async with asyncio.timeout(left.since_s + patience_s - time.monotonic()):
                     while name not in self.edges:
                         await self._changed.wait()
             if name in self.edges:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(gather_s):
-                        while not gone.devices <= {d for child in self.edges.values() for d in _ready(child)}:
+                        while not left.devices <= {d for child in self.edges.values() for d in _ready(child)}:
                             await self._changed.wait()
-                if self._gone.get(name) is gone:
-                    del self._gone[name]
+                if self._unreachable.get(name) is left:
+                    del self._unreachable[name]
 
-    async def play(self, orders: Mapping[int, Order], patience_s: float) -> dict[int, Report | None]:
-        """Sends each edge its round and waits for the reports; None of an edge that stays away for too long."""
+    async def run_round(self, orders: Mapping[int, Order], patience_s: float) -> dict[int, Report | None]:
+        """Sends each edge its round and waits for the reports; None for an edge that is unreachable for too long."""
         numbers = list(orders)
         payloads: list[Sealed] = []  # edges are mostly sent the same
         for _, payload in orders.values():
@@ -218,13 +213,13 @@ class Hub:
             payloads.append(same or Sealed(payload))
         reports = await asyncio.gather(
             *(
-                self._play(self.serving[n], (orders[n][0], sealed), patience_s)
+                self._run_round(self.serving[n], (orders[n][0], sealed), patience_s)
                 for n, sealed in zip(numbers, payloads, strict=True)
             )
         )
         return dict(zip(numbers, reports, strict=True))
 
-    async def _play(self, name: str, order: _Sent, patience_s: float) -> Report | None:
+    async def _run_round(self, name: str, order: _Sent, patience_s: float) -> Report | None:
         waiting = _Waiting(order, asyncio.get_running_loop().create_future())
         self._waiting[name] = waiting
         try:
@@ -262,31 +257,31 @@ class Hub:
                 while self.place_of(device) != wanted or device not in self.present():
                     await self._changed.wait()
 
-    def take_standby(self) -> list[tuple[int, str, str]]:
-        """(number, gone, standby) of each edge that is away and whose place a standby edge takes."""
+    async def take_standby(self) -> list[tuple[str, str]]:
+        """Puts standby edges in place of unreachable ones; returns (replaced, standby) for each."""
         free = [name for name in self.members.standby if name in self.edges and name not in self.serving]
         changes = []
         for number, name in enumerate(self.serving):
             if name not in self.edges and free:
                 self.serving[number] = standby = free.pop(0)
-                if name in self._gone:
-                    self._gone[standby] = self._gone.pop(name)
-                changes.append((number, name, standby))
+                if name in self._unreachable:
+                    self._unreachable[standby] = self._unreachable.pop(name)
+                changes.append((name, standby))
         return changes
 
     async def refresh_denied(self) -> None:
-        """Reads the deny list again and tells the edges if it has changed."""
-        denied = Denied.load(self._denied_file)
+        """Reads the deny list again and sends it to the edges if it has changed."""
+        denied = load_denied(self._denied_file)
         if denied == self.denied:
             return
         self.denied = denied
         for child in list(self.edges.values()):
             with contextlib.suppress(LinkLost):
-                if denied.holds(child.serial):
+                if child.serial in denied:
                     reason = f"The certificate {child.serial} of {child.name} was revoked."
                     await self._refuse(child.link, reason, is_final=True)
                 else:
-                    await child.link.send(pb.Denied(serials=sorted(denied.serials)))
+                    await child.link.send(pb.Denied(serials=sorted(denied)))
 
     async def say_goodbye(self, reason: str) -> None:
         for child in list(self.edges.values()):

@@ -1,7 +1,7 @@
-"""Rounds that an edge keeps on disk, whole enough to be repeated by anybody.
+"""Rounds that an edge keeps on disk, whole enough to be repeated on any machine.
 
-STATE/uploads-RUN/Q-E/orders.bin            what the cloud asked for
-                      orders.safetensors    the edge's model before the round, and what its devices were told
+STATE/uploads-RUN/Q-E/orders.bin            the cloud's orders
+                      orders.safetensors    the edge's model before the round, and what its devices were sent
                       DEVICE.upload         the uploads that counted
 
 Q and E count from 0.
@@ -27,10 +27,12 @@ _MESSAGE, _ARRAYS, _UPLOAD = "orders.bin", "orders.safetensors", ".upload"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KeptRound:
-    """Attributes:
-    orders: as they came.
-    arrays: with the station that the round began with, whoever had it.
-    uploads: those that counted, by device.
+    """Holds one round of an edge.
+
+    Attributes:
+      orders: as they came.
+      arrays: with the station that the round began with, sent along or not.
+      uploads: those that counted, by device.
     """
 
     orders: pb.EdgeRound
@@ -38,7 +40,7 @@ class KeptRound:
     uploads: Mapping[int, Bytes]
 
     def save(self, place: Path) -> None:
-        """In one step, in place of what was there."""
+        """Writes the round in one step, in place of what was there."""
         partial = place.with_name(f"{place.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -51,7 +53,7 @@ class KeptRound:
 
     @classmethod
     def load(cls, place: Path) -> KeptRound:
-        """WorkFailed with a sentence if it cannot be read."""
+        """Reads a kept round; raises WorkFailed with a sentence if it cannot be read."""
         try:
             uploads = {int(path.stem): path.read_bytes() for path in sorted(place.glob(f"*{_UPLOAD}"))}
             orders = pb.EdgeRound.FromString((place / _MESSAGE).read_bytes())

@@ -1,4 +1,4 @@
-"""What a device must not forget: its memory, and the uploads that it may have to send again.
+"""Keeps on disk what a device must not forget: its persistent state, and the uploads it may have to send again.
 
 A device trains from the memory after its last upload that counted, and which one that was its orders say. It cannot
 know by itself: a receipt may be lost, or the edge may die after the receipt and before the average. So each result is
@@ -36,7 +36,7 @@ _FACTS = ("round_index", "last_counted", "asked", "compute_s")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
-    """What a device made of its orders.
+    """The result of training by some orders.
 
     Attributes:
       round_index: of the edge round since the start of the run.
@@ -64,22 +64,22 @@ class DeviceLedger:
     results: tuple[Result, ...] = ()
 
     def answer_to(self, key: RoundKey, *, last_counted: int, asked: str) -> Result | None:
-        """The result for these very orders, if they came before."""
+        """Returns the result for these very orders, if they came before."""
         wanted = (key, last_counted, asked)
         return next((r for r in self.results if (r.key, r.last_counted, r.asked) == wanted), None)
 
     def memory_after(self, last_counted: int) -> Mapping[str, Array] | None:
-        """The slots to train from: empty before anything counted, None if they are lost."""
+        """Returns the slots to train from: empty before anything counted, None if they are lost."""
         if last_counted < 0:
             return {}
         return next((r.memory for r in self.results if r.round_index == last_counted), None)
 
     def with_result(self, result: Result, *, max_results: int = 2) -> DeviceLedger:
-        """What came after the result that it builds on did not count, and is dropped.
+        """Returns the ledger with this result; results after the one that it builds on did not count, and are dropped.
 
         Args:
           max_results: how many are kept: at least the last that counted and the one that may. With one for each edge
-            round of a global round and one more, a global round that is asked again from its start is answered with
+            round of a global round and one more, a global round that is ordered again from its start is answered with
             the same bytes.
         """
         base = [r for r in self.results if r.round_index <= result.last_counted]
@@ -106,12 +106,12 @@ class DeviceLedger:
         return DeviceLedger(run=facts["run"], results=tuple(results))
 
     def save(self, path: Path) -> None:
-        """In one step: a process that is killed here leaves the file as it was or as it is to be."""
+        """Writes the file in one step: a process that is killed here leaves it as it was or as it is to be."""
         checkpoint.write(path, *self.to_plain())
 
     @staticmethod
     def load(path: Path, *, run: str) -> DeviceLedger:
-        """An empty one if there is no file."""
+        """Reads the file; returns an empty one if there is none."""
         if not path.exists():
             return DeviceLedger(run=run)
         ledger = DeviceLedger.from_plain(*checkpoint.read(path))

@@ -1,4 +1,4 @@
-"""Numbers of a running deployment for Prometheus, in a registry of their own and on loopback unless told otherwise."""
+"""Numbers of a running deployment for Prometheus, in a registry of their own and on loopback by default."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _ROUND_BUCKETS_S = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
 class Metrics:
-    """What the cloud tells of its rounds as they end."""
+    """Collects numbers of the cloud's rounds as they end."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._rounds = Counter("airprune_rounds", "Edge rounds that are over", registry=self.registry)
-        self._uploads = Counter("airprune_uploads", "Uploads by what became of them", ["fate"], registry=self.registry)
+        self._uploads = Counter("airprune_uploads", "Uploads by outcome", ["fate"], registry=self.registry)
         self._bytes = Counter("airprune_upload_bytes", "Bytes of uploads that were received", registry=self.registry)
         self._online = Gauge("airprune_nodes_online", "Nodes that answer", ["role"], registry=self.registry)
         self._round_s = Histogram(

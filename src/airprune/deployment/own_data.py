@@ -17,7 +17,7 @@ Samples = tuple[Array, Array]
 
 
 def samples_of(source: str | None, work: RunDefinition, index: int) -> Samples:
-    """(x [num_samples, *input_shape] float32, y [num_samples] int64) of a device.
+    """Returns (x [num_samples, *input_shape] float32, y [num_samples] int64) of a device.
 
     Args:
       source: a folder with x.npy and y.npy, an .npz file with x and y, or `package:function`, which is called without
@@ -30,7 +30,7 @@ def samples_of(source: str | None, work: RunDefinition, index: int) -> Samples:
 
 
 def check_source(source: str | None) -> None:
-    """Whether it could be one, before anybody is dialled."""
+    """Raises `UsageError` if this cannot be a source of samples; called before any edge is dialled."""
     if source is not None and not Path(source).exists() and ":" not in source:
         raise UsageError(
             f"--data must be a folder, an .npz file or package:function, got {source}, which does not exist."

@@ -25,7 +25,7 @@ _SLOTS, _VALUES, _REPORTS = "slots/", "values/", "reports/"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Station:
-    """What an edge holds between rounds.
+    """Holds an edge's model and slots between rounds.
 
     Attributes:
       model: w_k.  [num_state]
@@ -37,37 +37,37 @@ class Station:
 
     @cached_property
     def digest(self) -> str:
-        """By which cloud and edge tell whether they mean the same."""
+        """Digest by which cloud and edge know that both have the same."""
         return state_digest(self.model, self.slots)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundArrays:
-    """Beside an `EdgeRound`: the station if the edge does not have it; what masking and objective tell everybody."""
+    """Goes with an `EdgeRound`: the station if the edge does not have it; what masking and objective broadcast."""
 
     station: Station | None
-    told: Array | None
+    mask: Array | None
     values: Mapping[str, Array] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        told = {} if self.told is None else {"told": self.told}
-        return packed({**_of_station(self.station), **told, **_under(_VALUES, self.values)}, {})
+        mask = {} if self.mask is None else {"told": self.mask}
+        return packed({**_of_station(self.station), **mask, **_under(_VALUES, self.values)}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RoundArrays:
         arrays, _ = unpacked(data) if len(data) else ({}, {})
-        return cls(station=_station(arrays), told=arrays.get("told"), values=_below(_VALUES, arrays))
+        return cls(station=_station(arrays), mask=arrays.get("told"), values=_below(_VALUES, arrays))
 
 
 def order_digest(message: pb.EdgeRound, arrays: RoundArrays) -> str:
-    """Of all that an edge was asked, hex. The model is in it by its own digest, whether it was sent along or not."""
-    told = replace(arrays, station=None).to_bytes()
-    return digest_of(message.SerializeToString(deterministic=True), told).hex()
+    """Returns the digest of all orders of an edge, hex. The model is in it by its own digest, sent along or not."""
+    rest = replace(arrays, station=None).to_bytes()
+    return digest_of(message.SerializeToString(deterministic=True), rest).hex()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReportArrays:
-    """Beside an `EdgeReport`: what the uploads add up to, and the station if the cloud has asked for it."""
+    """Goes with an `EdgeReport`: what the uploads add up to, and the station if the cloud has ordered it."""
 
     station: Station | None
     held: Array
@@ -119,7 +119,7 @@ class ReportArrays:
         )
 
     def result(self, model: Array, failures: tuple[Failure, ...]) -> EdgeResult:
-        """As a simulated edge gives it; `model` is what the cloud knows of the edge's."""
+        """Returns the result as a simulated edge gives it; `model` is what the cloud knows of the edge's."""
         return EdgeResult(
             combined=model,
             held=self.held,

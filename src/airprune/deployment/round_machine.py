@@ -2,10 +2,10 @@
 
 `step` takes a round and an event to the next round and what is to be done now. Events carry `at_s`, seconds since any
 origin of the edge's own clock. The caller feeds `Tick` at `next_tick_s`, does the actions, and goes on feeding after
-`Close`: whoever comes too late is still answered.
+`Close`: an upload after it is still answered.
 
-- The deadline counts from `Opened`. An upload counts if its last byte came by then; one under way is late.
-- An upload is known by (run, global round, edge round, device). The first one of a device decides its fate; the very
+- The deadline counts from `Opened`. An upload counts if its last byte came by then; one under way has missed it.
+- An upload is known by (run, global round, edge round, device). The first one of a device decides its outcome; the very
   same one again is a duplicate, which always means that it has counted; another one is refused.
 - A device that comes back before the deadline gets its orders again, with the time that is left.
 - The round closes once: when all are decided; when those who are not have all been away for `rejoin_s`; at the latest
@@ -18,20 +18,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
+from typing import Protocol
 
-# Back to where a duplicate is told from a late upload; a device sends only its last few again.
+# Rounds in which a duplicate is recognised; a device sends only its last few uploads again.
 _REMEMBERED_ROUNDS = 64
 
 
-@dataclass(frozen=True, order=True)
-class RoundKey:
+class _OfARound(Protocol):
     run: str
     global_round: int
     edge_round: int
 
 
-class Fate(StrEnum):
-    """What became of an asked device."""
+@dataclass(frozen=True, order=True)
+class RoundKey:
+    """Names an edge round of a run; both rounds count from 0."""
+
+    run: str
+    global_round: int
+    edge_round: int
+
+    @classmethod
+    def of(cls, message: _OfARound) -> RoundKey:
+        """Returns the round that a message belongs to."""
+        return cls(message.run, message.global_round, message.edge_round)
+
+    def __str__(self) -> str:
+        return f"edge round {self.edge_round} of global round {self.global_round}"
+
+
+class OutcomeKind(StrEnum):
+    """The outcome of a selected device."""
 
     OK = "ok"
     LATE = "late"
@@ -41,7 +58,7 @@ class Fate(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What became of an upload."""
+    """The verdict on an upload."""
 
     COUNTED = "counted"
     LATE = "late"
@@ -65,7 +82,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class Left:
-    """A device has no connection any more; not told of an old one that a new one has replaced."""
+    """A device has lost its connection; not sent for an old one that a new one has replaced."""
 
     device: int
     at_s: float
@@ -116,14 +133,14 @@ Event = Opened | Joined | Left | Arrived | Failed | Tick
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of one asked device; the numbers are 0 if no upload of the round came before it closed.
+    """The outcome of one selected device; the numbers are 0 if no upload of the round came before it closed.
 
     Attributes:
       arrived_s: since the orders were sent.
     """
 
     device: int
-    fate: Fate
+    fate: OutcomeKind
     reason: str = ""
     arrived_s: float = 0.0
     compute_s: float = 0.0
@@ -151,7 +168,7 @@ class Close:
     """The round is over.
 
     Attributes:
-      outcomes: of all asked devices, in their order.
+      outcomes: of all selected devices, in their order.
       took_s: since the orders were sent.
     """
 
@@ -168,9 +185,9 @@ class EdgeRound:
 
     Attributes:
       model_digest: of the model that the devices are sent.
-      asked: the devices, in the order of the outcomes.
-      grace_s: how long after the deadline an upload that came in time may still be in the hands of whoever checks it.
-      rejoin_s: patience with devices that have left, if nobody else is waited for. The default lets a device dial
+      selected: the devices, in the order of the outcomes.
+      grace_s: how long after the deadline an upload that came in time may still be under check.
+      rejoin_s: patience with devices that have left, if no other device is waited for. The default lets a device dial
         again after a cut connection, but does not wait for a process to start anew.
       counted: digests of what counted in earlier rounds, by round and device; see `counted_so_far`.
       online: before the deadline, those who are; after it, those who were at that time.
@@ -179,7 +196,7 @@ class EdgeRound:
 
     key: RoundKey
     model_digest: str
-    asked: tuple[int, ...]
+    selected: tuple[int, ...]
     deadline_s: float
     grace_s: float = 0.0
     rejoin_s: float = 0.5
@@ -192,11 +209,11 @@ class EdgeRound:
 
     @property
     def waited_for(self) -> tuple[int, ...]:
-        return tuple(device for device in self.asked if device not in self.outcomes)
+        return tuple(device for device in self.selected if device not in self.outcomes)
 
     @property
     def next_tick_s(self) -> float | None:
-        """When the round closes if nothing happens before; None if it is not open."""
+        """Time at which the round closes if nothing happens before; None if it is not open."""
         if self.opened_s is None or self.is_closed:
             return None
         end_s = self.opened_s + self.deadline_s + self.grace_s
@@ -207,13 +224,13 @@ class EdgeRound:
 
     @property
     def counted_so_far(self) -> dict[RoundKey, dict[int, str]]:
-        """`counted` for the next round; what an edge saves with its model."""
-        own = {device: outcome.digest for device, outcome in self.outcomes.items() if outcome.fate is Fate.OK}
+        """Value of `counted` for the next round, which an edge saves with its model."""
+        own = {device: outcome.digest for device, outcome in self.outcomes.items() if outcome.fate is OutcomeKind.OK}
         last = sorted({**self.counted, self.key: own}.items())[-_REMEMBERED_ROUNDS:]
         return {key: dict(digests) for key, digests in last}
 
     def elapsed_s(self, at_s: float) -> float:
-        """Since the orders were sent; none before."""
+        """Returns the time since the orders were sent; 0 before."""
         return 0.0 if self.opened_s is None else at_s - self.opened_s
 
     def time_left_s(self, at_s: float) -> float:
@@ -224,9 +241,9 @@ class EdgeRound:
 
 
 def step(round_: EdgeRound, event: Event) -> tuple[EdgeRound, tuple[Action, ...]]:
-    """The round after the event, and what is to be done, in order.
+    """Returns the round after the event, and the actions to take, in order.
 
-    What was due before the event happens first, so that fates do not depend on how punctual the ticks are.
+    What was due before the event happens first, so that outcomes do not depend on how punctual the ticks are.
     """
     before: tuple[Action, ...] = ()
     after: tuple[Action, ...] = ()
@@ -254,35 +271,35 @@ def _handle(round_: EdgeRound, event: Event) -> tuple[EdgeRound, tuple[Action, .
             outcome, verdict, reason = _judge(round_, event)
             return _decide(round_, outcome), (SendReceipt(device, key, verdict, reason),)
         case Failed(device, key, trouble) if key == round_.key:
-            return _decide(round_, Outcome(device=device, fate=Fate.FAILED, reason=trouble)), ()
+            return _decide(round_, Outcome(device=device, fate=OutcomeKind.FAILED, reason=trouble)), ()
     return round_, ()
 
 
 def _judge(round_: EdgeRound, upload: Arrived) -> tuple[Outcome | None, Verdict, str]:
-    """The device's outcome if this upload decides it, and the receipt's verdict and reason."""
+    """Returns the device's outcome if this upload decides it, and the receipt's verdict and reason."""
     device, key = upload.device, upload.key
     if key.run != round_.key.run:
         return None, Verdict.REFUSED, f"It is of run {key.run!r}, and this is {round_.key.run!r}."
     if key > round_.key:
-        return None, Verdict.REFUSED, f"It is of {_shown(key)}, and this is {_shown(round_.key)}."
+        return None, Verdict.REFUSED, f"It is of {key}, and this is {round_.key}."
     if key < round_.key:
         if round_.counted.get(key, {}).get(device) == upload.digest:
             return None, Verdict.DUPLICATE, ""
-        return None, Verdict.LATE, f"It is of {_shown(key)}, and this is {_shown(round_.key)}."
-    if device not in round_.asked:
-        return None, Verdict.REFUSED, f"Device {device} was not asked in {_shown(key)}."
+        return None, Verdict.LATE, f"It is of {key}, and this is {round_.key}."
+    if device not in round_.selected:
+        return None, Verdict.REFUSED, f"Device {device} was not selected in {key}."
     if device in round_.outcomes:
         return None, *_judge_again(round_.outcomes[device], upload)
     if round_.time_left_s(upload.at_s) < 0:
-        fate, verdict = Fate.LATE, Verdict.LATE
+        fate, verdict = OutcomeKind.LATE, Verdict.LATE
         reason = f"It came {-round_.time_left_s(upload.at_s):.3g} s after the deadline of {round_.deadline_s:g} s."
     elif upload.model_digest != round_.model_digest:
-        fate, verdict = Fate.REFUSED, Verdict.REFUSED
+        fate, verdict = OutcomeKind.REFUSED, Verdict.REFUSED
         reason = f"It starts from model {upload.model_digest!r}, and {round_.model_digest!r} was sent."
     elif upload.trouble:
-        fate, verdict, reason = Fate.REFUSED, Verdict.REFUSED, upload.trouble
+        fate, verdict, reason = OutcomeKind.REFUSED, Verdict.REFUSED, upload.trouble
     else:
-        fate, verdict, reason = Fate.OK, Verdict.COUNTED, ""
+        fate, verdict, reason = OutcomeKind.OK, Verdict.COUNTED, ""
     outcome = Outcome(
         device=device,
         fate=fate,
@@ -297,22 +314,22 @@ def _judge(round_: EdgeRound, upload: Arrived) -> tuple[Outcome | None, Verdict,
 
 
 def _judge_again(decided: Outcome, upload: Arrived) -> tuple[Verdict, str]:
-    """Of an upload whose device has its fate already."""
+    """Returns the verdict on an upload whose device has its outcome already."""
     is_same = upload.digest == decided.digest
     match decided.fate:
-        case Fate.OK if is_same:
+        case OutcomeKind.OK if is_same:
             return Verdict.DUPLICATE, ""
-        case Fate.LATE | Fate.DROPPED:
+        case OutcomeKind.LATE | OutcomeKind.DROPPED:
             return Verdict.LATE, decided.reason
-        case Fate.REFUSED if is_same:
+        case OutcomeKind.REFUSED if is_same:
             return Verdict.REFUSED, decided.reason
-        case Fate.FAILED:
+        case OutcomeKind.FAILED:
             return Verdict.REFUSED, "The device has said that its training failed."
     return Verdict.REFUSED, "Another upload of the device came first in this round."
 
 
 def _decide(round_: EdgeRound, outcome: Outcome | None) -> EdgeRound:
-    """The first outcome of a device stands."""
+    """Records an outcome, unless the device has one already."""
     if outcome is None or outcome.device not in round_.waited_for:
         return round_
     return replace(round_, outcomes={**round_.outcomes, outcome.device: outcome})
@@ -322,14 +339,10 @@ def _close(round_: EdgeRound, at_s: float) -> tuple[EdgeRound, tuple[Action, ...
     for device in round_.waited_for:
         if device in round_.online:
             reason = f"Nothing had come by the deadline of {round_.deadline_s:g} s."
-            outcome = Outcome(device=device, fate=Fate.LATE, reason=reason)
+            outcome = Outcome(device=device, fate=OutcomeKind.LATE, reason=reason)
         else:
             reason = round_.left[device].why if device in round_.left else "It was not online."
-            outcome = Outcome(device=device, fate=Fate.DROPPED, reason=reason)
+            outcome = Outcome(device=device, fate=OutcomeKind.DROPPED, reason=reason)
         round_ = _decide(round_, outcome)
-    outcomes = tuple(round_.outcomes[device] for device in round_.asked)
+    outcomes = tuple(round_.outcomes[device] for device in round_.selected)
     return replace(round_, is_closed=True), (Close(outcomes, round_.elapsed_s(at_s)),)
-
-
-def _shown(key: RoundKey) -> str:
-    return f"edge round {key.edge_round} of global round {key.global_round}"

@@ -1,25 +1,29 @@
-"""What every node makes of the scenario that it is sent: the method, the model's shape, and how updates travel."""
+"""Derives from the scenario, the same on every node, the method, the model's shape and the codec of updates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from airprune import __version__
-from airprune.components.component import ModelShape, Owner, Slot
+from airprune.components.component import ModelShape, Owner, ReportKind, Slot
 from airprune.deployment.digests import digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
-from airprune.deployment.small import catalogue_shape
 from airprune.errors import UsageError
 from airprune.methods.compression.base import Wire
 from airprune.methods.selection import Selection
 from airprune.methods.topology import Topology
-from airprune.rounds.method import Method
+from airprune.models.without_torch import chain_of
+from airprune.rounds.method import LocalMethod, Method
 from airprune.rounds.wire import Codec
 from airprune.scenario import Scenario
+
+if TYPE_CHECKING:
+    from airprune.models.catalogue import FlatModel
 
 Array = np.ndarray
 PROTOCOL = 2
@@ -27,7 +31,7 @@ PROTOCOL = 2
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunDefinition:
-    """Of one run.
+    """Defines one run for all of its nodes.
 
     Attributes:
       input_shape: of one sample.
@@ -40,8 +44,8 @@ class RunDefinition:
     num_edges: int
 
     @classmethod
-    def told_by(cls, welcome: pb.Welcome) -> RunDefinition:
-        """As the cloud tells it to nodes that join."""
+    def from_welcome(cls, welcome: pb.Welcome) -> RunDefinition:
+        """Reads what the cloud sends to nodes that join."""
         return cls(
             scenario=Scenario.from_text(welcome.scenario, source="the scenario of the cloud"),
             input_shape=tuple(welcome.input_shape),
@@ -50,26 +54,22 @@ class RunDefinition:
             num_edges=welcome.num_edges,
         )
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All but the scenario, as `deployment.json` and a welcome hold it."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "scenario"}
+
     @cached_property
     def method(self) -> Method:
         return Method.of(self.scenario)
 
     @cached_property
     def shape(self) -> ModelShape:
-        """Without torch for models of the catalogue."""
+        """Shape of the model, without torch for models of the catalogue."""
         known = catalogue_shape(self.scenario, input_shape=self.input_shape, num_classes=self.num_classes)
-        shape = self._built_shape() if known is None else known
-        return shape.on(num_devices=self.num_devices, num_edges=self.num_edges)
-
-    def _built_shape(self) -> ModelShape:
-        from airprune.models.catalogue import FlatModel, build_model
-
-        settings = self.scenario.model
-        module = build_model(
-            settings.name, input_shape=self.input_shape, num_classes=self.num_classes, seed=self.scenario.seed
-        )
-        model = FlatModel(module, prunable=settings.prunable, personal=settings.personal, float64=settings.float64)
-        return model.shape
+        if known is None:
+            known = torch_model(self.scenario, input_shape=self.input_shape, num_classes=self.num_classes).shape
+        return known.on(num_devices=self.num_devices, num_edges=self.num_edges)
 
     @cached_property
     def codec(self) -> Codec:
@@ -86,27 +86,62 @@ class RunDefinition:
         return self.shape.num_state * self.codec.state_dtype.itemsize
 
     @cached_property
+    def reports(self) -> dict[str, ReportKind] | None:
+        """Kinds of all arrays that devices may report, by name; see `reports_of`."""
+        return reports_of(self.method, self.shape)
+
+    @cached_property
     def report_bytes(self) -> int:
-        """What a device's reports may take at the most beside its update."""
+        """Upper bound of what a device's reports add to its update."""
         method = self.method
         has_reports = method.masking.sends_reports or method.objective.sends_reports
         return 64 * self.shape.num_state if has_reports else 0
 
     @cached_property
     def max_payload_bytes(self) -> int:
-        """Of any message of the run: a few models, with the slots of their edge, masks and reports."""
+        """Upper bound of any message of the run: a few models, with the slots of their edge, masks and reports."""
         slots = sum(slot.num_bytes(self.shape) for slot in self.method.slots(self.shape) if slot.owner != Owner.RUN)
         return 4 * self.model_bytes + 2 * slots + 80 * self.shape.num_state + 2**20
 
 
+def catalogue_shape(scenario: Scenario, *, input_shape: Sequence[int], num_classes: int) -> ModelShape | None:
+    """Returns the shape of the scenario's model, without torch; None if the model is not of the catalogue."""
+    model = scenario.model
+    chain = chain_of(model.name, input_shape=input_shape, num_classes=num_classes)
+    if chain is None:
+        return None
+    layout = chain.layout(prunable=model.prunable, personal=model.personal)
+    return layout.shape(lambda: chain.units(layout.layers))
+
+
+def torch_model(scenario: Scenario, *, input_shape: Sequence[int], num_classes: int) -> FlatModel:
+    """Builds the scenario's model; needs torch."""
+    from airprune.models.catalogue import FlatModel, build_model
+
+    settings = scenario.model
+    module = build_model(settings.name, input_shape=input_shape, num_classes=num_classes, seed=scenario.seed)
+    return FlatModel(module, prunable=settings.prunable, personal=settings.personal, float64=settings.float64)
+
+
+def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, ReportKind] | None:
+    """Returns the kinds of all arrays that devices may report; None if a component reports without declaring them."""
+    kinds: dict[str, ReportKind] = {}
+    for component in (method.masking, method.objective):
+        declared = component.reported(shape)
+        if declared is None and component.sends_reports:
+            return None
+        kinds |= declared or {}
+    return kinds
+
+
 def state_digest(model: Array, slots: Mapping[str, Array]) -> str:
-    """Of an edge's model and slots: whether it has what the cloud takes it to have."""
+    """Returns the digest of an edge's model and slots, by which the cloud knows that both have the same."""
     arrays = [np.ascontiguousarray(array) for array in (model, *(slots[name] for name in sorted(slots)))]
     return digest_of(*(array.data for array in arrays)).hex()
 
 
 def check_versions(protocol: int, version: str) -> str:
-    """Why a node of another version cannot join; empty if it can."""
+    """Returns why a node of another version cannot join; empty if it can."""
     if (protocol, version) == (PROTOCOL, __version__):
         return ""
     return (
@@ -118,7 +153,7 @@ def check_versions(protocol: int, version: str) -> str:
 def check_deployable(method: Method, *, steps_decay: str = "none") -> None:
     """Topologies in which devices talk to each other, or begin at different times, have no real counterpart here.
 
-    Nor have local steps that change during a run, since orders do not tell them, and selections that end a round with
+    Nor have local steps that change during a run, since orders do not carry them, and selections that end a round with
     the first so many uploads of all edges, since edges do not know of each other's.
     """
     if steps_decay != "none":

@@ -28,13 +28,13 @@ _RECORD_BYTES = 64 * 2**20
 _PLAN_COLUMNS = (
     Column(name="device", kind="label", required=True, explanation="a name, unique"),
     Column(name="edge", kind="label", default="", explanation="the edge server that serves it"),
-    Column(name="bandwidth_share", above=0, maximum=1, explanation="share of its edge's band"),
+    Column(name="bandwidth_share", above=0, maximum=1, explanation="share of its edge's bandwidth"),
     Column(name="rate_bps", above=0, explanation="bit/s, headers included"),
 )
 
 
 def htb_commands(interface: str, rates_bps: Mapping[str, float], addresses: Mapping[str, str]) -> list[str]:
-    """One shell command per line of a script that replaces whatever shaping `interface` had.
+    """Returns shell commands, one per line of a script, that replace whatever shaping `interface` had.
 
     Args:
       rates_bps: of the link, headers included, by device.
@@ -73,7 +73,7 @@ def _check_names(rates_bps: Mapping[str, float], addresses: Mapping[str, str]) -
 
 
 def _packets_from(device: str, address: str) -> str:
-    """The part of a filter that says which packets."""
+    """Returns the part of a filter that selects packets."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -90,7 +90,7 @@ def planned_rates_bps(source: str, *, edge: str | None = None, capacity_bps: flo
 
     Args:
       edge: only its devices.
-      capacity_bps: what the whole band carries; not needed where the plan itself says `rate_bps`.
+      capacity_bps: what the whole bandwidth carries; not needed where the plan itself says `rate_bps`.
     """
     table = _last_round(Path(source)) if Path(source).is_dir() else read_table(source, _PLAN_COLUMNS)
     rates = _rates(table, capacity_bps)
@@ -100,7 +100,7 @@ def planned_rates_bps(source: str, *, edge: str | None = None, capacity_bps: flo
     chosen = [row for row in range(table.num_rows) if edge in (None, edges[row])]
     for row in chosen:
         if not rates[row] > 0:
-            raise table.error(row, f"device {table['device'][row]} has no share of the band; plan its edge first.")
+            raise table.error(row, f"device {table['device'][row]} has no bandwidth share; plan its edge first.")
     return {str(table["device"][row]): float(rates[row]) for row in chosen}
 
 
@@ -114,14 +114,14 @@ def _rates(table: Table, capacity_bps: float | None) -> np.ndarray:
         )
     if capacity_bps is None:
         raise UsageError(
-            f"{table.source} has shares but no rates; --capacity-mbps says what the band carries. "
+            f"{table.source} has shares but no rates; --capacity-mbps says what the whole bandwidth carries. "
             "Example: --capacity-mbps 100"
         )
     return capacity_bps * table["bandwidth_share"]
 
 
 def _last_round(folder: Path) -> Table:
-    """The devices of a run's last edge round, named as kits name them: d0, d1, … at e0, e1, …"""
+    """Returns the devices of a run's last edge round, named as kits name them: d0, d1, … at e0, e1, …"""
     run = RunFolder(folder)
     record = run.reader.last("edge", within_bytes=_RECORD_BYTES) if run.records_file.is_file() else None
     if record is None:
@@ -129,6 +129,3 @@ def _last_round(folder: Path) -> Table:
     names = {key: np.array([f"{key[0]}{number}" for number in record[key]], dtype=object) for key in ("device", "edge")}
     share = np.array(record["bandwidth_share"], dtype=np.float64)
     return Table(str(folder), {**names, "bandwidth_share": share}, np.zeros(len(share), dtype=np.int64))
-
-
-__all__ = ["htb_commands", "planned_rates_bps"]

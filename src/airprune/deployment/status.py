@@ -1,4 +1,4 @@
-"""Who is there now: a small file that the cloud replaces about every second, for those who look."""
+"""Shows which nodes are online: a small file that the cloud replaces about every second, for those who look."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airprune.runs.layout import RunFolder
 
 STATES = ("waiting", "running", "ended")
 ROLES = ("cloud", "edge", "device")
-# After so long without a word, the cloud is taken to be gone.
+# After so long without an update, the cloud is taken to be unreachable.
 STALE_AFTER_S = 10.0
 MAX_BYTES = 16 * 2**20
 
@@ -25,8 +25,8 @@ class NodeStatus:
     Attributes:
       edge: name of the edge that serves a device.
       seen_s_ago: since something was received of it; None if never.
-      late, refused: uploads so far; of an edge, refused peers too.
-      last_fate: of a device, in the last edge round it was asked in.
+      late, refused: uploads so far that missed the deadline or were refused; of an edge, refused peers too.
+      last_fate: outcome of a device in the last edge round for which it was selected.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Status:
         return (time.time() if now_s is None else now_s) - self.updated_s
 
     def is_stale(self, now_s: float | None = None) -> bool:
-        """Whether the cloud should have written again; one that has ended need not."""
+        """True if the cloud should have written again; one that has ended need not."""
         return self.state != "ended" and self.age_s(now_s) > STALE_AFTER_S
 
     def online(self, role: str) -> int:
@@ -85,7 +85,7 @@ def write_status(folder: RunFolder, status: Status) -> None:
 
 
 def read_status(folder: RunFolder) -> Status | None:
-    """None if there is none, or nothing that can be read as one."""
+    """Reads the status; None if there is none, or nothing that can be read as one."""
     try:
         with files.open_to_read(folder.status_file) as file:
             return read_dataclass(Status, json.loads(file.read(MAX_BYTES)))

@@ -4,11 +4,11 @@
                 digest of the model that was trained, SHA-256 (16 bytes) of all other bytes
     statistics  seven numbers
     rest        what is not counted (biases, buffers), in the model's own precision
-    mask        one bit per prunable weight; absent if all are sent, or those that everybody was told
+    mask        one bit per prunable weight; absent if all are sent, or those of the mask that all devices share
     update      as the compression made it; values as they are where it is exact
     reports     arrays that are summed over devices, if the method has any
 
-All numbers are little-endian. Whoever reads an upload knows what it has asked for and compares everything with it
+All numbers are little-endian. The reader of an upload knows what it has ordered and compares everything with it
 before taking memory; whatever the bytes are, the answer is the sender's own state, bit for bit, or a `BadUpload`.
 """
 
@@ -22,14 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from airprune.components.component import ModelShape, ReportKind
+from airprune.components.component import ReportKind
 from airprune.deployment.digests import DIGEST_BYTES, Bytes, digest_of
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.methods.compression.base import Message
 from airprune.methods.compression.packing import num_bytes
 from airprune.rounds.messages import Upload
-from airprune.rounds.method import LocalMethod, Method
-from airprune.rounds.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, told_mask, upload_size
+from airprune.rounds.wire import HEADER_BYTES, STATISTICS_BYTES, Codec, upload_size
 
 Array = np.ndarray
 
@@ -42,7 +41,7 @@ _REPORT = struct.Struct("<BBB")
 assert (_HEADER.size, _STATISTICS.size) == (HEADER_BYTES, STATISTICS_BYTES)
 
 # What the flags say about the mask.
-_NO_MASK, _SENT_MASK, _TOLD_MASK, _FULL_MASK = range(4)
+_NO_MASK, _SENT_MASK, _SHARED_MASK, _FULL_MASK = range(4)
 
 # How a report travels; the last are whole numbers that are all 0 or 1, a bit each.
 _REPORTED = ("<f8", "<f4", "<i8", "<i4", "|b1")
@@ -52,7 +51,7 @@ _MOST_ENTRIES_PER_STATE = 8
 
 
 class BadUpload(WorkFailed):
-    """Bytes that are not the update that was asked for; the sentence says in what."""
+    """Raised for bytes that are not the update that was ordered; the sentence says in what."""
 
     def __init__(self, field: str, rule: str, got: object) -> None:
         super().__init__(f"Upload.{field} {rule}, got {got}.")
@@ -60,7 +59,7 @@ class BadUpload(WorkFailed):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Expected:
-    """What an edge has asked a device for.
+    """Describes the upload that an edge has ordered from a device.
 
     Attributes:
       keep: prunable weights that it may send at the most.
@@ -76,47 +75,18 @@ class Expected:
     max_bytes: int
     reports: Mapping[str, ReportKind] | None = None
 
-    @classmethod
-    def of(
-        cls,
-        codec: Codec,
-        *,
-        keep: int,
-        code: int | None,
-        model_digest: bytes,
-        reports: Mapping[str, ReportKind] | None,
-    ) -> Expected:
-        """With as many bytes as such an upload can have: with a mask, and all of its reports."""
-        most = upload_size(codec, codec.shape.fixed_weights + keep, code=code, has_mask=True)
-        if reports is None:
-            most += 8 * _MOST_ENTRIES_PER_STATE * codec.shape.num_state
-        else:
-            most += sum(_report_bytes(name, *kind) for name, kind in reports.items())
-        return cls(keep=keep, code=code, model_digest=model_digest, max_bytes=most, reports=reports)
-
-
-def reports_of(method: Method | LocalMethod, shape: ModelShape) -> dict[str, ReportKind] | None:
-    """The kinds of all arrays that devices may report; None if a component reports without saying what."""
-    kinds: dict[str, ReportKind] = {}
-    for component in (method.masking, method.objective):
-        declared = component.reported(shape)
-        if declared is None and component.sends_reports:
-            return None
-        kinds |= declared or {}
-    return kinds
-
 
 def upload_to_bytes(
-    upload: Upload, codec: Codec, *, model_digest: bytes, told: Array | None, code: int | None = None
+    upload: Upload, codec: Codec, *, model_digest: bytes, shared_mask: Array | None, code: int | None = None
 ) -> bytes:
-    """Without the memory, which stays on the device.
+    """Encodes an upload without the slots, which stay on the device.
 
     Args:
       model_digest: of the model as it was received.
-      told: the mask that need not be sent, see `told_mask`.
+      shared_mask: the mask that need not be sent, see `shared_mask_of`.
       code: of the orders.
     """
-    kind, index = _mask_kind(upload.mask, told), codec.sent_index(upload.mask)
+    kind, index = _mask_kind(upload.mask, shared_mask), codec.sent_index(upload.mask)
     sends_values = codec.sends_values(code)
     sections = [
         _STATISTICS.pack(upload.num_samples, *_numbers(upload)),
@@ -150,9 +120,11 @@ def upload_to_bytes(
 
 
 def upload_from_bytes(
-    data: Bytes, received: Array, codec: Codec, *, expected: Expected, told: Array | None = None
+    data: Bytes, received: Array, codec: Codec, *, expected: Expected, shared_mask: Array | None = None
 ) -> Upload:
-    """What the edge that had sent `received` makes of it: the sender's own state, to the bit. Raises BadUpload alone.
+    """Returns the upload with the sender's own weights, to the bit, at the edge that had sent `received`.
+
+    Raises BadUpload and nothing else.
 
     Memory is taken for a state and what decoding it needs, whatever the bytes say.
     """
@@ -167,7 +139,7 @@ def upload_from_bytes(
     _check_statistics(num_samples, numbers)
     rest = np.frombuffer(sections.take(codec.rest_index.size * codec.state_dtype.itemsize), codec.state_dtype)
     packed = sections.take(codec.mask_bytes) if head.mask_kind == _SENT_MASK else None
-    mask = _mask(head.mask_kind, packed, num_prunable, codec, told)
+    mask = _mask(head.mask_kind, packed, num_prunable, codec, shared_mask)
     index = codec.sent_index(mask)
 
     state = np.zeros_like(received)
@@ -230,7 +202,7 @@ class _Sections:
 
 
 def _header(view: memoryview, codec: Codec, expected: Expected) -> _Header:
-    """As it was asked for; anything else is refused before anything is read."""
+    """Reads the header if it is as ordered; anything else is refused before anything is read."""
     if not HEADER_BYTES <= len(view) <= expected.max_bytes:
         rule = f"must be between {HEADER_BYTES} and {expected.max_bytes:,} bytes"
         raise BadUpload("length", rule, f"{len(view):,}")
@@ -243,9 +215,9 @@ def _header(view: memoryview, codec: Codec, expected: Expected) -> _Header:
         raise BadUpload("digest", "must be that of its bytes", digest.hex())
     if model != expected.model_digest:
         raise BadUpload("model", f"must be the one that was sent, {expected.model_digest.hex()}", model.hex())
-    asked = -1 if expected.code is None else expected.code
-    if code != asked:
-        raise BadUpload("code", f"must be {asked}, as ordered", code)
+    ordered = -1 if expected.code is None else expected.code
+    if code != ordered:
+        raise BadUpload("code", f"must be {ordered}, as ordered", code)
     value_bits = 8 * codec.value_dtype.itemsize if codec.sends_values(expected.code) else 0
     if bits != value_bits:
         raise BadUpload("bits", f"of a value must be {value_bits}", bits)
@@ -268,21 +240,23 @@ def _check_statistics(num_samples: int, numbers: list[float]) -> None:
             raise BadUpload(name, "must be finite" + ("" if name == "loss" else " and not negative"), value)
 
 
-def _mask_kind(mask: Array | None, told: Array | None) -> int:
+def _mask_kind(mask: Array | None, shared_mask: Array | None) -> int:
     if mask is None:
         return _NO_MASK
     if mask.all():
         return _FULL_MASK
-    return _TOLD_MASK if told is not None and np.array_equal(mask, told) else _SENT_MASK
+    return _SHARED_MASK if shared_mask is not None and np.array_equal(mask, shared_mask) else _SENT_MASK
 
 
-def _mask(kind: int, packed: memoryview | None, num_prunable: int, codec: Codec, told: Array | None) -> Array | None:
+def _mask(
+    kind: int, packed: memoryview | None, num_prunable: int, codec: Codec, shared_mask: Array | None
+) -> Array | None:
     size = codec.shape.prunable_weights
     mask = None
-    if kind == _TOLD_MASK:
-        if told is None:
-            raise BadUpload("mask", "must be sent along, because nobody was told one", "none")
-        mask = told
+    if kind == _SHARED_MASK:
+        if shared_mask is None:
+            raise BadUpload("mask", "must be sent along, because no mask is shared by all devices", "none")
+        mask = shared_mask
     elif kind == _FULL_MASK:
         mask = np.ones(size, dtype=bool)
     elif packed is not None:
@@ -308,13 +282,8 @@ def _decoded(codec: Codec, head: _Header, message: Message, index: Array) -> Arr
     return decoded
 
 
-def _report_bytes(name: str, dtype: str, shape: tuple[int, ...]) -> int:
-    """At the most."""
-    return _REPORT.size + 4 * len(shape) + len(name.encode()) + math.prod(shape) * np.dtype(dtype).itemsize
-
-
 def _report_to_bytes(name: str, array: Array) -> bytes:
-    """Name, how it travels, shape, entries."""
+    """Encodes a report: its name, how it travels, its shape, its entries."""
     label = name.encode()
     plain = array.dtype.newbyteorder("<").str
     if plain not in _REPORTED or array.ndim > _MOST_DIMENSIONS or len(label) > _MOST_NAME_BYTES:
@@ -339,7 +308,7 @@ def _reports(sections: _Sections, count: int, codec: Codec, expected: Expected) 
         name = bytes(sections.take(name_bytes)).decode(errors="replace")
         dtype = np.dtype("<i8" if tag == _BITS else _REPORTED[tag])
         if expected.reports is not None and expected.reports.get(name) != (dtype.str, shape):
-            raise BadUpload("report", "must be one that was asked for", f"{name!r} of {dtype.str} {shape}")
+            raise BadUpload("report", "must be one that the method declares", f"{name!r} of {dtype.str} {shape}")
         entries_left -= (size := math.prod(shape))
         if entries_left < 0 or name in found:
             rule = f"must come once, with at most {most:,} entries in all"
@@ -361,14 +330,3 @@ def _entries(sections: _Sections, tag: int, dtype: np.dtype, size: int) -> Array
     if not np.isfinite(entries).all():
         raise BadUpload("report", "must be finite", f"{np.count_nonzero(~np.isfinite(entries)):,} entries that are not")
     return entries
-
-
-__all__ = [
-    "BadUpload",
-    "Expected",
-    "reports_of",
-    "told_mask",
-    "upload_from_bytes",
-    "upload_size",
-    "upload_to_bytes",
-]

@@ -37,11 +37,11 @@ def check_engine(name: str, *, workers: int | None, scheduler: str | None) -> No
 
 
 def engine_named(name: str) -> type[Engine]:
-    """The engine's class; refuses one whose packages are not installed."""
+    """Returns the engine's class; refuses one whose packages are not installed."""
     if name not in ENGINES:
         raise UnknownName("Scenario.engine.name", name, ENGINES)
     try:
         return ENGINES[name]
     except ModuleNotFoundError as error:
-        told = sentence_for(error, f"The engine {name}") or f"The engine {name} needs the package {error.name}."
-        raise UsageError(told) from error
+        sentence = sentence_for(error, f"The engine {name}") or f"The engine {name} needs the package {error.name}."
+        raise UsageError(sentence) from error

@@ -1,4 +1,4 @@
-"""What an engine is: an executor of tasks. Engines differ in nothing a user can see but speed.
+"""Defines engines, executors of tasks, which differ in nothing a user can see but speed.
 
     WorkerFactory   what a worker is to be
     Task       what it is given, one at a time
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -20,15 +21,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
-import cloudpickle
-
 from airprune.engines.machine import keep_large_buffers
 from airprune.errors import WorkFailed
 
 _CRASHES = tuple(f"signal {name}" for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"))
 # How often a task is given to a worker that dies of it.
 MAX_TRIES = 3
-# So many parts are merged at a time, which bounds the memory of whoever merges.
+# So many parts are merged at a time, which bounds the memory of merging.
 GROUP_CHUNKS = 16
 # So many results per worker may wait for an earlier one, which bounds the driver's memory.
 _AHEAD = 8
@@ -40,7 +39,7 @@ Call = tuple[Any, Any]
 
 
 class WorkerFactory(Protocol):
-    """What a worker is to be; picklable by cloudpickle. Inherit from it for the defaults.
+    """Makes a worker in its process; picklable by cloudpickle. Inherit from it for the defaults.
 
     Attributes:
       folder: files that workers need; placed on machines that do not see it. None: there are none.
@@ -54,24 +53,24 @@ class WorkerFactory(Protocol):
     way_out: str = "resume the run (--resume)"
 
     def open(self, folder: Path | None) -> Any:
-        """The worker, in its process; `folder` is where the files lie there."""
+        """Returns the worker, in its process; `folder` is where the files lie there."""
         ...
 
 
 @runtime_checkable
 class Task(Protocol):
-    """What a worker is given. Inherit from it for the defaults; what is no `Task` is handed out as it is."""
+    """A unit of work for a worker. Inherit from it for the defaults; what is no `Task` is handed out as it is."""
 
     def loaded(self) -> Any:
-        """With what must travel, read just before the task is handed out."""
+        """Returns the task with what must travel, read just before it is handed out."""
         return self
 
     def parts(self) -> Sequence[Any]:
-        """The smallest tasks it consists of, to find the ones that workers die of; () if it is indivisible."""
+        """Returns the smallest tasks it consists of, to find the ones that workers die of; () if it is indivisible."""
         return ()
 
     def without(self, parts: Sequence[Any]) -> Any:
-        """What is left, maybe nothing; it is handed out all the same."""
+        """Returns the task without these parts, which may leave nothing; it is handed out all the same."""
         raise TypeError(f"{self!r} is indivisible")
 
 
@@ -92,22 +91,22 @@ class Group:
     travels: bool = False
 
     def arrived(self, task: Any, part: Any) -> Any:
-        """In the driver, in the order of the tasks, if parts travel: the part as it is to be merged."""
+        """Returns the part as it is to be merged; called in the driver, in the order of the tasks, if parts travel."""
         return part
 
     @staticmethod
     def merge(parts: Iterable[Any]) -> Any:
-        """The parts in order, one at a time; the first one may be used up. Runs anywhere."""
+        """Merges the parts in order, one at a time; the first one may be used up. Runs anywhere."""
         raise NotImplementedError
 
     def finish(self, part: Any) -> Any:
-        """The result, from all parts merged. Runs anywhere; there may be no tasks there."""
+        """Returns the result from all parts merged. Runs anywhere; there may be no tasks there."""
         return part
 
     def lost(self, parts: Sequence[Any], how: str) -> Any:
-        """What stands for these parts of a task, which workers died of: merged after the rest of it; None: nothing.
+        """Returns what stands for these parts of a task, which workers died of: merged after the rest; None: nothing.
 
-        Raises if work may not go on without them. It is asked with no parts first, so that nobody looks in vain.
+        Raises if work may not go on without them. It is called with no parts before the search for them.
         """
         raise WorkFailed(Died(how).on("the same task"))
 
@@ -123,7 +122,7 @@ class Died:
 
     @property
     def advice(self) -> str:
-        """What it may be, and a way out: only the system's own SIGKILL speaks of memory."""
+        """Names a likely cause and a way out: only the system's own SIGKILL points to memory."""
         if self.how == "signal SIGKILL":
             return "often this is too little memory, then fewer workers help."
         if self.how in _CRASHES:
@@ -172,13 +171,13 @@ class Engine(ABC):
     @property
     @abstractmethod
     def num_workers(self) -> int:
-        """How many tasks can be worked on at a time, as of now; at least 1."""
+        """Number of tasks that can be worked on at a time, as of now; at least 1."""
 
     @abstractmethod
     def as_completed(
         self, method: str, calls: Sequence[Call], *, until: Callable[[], int] | None = None
     ) -> Generator[tuple[int, Any]]:
-        """(index, `worker.<method>(shared, task)`) of every (shared, task) as they end; `Died` where workers die of it.
+        """Yields (index, `worker.<method>(shared, task)`) of every call as it ends; `Died` where workers die of it.
 
         An error in a worker is a `WorkFailed`. Closing it gives up what is under way.
 
@@ -187,7 +186,7 @@ class Engine(ABC):
         """
 
     def calls(self, method: str, calls: Sequence[Call]) -> Iterator[Any]:
-        """The same in the order of the calls; tasks are loaded, and results held back, for a few of them at a time."""
+        """Yields results in the order of the calls; only a few tasks are loaded, and results held back, at a time."""
         early: dict[int, Any] = {}
         wanted = 0
         ended = self.as_completed(method, calls, until=lambda: wanted + _AHEAD * self.num_workers)
@@ -199,16 +198,16 @@ class Engine(ABC):
                     wanted += 1
 
     def map(self, method: str, shared: Any, tasks: Sequence[Any]) -> Iterator[Any]:
-        """`worker.<method>(shared, task)` for every task, in the order of the tasks."""
+        """Yields `worker.<method>(shared, task)` for every task, in the order of the tasks."""
         for result in self.calls(method, [(shared, task) for task in tasks]):
             if isinstance(result, Died):
                 raise WorkFailed(result.on("the same task"))
             yield result
 
     def reduce(self, groups: Sequence[Group]) -> list[Any]:
-        """The result of each group. Merges part by part as they arrive, every engine in the same order."""
+        """Returns the result of each group, merged part by part as they arrive, by every engine in the same order."""
         results = []
-        for method, same in itertools.groupby(groups, key=lambda group: group.method):
+        for method, same in itertools.groupby(groups, key=operator.attrgetter("method")):
             of_method = list(same)
             parts = self.calls(method, [(group.shared, task) for group in of_method for task in group.tasks])
             results += [self._reduced(group, parts) for group in of_method]
@@ -220,7 +219,7 @@ class Engine(ABC):
         return group.finish(merged_in_batches(group.merge, parts))
 
     def _parts(self, group: Group, task: Any, part: Any) -> list[Any]:
-        """What a task contributes: its part, or that of the rest of it and what stands for the lost."""
+        """Returns what a task contributes: its part, or that of the rest of it and what stands for the lost."""
         lost = None
         if isinstance(part, Died):
             task, lost = self.without_killers(group, task, part)
@@ -230,7 +229,7 @@ class Engine(ABC):
         return [part] if lost is None else [part, lost]
 
     def without_killers(self, group: Group, task: Any, death: Died) -> tuple[Any, Any]:
-        """(the task without the parts that workers die of, what stands for those), if it may go on without them.
+        """Returns (the task without the parts that workers die of, what stands for those), if it may go on so.
 
         Tries each part alone, one after the other, so that none is blamed for another.
         """
@@ -258,28 +257,25 @@ class Engine(ABC):
 
 
 def merged_in_batches(merge: Callable[[Iterable[Any]], Any], parts: Iterator[Sequence[Any]]) -> Any:
-    """What tasks contribute, merged in their order, `GROUP_CHUNKS` tasks at a time: the one order of every sum."""
-    return merge(merge(itertools.chain.from_iterable(batch)) for batch in _batches(parts))
-
-
-def _batches(parts: Iterator[Any]) -> Iterator[Iterator[Any]]:
-    """Each to be used up before the next."""
-    for first in parts:
-        yield itertools.chain([first], itertools.islice(parts, GROUP_CHUNKS - 1))
+    """Merges what tasks contribute, in their order, `GROUP_CHUNKS` tasks at a time: the one order of every sum."""
+    batches = (itertools.chain([first], itertools.islice(parts, GROUP_CHUNKS - 1)) for first in parts)
+    return merge(merge(itertools.chain.from_iterable(batch)) for batch in batches)
 
 
 def loaded(task: Any) -> Any:
-    """As it is handed out."""
+    """Returns the task as it is handed out."""
     return task.loaded() if isinstance(task, Task) else task
 
 
 def pack(factory: WorkerFactory) -> bytes:
-    """For another process."""
+    """Returns the factory as bytes for another process."""
+    import cloudpickle  # which small devices do without
+
     return pickle.dumps((factory.setup_payload, cloudpickle.dumps(factory)))
 
 
 def unpack(packed: bytes) -> WorkerFactory:
-    """In the other process: first the setup_payload, which the rest may need."""
+    """Reads the factory in another process, after its setup payload, which the rest may need."""
     setup_payload, pickled = pickle.loads(packed)
     if setup_payload is not None:
         pickle.loads(setup_payload)()
@@ -288,6 +284,6 @@ def unpack(packed: bytes) -> WorkerFactory:
 
 
 def opened(factory: WorkerFactory, folder: Path | None) -> Any:
-    """The worker, in a process that is fit for it and has one thread: by its environment, or by `single_thread`."""
+    """Opens the worker in a process with one thread: by its environment, or by `single_thread`."""
     keep_large_buffers()
     return factory.open(folder)

@@ -26,7 +26,7 @@ class Child:
 
     @classmethod
     def start(cls, *arguments: str) -> Self:
-        """`python ARGUMENTS LINE`, LINE being the number of its end; it must watch that (`leave_with_the_driver`)."""
+        """Starts `python ARGUMENTS LINE`; LINE is its end, which it must watch (`leave_with_the_driver`)."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             try:

@@ -1,4 +1,4 @@
-"""What every worker process needs of its machine: one thread, a calm allocator, modules where the driver finds them."""
+"""Prepares the machine for worker processes: one thread, a calm allocator, modules where the driver finds them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _ALWAYS_ALLOWED_WORKERS = 32
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what led to it, innermost last."""
+    """Yields the error and what led to it, innermost last."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def machine_trouble(error: BaseException) -> str | None:
-    """What is wrong with this machine's files, if that is why something failed."""
+    """Returns what is wrong with this machine's files, if that is why something failed."""
     for cause in causes(error):
         if isinstance(cause, OSError) and cause.errno in _OF_THE_MACHINE:
             return os_trouble(cause)
@@ -39,31 +39,31 @@ def machine_trouble(error: BaseException) -> str | None:
 
 
 def os_trouble(error: OSError) -> str:
-    """In a few words: what the system says and the file it is about."""
+    """Returns the system's words for the error and the file it is about."""
     said = error.strerror or str(error) or type(error).__name__
     return said if error.filename is None else f"{said} ({error.filename})"
 
 
 def num_cores() -> int:
-    """Those that this process may use, where the system tells."""
+    """Returns the number of cores that this process may use, where the system knows it."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def workers_here(asked: int | None, *, field: str = "Scenario.engine.workers") -> int:
+def workers_here(workers: int | None, *, field: str = "Scenario.engine.workers") -> int:
     """Returns how many worker processes to start on this machine: as many as asked for, by default one per core.
 
     Refuses more than any machine has a use for: they would fill the memory before one of them works.
     """
     cores = num_cores()
     most = max(_MAX_WORKERS_PER_CORE * cores, _ALWAYS_ALLOWED_WORKERS)
-    if asked is not None and asked > most:
+    if workers is not None and workers > most:
         of_this_machine = f"with the {cores} core{'' if cores == 1 else 's'} of this machine"
-        raise InvalidValue(field, f"must be ≤ {most} {of_this_machine}", asked, "Leave it out for one per core.")
-    return asked or cores
+        raise InvalidValue(field, f"must be ≤ {most} {of_this_machine}", workers, "Leave it out for one per core.")
+    return workers or cores
 
 
 def single_thread() -> Callable[[], None]:
-    """One thread per process: two processes of one thread beat one of two, and bits do not depend on cores.
+    """Sets one thread per process: two processes of one thread beat one of two, and bits do not depend on cores.
 
     Of torch, if whatever is to be computed has imported it. It holds for the calling thread alone. Returns how to undo
     it.
@@ -91,7 +91,7 @@ def keep_large_buffers() -> None:
 
 
 def worker_environment() -> dict[str, str]:
-    """For worker processes: one thread each, and modules found where this process finds them.
+    """Returns the environment of worker processes: one thread each, and modules where this process finds them.
 
     One arena as well: Dask works on a thread beside the first, and glibc gives such threads heaps that it returns to
     the system after every step, whatever `keep_large_buffers` asks for.
@@ -105,15 +105,15 @@ _cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled")
 
 
 def cancelled() -> bool:
-    """For long tasks, in a worker: whether nobody waits for the present one any more."""
-    asked = _cancelled.get(None)
-    return asked is not None and asked()
+    """True if the present task is no longer waited for; for long tasks, in a worker."""
+    is_cancelled = _cancelled.get(None)
+    return is_cancelled is not None and is_cancelled()
 
 
 @contextlib.contextmanager
-def cancelled_by(asked: Callable[[], bool]) -> Iterator[None]:
-    """For engines whose workers outlive a cancelled task: how the present one finds out."""
-    token = _cancelled.set(asked)
+def cancelled_by(is_cancelled: Callable[[], bool]) -> Iterator[None]:
+    """Lets the present task find out that it is cancelled; for engines whose workers outlive one."""
+    token = _cancelled.set(is_cancelled)
     try:
         yield
     finally:

@@ -24,12 +24,12 @@ _WORKER_FILE = str(Path(__file__).with_name("worker_process.py"))
 
 
 class _Batch:
-    """Calls that were asked for together.
+    """Calls that were submitted together.
 
     Attributes:
       waiting: indices of the calls that no worker has.
       num_left: how many have not ended.
-      ended: (index, result) of those that have, until somebody takes them.
+      ended: (index, result) of those that have, until they are taken.
     """
 
     def __init__(self, method: str, calls: Sequence[Call]) -> None:
@@ -62,7 +62,7 @@ class _Worker(Child):
 
 
 class ProcessesEngine(Engine):
-    """As many workers as this machine has cores, or as told."""
+    """Runs as many workers as this machine has cores, or as configured."""
 
     def start(self) -> None:
         self._packed = pack(self.factory)
@@ -98,7 +98,7 @@ class ProcessesEngine(Engine):
     def _collect(self) -> None:
         """Gives results to their batches; dead workers are replaced and their calls put back in front, or given up.
 
-        A batch may be asked for while another is under way, so that any worker's result may be any batch's.
+        A batch may be submitted while another is under way, so that any worker's result may be any batch's.
         """
         busy = {worker.line: place for place, worker in enumerate(self._processes) if worker.busy_with}
         for connection in wait(list(busy)):

@@ -1,7 +1,7 @@
 """The worker's side of the `processes` engine: a factory to open, then tasks until the driver hangs up.
 
 Run as a file, so that it listens before torch is imported: it takes its orders at once, and leaves even while it starts
-if the driver is gone.
+if the driver has ended.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _answer(worker: Any, method: str, arguments: list[Any]) -> tuple[bool, Any]:
 
 
 def _pickled(answer: tuple[bool, Any]) -> Any:
-    """What a class of the user's script has made is pickled by value, as the class came."""
+    """Pickles an answer; an object of a class of the user's script by value, as the class came."""
     from multiprocessing.reduction import ForkingPickler
 
     try:
@@ -63,7 +63,7 @@ def _trouble_of(error: Exception) -> str:
 
 
 def leave_with_the_driver(descriptor: int) -> None:
-    """Ends this process as soon as nobody is at the other end, be it in the midst of a long task."""
+    """Ends this process as soon as the other end is closed, be it in the midst of a long task."""
     line = select.poll()
     line.register(descriptor, 0)  # hang-ups are always reported
     line.poll()

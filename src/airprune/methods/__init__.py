@@ -1,8 +1,7 @@
-"""Named bundles of components: `method = "fedprox"` sets what the method is made of; every part can be changed.
+"""Named bundles of components: `method = "fedprox"` sets its components; each can be changed.
 
-recipe       what a recipe is, and how it is read
+recipe       what a recipe is, how it is read, and its costs
 recipes/     one TOML file per family of methods, whose title says what they share
-costs        what a method costs beside the weights that are kept
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ METHODS: Registry[Recipe] = Registry(
     {
         "adaptive-pruning": "pruning",
         "frozen-pruning": "pruning",
-        "adaptive": "uploading",
+        "adaptive-bits": "uploading",
         "shared-pruning": "pruning",
         "japp": "pruning",
         "feddrop": "dropping",
@@ -86,6 +85,7 @@ METHODS: Registry[Recipe] = Registry(
         "taylor-units": "sparse",
     },
     load=listed,
+    called={"adaptive": ("adaptive-bits",)},  # which prunes nothing: `adaptive-pruning` is the paper's
 )
 
 __all__ = ["DEFAULT_METHOD", "METHODS", "Recipe"]

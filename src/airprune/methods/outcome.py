@@ -1,4 +1,4 @@
-"""A round as it came out: what every component may see of it afterwards."""
+"""The outcome of a round, as every component may see it afterwards."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Outcome:
     Arrays of the selected devices share one order, devices ascending.  [num_selected]
 
     Attributes:
-      candidates: among whom they were selected, with the selection's slots.
+      candidates: the devices among which they were selected, with the selection's slots.
       device, edge, num_samples: of the selected devices.
-      arrived: whose uploads count in the round.
+      arrived: whether their uploads count in the round.
       latency_s: seconds until an upload is there, in time or not; NaN if the planner excluded the device.
       loss: mean training loss; NaN for a device that did not arrive.
       round_view: the round as the masking saw it, with the mean training loss; None where no model is at hand.
       sums: arrays that devices reported, summed over all of them, by name.
       keep: whole prunable weights of each device's sub-model.
-      told: what the masking prepared for all devices.
+      shared: the array that the masking prepared for all devices.
       step: edge rounds since the start of the global round.
       starts_global_round: whether it was the first edge round of its global round.
       uploaded_bits: what each sent; 0 if it did not arrive.
@@ -49,7 +49,7 @@ class Outcome:
     round_view: RoundView | None = None
     sums: Mapping[str, Array] = field(default_factory=dict)
     keep: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    told: Array | None = None
+    shared: Array | None = None
     step: int = 0
     starts_global_round: bool = False
     uploaded_bits: Array = field(default_factory=lambda: np.zeros(0))
@@ -66,7 +66,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GlobalOutcome:
-    """A global round as it came out.
+    """The outcome of a global round.
 
     Attributes:
       num_devices: of the network.

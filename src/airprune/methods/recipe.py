@@ -1,8 +1,8 @@
-"""A recipe: settings under one name, and an honest word on where they come from. Families of them are TOML files.
+"""A recipe: settings under one name, and where they come from. Families of them are TOML files.
 
-title = "FedAvg, HierFAVG and what others have added to them"
+title = "FedAvg, HierFAVG and extensions"
 [fedprox]
-summary = "HierFAVG with a pull to the received model on the devices"     # source, label and claim: see `Recipe`
+summary = "HierFAVG with a proximal term in the local objective"          # source, label and claim: see `Recipe`
 [fedprox.settings]
 objective.name = "prox"                                                   # any key of a scenario
 """
@@ -33,7 +33,7 @@ class Recipe:
       settings: scenario keys and their values; what is not named stays as the scenario has it.
       source: where the method comes from.
       label: "as published", "after …" where details are our reading, or "own".
-      claim: what its source claims of it, if that can be tested here.
+      claim: a claim of its source that can be tested here.
     """
 
     name: str
@@ -50,11 +50,11 @@ class Recipe:
 
     @property
     def components(self) -> dict[str, str]:
-        """What it is made of, by scenario key: all choices, those it leaves alone as the paper has them."""
+        """Components by scenario key: all choices, those it does not set as in the paper."""
         return _method_of(self).components
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """The memory it keeps, for a model of this shape."""
+        """Returns its persistent state, for a model of this shape."""
         return _method_of(self).slots(shape)
 
     def extra_cost(self, shape: ModelShape, value_bits: float = 64.0) -> list[str]:

@@ -4,7 +4,7 @@ ap.register(MY_MASKING)            in a script: known to runs, comparisons, swee
 airprune … --import my_methods.py  the file is loaded before the command looks at anything
 entry points                       group "airprune.masking" (or another kind) of an installed package
 
-Workers are told by `setup_payload`. A run folder notes the files by hash, since its results depend on them.
+Workers get it by `setup_payload`. A run folder notes the files by hash, since its results depend on them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ImportedFile:
 
     @property
     def module(self) -> str:
-        """What the module is called here and in workers; files of one name in two folders are told apart."""
+        """Name of the module here and in workers; differs for files of one name in two folders."""
         stem = re.sub(r"\W", "_", Path(self.path).stem)
         return f"airprune_import_{stem}_{hashlib.sha256(self.path.encode()).hexdigest()[:8]}"
 
@@ -115,7 +115,7 @@ def register(component: Any) -> Any:
 
 
 def import_file(path: Path | str) -> list[str]:
-    """Runs a Python file, which is expected to register components; the names of what it registered."""
+    """Runs a Python file, which is expected to register components; returns their names."""
     path = Path(path)
     try:
         file = ImportedFile(str(path.resolve()), path.read_bytes())
@@ -159,7 +159,7 @@ def _load(file: ImportedFile) -> None:
 
 
 def _unload(file: ImportedFile, before: Mapping[Address, Any]) -> None:
-    """The registries as they were."""
+    """Restores the registries."""
     sys.modules.pop(file.module, None)
     _FILES.pop(file.module, None)
     for registry in registries().values():
@@ -179,7 +179,7 @@ def _line(error: BaseException, path: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """In one line."""
+    """Returns the reason in one line."""
     if isinstance(error, AirpruneError):
         return str(error)
     words = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
@@ -190,7 +190,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _way_out(error: ImportError) -> str:
-    """Where a part of airprune is that a file looks for elsewhere; nothing for other modules."""
+    """Returns the place of a part of airprune that a file imports from elsewhere; nothing for other modules."""
     package, *inner = (error.name or "").split(".")
     if package != "airprune":
         return ""
@@ -205,29 +205,29 @@ def _added() -> dict[Address, Any]:
 
 
 def is_own(component: Any) -> bool:
-    """Whether a script or a file has registered this component, so that other processes must be told of it."""
+    """Returns whether a script or a file has registered this component, so that other processes need it sent."""
     registry = next((listed for kind, listed in registries().items() if isinstance(component, kind)), None)
     return registry is not None and any(one is component or one is type(component) for one in registry.added)
 
 
 def imported_files() -> tuple[ImportedFile, ...]:
-    """In the order in which they were given."""
+    """Returns them in the order in which they were given."""
     return tuple(_FILES.values())
 
 
 def import_words() -> list[str]:
-    """What must be on a command line to have the same files."""
+    """Returns the words of a command line that import the same files."""
     return [word for file in imported_files() for word in ("--import", file.path)]
 
 
 def files_used_by(scenario: Scenario) -> dict[str, str]:
-    """SHA-256 by file name, of the imported files whose components a scenario has chosen."""
+    """Returns the SHA-256 by file name of the imported files whose components a scenario has chosen."""
     modules = {_ORIGINS[address] for address in _choices(scenario) if address in _ORIGINS}
     return {file.name: file.sha256 for module, file in sorted(_FILES.items()) if module in modules}
 
 
 def _choices(scenario: Scenario) -> Iterator[Address]:
-    """What a scenario has chosen by name. Importances are named in options."""
+    """Yields the components that a scenario names. Importances are named in options."""
     yield "kernels", scenario.train.kernel
     yield "losses", scenario.train.loss
     yield "metrics", scenario.train.metric
@@ -240,7 +240,7 @@ def _choices(scenario: Scenario) -> Iterator[Address]:
 
 
 def registered() -> dict[str, Any]:
-    """What is known here beyond the package and installed ones, as a run folder writes it down; empty if nothing."""
+    """Returns the components beyond those of installed packages, as a run folder records them; empty if none."""
     by_file: dict[str, list[str]] = {module: [] for module in _FILES}
     by_script: list[str] = []
     for kind, name in _added():
@@ -253,7 +253,7 @@ def registered() -> dict[str, Any]:
 
 
 def origin_of(kind: str, name: str) -> str:
-    """Where a component comes from that is not of this package: a file, a script or a package; else nothing."""
+    """Returns the origin of a component that is not of this package: a file, a script or a package; else nothing."""
     registry = next(registry for registry in registries().values() if registry.kind == kind)
     if any(one.name == name for one in registry.added):
         module = _ORIGINS.get((kind, name))
@@ -262,8 +262,8 @@ def origin_of(kind: str, name: str) -> str:
 
 
 def setup_payload() -> bytes | None:
-    """What a worker elsewhere must do before it knows what this process knows; None if there is nothing to know."""
-    import cloudpickle  # slow to import, and needed by whoever starts workers only
+    """Returns a pickled call that registers the same components in a worker; None if there are none."""
+    import cloudpickle  # slow to import, and needed only to start workers
 
     scripted = [cloudpickle.dumps(component) for address, component in _added().items() if address not in _ORIGINS]
     if not _FILES and not scripted:

@@ -1,4 +1,4 @@
-"""The paper's CNN and its siblings, and any torch module seen as one flat vector (see `airprune.models.layout`).
+"""Defines the paper's CNN and its siblings, and any torch module as one flat vector (see `airprune.models.layout`).
 
 Which weights are prunable is found by type (Linear) or named by the user.
 """
@@ -32,9 +32,9 @@ class PaperCNN(nn.Module):
     On 28×28 images: 18,720 convolution and 25,168 fully-connected weights. Pooling before the ReLU gives the same
     function as after it, on a quarter of the values.
 
-    The paper does not say how weights start. Here they start as torch draws them, with every unit behind a ReLU
-    centred: its inputs are all ≥ 0, so weights that do not sum to zero would hold it on, or off, for every image, and
-    the luck of a few of the eight hidden units would decide the run.
+    The paper does not give the initial weights. Here they are torch's defaults, with every unit behind a ReLU centred:
+    its inputs are all ≥ 0, so weights that do not sum to zero would hold it on, or off, for every image, and a few of
+    the eight hidden units would decide the run.
     """
 
     def __init__(self, input_shape: Sequence[int] = (1, 28, 28), num_classes: int = 10, hidden: int = 8) -> None:
@@ -122,7 +122,7 @@ def cifar_cnn(input_shape: Sequence[int], num_classes: int) -> nn.Module:
 
 
 def build_model(name: str, *, input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
-    """A model of the catalogue with weights drawn from the scenario's seed, wherever and whenever it is built."""
+    """Builds a model of the catalogue with weights sampled by the scenario's seed, the same in every process."""
     if name not in MODELS:
         raise UnknownName("Scenario.model.name", name, MODELS)
     with torch.random.fork_rng(devices=[]):
@@ -229,7 +229,7 @@ _CONVOLUTION = {
 
 
 def _is_changed(module: Any) -> bool:
-    """Whether a layer of a `PaperCNN` was replaced, or something hooks into the forward pass."""
+    """True if a layer of a `PaperCNN` was replaced, or something hooks into the forward pass."""
     conv1, conv2, fc1, fc2 = (getattr(module, name) for name in ("conv1", "conv2", "fc1", "fc2"))
     same = (
         all(type(conv) is nn.Conv2d and _CONVOLUTION.items() <= vars(conv).items() for conv in (conv1, conv2))

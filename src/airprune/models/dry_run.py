@@ -1,6 +1,6 @@
-"""Whether a model, its samples and its loss fit each other: one dry pass before the first round.
+"""Checks by one dry pass before the first round that a model, its samples and its loss fit each other.
 
-A misfit is a sentence now, not a traceback in a worker.
+A mismatch is one sentence here, not a traceback in a worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airprune.data import Dataset
 from airprune.errors import InvalidValue
 from airprune.models.kernels.autograd import in_precision
 from airprune.models.losses import OWN
-from airprune.models.losses.own import Judged
+from airprune.models.losses.own import Criteria
 from airprune.models.user_modules import MODEL, first_sentence
 
 Array = np.ndarray
@@ -26,40 +26,40 @@ _MOST_SAMPLES = 4
 _CHANNELS = (1, 3, 4)
 
 
-def check_fit(module: nn.Module, data: Dataset, judged_by: Judged, num_samples: Array, *, batch_size: int) -> None:
-    """A forward and a backward pass of a few samples in training, a forward pass in evaluation.
+def check_fit(module: nn.Module, data: Dataset, criteria: Criteria, num_samples: Array, *, batch_size: int) -> None:
+    """Runs a forward and a backward pass of a few samples in training, and a forward pass in evaluation.
 
     Args:
-      module: to be used up: hand in one of your own.
-      num_samples: of each device; the smallest minibatch that they make is tried as well.
+      module: a copy, which is changed.
+      num_samples: samples of each device; the smallest resulting minibatch is tried as well.
     """
     counts = np.unique(num_samples).tolist()
     sizes = {min(count, batch_size) for count in counts} | {count % batch_size for count in counts} - {0}
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
-        # Of unlike shapes, which torch spreads instead of refusing; other warnings are not for here.
+        # Torch broadcasts different shapes with a warning, which is an error here; other warnings are ignored.
         warnings.simplefilter("ignore")
         warnings.filterwarnings("error", message="Using a target size")
         usual = min(max(sizes), _MOST_SAMPLES)
-        _train_on(module, data, judged_by, usual)
+        _train_on(module, data, criteria, usual)
         if min(sizes) < min(usual, 2):
-            _train_on_one(module, data, judged_by, counts, batch_size)
+            _train_on_one(module, data, criteria, counts, batch_size)
         module.eval()
         outputs = _outputs(module, data, usual)
-        _scored(outputs, data, judged_by, usual)
+        _scored(outputs, data, criteria, usual)
 
 
-def _train_on(module: nn.Module, data: Dataset, judged_by: Judged, size: int) -> None:
+def _train_on(module: nn.Module, data: Dataset, criteria: Criteria, size: int) -> None:
     module.train()
     outputs = _outputs(module, data, size)
     if (
         data.num_classes
-        and judged_by.loss.targets == "classes"
+        and criteria.loss.targets == "classes"
         and (outputs.dim() != 2 or outputs.shape[1] < data.num_classes)
     ):
         rule = f"must give scores of shape [samples, {data.num_classes}], one for each class"
         way_out = "Its last layer has as many outputs as there are classes."
         raise InvalidValue(MODEL, rule, f"{tuple(outputs.shape)} for {size} samples", way_out)
-    loss = _lost(outputs, data, judged_by, size)
+    loss = _lost(outputs, data, criteria, size)
     try:
         loss.backward()
     except RuntimeError as error:
@@ -81,8 +81,8 @@ def _outputs(module: nn.Module, data: Dataset, size: int) -> torch.Tensor:
     return outputs
 
 
-def _lost(outputs: torch.Tensor, data: Dataset, judged_by: Judged, size: int) -> torch.Tensor:
-    loss = _called("run.loss", judged_by.loss.mean, outputs, data, size, judged_by.loss.name)
+def _lost(outputs: torch.Tensor, data: Dataset, criteria: Criteria, size: int) -> torch.Tensor:
+    loss = _called("run.loss", criteria.loss.mean, outputs, data, size, criteria.loss.name)
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         got = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise InvalidValue(
@@ -91,11 +91,11 @@ def _lost(outputs: torch.Tensor, data: Dataset, judged_by: Judged, size: int) ->
     return loss
 
 
-def _scored(outputs: torch.Tensor, data: Dataset, judged_by: Judged, size: int) -> None:
-    if judged_by.metric is None:
+def _scored(outputs: torch.Tensor, data: Dataset, criteria: Criteria, size: int) -> None:
+    if criteria.metric is None:
         return
     with torch.no_grad():
-        score = _called("run.metric", judged_by.metric.mean, outputs, data, size, judged_by.metric.name)
+        score = _called("run.metric", criteria.metric.mean, outputs, data, size, criteria.metric.name)
     try:
         float(score)
     except (TypeError, ValueError, RuntimeError):
@@ -106,7 +106,7 @@ def _called(owner: str, function: Any, outputs: torch.Tensor, data: Dataset, siz
     y = in_precision(torch.from_numpy(data.train_y[:size].copy()), outputs.dtype)
     try:
         return function(outputs, y)
-    except Exception as error:  # whatever a function of somebody's own raises
+    except Exception as error:  # whatever a user's function raises
         shapes = (
             f"outputs {list(outputs.shape)} and targets {list(y.shape)} of type {str(y.dtype).removeprefix('torch.')}"
         )
@@ -114,10 +114,10 @@ def _called(owner: str, function: Any, outputs: torch.Tensor, data: Dataset, siz
         raise InvalidValue(owner, rule, first_sentence(error)) from None
 
 
-def _train_on_one(module: nn.Module, data: Dataset, judged_by: Judged, counts: Sequence[int], batch_size: int) -> None:
-    """Batch normalisation, for one, has nothing to average over in a minibatch of one sample."""
+def _train_on_one(module: nn.Module, data: Dataset, criteria: Criteria, counts: Sequence[int], batch_size: int) -> None:
+    """Trains on one sample, which e.g. batch normalisation refuses, since it has nothing to average over."""
     try:
-        _train_on(module, data, judged_by, 1)
+        _train_on(module, data, criteria, 1)
     except InvalidValue:
         lonely = next(count for count in counts if min(count, batch_size) == 1 or count % batch_size == 1)
         fits = (n for n in range(batch_size - 1, 1, -1) if all(min(c, n) > 1 and c % n != 1 for c in counts))
@@ -128,7 +128,7 @@ def _train_on_one(module: nn.Module, data: Dataset, judged_by: Judged, counts: S
 
 
 def _hint(data: Dataset) -> str:
-    """The commonest reason for samples like these."""
+    """Returns the commonest reason for samples of this shape."""
     if data.train_x.dtype == np.int64:
         return 'Whole numbers stay whole, for Embedding layers; for others give x.astype("float32").'
     if len(data.feature_shape) == 3 and data.feature_shape[2] in _CHANNELS:

@@ -1,7 +1,7 @@
-"""How the weights of the paper's CNN start: what torch draws for its layers, bit for bit, without torch.
+"""Samples the initial weights of the paper's CNN as torch does, bit for bit, without torch.
 
-A run that the native kernel serves would otherwise import torch, which takes longer than many such runs, to draw
-44,000 numbers.
+A run with the native kernel would otherwise import torch, which takes longer than many such runs, to sample 44,000
+numbers.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _LEVELS, _LEAST_POWER = 4, 4
 
 
 def torch_seed(seed: int) -> int:
-    """What torch's generator is seeded with before the model of a scenario is drawn."""
+    """Returns the seed of torch's generator for the model of a scenario."""
     return int(rng_for(seed, "initial-weights").integers(2**63))
 
 
-def drawn(weights: Mapping[str, Shape], seed: int) -> Iterator[tuple[str, Array]]:
-    """(name, tensor) of every layer's weight and bias, uniform within ± 1/√inputs as `nn.Conv2d` and `nn.Linear` are.
+def initial_tensors(weights: Mapping[str, Shape], seed: int) -> Iterator[tuple[str, Array]]:
+    """Yields (name, tensor) of every layer's weight and bias, uniform within ± 1/√inputs as torch's layers are.
 
     Args:
       weights: the shape of each layer's weight, in the order in which they are made.
@@ -43,14 +43,14 @@ def drawn(weights: Mapping[str, Shape], seed: int) -> Iterator[tuple[str, Array]
 
 
 def _uniform(stream: np.random.MT19937, shape: Shape, bound: float) -> Array:
-    """24 bits of each number, spread over ± bound in double precision and rounded once."""
+    """Takes 24 bits of each number, spread over ± bound in double precision and rounded once."""
     low, width = np.float32(-bound), np.float32(bound) - np.float32(-bound)
     parts = (stream.random_raw(math.prod(shape)) & 0xFFFFFF) * 2.0**-24
     return (parts * float(width) + float(low)).astype(np.float32).reshape(shape)
 
 
 def centred(weight: Array) -> Array:
-    """Every unit's weights less their mean."""
+    """Returns every unit's weights less their mean."""
     rows = weight.reshape(len(weight), -1)
     means = _row_sums(np.ascontiguousarray(rows)) / rows.dtype.type(rows.shape[1])
     centred: Array = (rows - means[:, np.newaxis]).reshape(weight.shape)
@@ -58,7 +58,7 @@ def centred(weight: Array) -> Array:
 
 
 def _row_sums(rows: Array) -> Array:
-    """Sums in torch's order: lanes of vectors, four vectors at a time, in steps that cascade."""
+    """Sums rows in torch's order: lanes of vectors, four vectors at a time, in steps that cascade."""
     num_rows, size = rows.shape
     num_vectors = size // _LANES
     num_steps = num_vectors // _AT_A_TIME

@@ -1,4 +1,4 @@
-"""A model as one flat vector: where its tensors lie, and what a device asks of it. No torch.
+"""Lays a model out as one flat vector, and defines the model interface of devices. No torch.
 
 The vector is laid out as  [ personal layers | other parameters | prunable weights | frozen parameters, floating
 buffers ]  so that a pruning mask covers one contiguous slice. Weight counts for the planner follow from it. Personal
@@ -38,7 +38,7 @@ class Part:
         return self.start + math.prod(self.shape)
 
     def view(self, flat: Any) -> Any:
-        """This tensor's place in a flat torch or numpy vector; convolutions lie channels last, which trains faster."""
+        """Returns the view of this tensor in a flat torch or numpy vector; convolutions lie channels last: faster."""
         part = flat[self.start : self.stop]
         if len(self.shape) != 4:
             return part.reshape(self.shape)
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where everything lies.
+    """The positions of all tensors in the vector.
 
     Attributes:
       prunable: the prunable weights; where they end, the trained parameters end.
@@ -70,7 +70,7 @@ class Layout:
         personal: Sequence[str] = (),
         constants: Sequence[str] = (),
     ) -> Layout:
-        """Of all tensors by name, in the model's order; the other names are some of theirs."""
+        """Builds the layout from all tensors by name, in the model's order; the other names are some of theirs."""
         named = {*prunable, *personal, *constants}
         before = [*personal, *(name for name in shapes if name not in named)]
         parts: list[Part] = []
@@ -95,7 +95,7 @@ class Layout:
         return stop
 
     def shape(self, find_units: Callable[[], UnitGraph]) -> ModelShape:
-        """What components may know of the model."""
+        """Returns what components may know of the model."""
         common = range(self.num_personal, self.num_parameters)
         return ModelShape(
             num_state=self.num_state,
@@ -113,7 +113,7 @@ class Layout:
 
 
 class CnnSizes(NamedTuple):
-    """Of a model that is the paper's CNN; `fc1_inputs` are 64 channels times the cells that pooling leaves."""
+    """The sizes of the paper's CNN; `fc1_inputs` are 64 channels times the cells after pooling."""
 
     channels: int
     fc1_inputs: int
@@ -122,7 +122,7 @@ class CnnSizes(NamedTuple):
 
 
 class LocalModel(ABC):
-    """What a device asks of a model: `airprune.models.catalogue.FlatModel` is one for any torch module.
+    """The model interface of devices; `airprune.models.catalogue.FlatModel` implements it for any torch module.
 
     Attributes:
       state_array: parameters and floating buffers.  [num_state]
@@ -141,24 +141,24 @@ class LocalModel(ABC):
 
     @cached_property
     def shape(self) -> ModelShape:
-        """What components may know of the model."""
+        """Returns what components may know of the model."""
         return self.layout.shape(self.find_units)
 
     @property
     def fixed_weights(self) -> int:
-        """W_conv, the weights that are never pruned; biases do not count, as in the paper."""
+        """Returns W_conv, the weights that are never pruned; biases do not count, as in the paper."""
         return self.shape.fixed_weights
 
     @property
     def prunable_weights(self) -> int:
-        """W_fully, or whatever else was named."""
+        """Returns W_fully, or the weights of the layers that were named."""
         return self.layers.num_weights
 
     def load(self, state: Array) -> None:
         self.state_array[:] = state
 
     def named_arrays(self, state: Array) -> dict[str, Array]:
-        """A flat state as the model's own named tensors, for saving."""
+        """Returns a flat state as the model's own named tensors, for saving."""
         return {part.name: np.ascontiguousarray(part.view(state)) for part in self.parts}
 
     @abstractmethod
@@ -166,32 +166,32 @@ class LocalModel(ABC):
 
     @abstractmethod
     def cnn_sizes(self) -> CnnSizes | str:
-        """If it is the paper's CNN; else why it is not."""
+        """Returns the sizes of the paper's CNN, or why this is another model."""
 
     @abstractmethod
     def begin_training(self) -> None:
-        """Called before the gradients of a round, for layers that behave differently when the model is judged."""
+        """Prepares the gradients of a round, for layers that behave differently in evaluation."""
 
     @abstractmethod
     def own_randomness(self) -> AbstractContextManager[None]:
-        """Around devices' rounds: what their layers draw leaves no trace in other code of this process."""
+        """Isolates devices' rounds: random layers do not change the random state of other code in this process."""
 
     @abstractmethod
     def start_afresh(self, seed: Callable[[], int], device: str = "cpu") -> None:
-        """Before a device's round, as if it were the first: seeds layers that draw, puts back counting buffers.
+        """Resets the model before a device's round: seeds random layers, restores counting buffers.
 
         Args:
-          seed: asked for where layers may draw.
-          device: what the kernel computes on.
+          seed: called only if layers may be random.
+          device: hardware of the kernel.
         """
 
     @abstractmethod
     def trained_arrays(self, state: Array) -> dict[str, Array]:
-        """A flat state under the names of the torch module, for its `load_state_dict`."""
+        """Returns a flat state under the names of the torch module, for its `load_state_dict`."""
 
     @abstractmethod
     def smaller(self, kept: Sequence[Array], sample: Array) -> Self | None:
-        """The model that has only the kept units of each group, its weights yet to be loaded; None if there is none.
+        """Returns the model with only the kept units of each group, weights not loaded; None if there is none.
 
         Args:
           sample: a minibatch to try it on.
@@ -199,7 +199,7 @@ class LocalModel(ABC):
 
 
 def positions(model: LocalModel, kept: Sequence[Array]) -> dict[str, Array]:
-    """Of the kept entries of every tensor, in the shapes of the small tensors."""
+    """Returns the positions of the kept entries of every tensor, in the shapes of the small tensors."""
     graph: UnitGraph = model.shape.units
     everything = np.arange(model.num_state)
     found: dict[str, Array] = {part.name: part.view(everything) for part in model.parts}
@@ -216,7 +216,7 @@ def positions(model: LocalModel, kept: Sequence[Array]) -> dict[str, Array]:
 
 
 def places(model: LocalModel, small: LocalModel, kept: Sequence[Array]) -> Array:
-    """Where the entries of the small model's state lie in that of the whole one.  [small.num_state]"""
+    """Returns the positions of the small model's state in that of the whole one.  [small.num_state]"""
     where = positions(model, kept)
     found = np.empty(small.num_state, dtype=np.intp)
     for part in small.parts:

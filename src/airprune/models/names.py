@@ -1,4 +1,4 @@
-"""The models of the catalogue by name, and the words for their layers, for whatever does without torch."""
+"""Lists the models of the catalogue and the names of their layers, without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A torch module with whole units taken out: really smaller matrices, the same numbers, less work."""
+"""Removes whole units from a torch module: smaller matrices, the same outputs, less work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 def small_model(model: FlatModel, kept: Sequence[Array], sample: Array) -> FlatModel | None:
-    """The model that has only the kept units of each group, its weights yet to be loaded; None if it cannot be made.
+    """Returns the model with only the kept units of each group, weights not loaded; None if there is none.
 
     That needs a module whose tensors all are weights and biases of linear layers and convolutions, and whose forward
     pass names no sizes.

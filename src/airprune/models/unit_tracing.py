@@ -1,8 +1,8 @@
-"""Which units a torch module has, seen by following its forward pass symbolically; nothing is computed.
+"""Finds the units of a torch module by tracing its forward pass symbolically; nothing is computed.
 
-A layer's units can be left out if all that reads them is understood: on the way to the next prunable layers only what
-works unit by unit (activations, pooling, dropout, batch normalisation) and flattening. What adds, mixes or returns them
-holds them in place.
+A layer's units can be removed if every operation that reads them is understood: on the way to the next prunable layers
+only those that work unit by unit (activations, pooling, dropout, batch normalisation) and flattening. An operation that
+adds, mixes or returns them holds them in place.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SIZES = {"size", "dim", "numel"}
 
 @dataclass(frozen=True)
 class _Units:
-    """Values that still are the units of one layer.
+    """The values that still are the units of one layer.
 
     Attributes:
       form: "vector" [batch, n], "map" [batch, n, …] or "flat", a map made a vector: a block of entries per unit.
@@ -56,14 +56,14 @@ class _Units:
 
 @dataclass
 class _Seen:
-    """What the walk over the forward pass has found so far, by the number of the layer that computes the units."""
+    """The findings of the walk over the forward pass, by the number of the layer that computes the units."""
 
     feeds: dict[int, list[tuple[int, Array]]] = field(default_factory=dict)
     held_by: dict[int, str] = field(default_factory=dict)
 
 
 def unit_graph(module: nn.Module, layers: PrunableLayers) -> UnitGraph:
-    """The units that can be left out of the prunable layers of `module`; says why if there are none."""
+    """Returns the units that can be removed from the prunable layers of `module`, or why there are none."""
     try:
         nodes = list(fx.Tracer().trace(module).nodes)
     except Exception as error:  # whatever the module's own forward raises on symbols
@@ -105,7 +105,7 @@ def _graph(layers: PrunableLayers, seen: _Seen) -> UnitGraph:
 
 
 def _functions(names: Sequence[str]) -> set[Any]:
-    """Of torch and torch.nn.functional, those that work in place too."""
+    """Returns the functions of torch and torch.nn.functional with these names, those that work in place too."""
     found = [getattr(place, name + end, None) for place in (torch, F) for name in names for end in ("", "_")]
     return {function for function in found if function is not None}
 
@@ -114,7 +114,7 @@ _ENTRY_FUNCTIONS, _MAP_FUNCTIONS = _functions(_ENTRY_NAMES), _functions(_MAP_NAM
 
 
 def _passed_on(node: fx.Node, layer: nn.Module | None, units: _Units) -> _Units | None:
-    """The units in the node's result, if it works unit by unit or flattens a map."""
+    """Returns the units in the node's result, if it works unit by unit or flattens a map."""
     if node.op == "call_module":
         by_unit = isinstance(layer, _BY_ENTRY) or (isinstance(layer, _BY_MAP) and units.form == "map")
         flattens = isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) == (1, -1)
@@ -130,7 +130,7 @@ def _passed_on(node: fx.Node, layer: nn.Module | None, units: _Units) -> _Units 
 
 
 def _flattens(node: fx.Node, name: str) -> bool:
-    """Whether all but the batch becomes one dimension."""
+    """True if all dimensions but the batch become one."""
     if name == "flatten":
         return [*node.args[1:], *node.kwargs.values()] in ([1], [1, -1])
     if name not in ("view", "reshape") or len(node.args) < 2:
@@ -146,7 +146,7 @@ def _form_of_output(layer: Any) -> Literal["vector", "map"] | None:
 
 
 def _columns(layer: Any, form: str, layers: PrunableLayers, source: int) -> Array | None:
-    """The unit that each column of a layer's matrix reads, in the order of the flat state; None if it cannot be said.
+    """Returns the unit that each column of a layer's matrix reads, in the order of the flat state; None if unknown.
 
     Two-dimensional convolutions lie channels last in the state.
     """

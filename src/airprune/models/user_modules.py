@@ -1,4 +1,4 @@
-"""A torch module that somebody brought along, judged before the run: a sentence now, not a traceback in a worker."""
+"""Checks a user's torch module before the run, so that a fault is one sentence and not a traceback in a worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FROZEN = "whose weight is frozen"
 
 
 def pickled_module(module: Any) -> bytes:
-    """The module as the bytes that travel to the workers, with classes of the user's script inside."""
+    """Returns the module as bytes for the workers, with classes of the user's script inside."""
     check_module(module)
     try:
         return cloudpickle.dumps(module)
@@ -54,11 +54,9 @@ def check_module(module: Any) -> None:
 
 
 def prunable_names(module: nn.Module, chosen: Sequence[str]) -> list[str]:
-    """Names of the prunable weight tensors: of the named layers, or of every Linear that is trained.
+    """Returns the names of the prunable weight tensors: of the named layers, or of every Linear that is trained.
 
-    The one name "*" stands for every trained linear layer and convolution.
-
-    A weight that several layers share is known by the first of them, as torch's `named_parameters` knows it.
+    The name "*" stands for every trained linear layer and convolution. A shared weight has the name of its first layer.
     """
     modules = module.named_modules()
     layers = {name: layer for name, layer in modules if isinstance(getattr(layer, "weight", None), torch.Tensor)}
@@ -82,7 +80,7 @@ def prunable_names(module: nn.Module, chosen: Sequence[str]) -> list[str]:
 
 
 def personal_names(module: nn.Module, chosen: Sequence[str]) -> list[str]:
-    """Names of the trained parameters of layers that stay on the devices; `LAST` is the last with a weight matrix."""
+    """Returns the trained parameters of personal layers; `LAST` is the last layer with a weight matrix."""
     weights = {name: getattr(layer, "weight", None) for name, layer in module.named_modules()}
     matrices = [name for name, weight in weights.items() if isinstance(weight, torch.Tensor) and weight.dim() > 1]
     trained = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
@@ -105,7 +103,7 @@ def _check_chosen(chosen: Sequence[str], layers: dict[str, Any]) -> None:
 
 
 def _obstacle(name: str, weight: torch.Tensor, first: dict[int, str]) -> str:
-    """Why a layer's weight cannot be pruned under the layer's name; empty if it can."""
+    """Returns why a layer's weight cannot be pruned under the layer's name; empty if it can."""
     owner = first.get(id(weight))
     if owner is None:
         return "whose weight is computed from other parameters"

@@ -1,7 +1,7 @@
-"""The models of the catalogue without torch: their shapes, and the paper's CNN as flat arrays for the native kernel.
+"""Describes the models of the catalogue without torch, and holds the paper's CNN as flat arrays for the native kernel.
 
-Each is a chain of layers, convolutions of 3×3 and then fully connected ones, with a bias each. A chain knows what
-`airprune.models.catalogue.FlatModel` finds out about the module of the same name.
+Each is a chain of layers, convolutions of 3×3 and then fully connected ones, with a bias each. A chain has the layout
+that `airprune.models.catalogue.FlatModel` finds for the module of the same name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from airprune.components.layers import PrunableLayers
 from airprune.components.units import UnitGraph, UnitGroup
 from airprune.errors import InvalidValue, UnknownName
-from airprune.models.initial_weights import centred, drawn, torch_seed
+from airprune.models.initial_weights import centred, initial_tensors, torch_seed
 from airprune.models.layout import CnnSizes, Layout, LocalModel, Shape
 from airprune.models.names import EVERY_LAYER, HIDDEN, LAST, PERSONAL, PRUNABLE
 
@@ -25,7 +25,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Chain:
-    """Layers one after the other.
+    """A model of layers one after the other.
 
     Attributes:
       weights: the shape of each layer's weight, [outputs, inputs] or [outputs, channels, 3, 3].
@@ -34,7 +34,7 @@ class Chain:
     weights: Mapping[str, Shape]
 
     def layout(self, *, prunable: Sequence[str] = (), personal: Sequence[str] = ()) -> Layout:
-        """As scenarios name the layers: no prunable ones are all fully connected ones."""
+        """Returns the layout for the layers that a scenario names; no prunable ones mean all fully connected ones."""
         own = [list(self.weights)[-1] if name == LAST else name for name in personal]
         by_kind = [name for name, shape in self.weights.items() if len(shape) == 2 or tuple(prunable) == (EVERY_LAYER,)]
         named = by_kind if tuple(prunable) == (EVERY_LAYER,) else list(prunable) or by_kind
@@ -54,7 +54,7 @@ class Chain:
         return Layout.of(shapes, prunable=chosen, personal=mine)
 
     def units(self, layers: PrunableLayers) -> UnitGraph:
-        """Those of each prunable layer whose reader, the next one, is prunable too."""
+        """Returns the units of each prunable layer whose reader, the next one, is prunable too."""
         number = {layer.name.removesuffix(".weight"): n for n, layer in enumerate(layers)}
         names = list(self.weights)
         groups, held = [], []
@@ -69,14 +69,14 @@ class Chain:
         return UnitGraph(layers, trouble=f"all units are held in place: {', '.join(held[:3])}")
 
     def _columns(self, name: str, reader: str) -> Array:
-        """The unit that each column of the reader's matrix reads; convolutions lie channels last in the state."""
+        """Returns the unit that each column of the reader's matrix reads; convolutions lie channels last."""
         num_units, (_, inputs, *kernel) = self.weights[name][0], self.weights[reader]
         every = np.arange(num_units)
         return np.tile(every, math.prod(kernel)) if kernel else np.repeat(every, inputs // num_units)
 
 
 def chain_of(name: str, *, input_shape: Sequence[int], num_classes: int) -> Chain | None:
-    """The catalogue's model of this name; None for models of somebody's own."""
+    """Returns the catalogue's model of this name; None for a user's own model."""
     if name not in HIDDEN:
         return None
     if name == "mlp":
@@ -127,8 +127,8 @@ class PlainCnn(LocalModel):
         pass
 
     def start(self, seed: int) -> None:
-        """Loads the weights that a scenario of this seed starts from, as `catalogue.build_model` draws them."""
-        tensors = dict(drawn(self._chain.weights, torch_seed(seed)))
+        """Loads the weights that a scenario of this seed starts from, as `catalogue.build_model` samples them."""
+        tensors = dict(initial_tensors(self._chain.weights, torch_seed(seed)))
         for part in self.parts:
             layer, _, kind = part.name.partition(".")
             is_centred = kind == "weight" and layer != "conv1"
@@ -145,7 +145,7 @@ class PlainCnn(LocalModel):
         return {name: arrays[name] for layer in self._chain.weights for name in (f"{layer}.weight", f"{layer}.bias")}
 
     def smaller(self, kept: Sequence[Array], sample: Array) -> PlainCnn | None:
-        """With fewer hidden units; with fewer channels it would not be the paper's CNN."""
+        """Returns the CNN with fewer hidden units; with fewer channels it would not be the paper's."""
         names = [layer.name.removesuffix(".weight") for layer in self.layers]
         hidden = self.cnn_sizes().hidden
         for group, stays in zip(self.shape.units.groups, kept, strict=True):

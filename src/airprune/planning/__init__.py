@@ -1,25 +1,24 @@
-"""From radio and CPU state to bandwidth shares and pruning ratios.
+"""Allocates bandwidth shares and pruning ratios from the state of radio and CPU.
 
-problem        what is asked, Eqs. (25)–(29)
-codes          codes of ascending size, and the largest that fits
-ladder         codes of different bits and errors, and which one each device can afford
-levels         clock and power that belong together
-limits         clock, power and energy, for schemes that choose them
-edges          devices grouped by the band they share
-tradeoff       what a share buys within the deadline, Eqs. (31) and (35)
-water_filling  the exact optimum, Theorem 3 with the box
-feasibility    whether a plan exists, what blocks, the smallest deadline
-matching       devices matched with blocks of the band
-roots          roots of many functions at once
-plan           the answer
-fleet          a fleet as users keep it, one row per device
-inverse        how little time, or how little bandwidth, keeps pruning below a target
-schemes/       one file per way to choose shares and ratios
-periods        how often to average, by a rule of others
+problem             the input of a planner, Eqs. (25)–(29)
+plan                its output: shares, ratios, status, smallest deadline
+schemes/            one file per way to allocate shares and ratios
+tradeoff            weights that a share carries within the deadline, Eqs. (31) and (35)
+water_filling       the exact optimum, Theorem 3 with its bounds
+feasibility         existence of a plan, blocking devices, the smallest deadline
+edges               devices grouped by the edge whose bandwidth they share
+limits              ranges of CPU frequency and power, energy budget
+levels              CPU frequency and power chosen together
+compression_levels  bits per weight that each device can afford
+matching            assignment of devices to blocks of the bandwidth
+roots               roots of many functions at once
+fleet               device tables of users as planning problems and networks
+inverse             the smallest deadline or bandwidth that keeps pruning below a target
+deadline            the deadline with the least time to accuracy
+periods             numbers of edge rounds and local steps, by published rules
 """
 
-from airprune.planning.codes import Codes
-from airprune.planning.ladder import Ladder
+from airprune.planning.compression_levels import Codes, Ladder
 from airprune.planning.limits import DeviceLimits
 from airprune.planning.plan import Plan, Status
 from airprune.planning.problem import PlanProblem

@@ -1,9 +1,9 @@
-"""The deadline that tunes itself: the least time until a given accuracy.
+"""Finds the deadline with the least expected time to accuracy, for schemes that choose compression levels.
 
 An edge round with R bits per weight takes c + s R seconds, and N(R) ≈ N∞ (1 + κ / R) rounds are needed: fewer bits
-lose more of each update. The product is least at R* = √(κ c / s). With devices of different rates nobody has the same
-R, so the deadline is found on the plans themselves: of the deadlines with which all devices of all edges could send
-with one of the ladder's codes, and some between them, the one whose plan has the least latency × mean of (1 + κ / R_n).
+lose more of each update. The product is least at R* = √(κ c / s). Devices of different rates have different R, so the
+deadline is found on the plans themselves: of the deadlines with which all devices of all edges could send with one of
+the compression levels, and some between them, the one whose plan has the least latency × mean of (1 + κ / R_n).
 """
 
 from __future__ import annotations
@@ -26,23 +26,17 @@ FIRST_KAPPA = 0.25
 """κ before anything is measured."""
 
 
-def best_bits_per_weight(kappa: float, compute_s: float, seconds_per_bit: float) -> float:
-    """R* = √(κ c / s)."""
-    return float(np.sqrt(kappa * compute_s / seconds_per_bit))
-
-
 def auto_deadline_s(
     problem: PlanProblem, plan: Callable[[PlanProblem], Plan], kappa: float, *, fair: bool = False
 ) -> float:
-    """The deadline with the least time to accuracy for everybody's rates and compute times of this round.
+    """Returns the deadline with the least time to accuracy, for the rates and compute times of this round.
 
     Args:
-      problem: with a ladder; its own deadline is the answer if nobody has an uplink. Who has none is not waited for.
-      plan: a scheme that chooses codes.
+      problem: with a ladder; devices without uplink are ignored. If no device has one, its own deadline is returned.
+      plan: a scheme that chooses compression levels.
       kappa: κ.
       fair: go by the device with the fewest bits instead of the mean.
     """
-
     reachable = problem.full_band_rate_bps > 0.0
     if not reachable.any():
         return float(np.max(problem.deadline_s))
@@ -52,44 +46,41 @@ def auto_deadline_s(
     def cost(deadline_s: float) -> float:
         return _cost(plan(dataclasses.replace(problem, deadline_s=deadline_s)), kappa, fair)
 
-    rungs = [deadline_for_bits_s(problem, bits) for bits in _rates(problem)]
-    costs = [cost(deadline_s) for deadline_s in rungs]
-    best = int(np.argmin(costs))
-    around = np.geomspace(rungs[max(best - 1, 0)], rungs[min(best + 1, len(rungs) - 1)], _BETWEEN + 2)[1:-1]
-    nearby = {cost(deadline_s): deadline_s for deadline_s in around.tolist()}
-    return nearby[min(nearby)] if min(nearby) < costs[best] else rungs[best]
-
-
-def _rates(problem: PlanProblem) -> Array:
     assert problem.ladder is not None
-    return problem.ladder.bits_per_weight[problem.ladder.hull]
+    levels = problem.ladder.bits_per_weight[problem.ladder.hull]
+    deadlines_s = [deadline_for_bits_s(problem, bits) for bits in levels]
+    costs = [cost(deadline_s) for deadline_s in deadlines_s]
+    best = int(np.argmin(costs))
+    ends_s = deadlines_s[max(best - 1, 0)], deadlines_s[min(best + 1, len(deadlines_s) - 1)]
+    nearby = {cost(deadline_s): deadline_s for deadline_s in np.geomspace(*ends_s, _BETWEEN + 2)[1:-1].tolist()}
+    return nearby[min(nearby)] if min(nearby) < costs[best] else deadlines_s[best]
 
 
 def deadline_for_bits_s(problem: PlanProblem, bits_per_weight: float) -> float:
-    """With which all devices of all edges can send so many bits of every weight."""
+    """Returns the smallest deadline with which all devices of all edges send so many bits per weight."""
     changed = dataclasses.replace(problem, bits_per_weight=bits_per_weight)
     return float(np.max(min_deadline_s(changed, problem.largest_model_weights)))
 
 
 def _cost(plan: Plan, kappa: float, fair: bool) -> float:
-    """Latency of the slowest edge × rounds needed, relative to rounds without loss."""
+    """Returns the latency of the slowest edge × rounds needed, relative to rounds without loss."""
     assert plan.bits_per_weight is not None
     planned = np.isfinite(plan.latency_s)
     if not planned.any():
         return np.inf
     slowdown = 1.0 + kappa / plan.bits_per_weight[planned]
-    left_out = len(planned) / np.count_nonzero(planned)
-    return float(np.max(plan.latency_s[planned]) * (np.max(slowdown) if fair else np.mean(slowdown)) * left_out)
+    excluded = len(planned) / np.count_nonzero(planned)
+    return float(np.max(plan.latency_s[planned]) * (np.max(slowdown) if fair else np.mean(slowdown)) * excluded)
 
 
 def measured_kappa(bits_per_weight: Array, error: Array) -> float:
-    """κ = mean of R E / (1 − E): a memory delivers what a code loses E / (1 − E) rounds later on average.
+    """Returns κ = mean of R E / (1 − E): error feedback delivers the loss E / (1 − E) rounds later on average.
 
-    If a code delivers the share 1 − E of what is wanted in every round, the rest waits 1/(1 − E) − 1 rounds.
+    If a compressor delivers the share 1 − E in every round, the rest waits 1/(1 − E) − 1 rounds.
 
     Args:
       bits_per_weight: R_n of the devices that sent.  [num_devices]
-      error: E_n, the share that each code lost.  [num_devices]
+      error: E_n, the share that each compressor lost.  [num_devices]
     """
     kept = np.clip(1.0 - error, 0.05, 1.0)
     return float(np.mean(bits_per_weight * (1.0 / kept - 1.0)))

@@ -1,4 +1,4 @@
-"""Sums, maxima and searches over the devices of each edge, for all edges at once."""
+"""Computes sums, maxima and sorted values over the devices of each edge, for all edges at once."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class EdgeGroups:
         return len(self.ids)
 
     def arrange(self, per_device: Array) -> Array:
-        """Problem order → sorted by edge."""
+        """Reorders from problem order to sorted by edge."""
         return per_device if self.order is None else per_device[self.order]
 
     def restore(self, arranged: Array) -> Array:
-        """Sorted by edge → problem order."""
+        """Reorders from sorted by edge to problem order."""
         if self.order is None:
             return arranged
         restored = np.empty_like(arranged)
@@ -54,30 +54,30 @@ class EdgeGroups:
         return restored
 
     def spread(self, per_edge: Array) -> Array:
-        """One value per edge → one per device, in problem order."""
+        """Repeats one value per edge for each of its devices, in problem order."""
         return self.restore(self.repeat(per_edge))
 
     def sum(self, per_device: Array) -> Array:
-        """Σ over the devices of each edge; `per_device` in problem order."""
+        """Returns Σ over the devices of each edge; `per_device` in problem order."""
         return self.sum_arranged(self.arrange(per_device))
 
     def max(self, per_device: Array) -> Array:
-        """Largest value on each edge; `per_device` in problem order."""
+        """Returns the largest value on each edge; `per_device` in problem order."""
         return np.maximum.reduceat(self.arrange(per_device), self.starts)
 
     def any(self, per_device: Array) -> Array:
-        """Whether any device of each edge holds; `per_device` in problem order."""
+        """True on edges with a true device; `per_device` in problem order."""
         return np.logical_or.reduceat(self.arrange(per_device), self.starts)
 
     def sum_arranged(self, arranged: Array) -> Array:
         return np.add.reduceat(arranged, self.starts)
 
     def repeat(self, per_edge: Array) -> Array:
-        """One value per edge → one per device, sorted by edge."""
+        """Repeats one value per edge for each of its devices, sorted by edge."""
         return np.repeat(per_edge, self.counts)
 
     def sorted_together(self, first: Array, second: Array) -> Array:
-        """Both arrays' values of each edge, ascending; edge k's slice begins at 2 starts[k].  [2 num_devices]
+        """Returns both arrays' values of each edge, ascending; edge k begins at 2 starts[k].  [2 num_devices]
 
         Edges of one size are sorted as rows of one matrix, several times faster than one sort keyed by edge; N devices
         have at most √(2N) sizes.

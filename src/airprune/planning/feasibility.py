@@ -1,4 +1,4 @@
-"""When no plan exists, why, and which deadline would do (erratum: the paper never asks).
+"""Finds the devices that make an edge infeasible, and the smallest feasible deadline (erratum: the paper has neither).
 
 A plan exists on an edge exactly if Σ b_min ≤ 1, where b_min,n is the share with which device n's smallest model,
 W(ρ_max), meets the deadline; b_min is infinite for a device too slow to train even that in time.
@@ -18,7 +18,7 @@ _MAX_NEWTON_STEPS = 100
 
 
 def blocking_devices(problem: PlanProblem) -> Array:
-    """The devices to leave out so that the others of an infeasible edge have a plan.  [num_devices]
+    """Returns the devices to drop so that the others of an infeasible edge have a plan.  [num_devices]
 
     The fewest possible: those that need the largest shares. None on an edge that has a plan.
     """
@@ -40,7 +40,7 @@ def blocking_devices(problem: PlanProblem) -> Array:
 
 
 def min_deadline_s(problem: PlanProblem, weights: Array | None = None) -> Array:
-    """The smallest common deadline with which each edge can carry `weights` (by default W(ρ_max)).  [num_edges]
+    """Returns the smallest common deadline with which each edge carries `weights`, by default W(ρ_max).  [num_edges]
 
     With A = (q̂ W + e) / r and d = a W + x, it is the root of h(T) = Σ A / (T − d) = 1 right of every d. 1/h is concave
     and increasing, so Newton on it rises to the root from T₀ = max(d + A) without ever passing it. The last

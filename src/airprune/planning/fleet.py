@@ -1,7 +1,7 @@
-"""A fleet as users keep it, one row per device: a planning problem for `plan`, a network for `run`, and back into rows.
+"""Reads device tables, one row per device, as planning problems for `plan` and networks for `run`, and writes them.
 
-One table serves both. Every column but `device` and `edge` is optional, as long as there is one that tells the link;
-what a command does not need it leaves alone, so the table that `airprune plan --out` writes is a fleet again.
+One table serves both. Every column but `device` and `edge` is optional, as long as one describes the link. A command
+ignores columns that it does not need, so the table that `airprune plan --out` writes is a fleet again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from airprune.errors import BadTable, InvalidValue
-from airprune.planning.ladder import Ladder
+from airprune.planning.compression_levels import Ladder
 from airprune.planning.plan import Plan
 from airprune.planning.problem import PlanProblem
 from airprune.tables import Column, read_table, write_csv_atomic
@@ -33,28 +33,28 @@ _PLACES = ("x_m", "y_m", "edge_x_m", "edge_y_m")
 FLEET_COLUMNS = (
     Column(name="device", kind="label", required=True, explanation="a name or number, unique"),
     Column(name="edge", kind="label", required=True, explanation="the edge server that serves it"),
-    Column(name="snr_db", minimum=-300, maximum=300, explanation="dB over the full band"),
-    Column(name="rate_mbps", above=0, explanation="measured Mbit/s of the device alone on the full band"),
+    Column(name="snr_db", minimum=-300, maximum=300, explanation="dB over the full bandwidth"),
+    Column(name="rate_mbps", above=0, explanation="measured Mbit/s of the device alone on the full bandwidth"),
     Column(name=RATE, above=0, explanation="the same in bit/s"),
     Column(name="distance_m", minimum=0, explanation="metres to its edge"),
     Column(name="x_m", explanation="metres east of the cloud"),
     Column(name="y_m", explanation="metres north of the cloud"),
-    Column(name="edge_x_m", explanation="where its edge stands"),
-    Column(name="edge_y_m", explanation="where its edge stands"),
-    Column(name="cpu_hz", default=3e9, above=0, explanation="Hz"),
+    Column(name="edge_x_m", explanation="metres east of the cloud, of its edge"),
+    Column(name="edge_y_m", explanation="metres north of the cloud, of its edge"),
+    Column(name="cpu_hz", default=3e9, above=0, explanation="CPU frequency in Hz"),
     Column(name="cycles_per_weight", default=20, minimum=0, explanation="CPU cycles per weight and iteration"),
-    Column(name="local_iterations", default=2, minimum=0, explanation="iterations per round"),
-    Column(name="seconds_per_step", above=0, explanation="measured, of one iteration with the whole model"),
-    Column(name="seconds_per_sample", above=0, explanation="measured, of training the whole model"),
+    Column(name="local_iterations", default=2, minimum=0, explanation="local iterations per round"),
+    Column(name="seconds_per_step", above=0, explanation="measured seconds of one iteration with the whole model"),
+    Column(name="seconds_per_sample", above=0, explanation="measured seconds to train the whole model on one sample"),
     Column(name="conv_weights", default=18_720, minimum=0, explanation="weights that are never pruned"),
     Column(name="fc_weights", default=25_168, minimum=0, explanation="weights that may be pruned"),
-    Column(name="objective_weight", default=1, above=0, explanation="how much its pruning counts, e.g. data size"),
+    Column(name="objective_weight", default=1, above=0, explanation="weight of its pruning, e.g. data size"),
     Column(name="fixed_bits", default=0, minimum=0, explanation="bits uploaded whatever is pruned, e.g. a mask"),
     Column(name="extra_seconds", default=0, minimum=0, explanation="compute time whatever is pruned, e.g. a probe"),
 )
-# What a plan adds to a fleet's table; read again, it is passed over.
+# Columns that a plan adds to a fleet's table; they are ignored when it is read again.
 PLAN_COLUMNS = ("bandwidth_share", "pruning_ratio", "bits_per_weight", "latency_ms")
-# What `airprune run` takes from the scenario, its model and its clock instead.
+# Columns that `airprune run` takes from the scenario, its model and its clock instead.
 _OF_THE_SCENARIO = (
     "cycles_per_weight",
     "local_iterations",
@@ -68,15 +68,15 @@ _OF_THE_SCENARIO = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fleet:
-    """A fleet table, read and checked.
+    """A table of devices, read and checked.
 
     Attributes:
       device: names as the user wrote them.  [num_devices]
       edge_names: the distinct edges, ascending if they are numbers, else as they first appear.  [num_edges]
       edge: index into `edge_names`.  [num_devices]
-      columns: the numeric columns, defaults filled in, `snr_db` always among them. Of measured ones that the table
-        has, NaN where a device was not measured.
-      ignored: columns nobody asked for, with the nearest known name.
+      columns: the numeric columns with defaults, `snr_db` always among them; measured ones are NaN where a device was
+        not measured.
+      ignored: unknown columns, with the nearest known name.
       given: numeric columns that the table has; empty for a fleet that was not read from one.
     """
 
@@ -88,9 +88,9 @@ class Fleet:
     given: tuple[str, ...] = ()
 
     def problem(self, *, bandwidth_hz: float, **limits: Any) -> PlanProblem:
-        """The planning problem with `bandwidth_hz` per edge; `limits` are the other fields of `PlanProblem`.
+        """Returns the planning problem with `bandwidth_hz` per edge; `limits` are the other fields of `PlanProblem`.
 
-        Measured rates are those of the band, whatever its width.
+        Measured rates hold for any bandwidth.
         """
         column = self.columns
         rate_bps = full_band_rate_bps(db_to_ratio(column["snr_db"]), bandwidth_hz)
@@ -114,7 +114,7 @@ class Fleet:
         )
 
     def _measured_s_per_weight(self) -> np.ndarray | None:
-        """From the time of a step with the whole model, or of so many samples as a step of the paper has."""
+        """Returns a_n from the time of a step with the whole model, or of as many samples as the paper's step has."""
         step_s = self.columns.get("seconds_per_step")
         if step_s is None and "seconds_per_sample" in self.columns:
             step_s = PAPER_BATCH_SAMPLES * self.columns["seconds_per_sample"]
@@ -122,7 +122,7 @@ class Fleet:
         return None if step_s is None else self.columns["local_iterations"] * step_s / np.maximum(weights, 1.0)
 
     def with_snr(self, places: list[int], snr_db: np.ndarray) -> Fleet:
-        """The same devices, those at `places` with the SNR of `snr_db` in place of what was measured of their links."""
+        """Returns the fleet with the SNR of `snr_db` in place of the measured rate for the devices at `places`."""
         columns = {**self.columns, "snr_db": snr_db}
         for name in columns.keys() & {RATE, "rate_mbps"}:
             columns[name] = columns[name].copy()
@@ -130,26 +130,25 @@ class Fleet:
         return dataclasses.replace(self, columns=columns, given=())
 
     def ladder(self, value_bits: float) -> Ladder:
-        """The codes of compression `ladder` for the fleet's largest model, up to `value_bits` per weight.
+        """Returns the levels of compression `ladder` for the fleet's largest model, up to `value_bits` per weight.
 
-        What a code sends whatever the number of weights, as the scales of its tensors, belongs to `fixed_bits`.
+        Bits that do not depend on the number of weights, as scales of tensors, belong to `fixed_bits`.
         """
-        from airprune.methods.compression import COMPRESSIONS  # components above, needed for this question alone
+        from airprune.methods.compression import COMPRESSIONS  # a room above this one
         from airprune.methods.compression.base import Wire
 
         weights = int(np.max(self.columns["conv_weights"] + self.columns["fc_weights"]))
         wire = Wire(value_bits=value_bits, num_weights=weights, num_tensors=1)
-        rungs = COMPRESSIONS["ladder"]().ladder(wire)
-        assert rungs is not None
-        codes = [code for code in rungs if code.bits_per_weight < value_bits]
-        return Ladder([*(code.bits_per_weight for code in codes), value_bits], [*(code.error for code in codes), 0.0])
+        levels = COMPRESSIONS["ladder"]().ladder(wire) or ()
+        below = [(level.bits_per_weight, level.error) for level in levels if level.bits_per_weight < value_bits]
+        return Ladder(*zip(*below, (value_bits, 0.0), strict=True))
 
     def table_columns(self, plan: Plan | None = None) -> dict[str, np.ndarray]:
-        """The fleet as a table that `read_fleet` and `read_network` take, with the plan's columns if there is one.
+        """Returns the fleet as columns that `read_fleet` and `read_network` take, with the plan's if there is one.
 
         A fleet that was read has the columns it came with; another one those that differ from the paper's values.
         """
-        given = self.given or tuple(column.name for column in FLEET_COLUMNS if self._says_something(column))
+        given = self.given or tuple(column.name for column in FLEET_COLUMNS if self._differs_from_default(column))
         return {
             "device": self.device,
             "edge": self.edge_names[self.edge],
@@ -157,12 +156,12 @@ class Fleet:
             **({} if plan is None else self._plan_columns(plan)),
         }
 
-    def _says_something(self, column: Column) -> bool:
+    def _differs_from_default(self, column: Column) -> bool:
         values = self.columns.get(column.name)
         return values is not None and (column.default is None or bool(np.any(values != column.default)))
 
     def device_columns(self, plan: Plan) -> dict[str, np.ndarray]:
-        """The plan as columns of the user's table, in the user's order."""
+        """Returns the plan as columns of the user's table, in the user's order."""
         return {"device": self.device, "edge": self.edge_names[self.edge], **self._plan_columns(plan)}
 
     def _plan_columns(self, plan: Plan) -> dict[str, np.ndarray]:
@@ -175,7 +174,7 @@ class Fleet:
         }
 
     def edge_columns(self, plan: Plan) -> dict[str, np.ndarray]:
-        """What the plan says of each edge."""
+        """Returns the plan's values per edge."""
         return {
             "edge": self.edge_names,
             "status": plan.status,
@@ -184,7 +183,7 @@ class Fleet:
         }
 
     def failures(self, plan: Plan) -> list[str]:
-        """One sentence per edge without a plan, with the user's names."""
+        """Returns one sentence per edge without a plan, with the user's names."""
         return [
             plan.failure(int(k), edge_name=str(self.edge_names[k]), device_names=self.device)
             for k in np.flatnonzero(plan.failed)
@@ -215,7 +214,7 @@ def _is_number_in(column: Column, table: Table) -> bool:
 
 
 def _snr_db(table: Table, numbers: Mapping[str, np.ndarray]) -> np.ndarray:
-    """As the table has it; else what gives the measured rate on the paper's band, or follows from the distance."""
+    """Returns the SNR of the table; else that of the measured rate on the paper's bandwidth, or of the distance."""
     radio = Radio()
     snr_db = np.array(numbers.get("snr_db", np.full(table.num_rows, np.nan)))
     rate_bps, distance_m = _rate_bps(numbers), _distance_m(numbers)
@@ -263,14 +262,14 @@ def _index(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_network(source: Path | str | BinaryIO, *, batch_samples: int = PAPER_BATCH_SAMPLES) -> Network:
-    """Reads who is where from the table of a fleet: `distance_m`, or places of devices and of their edges.
+    """Reads the network of a device table: `distance_m`, or positions of devices and of their edges.
 
-    In their place may stand the measured `snr_db` of every link, or its rate (`rate_mbps` or `full_band_rate_bps`, as
-    `airprune deploy calibrate` writes it with each device's `seconds_per_sample`). The model, its iterations and what a
-    weight costs are the scenario's.
+    In their place it may have the measured `snr_db` of every link, or its rate (`rate_mbps` or `full_band_rate_bps`, as
+    `airprune deploy calibrate` writes it with each device's `seconds_per_sample`). The model, its iterations and cycles
+    per weight are the scenario's.
 
     Args:
-      batch_samples: of one step, for `seconds_per_step`.
+      batch_samples: samples of one step, for `seconds_per_step`.
     """
     return network_and_columns(source, batch_samples=batch_samples)[0]
 
@@ -278,7 +277,7 @@ def read_network(source: Path | str | BinaryIO, *, batch_samples: int = PAPER_BA
 def network_and_columns(
     source: Path | str | BinaryIO, *, batch_samples: int = PAPER_BATCH_SAMPLES, is_quoted: bool = True
 ) -> tuple[Network, frozenset[str]]:
-    """(the network, the columns that the table has); `is_quoted` as of `read_table`."""
+    """Returns (the network, the columns that the table has); `is_quoted` as of `read_table`."""
     try:
         return _network_and_columns(_read(source, is_quoted=is_quoted), batch_samples)
     except InvalidValue as error:
@@ -301,38 +300,38 @@ def _network_and_columns(table: Table, batch_samples: int) -> tuple[Network, fro
     places: dict[Any, tuple[float, float]] = {}
     for row, (label, x, y) in enumerate(zip(columns["edge"], table["edge_x_m"], table["edge_y_m"], strict=True)):
         if places.setdefault(label, (float(x), float(y))) != (x, y):
-            raise table.error(row, "its edge stands elsewhere on an earlier line; an edge has one place")
+            raise table.error(row, "its edge has another position on an earlier line; an edge has one position")
     return network_from_columns(columns, edge_position_m=places), table.present
 
 
 def _check_filled(table: Table, measured: np.ndarray) -> None:
     if np.isnan(measured).any():
         row = int(np.flatnonzero(np.isnan(measured))[0])
-        raise table.error(row, "the link of this device is empty; a network has every link measured, or places")
+        raise table.error(row, "the link of this device is empty; a network needs every link measured, or positions")
 
 
 def unused_by_runs(source: Path | str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(columns that `plan` reads and a run takes from its scenario instead, unknown ones with the nearest name)."""
+    """Returns (columns that a run takes from its scenario instead, unknown ones with the nearest name)."""
     table = _read(source)
     return tuple(name for name in _OF_THE_SCENARIO if name in table.present), _unknown(table)
 
 
 def _unknown(table: Table) -> tuple[str, ...]:
-    """Columns that are neither read nor what `plan --out` adds."""
+    """Returns the columns that are neither read nor added by `plan --out`."""
     return tuple(text for text in table.ignored if text.partition(" ")[0] not in PLAN_COLUMNS)
 
 
 def _read(source: Path | str | BinaryIO, *, is_quoted: bool = True) -> Table:
-    """The table, with something that tells every link, and told once."""
+    """Reads the table, and checks that it describes every link, and only once."""
     table = read_table(source, FLEET_COLUMNS, unique="device", is_quoted=is_quoted)
     for one, other in (("rate_mbps", RATE), ("seconds_per_step", "seconds_per_sample")):
         if one in table and other in table:
-            raise BadTable(table.source, 1, f"{one} and {other} say the same; give one of them.")
+            raise BadTable(table.source, 1, f"{one} and {other} are the same quantity; give one of them.")
     if not {"snr_db", "rate_mbps", RATE, "distance_m"} & table.present and not set(_PLACES) <= table.present:
         raise BadTable(
             table.source,
             1,
-            "missing snr_db (dB over the full band), or in its place rate_mbps, distance_m or x_m, y_m, edge_x_m, "
+            "missing snr_db (dB over the full bandwidth), or in its place rate_mbps, distance_m or x_m, y_m, edge_x_m, "
             f"edge_y_m; found {', '.join(sorted(table.present))}{_nearest(table) if is_quoted else ''}.",
         )
     return table

@@ -1,13 +1,13 @@
-"""Inverse questions: how little time, or how little band, still keeps pruning below a target.
+"""Finds the smallest deadline or bandwidth that keeps pruning below a target.
 
-Under every scheme that adapts, each single ratio falls (or stays) when the band grows: raising r can only lower
+Under every scheme that adapts, each single ratio falls (or stays) when the bandwidth grows: raising r can only lower
 μ = λ/r in the stationarity condition c (D − a W)² = μ W_fully (q̂ D + a e), since a larger μ would shrink every share
 below a budget that was already met. So it does when the deadline grows, if all devices need the same extra seconds: a
-longer D moves band only from devices with many fixed bits, and takes less from them than the time itself gives. So mean
-and maximum are monotone and bracketing is exact.
+longer D moves bandwidth only from devices with many fixed bits, and takes less from them than the time itself gives. So
+mean and maximum are monotone and bracketing is exact.
 
-With unequal extra seconds a longer deadline may move band to a device that had hardly any time left. The scheme's own
-objective still falls, hence the mean of `optimal` with equal objective weights; for the rest, what is found is a value
+With unequal extra seconds a longer deadline may move bandwidth to a device that had hardly any time left. The scheme's
+own objective still falls, hence the mean of `optimal` with equal objective weights; for the rest, the result is a value
 that satisfies the target and a neighbour below it that does not, but perhaps not the smallest such value.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from airprune.checks import quantity
+from airprune.checks import one_number
 from airprune.errors import Infeasible, InvalidValue, UnknownName
 from airprune.planning.plan import Plan
 from airprune.planning.problem import PlanProblem
@@ -35,7 +35,7 @@ STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
     "max": lambda x: float(np.max(x)),
 }
 
-# Beyond a quadrillion times the band, uplink time is zero to double precision.
+# Beyond a quadrillion times the bandwidth, uplink time is zero to double precision.
 _UNLIMITED = 1e15
 
 
@@ -58,7 +58,7 @@ def smallest_deadline_s(
     scheme: str = "optimal",
     relative_tolerance: float = 1e-9,
 ) -> Answer:
-    """The smallest common deadline with which the mean (or largest) ratio of all devices is ≤ the target."""
+    """Returns the smallest common deadline with which the mean (or largest) ratio of all devices is ≤ the target."""
     _check_target(problem, target_pruning, statistic, relative_tolerance)
 
     def plan_at(deadline_s: float) -> Plan:
@@ -90,13 +90,13 @@ def smallest_bandwidth_hz(
     scheme: str = "optimal",
     relative_tolerance: float = 1e-9,
 ) -> Answer:
-    """The smallest band per edge with which the mean (or largest) ratio of all devices is ≤ the target.
+    """Returns the smallest bandwidth per edge with which the mean (or largest) ratio of all devices is ≤ the target.
 
-    `bandwidth_hz` is the band behind `problem.full_band_rate_bps`; rates scale with it, as in Eq. (10) with the
+    `bandwidth_hz` is the one behind `problem.full_band_rate_bps`; rates scale with it, as in Eq. (10) with the
     noise power fixed.
     """
     _check_target(problem, target_pruning, statistic, relative_tolerance)
-    _one_number("bandwidth_hz", bandwidth_hz, above=0.0, at_most=1e30, way_out="Example: 20e6 for 20 MHz.")
+    one_number("bandwidth_hz", bandwidth_hz, above=0.0, at_most=1e30, way_out="Example: 20e6 for 20 MHz.")
 
     def plan_at(factor: float) -> Plan:
         changes: dict[str, Any] = {"full_band_rate_bps": problem.full_band_rate_bps * factor}
@@ -112,7 +112,7 @@ def smallest_bandwidth_hz(
         left = "a device is too slow or has no uplink rate" if math.isnan(reached) else f"it stays at {reached:.6g}"
         raise Infeasible(
             f"No bandwidth brings the {statistic} pruning ratio to {target_pruning:g} within this deadline: "
-            f"{left} even with unlimited band; allow a longer deadline or a higher target."
+            f"{left} even with unlimited bandwidth; allow a longer deadline or a higher target."
         )
     low = high = 1.0
     while excess(plan_at(high)) > 0.0:
@@ -139,18 +139,13 @@ def _check_target(problem: PlanProblem, target: float, statistic: str, tolerance
         raise InvalidValue("problem", "must be a PlanProblem", shown(problem))
     if not isinstance(statistic, str) or statistic not in STATISTICS:
         raise UnknownName("statistic", statistic, STATISTICS)
-    _one_number("target_pruning", target, at_least=0.0, at_most=1.0, way_out="Example: 0.5.")
-    _one_number("relative_tolerance", tolerance, at_least=1e-15, at_most=1.0, way_out="Example: 1e-9.")
+    one_number("target_pruning", target, at_least=0.0, at_most=1.0, way_out="Example: 0.5.")
+    one_number("relative_tolerance", tolerance, at_least=1e-15, at_most=1.0, way_out="Example: 1e-9.")
     least = STATISTICS[statistic](problem.min_pruning_ratio)
     if target < least:
         raise InvalidValue(
             "target_pruning", f"must be at least the {statistic} of min_pruning_ratio, {least:g}", target
         )
-
-
-def _one_number(field: str, value: float, **rules: Any) -> None:
-    if quantity(field, value, **rules).ndim:
-        raise InvalidValue(field, "must be one number", shown(value))
 
 
 def _excess_over(target: float, statistic: str) -> Callable[[Plan], float]:
@@ -162,7 +157,7 @@ def _excess_over(target: float, statistic: str) -> Callable[[Plan], float]:
 
 
 def _smallest(excess: Callable[[float], float], low: float, high: float, tolerance: float) -> float | None:
-    """The smallest x in (low, high] with excess(x) ≤ 0, to a relative tolerance; None if `high` has none.
+    """Returns the smallest x in (low, high] with excess(x) ≤ 0, to a relative tolerance; None if there is none.
 
     Secant steps while they at least halve the bracket, geometric bisection otherwise. Always returns the upper
     end of the bracket, which has been seen to satisfy.

@@ -1,4 +1,4 @@
-"""Clock and power chosen together: one level for both, since a second must cost the same in the CPU as in the radio."""
+"""Chooses CPU frequency and power together: at the optimum a second costs the same in the CPU as in the radio."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from airprune.planning.tradeoff import ROUNDING_MARGIN
 
 Array = np.ndarray
 
-# Below this level a device computes and sends slower than anybody waits.
+# Below this level no deadline is long enough for a device.
 _LOWEST_LEVEL = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Clock and power that belong together, by their common level z > 0; all arrays [num_devices].
+    """The pairs of clock and power that belong together, by their common level z > 0.  Arrays [num_devices]
 
     Where energy is least, a second saved costs the same in the CPU as in the radio. With z = ln(1 + γ p / p_max) that
     is 2 kappa f³ joules in the CPU and (z e^z − e^z + 1) p_max / γ in the radio, so that one level gives both f and p,
@@ -37,13 +37,13 @@ class Levels:
 
     @property
     def top(self) -> Array:
-        """A level at which both clock and power are full; from z = 2 on, z e^z − e^z + 1 ≥ e^z."""
+        """Returns a level at which both clock and power are full; from z = 2 on, z e^z − e^z + 1 ≥ e^z."""
         limits = limits_of(self.problem)
         full_clock = np.log(2.0 * limits.effective_capacitance * limits.cpu_hz_max**3 / self.power_at_unit_snr)
         return np.maximum(np.maximum(np.log1p(limits.power_w_max / self.power_at_unit_snr), full_clock), 2.0)
 
     def second_j(self, z: Array) -> Array:
-        """What a second saved costs, in joules."""
+        """Returns the energy in joules that saving one second costs."""
         price = np.where(z < 1e-4, z * z * (0.5 + z / 3.0), z * np.exp(z) - np.expm1(z))  # its series where it cancels
         return price * self.power_at_unit_snr
 
@@ -57,13 +57,13 @@ class Levels:
         return np.clip(self.power_at_unit_snr * np.expm1(z), limits.power_w_min, limits.power_w_max)
 
     def weights_in_time(self, z: Array) -> Array:
-        """W_T: what deadline, clock and rate allow; grows with z."""
+        """Returns W_T, the weights that deadline, clock and rate allow; grows with z."""
         slowdown, bit_s, p = self._slowdown(z), self._bit_s(z), self.problem
         spare_s = p.deadline_s - p.extra_seconds * slowdown - p.fixed_bits * bit_s
         return _weights(spare_s, p.seconds_per_weight * slowdown + p.bits_per_weight * bit_s)
 
     def weights_in_budget(self, z: Array) -> Array:
-        """W_E: what the energy allows; falls with z."""
+        """Returns W_E, the weights that the energy budget allows; falls with z."""
         watt, p = self._compute_w(z), self.problem
         slowdown, bit_j = self._slowdown(z), self._bit_s(z) * self.power_w(z)
         spare_j = limits_of(p).energy_j - p.extra_seconds * slowdown * watt - p.fixed_bits * bit_j
@@ -84,7 +84,7 @@ class Levels:
         return compute_s * self._compute_w(z) + uplink_s * self.power_w(z)
 
     def cheapest_in_time(self, weights: Array) -> Array:
-        """The lowest level at which `weights` meet the deadline; the top where none does."""
+        """Returns the lowest level at which `weights` meet the deadline; the top where none does."""
         limit_s = self.problem.deadline_s * (1.0 + ROUNDING_MARGIN)
         return last_level(lambda z: self.time_s(z, weights) > limit_s, self)[1]
 
@@ -99,12 +99,12 @@ class Levels:
 
 
 def _weights(spare: Array, per_weight: Array) -> Array:
-    """Where a weight costs nothing, all or none."""
+    """Returns spare / per_weight; all or none where a weight costs nothing."""
     return np.where(per_weight > 0.0, spare / per_weight, np.where(spare >= 0.0, np.inf, -np.inf))
 
 
 def last_level(holds: Callable[[Array], Array], curve: Levels) -> tuple[Array, Array]:
-    """(the last level at which a condition that is true up to some level holds, the next): equal at an end."""
+    """Returns (the last level up to which a condition holds, the next one), which are equal at an end."""
     low, high = np.full(curve.problem.num_devices, _LOWEST_LEVEL), curve.top
     everywhere, nowhere = holds(high), ~holds(low)
     low, high = np.where(everywhere, high, low), np.where(nowhere & ~everywhere, low, high)

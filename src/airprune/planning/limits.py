@@ -1,4 +1,4 @@
-"""What clock and power a device may choose and what energy it may spend, for schemes that choose them too."""
+"""Holds the ranges of CPU frequency and power and the energy budget of devices, for schemes that choose them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 
-# 2^1000 is an SNR of 3,000 dB: a rate beyond it means that band and rate do not belong together.
+# 2^1000 is an SNR of 3,000 dB: a rate beyond it means that bandwidth and rate do not belong together.
 _MAX_BITS_PER_HZ = 1000.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeviceLimits:
-    """Ranges of clock and power, and an energy budget. Numbers, or arrays of shape [num_devices].
+    """The ranges of clock and power, and an energy budget. Numbers, or arrays of shape [num_devices].
 
     The `seconds_per_weight` a and `extra_seconds` x of a problem are those at full clock, its `full_band_rate_bps` r is
     that at full power. So no cycles and no SNR are needed here:
@@ -33,8 +33,8 @@ class DeviceLimits:
     Attributes:
       cpu_hz_max, cpu_hz_min: range of f_n.
       power_w_max, power_w_min: range of p_n.
-      bandwidth_hz: B, the band of the edge.
-      energy_j: what a device may spend in one edge round; infinite by default.
+      bandwidth_hz: B, bandwidth of the edge.
+      energy_j: energy budget of a device for one edge round; infinite by default.
       effective_capacitance: kappa of `latency.compute_energy_j`.
     """
 
@@ -55,7 +55,7 @@ class DeviceLimits:
                 raise InvalidValue(f"DeviceLimits.{low}", f"must be ≤ {high}", getattr(self, low))
 
     def for_devices(self, full_band_rate_bps: Array) -> DeviceLimits:
-        """The same with one entry per device, once they fit the rates."""
+        """Returns the same with one entry per device; raises InvalidValue if they do not fit the rates."""
         count = len(full_band_rate_bps)
         values: dict[str, Array] = {}
         for field in fields(self):
@@ -88,7 +88,7 @@ def limits_of(problem: PlanProblem) -> DeviceLimits:
     if problem.limits is None:
         raise InvalidValue(
             "PlanProblem.limits",
-            "must be given where clock, power or energy are asked for",
+            "must be given for schemes that choose clock, power or energy",
             None,
             "Example: limits=DeviceLimits(cpu_hz_max=3e9, power_w_max=0.63, bandwidth_hz=20e6, energy_j=0.01)",
         )
@@ -96,22 +96,22 @@ def limits_of(problem: PlanProblem) -> DeviceLimits:
 
 
 def slowdown(problem: PlanProblem, cpu_hz: Array) -> Array:
-    """f_max / f: by what factor compute takes longer than at full clock."""
+    """Returns f_max / f, the factor by which compute takes longer than at full clock."""
     return limits_of(problem).cpu_hz_max / cpu_hz
 
 
 def snr_at_full_power(problem: PlanProblem) -> Array:
-    """γ = 2^(r/B) − 1."""
+    """Returns γ = 2^(r/B) − 1."""
     return np.expm1(problem.full_band_rate_bps * (np.log(2.0) / limits_of(problem).bandwidth_hz))
 
 
 def full_band_rate_at(problem: PlanProblem, power_w: Array) -> Array:
-    """r(p) = B log2(1 + γ p / p_max); at full power the problem's own rate to the bit."""
+    """Returns r(p) = B log2(1 + γ p / p_max); at full power the problem's own rate to the bit."""
     limits = limits_of(problem)
     rate = limits.bandwidth_hz * np.log1p(snr_at_full_power(problem) * (power_w / limits.power_w_max)) / np.log(2.0)
     return np.where(power_w == limits.power_w_max, problem.full_band_rate_bps, rate)
 
 
 def energy_j(problem: PlanProblem, *, compute_s: Array, uplink_s: Array, cpu_hz: Array, power_w: Array) -> Array:
-    """kappa f³ watts while computing and p watts while sending, as `latency` has it."""
+    """Returns the energy of kappa f³ watts while computing and p watts while sending, as in `latency`."""
     return limits_of(problem).effective_capacitance * cpu_hz**3 * compute_s + power_w * uplink_s

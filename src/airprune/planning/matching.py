@@ -1,4 +1,4 @@
-"""Rows matched with columns at the least sum of costs: the assignment problem, exactly and greedily."""
+"""Solves the assignment problem, rows to columns at the least sum of costs, exactly and greedily."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Array = np.ndarray
 
 
 def assigned(cost: Array) -> Array:
-    """The column of every row; −1 for rows that cannot have one.  [num_rows]
+    """Returns the column of every row; −1 for rows that cannot have one.  [num_rows]
 
     As many rows as possible are matched, and of all such matchings it is one with the least sum. Infinite: impossible.
     """
@@ -24,7 +24,7 @@ def assigned(cost: Array) -> Array:
 
 
 def _hungarian(cost: Array) -> Array:
-    """Row after row takes the shortest augmenting path, its lengths reduced by prices of rows and columns."""
+    """Augments row after row along the shortest path, its lengths reduced by prices of rows and columns."""
     num_rows, num_columns = cost.shape
     row_price, column_price = np.zeros(num_rows), np.zeros(num_columns)
     row_of, column_of = np.full(num_columns, -1), np.full(num_rows, -1)
@@ -62,7 +62,7 @@ def _inverse(row_of: Array, num_rows: int) -> Array:
 
 
 def greedily_assigned(cost: Array) -> Array:
-    """Again and again the cheapest pair that is left (ties: lower row, then column); −1 for rows without one."""
+    """Assigns the cheapest remaining pair again and again (ties: lower row, then column); −1 for rows without one."""
     column, taken = np.full(cost.shape[0], -1), np.zeros(cost.shape[1], dtype=bool)
     for pair in np.argsort(cost, axis=None, kind="stable").tolist():
         row, place = divmod(pair, cost.shape[1])
@@ -72,7 +72,7 @@ def greedily_assigned(cost: Array) -> Array:
 
 
 def smallest_worst(cost: Array) -> float:
-    """The smallest bound with which every row can have a column that costs at most that; infinite if none has."""
+    """Returns the smallest bound with which every row can have a column that costs at most that, or infinity."""
     if cost.shape[0] > cost.shape[1]:
         return float(np.inf)
     bounds = np.unique(cost[np.isfinite(cost) & (cost >= cost.min(axis=1).max())])

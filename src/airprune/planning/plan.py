@@ -1,4 +1,4 @@
-"""What a planner answers: shares, ratios, latencies, and per edge a status, a price and a smallest deadline."""
+"""Holds the output of a planner: shares, ratios, latencies, and per edge a status, a price and a smallest deadline."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 
-# A latency above the deadline by less than this share of it is rounding, not lateness.
+# A latency above the deadline by less than this share of it is rounding.
 DEADLINE_TOLERANCE = 1e-12
 
 
 class Status(StrEnum):
-    """How planning ended on one edge."""
+    """The outcome of planning on one edge."""
 
     OK = "ok"
-    """Every device meets the deadline inside its box, on at most the edge's band."""
+    """Every device meets the deadline within its bounds, on at most the edge's bandwidth."""
     LATE = "late"
     """A baseline that does not adapt to the deadline, and misses it."""
     INFEASIBLE_COMPUTE = "infeasible-compute"
     """A device is too slow to train even its smallest model in time, at any bandwidth."""
     INFEASIBLE_BANDWIDTH = "infeasible-bandwidth"
-    """The smallest models of all devices together need more than the edge's band."""
+    """The smallest models of all devices together need more than the edge's bandwidth."""
     INFEASIBLE_ENERGY = "infeasible-energy"
-    """A device's smallest model costs more energy than it may spend, within the deadline."""
+    """A device's smallest model needs more than its energy budget, within the deadline."""
     OUTSIDE_BOX = "outside-box"
-    """A formula gave a share or a ratio that cannot be used."""
+    """A formula gave a share or a ratio outside its bounds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,12 +51,12 @@ class Plan:
       bandwidth_share: b_n; NaN on edges that have no plan.  [num_devices]
       pruning_ratio: ρ_n; NaN likewise.  [num_devices]
       status: a `Status` word per edge, in the order of `problem.edge_ids`.  [num_edges]
-      shadow_price: λ, the drop of the scheme's objective per unit of band; NaN where the scheme has none.  [num_edges]
+      shadow_price: λ, drop of the scheme's objective per unit of bandwidth; NaN if it has none.  [num_edges]
       min_deadline_s: the smallest deadline for which the scheme has a plan.  [num_edges]
       cpu_hz, power_w, bits_per_weight: chosen by the scheme; None if they are as given.  [num_devices]
-      code: rungs of the problem's ladder, if the scheme has chosen them.  [num_devices]
-      block: of the band, if the scheme has assigned them; `problem` then has the rates of these.  [num_devices]
-      blocking: devices that the scheme itself could not serve; None where the band alone decides.  [num_devices]
+      code: compression levels of the problem, if the scheme has chosen them.  [num_devices]
+      block: block of the bandwidth, if the scheme assigns them; `problem` then has their rates.  [num_devices]
+      blocking: devices that the scheme could not serve; None where bandwidth alone decides.  [num_devices]
       options: the scheme with its options, for planning another problem in the same way.
     """
 
@@ -77,13 +77,13 @@ class Plan:
 
     @cached_property
     def latency_s(self) -> Array:
-        """Compute plus uplink time, Eqs. (14)–(15).  [num_devices]"""
+        """Returns compute plus uplink time, Eqs. (14)–(15).  [num_devices]"""
         chosen = {"cpu_hz": self.cpu_hz, "power_w": self.power_w, "bits_per_weight": self.bits_per_weight}
         return latency_s(self.problem, self.bandwidth_share, self.pruning_ratio, **chosen)
 
     @cached_property
     def energy_j(self) -> Array:
-        """For compute and transmission, at full clock and power unless chosen; needs `limits`.  [num_devices]"""
+        """Returns the energy of compute and uplink, at full clock and power unless chosen; needs `limits`."""
         limits = limits_of(self.problem)
         cpu_hz = limits.cpu_hz_max if self.cpu_hz is None else self.cpu_hz
         weights = kept_weights(
@@ -101,12 +101,12 @@ class Plan:
 
     @cached_property
     def edge_latency_s(self) -> Array:
-        """Eq. (16): the slowest device of each edge.  [num_edges]"""
+        """Returns the latency of the slowest device of each edge, Eq. (16).  [num_edges]"""
         return self.problem.groups.max(self.latency_s)
 
     @cached_property
     def kept_fc_weights(self) -> Array:
-        """⌊(1 − ρ) W_fully⌋ whole weights, so that the deadline still holds after rounding; −1 without a plan.
+        """Returns ⌊(1 − ρ) W_fully⌋ whole weights, so that the deadline holds after rounding; −1 without a plan.
 
         A billionth of a weight is tolerated: 1 − ρ = 0.3 of ten weights must keep three, not two.
         """
@@ -119,22 +119,22 @@ class Plan:
 
     @cached_property
     def failed(self) -> Array:
-        """Edges without a usable plan; a baseline that is merely late does not count.  [num_edges]"""
+        """True on edges without a usable plan; a baseline that misses the deadline has one.  [num_edges]"""
         return ~np.isin(self.status, [Status.OK, Status.LATE])
 
     @cached_property
     def blocking_devices(self) -> Array:
-        """Devices to leave out (or to give more time) so that an infeasible edge has a plan.  [num_devices]"""
+        """True for devices to drop (or to give more time) so that an infeasible edge has a plan.  [num_devices]"""
         return blocking_devices(self.problem) if self.blocking is None else self.blocking
 
     def raise_if_failed(
         self, *, device_names: Sequence[object] | Array | None = None, edge_names: Sequence[str] = ()
     ) -> Plan:
-        """This plan, or `Infeasible` with the first failed edge, its devices and the way out.
+        """Returns this plan, or raises `Infeasible` with the first failed edge, its devices and the way out.
 
         Args:
-          device_names: of the devices in problem order; their positions unless given.
-          edge_names: by the edges' numbers, which stand for them unless given.
+          device_names: in problem order; positions unless given.
+          edge_names: by edge id; the ids unless given.
         """
         if not self.failed.any():
             return self
@@ -143,14 +143,14 @@ class Plan:
         raise Infeasible(self.failure(k, edge_name=edge_name, device_names=device_names))
 
     def failure(self, k: int, *, edge_name: str = "", device_names: Sequence[object] | Array | None = None) -> str:
-        """One sentence on why edge number `k` (a position in `problem.edge_ids`) has no plan."""
+        """Returns one sentence on why edge number `k` (a position in `problem.edge_ids`) has no plan."""
         edge = edge_name or str(self.problem.edge_ids[k])
         if self.status[k] == Status.OUTSIDE_BOX:
             return (
-                f"Edge {edge}: scheme {self.scheme!r} leaves the box (a share outside [0, 1] or a ratio outside its "
-                "bounds); use scheme 'optimal', which stays inside."
+                f"Edge {edge}: scheme {self.scheme!r} leaves its bounds (a share outside [0, 1] or a ratio outside its "
+                "limits); use scheme 'optimal', which stays within them."
             )
-        blockers = np.flatnonzero(self.blocking_devices & self.problem.groups.spread(self._is_edge(k)))
+        blockers = np.flatnonzero(self.blocking_devices & (self.problem.edge == self.problem.edge_ids[k]))
         names = [str(n if device_names is None else device_names[int(n)]) for n in blockers]
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         deadline_ms = 1e3 * float(self.problem.groups.max(self.problem.deadline_s)[k])
@@ -163,24 +163,21 @@ class Plan:
         )
         return f"Edge {edge} has no plan for {deadline_ms:g} ms: {why}{blocked_by}; {way_out}."
 
-    def _is_edge(self, k: int) -> Array:
-        return np.arange(self.problem.groups.num_edges) == k
-
 
 # Why an edge has no plan, and why perhaps no deadline helps.
 _NO_RATE = "a device has no uplink rate"
 _REASONS = {
     Status.INFEASIBLE_COMPUTE: ("too slow to train even the smallest model in time", _NO_RATE),
-    Status.INFEASIBLE_BANDWIDTH: ("the smallest models need more than the whole band", _NO_RATE),
+    Status.INFEASIBLE_BANDWIDTH: ("the smallest models need more than the whole bandwidth", _NO_RATE),
     Status.INFEASIBLE_ENERGY: (
         "the smallest model needs more than the energy budget",
-        "the budget does not suffice even at the slowest clock and the least power",
+        "the budget does not suffice even at the lowest CPU frequency and power",
     ),
 }
 
 
 def round_up_ms(seconds: float) -> str:
-    """Milliseconds to six significant digits, never below the value, so that what is printed works when typed."""
+    """Returns milliseconds to six digits, never below the value, so that the printed deadline is feasible."""
     text = f"{1e3 * seconds:.6g}"
     if float(text) / 1e3 < seconds:
         text = f"{float(text) * (1 + 5e-6):.6g}"

@@ -1,4 +1,4 @@
-"""The joint problem of Eqs. (25)–(29) as data: what a planner is given before an edge round."""
+"""Holds the joint problem of Eqs. (25)–(29) as data: the input of a planner before an edge round."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy as np
 
 from airprune.checks import array_of, instance, quantity
 from airprune.errors import InvalidValue
-from airprune.planning.codes import Codes
+from airprune.planning.compression_levels import Codes, Ladder
 from airprune.planning.edges import EdgeGroups
-from airprune.planning.ladder import Ladder
 from airprune.planning.limits import DeviceLimits
 from airprune.wireless.latency import kept_weights
 
@@ -29,8 +28,8 @@ class PlanProblem:
     Minimise Σ c_n ρ_n over (b, ρ), separately for every edge k, subject to
 
         a_n W_n(ρ) + x_n + (q̂ W_n(ρ) + e_n) / (b_n r_n) ≤ T_th   Eq. (26), with W_n(ρ) of Eq. (6)
-        Σ_{n on k} b_n ≤ 1,  0 ≤ b_n ≤ 1                          Eqs. (27), (28): one band per edge server
-        ρ_min ≤ ρ_n ≤ ρ_max                                       Eq. (29), with the box a user may tighten
+        Σ_{n on k} b_n ≤ 1,  0 ≤ b_n ≤ 1                          Eqs. (27), (28): one bandwidth per edge
+        ρ_min ≤ ρ_n ≤ ρ_max                                       Eq. (29), with bounds a user may tighten
 
     Differs from Eq. (26) by the seconds x_n and the bits e_n that no pruning saves; both are 0 unless given.
     Scalars broadcast; every array has shape [num_devices] and the same order.
@@ -39,7 +38,7 @@ class PlanProblem:
       full_band_rate_bps: r_n = B log2(1 + g_n p_n / σ²), Eq. (10) at b = 1. Zero means out of reach.
       seconds_per_weight: a_n = T C_n / f_n, the compute time one weight costs. Zero means compute is free.
       edge: integer id of the edge serving each device; by default all share one.
-      bits_per_weight: q̂. Zero only where fixed bits are sent: a code with a fixed number of values.
+      bits_per_weight: q̂. Zero only where fixed bits are sent: a compressor with a fixed number of values.
       conv_weights: W_conv, or whatever else is never pruned; `fixed_weights` is the same.
       fc_weights: W_fully, or whatever else is pruned by the ratio ρ; `prunable_weights` is the same.
       deadline_s: T_th.
@@ -49,10 +48,10 @@ class PlanProblem:
       fixed_bits: e_n, uplink bits that do not grow with the weights: a mask, the scales of a quantiser.
       extra_seconds: x_n, compute time that does not grow with the weights: a probe on the whole model.
       limits: clock, power and energy, for schemes that choose them; the others do not read it.
-      ladder: codes and their errors, for schemes that choose them; its cheapest one is `bits_per_weight`.
-      codes: codes by size alone, likewise; its smallest one is `bits_per_weight`.
-      block_rate_bps: r_n with the gain of each block of the band, for schemes that assign blocks: a device that has one
-        of S blocks sends at an S-th of it.  [num_devices, num_blocks]
+      ladder: compression levels and their errors, for schemes that choose them; the cheapest is `bits_per_weight`.
+      codes: compression levels by size alone, likewise; the smallest is `bits_per_weight`.
+      block_rate_bps: r_n with the gain of each block of the bandwidth, for schemes that assign blocks: a device with
+        one of S blocks sends at an S-th of it.  [num_devices, num_blocks]
     """
 
     full_band_rate_bps: Any
@@ -75,9 +74,7 @@ class PlanProblem:
     def __post_init__(self) -> None:
         names = [field.name for field in fields(self) if field.name not in _NOT_ARRAYS]
         given = {name: getattr(self, name) for name in names}
-        arrays = {
-            name: _checked_edge(value) if name == "edge" else _checked(name, value) for name, value in given.items()
-        }
+        arrays = {name: _checked(name, value) for name, value in given.items()}
         num_devices = _common_length(arrays)
         for name, array in arrays.items():
             object.__setattr__(self, name, _read_only(array, num_devices))
@@ -108,14 +105,14 @@ class PlanProblem:
             object.__setattr__(self, "block_rate_bps", rates)
 
     def subset(self, kept: Any) -> PlanProblem:
-        """The same problem with some of its devices: a mask, or their positions in the new order."""
+        """Returns the problem of some of its devices: a mask, or their positions in the new order."""
         arrays = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name not in _NOT_ARRAYS}
         limits = None if self.limits is None else self.limits.subset(kept)
         blocks = None if self.block_rate_bps is None else self.block_rate_bps[kept]
         return PlanProblem(**arrays, limits=limits, ladder=self.ladder, codes=self.codes, block_rate_bps=blocks)
 
     def on_blocks(self, block: Any) -> PlanProblem:
-        """The same devices, each with the gain of its block; with its own where that is −1 or blocks are all alike."""
+        """Returns the problem with each device at the gain of its block; at its own gain where `block` is −1."""
         if self.block_rate_bps is None:
             return self
         rates = self.block_rate_bps[np.arange(self.num_devices), block]
@@ -127,37 +124,37 @@ class PlanProblem:
 
     @cached_property
     def groups(self) -> EdgeGroups:
-        """Which devices share which band."""
+        """Returns the devices grouped by edge."""
         return EdgeGroups.of(self.edge)
 
     @property
     def edge_ids(self) -> Array:
-        """Ids of the edges, ascending: the order of every per-edge array of a plan.  [num_edges]"""
+        """Returns the ids of the edges, ascending: the order of every per-edge array of a plan.  [num_edges]"""
         return self.groups.ids
 
     @property
     def fixed_weights(self) -> Array:
-        """Weights that are never pruned: `conv_weights` under a name that holds for any model."""
+        """Returns the weights that are never pruned: `conv_weights` under a name that holds for any model."""
         return self.conv_weights
 
     @property
     def prunable_weights(self) -> Array:
-        """Weights that may be pruned: `fc_weights` under a name that holds for any model."""
+        """Returns the weights that may be pruned: `fc_weights` under a name that holds for any model."""
         return self.fc_weights
 
     @cached_property
     def time_for_weights_s(self) -> Array:
-        """T_th − x: what the deadline leaves for training and sending weights; may be negative."""
+        """Returns T_th − x, the time that the deadline leaves for training and sending weights; may be negative."""
         return self.deadline_s - self.extra_seconds if self.extra_seconds.any() else self.deadline_s
 
     @property
     def smallest_model_weights(self) -> Array:
-        """W(ρ_max): what a device trains and uploads at the least, Eq. (6)."""
+        """Returns W(ρ_max), the fewest weights that a device trains and uploads, Eq. (6)."""
         return kept_weights(self.max_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
 
     @property
     def largest_model_weights(self) -> Array:
-        """W(ρ_min): what a device trains and uploads at the most, Eq. (6)."""
+        """Returns W(ρ_min), the most weights that a device trains and uploads, Eq. (6)."""
         return kept_weights(self.min_pruning_ratio, conv_weights=self.conv_weights, fc_weights=self.fc_weights)
 
 
@@ -201,7 +198,7 @@ def _common_length(arrays: dict[str, Array]) -> int:
 
 
 def _checked(name: str, value: Any) -> Array:
-    """Within its bounds and of a magnitude whose products and squares a double can hold."""
+    """Returns the array if it is within its bounds, and its products and squares fit a double."""
     if name == "edge":
         return _checked_edge(value)
     field = f"PlanProblem.{name}"

@@ -1,4 +1,4 @@
-"""Roots of many functions at once, each inside its own bracket."""
+"""Finds the roots of many functions at once, each inside its own bracket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_STEPS = 200
 
 
 def bracketed_roots(function: Callable[[Array], Array], low: Array, high: Array, *, small: float = 0.0) -> Array:
-    """Where each entry of a function changes its sign between `low` and `high`, to the last bits, or is `small`.
+    """Returns where each entry of a function changes its sign between `low` and `high`, or is at most `small`.
 
     Chandrupatla's method: inverse quadratic interpolation where it is safe, bisection elsewhere. Where the signs at the
     two ends agree there is nothing to find, and the end that is nearer to zero is returned.

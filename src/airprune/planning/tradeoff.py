@@ -1,4 +1,4 @@
-"""How bandwidth buys weights within the deadline: Theorem 2 read in both directions.
+"""Converts bandwidth shares to weights within the deadline and back: Theorem 2 in both directions.
 
 With W the weights a device keeps, Eq. (26) is a W + (q̂ W + e) / (b r) ≤ D, where e are the fixed bits and
 D = T_th − x is the time that the extra seconds leave. Solved for W it gives the largest model a share can
@@ -23,14 +23,14 @@ ROUNDING_MARGIN = 4 * np.finfo(np.float64).eps
 
 
 def uplink_bits(problem: PlanProblem, weights: Array) -> Array:
-    """q̂ W + e: what a device sends."""
+    """Returns q̂ W + e, the bits that a device sends."""
     bits = np.asarray(problem.bits_per_weight * weights)
-    bits += problem.fixed_bits  # in place: a million devices ask for this at every step of a bisection
+    bits += problem.fixed_bits  # in place: a bisection over a million devices computes this at every step
     return bits
 
 
 def share_for_weights(problem: PlanProblem, weights: Array, deadline_s: Array | None = None) -> Array:
-    """b = (q̂ W + e) / (r (D − a W)): the smallest share with which `weights` meet the deadline (the problem's own)."""
+    """Returns b = (q̂ W + e) / (r (D − a W)), the smallest share with which `weights` meet the deadline."""
     time_s = problem.time_for_weights_s if deadline_s is None else deadline_s - problem.extra_seconds
     time_left_s = time_s - problem.seconds_per_weight * weights
     bits = uplink_bits(problem, weights)
@@ -43,7 +43,7 @@ def share_for_weights(problem: PlanProblem, weights: Array, deadline_s: Array | 
 
 
 def weights_for_share(problem: PlanProblem, share: Array) -> Array:
-    """W = (D b r − e) / (a b r + q̂): the largest model that meets the deadline with `share`.
+    """Returns W = (D b r − e) / (a b r + q̂), the largest model that meets the deadline with `share`.
 
     Negative where not even the fixed bits arrive in time. Where neither training nor sending grows with the weights,
     a share carries any model or none.
@@ -57,7 +57,7 @@ def weights_for_share(problem: PlanProblem, share: Array) -> Array:
 
 
 def unclipped_ratio_for_share(problem: PlanProblem, share: Array) -> Array:
-    """Eq. (35) to the letter: ρ = 1 − (W(b) − W_conv) / W_fully, wherever it falls.
+    """Returns ρ = 1 − (W(b) − W_conv) / W_fully, Eq. (35) to the letter, within its bounds or not.
 
     Negative where the share carries more than the whole model, above 1 where not even the convolutions fit.
     """
@@ -68,7 +68,7 @@ def unclipped_ratio_for_share(problem: PlanProblem, share: Array) -> Array:
 
 
 def ratio_for_share(problem: PlanProblem, share: Array) -> Array:
-    """Eq. (31): the smallest ρ ≥ ρ_min with which `share` meets the deadline; may exceed ρ_max.
+    """Returns the smallest ρ ≥ ρ_min with which `share` meets the deadline, Eq. (31); may exceed ρ_max.
 
     Where rounding would leave the latency an ulp above the deadline, ρ is raised by the few ulps that bring
     it back, since a plan must hold exactly as it is printed.
@@ -80,7 +80,7 @@ def ratio_for_share(problem: PlanProblem, share: Array) -> Array:
 
 
 def _ulps_above(ratio: Array, problem: PlanProblem, share: Array) -> Array:
-    """T_th was rounded, which is worth ulps of W(b) + (e + x b r) / (a b r + q̂) weights."""
+    """Raises ρ by the rounding of T_th, which is worth ulps of W(b) + (e + x b r) / (a b r + q̂) weights."""
     rate_bps = share * problem.full_band_rate_bps
     with np.errstate(divide="ignore", invalid="ignore"):
         reserved = (problem.fixed_bits + problem.extra_seconds * rate_bps) / (
@@ -101,7 +101,7 @@ def latency_s(
     power_w: Array | None = None,
     bits_per_weight: Array | None = None,
 ) -> Array:
-    """Eqs. (14)–(15): compute plus uplink time of each device; clock, power and bits as given unless chosen."""
+    """Returns compute plus uplink time of each device, Eqs. (14)–(15), with the chosen clock, power and bits."""
     per_weight_s, extra_s, rate_bps = problem.seconds_per_weight, problem.extra_seconds, problem.full_band_rate_bps
     if cpu_hz is not None:
         per_weight_s, extra_s = (seconds * slowdown(problem, cpu_hz) for seconds in (per_weight_s, extra_s))
@@ -118,10 +118,10 @@ def latency_s(
 
 
 def peak_root(problem: PlanProblem) -> Array:
-    """s = √(c (D q̂ + a e) r / W_fully): the pruning that band saves, −c dρ/db, is (s / (a r b + q̂))².
+    """Returns s = √(c (D q̂ + a e) r / W_fully); the pruning that bandwidth saves, −c dρ/db, is (s / (a r b + q̂))².
 
     With e = x = 0, s² W_fully² is Theorem 3's numerator (V1 V4 + V2 V3) r, because V1 V4 + V2 V3 = q̂ W_fully T_th
-    identically. Infinite for a model with nothing to prune, 0 where band buys no weights, NaN if D is negative.
+    identically. Infinite for a model with nothing to prune, 0 where bandwidth carries no weights, NaN if D is negative.
     """
     weight = problem.objective_weight
     bend = weight * problem.time_for_weights_s * problem.bits_per_weight

@@ -1,4 +1,4 @@
-"""Theorem 3 done exactly: the bandwidth shares that minimise Σ c ρ inside the box.
+"""Solves Theorem 3 exactly: the bandwidth shares that minimise Σ c ρ within their bounds.
 
 Stationarity of the Lagrangian, Eq. (64) onwards, gives with u = 1/√λ
 
@@ -11,7 +11,7 @@ finding by bisection over that sorted list the two neighbours between which the 
 interpolating between them, where every b_n is linear. No tolerance, no iteration to converge.
 
 Differs from Eq. (34): the paper omits the clipping; its shares turn negative in its own parameter range.
-Nothing here divides by a: a share is always a convex combination of two shares inside the box.
+Nothing here divides by a: a share is always a convex combination of two shares within the bounds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Filling:
-    """Shares in problem order, multipliers per edge; NaN on edges that have no plan."""
+    """The shares in problem order and multipliers per edge; NaN on edges that have no plan."""
 
     share: Array
     shadow_price: Array
@@ -38,7 +38,7 @@ class Filling:
 
 
 def share_box(problem: PlanProblem) -> tuple[Array, Array]:
-    """[b_min, b_max]: what ρ_max needs, and where ρ reaches ρ_min and more bandwidth is wasted.
+    """Returns (b_min, b_max): the share that ρ_max needs, and the one with which ρ reaches ρ_min.
 
     One share for a device without uplink, or without time: it needs none or has no plan.
     """
@@ -49,18 +49,18 @@ def share_box(problem: PlanProblem) -> tuple[Array, Array]:
 
 
 def water_fill(problem: PlanProblem) -> Filling:
-    """The optimal shares of every edge, and the multiplier λ of its bandwidth budget.
+    """Returns the optimal shares of every edge, and the multiplier λ of its bandwidth budget.
 
-    λ is the pruning Σ c ρ that one more unit of band would save; 0 where the band is not used up.
+    λ is the pruning Σ c ρ that one more unit of bandwidth would save; 0 where bandwidth is left.
     """
     lower, upper = share_box(problem)
     return fill_ramps(problem.groups, lower, upper, *levels(problem, lower, upper))
 
 
 def levels(problem: PlanProblem, *shares: Array) -> list[Array]:
-    """u = (a r b + q̂) / s, the level at which the optimum gives a device each of these shares.
+    """Returns u = (a r b + q̂) / s, the level at which the optimum gives a device each of these shares.
 
-    0 where band buys no weights, because it carries nothing or because they cost nothing: then there is one share.
+    0 where bandwidth carries no weights, or where they cost nothing: then there is one share.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         root = peak_root(problem)
@@ -69,8 +69,8 @@ def levels(problem: PlanProblem, *shares: Array) -> list[Array]:
 
 
 def fill_ramps(groups: EdgeGroups, lower: Array, upper: Array, u_lower: Array, u_upper: Array) -> Filling:
-    """Shares that rise in a straight line from (u_lower, lower) to (u_upper, upper), at the level u of each edge that
-    spends its band. All arrays in problem order."""
+    """Fills shares that rise in a straight line from (u_lower, lower) to (u_upper, upper), up to the level u at which
+    each edge spends its bandwidth. All arrays in problem order."""
     ramps = _Ramps(groups, *(groups.arrange(x) for x in (lower, upper, u_lower, u_upper)))
     with np.errstate(divide="ignore", invalid="ignore"):
         share, u = _fill(ramps)
@@ -79,7 +79,7 @@ def fill_ramps(groups: EdgeGroups, lower: Array, upper: Array, u_lower: Array, u
 
 
 def ratio_of_filling(problem: PlanProblem, filling: Filling) -> Array:
-    """The smallest ρ that each share allows, Eq. (31); at the lower end it is ρ_max, whatever the rounding."""
+    """Returns the smallest ρ that each share allows, Eq. (31); at the lower end it is ρ_max, whatever the rounding."""
     ratio = np.minimum(ratio_for_share(problem, filling.share), problem.max_pruning_ratio)
     # Fixed bits may outweigh all others so far that ρ_max and ρ_min need the same share to the last bit.
     one_share = (filling.lower_share == filling.upper_share) & (problem.fixed_bits > 0.0)
@@ -88,7 +88,7 @@ def ratio_of_filling(problem: PlanProblem, filling: Filling) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Ramps:
-    """b_n(u) of every device, sorted by edge; NaN on devices that have no share at all is harmless here."""
+    """The functions b_n(u) of all devices, sorted by edge; NaN on devices without any share is harmless here."""
 
     groups: EdgeGroups
     lower: Array
@@ -97,7 +97,7 @@ class _Ramps:
     u_upper: Array
 
     def at(self, u: Array, *, after_step: Array) -> Array:
-        """Shares at one level u per edge; on a step of zero width, before or after it as told per edge."""
+        """Returns the shares at one level u per edge; on a step of zero width, before it or `after_step` per edge."""
         u = self.groups.repeat(u)
         climbed = np.clip((u - self.u_lower) / (self.u_upper - self.u_lower), 0.0, 1.0)
         climbed = np.where(u >= self.u_upper, 1.0, climbed)
@@ -106,7 +106,7 @@ class _Ramps:
 
 
 def _fill(ramps: _Ramps) -> tuple[Array, Array]:
-    """(shares sorted by edge, level u per edge) with Σ b(u) equal to the budget, or all b_max if that fits."""
+    """Returns (shares sorted by edge, level u per edge) with Σ b(u) equal to the budget, or all b_max if that fits."""
     groups = ramps.groups
     lowest_sum = groups.sum_arranged(ramps.lower)
     highest_sum = groups.sum_arranged(ramps.upper)

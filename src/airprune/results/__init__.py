@@ -1,4 +1,4 @@
-"""What runs leave behind, read and summed up: measures, time to a target, tables, figures, reports.
+"""Results of runs: measures, time to a target, tables, figures, reports.
 
 measures        every measure once, with its unit and its words
 time_to_target  time, bits, joules and rounds until an accuracy; every test of a run's model

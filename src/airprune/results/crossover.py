@@ -1,4 +1,4 @@
-"""Where pruning stops paying: time to the target over a swept quantity, and its ratio to that of a reference."""
+"""The point where pruning stops paying: time to the target over a swept quantity, and its ratio to a reference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Row:
       num_runs: finished or not.
       estimates: of the last global round, over those seeds; none if one of them diverged.
       num_diverged: how many of them diverged.
-      to_target: what it took to reach the target accuracy, if one is asked for.
+      to_target: the costs until the target accuracy, if there is a target.
     """
 
     values: Mapping[str, Any]
@@ -51,11 +51,11 @@ class Swept:
 
 @dataclass(frozen=True, kw_only=True)
 class Crossover:
-    """Costs of each group over the one swept key that is a number; the other swept keys tell the groups apart.
+    """Costs of each group over the one swept key that is a number; the other swept keys distinguish the groups.
 
     Attributes:
-      reference: the group that the others are measured against; None if there is one group only.
-      whole: whether the reference does not prune.
+      reference: the group that the others are compared with; None if there is one group only.
+      whole: True if the reference does not prune.
     """
 
     key: str
@@ -65,7 +65,7 @@ class Crossover:
 
     @property
     def ratios(self) -> dict[str, list[tuple[float, Ratio]]]:
-        """By group, at the values that group and reference share, ascending."""
+        """The ratios by group, at the values that group and reference share, ascending."""
         if self.reference is None:
             return {}
         theirs = self.costs[self.reference]
@@ -77,7 +77,7 @@ class Crossover:
 
     @property
     def sentences(self) -> list[str]:
-        """Where each group and the reference change places."""
+        """Sentences on where each group and the reference change places."""
         return [self._sentence(group, points) for group, points in self.ratios.items()]
 
     def _sentence(self, group: str, points: Sequence[tuple[float, Ratio]]) -> str:
@@ -95,7 +95,7 @@ class Crossover:
         return f"{faster} is faster than {slower} at every {self.key} {span}{doubt}."
 
     def rows(self) -> list[dict[str, Any]]:
-        """As a tidy table; empty cells where the target was not reached, and how many seeds did."""
+        """Returns a tidy table; cells are empty where the target was not reached."""
         ratios = {(group, x): ratio for group, points in self.ratios.items() for x, ratio in points}
         found = []
         for group, by_value in self.costs.items():
@@ -116,7 +116,7 @@ class Crossover:
 
 
 def crossover_of(entries: Iterable[Swept]) -> Crossover | None:
-    """None unless exactly one swept key is a number, with at least two values."""
+    """Returns the crossover; None unless exactly one swept key is a number, with at least two values."""
     entries = list(entries)
     keys = list(entries[0].values) if entries else []
     numeric = [key for key in keys if all(_is_number(entry.values.get(key)) for entry in entries)]
@@ -136,7 +136,7 @@ def crossover_of(entries: Iterable[Swept]) -> Crossover | None:
 
 
 def crossings(points: Sequence[tuple[float, Ratio]]) -> list[tuple[float, float]]:
-    """Between which neighbouring values the ratio passes 1, one's advantage becoming the other's; (x, x) where it is 1.
+    """Returns neighbouring values between which the ratio passes 1; (x, x) where it is 1.
 
     Values at which neither reached the target are passed over.
     """

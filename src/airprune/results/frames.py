@@ -11,7 +11,7 @@ from airprune import files
 from airprune.checks import path_of
 from airprune.errors import UnknownName, UsageError
 from airprune.extras import needed
-from airprune.results.report.reading import Run, asked_order, is_run, read_run, variant_and_seed
+from airprune.results.report.reading import Run, is_run, read_run, variant_and_seed, variant_order
 from airprune.results.rows import Row, device_rows, edge_row, global_rows
 from airprune.rounds.records import EdgeRecord
 from airprune.settings.toml_text import flat
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 Level = Literal["global", "edge", "device"]
 LEVELS: tuple[Level, ...] = ("global", "edge", "device")
 _DEPTH = 4
-# What says where and how a run was done, not what was run.
-_NOT_TOLD = ("seed", "name", "data.data_dir")
+# Keys that say where and how a run was done, not what was run.
+_HIDDEN = ("seed", "name", "data.data_dir")
 
 
 def load_runs(folder: str | Path | Iterable[str | Path], *, level: Level = "global") -> pandas.DataFrame:
-    """All runs in a folder as one tidy frame: a row per run and global round.
+    """Reads all runs in a folder as one tidy frame: a row per run and global round.
 
     Columns: `run` (its folder), `series` (the variant of a comparison or a sweep, else the scheme), `seed`, `finished`;
     every key of the scenarios in which the runs differ; then the measures. What was counted since the start begins with
@@ -61,7 +61,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
     if is_run(folder):
         yield folder
     elif depth > 0:
-        place = {name: index for index, name in enumerate(asked_order(folder))}
+        place = {name: index for index, name in enumerate(variant_order(folder))}
         children = [child for child in folder.iterdir() if files.is_folder(child) and not child.name.startswith(".")]
         for child in sorted(children, key=lambda child: _order(child.name, place)):
             yield from _run_folders(child, depth - 1)
@@ -73,7 +73,7 @@ def _order(name: str, place: Mapping[str, int]) -> tuple[int, str, int]:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """As scenario.toml has them: a run of components that are not registered here can be read too."""
+    """Reads the settings from scenario.toml, so that runs of unregistered components can be read too."""
     try:
         return flat(tomllib.loads(run.scenario_text))
     except tomllib.TOMLDecodeError:
@@ -82,8 +82,8 @@ def _settings(run: Run) -> dict[str, Any]:
 
 def _differing(settings: list[dict[str, Any]]) -> list[str]:
     keys = dict.fromkeys(key for values in settings for key in values)
-    told = [key for key in keys if key not in _NOT_TOLD and not key.startswith("engine.")]
-    return [key for key in told if any(values.get(key) != settings[0].get(key) for values in settings)]
+    shown = [key for key in keys if key not in _HIDDEN and not key.startswith("engine.")]
+    return [key for key in shown if any(values.get(key) != settings[0].get(key) for values in settings)]
 
 
 def _about(root: Path, run: Run, values: Mapping[str, Any]) -> Row:
@@ -94,7 +94,7 @@ def _about(root: Path, run: Run, values: Mapping[str, Any]) -> Row:
 
 
 def _cell(value: Any) -> Any:
-    """None is spelled out in TOML; lists cannot be grouped by."""
+    """Returns a cell: TOML spells out None, and lists cannot be grouped by."""
     return None if value == "none" else tuple(value) if isinstance(value, list) else value
 
 

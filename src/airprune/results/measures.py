@@ -1,7 +1,7 @@
-"""Every measure once: how what is in the records is told to people.
+"""Every measure once: its name, unit and form for people.
 
-Tables, figures, reports, the page and the docs read this list. Records are in SI units, as the names say; people see
-scaled ones. What a field of a record means is told with the field, in `records`.
+Tables, figures, reports, the web page and the docs read this list. Records are in SI units, as the names say; people
+see scaled ones. `records` documents the meaning of each field.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Measure:
       better: which way is better; None where neither is.
       heading: above a column, unit included; by default label and unit.
       brief: the same where there is little room.
-      stem: in the names of picture files.
+      stem: in the names of figure files.
     """
 
     name: str
@@ -52,11 +52,11 @@ class Measure:
             object.__setattr__(self, name, getattr(self, name) or default)
 
     def text(self, value: float | None) -> str:
-        """A recorded value as it stands under the heading."""
+        """Returns a recorded value as it stands under the heading."""
         return number(value, self.form, scale=self.scale)
 
     def with_unit(self, value: float | None) -> str:
-        """A recorded value by itself."""
+        """Returns a recorded value with its unit."""
         return number(value, self.form, f" {self.unit}" if self.unit else "", scale=self.scale)
 
     @property
@@ -65,11 +65,11 @@ class Measure:
 
     @property
     def axis_scale(self) -> float:
-        """Shares are drawn as shares, as in the paper, though told in percent."""
+        """The factor on an axis: shares are drawn as shares, as in the paper, though tables show percent."""
         return 1.0 if self.unit == "%" else self.scale
 
     def as_json(self) -> dict[str, Any]:
-        """What the page needs to draw and tell it: `digits` are significant ones, `decimals` those after the point."""
+        """Returns the values for the web page: `digits` are significant ones, `decimals` those after the point."""
         return {
             "label": self.label,
             "axis_label": self.axis_label,
@@ -83,6 +83,8 @@ class Measure:
         }
 
 
+_PERCENT: Any = {"recorded_unit": "0 … 1", "unit": "%", "scale": 100.0, "form": ".2f", "better": Better.HIGHER}
+_SECONDS: Any = {"recorded_unit": "s", "unit": "s", "better": Better.LOWER}
 _MILLISECONDS: Any = {"recorded_unit": "s", "unit": "ms", "scale": 1e3, "better": Better.LOWER}
 _MEGABITS: Any = {"recorded_unit": "bit", "unit": "Mbit", "scale": 1e-6, "form": ",.2f", "better": Better.LOWER}
 _JOULES: Any = {"recorded_unit": "J", "unit": "J", "better": Better.LOWER}
@@ -96,28 +98,10 @@ MEASURES: Mapping[str, Measure] = {
         # of a round, or since the start
         Measure(name="global_round", label="global round", stem="rounds", **_COUNT),
         Measure(name="edge_round", label="edge round", **_COUNT),
-        Measure(
-            name="test_accuracy",
-            label="test accuracy",
-            recorded_unit="0 … 1",
-            unit="%",
-            scale=100.0,
-            form=".2f",
-            better=Better.HIGHER,
-            brief="accuracy %",
-            stem="accuracy",
-        ),
+        Measure(name="test_accuracy", label="test accuracy", brief="accuracy %", stem="accuracy", **_PERCENT),
         Measure(name="test_loss", label="test loss", form=".4f", better=Better.LOWER, stem="loss"),
         Measure(name="train_loss", label="training loss", form=".4f", better=Better.LOWER, stem="training-loss"),
-        Measure(
-            name="time_s",
-            label="simulated time",
-            recorded_unit="s",
-            unit="s",
-            better=Better.LOWER,
-            brief="simulated s",
-            stem="time",
-        ),
+        Measure(name="time_s", label="simulated time", brief="simulated s", stem="time", **_SECONDS),
         Measure(name="latency_s", label="latency", **_MILLISECONDS),
         Measure(
             name="uploaded_weights",
@@ -158,26 +142,10 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="latency_quartiles_s", label="quartiles of latency", **_MILLISECONDS),
         Measure(name="loss_quartiles", label="quartiles of loss", form=".4f", better=Better.LOWER),
         Measure(name="deadline_s", label="deadline", recorded_unit="s", unit="ms", scale=1e3),
-        Measure(
-            name="device_accuracy",
-            label="accuracy on the median device",
-            recorded_unit="0 … 1",
-            unit="%",
-            scale=100.0,
-            form=".2f",
-            better=Better.HIGHER,
-            brief="median device %",
-        ),
+        Measure(name="device_accuracy", label="accuracy on the median device", brief="median device %", **_PERCENT),
         Measure(name="gradient_sq", label="squared gradient"),
         # until the target accuracy was reached, see `reaching`
-        Measure(
-            name="time_to_target_s",
-            label="time to target",
-            recorded_unit="s",
-            unit="s",
-            better=Better.LOWER,
-            brief="simulated s",
-        ),
+        Measure(name="time_to_target_s", label="time to target", brief="simulated s", **_SECONDS),
         Measure(
             name="bits_to_target",
             label="bits to target",
@@ -191,7 +159,7 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="edge_latency_s", label="latency", **_MILLISECONDS),
         Measure(name="shadow_price", label="shadow price"),
         Measure(name="min_count", label="fewest devices per kept weight", better=Better.HIGHER, **_COUNT),
-        Measure(name="num_uncovered", label="weights kept by nobody", better=Better.LOWER, **_COUNT),
+        Measure(name="num_uncovered", label="weights that no device kept", better=Better.LOWER, **_COUNT),
         # of each device
         Measure(name="bandwidth_share", label="bandwidth share", brief="band share", **_SHARE),
         Measure(name="pruning_ratio", label="pruning ratio", brief="pruning", **_SHARE),
@@ -224,7 +192,7 @@ TIMES: Mapping[str, Measure] = {
     "mixed": _MIXED_TIME,
 }
 
-# What a tidy table of curves holds of every global round, and what the page is sent.
+# The columns of a tidy table of curves, one row per global round; the web page gets the same.
 CURVE_COLUMNS = (
     "global_round",
     "time_s",
@@ -236,17 +204,17 @@ CURVE_COLUMNS = (
     "test_loss",
     "test_accuracy",
 )
-# What curves are drawn of, and against.
+# Curves are drawn of these, and against these.
 DRAWN = ("test_accuracy", "test_loss", "train_loss", "mean_pruning_ratio")
 AXES = ("global_round", "time_s", "uploaded_bits", "energy_j")
-# What is told of a run in one line of a table.
+# A run in one line of a table.
 SUMMARY = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "energy_j", "mean_pruning_ratio")
-# What is told of how a run came to its target accuracy → what of an evaluation it is.
+# Costs until the target accuracy → the field of an evaluation.
 TO_TARGET: Mapping[str, str] = {
     "time_to_target_s": "time_s",
     "bits_to_target": "uploaded_bits",
     "joules_to_target": "energy_j",
     "rounds_to_target": "global_round",
 }
-# What is told and drawn of each device.
+# Shown and drawn for each device.
 DEVICE_COLUMNS = ("bandwidth_share", "pruning_ratio", "compute_s", "uplink_s")

@@ -23,23 +23,23 @@ Row = dict[str, Any]
 
 @cache
 def fields_per(cls: type[Record], *kinds: Per) -> tuple[str, ...]:
-    """The fields of a record whose values belong to one of these."""
+    """Returns the fields of a record whose values belong to one of these."""
     hints = get_type_hints(cls, include_extras=True)
     about = {
         name: next(found for found in get_args(hint) if isinstance(found, About))
         for name, hint in hints.items()
         if get_origin(hint) is Annotated
     }
-    return tuple(name for name, told in about.items() if told.per in kinds)
+    return tuple(name for name, found in about.items() if found.per in kinds)
 
 
 def cumulative() -> tuple[str, ...]:
-    """What global records count since the start."""
+    """Returns the fields that global records count since the start."""
     return fields_per(GlobalRecord, Per.SINCE_START)
 
 
 def global_row(record: GlobalRecord) -> Row:
-    """A global round: its own numbers, and the totals so far; None where nothing was measured."""
+    """Returns a global round: its own numbers, and the totals so far; None where nothing was measured."""
     own = (*fields_per(GlobalRecord, Per.ROUND, Per.THIS_ROUND, Per.MODEL),)
     return {name: getattr(record, name) for name in own} | {
         f"{TOTAL}{name}": getattr(record, name) for name in cumulative()
@@ -47,7 +47,7 @@ def global_row(record: GlobalRecord) -> Row:
 
 
 def global_rows(records: Iterable[Record]) -> list[Row]:
-    """All global rounds of a run, each also with what it added to the totals."""
+    """Returns all global rounds of a run, each also with its additions to the totals."""
     rows: list[Row] = []
     for record in records:
         if isinstance(record, GlobalRecord):
@@ -63,7 +63,7 @@ def _added(row: Row, before: Row | None, name: str) -> float | None:
 
 
 def edge_row(record: EdgeRecord) -> Row:
-    """An edge round as a whole."""
+    """Returns an edge round as a whole."""
     row: Row = {}
     for name in fields_per(EdgeRecord, Per.ROUND):
         value = getattr(record, name)
@@ -74,7 +74,7 @@ def edge_row(record: EdgeRecord) -> Row:
 
 
 def device_rows(record: EdgeRecord) -> list[Row]:
-    """Every device of an edge round."""
+    """Returns every device of an edge round."""
     names = [name for name in fields_per(EdgeRecord, Per.DEVICE) if getattr(record, name) is not None]
     where = {"global_round": record.global_round, "edge_round": record.edge_round}
     lists = [getattr(record, name) for name in names]

@@ -34,7 +34,7 @@ class Estimate:
         return cls(mean, float(_t95(count - 1) * np.std(values, ddof=1) / math.sqrt(count)))
 
     def text(self, form: str, *, scale: float = 1.0) -> str:
-        """mean ± half-width, as `wording.number` formats them; two digits of the latter where digits are counted."""
+        """Returns mean ± half-width, as `text.number` formats them; two digits of the latter for forms in g."""
         mean = number(self.mean, form, scale=scale)
         if math.isnan(self.half_width):
             return mean
@@ -45,15 +45,15 @@ class Estimate:
 
 
 def estimate_text(estimate: Estimate | None, measure: str) -> str:
-    """An estimate of a measure as it stands under the measure's heading."""
+    """Returns an estimate of a measure as it stands under the measure's heading."""
     about = MEASURES[measure]
     return MISSING if estimate is None else estimate.text(about.form, scale=about.scale)
 
 
 def summary(curves_by_variant: Mapping[str, list[list[dict[str, Any]]]]) -> dict[str, dict[str, Estimate]]:
-    """Of each variant's last global round: mean and 95 % interval over the seeds of what all of them measured.
+    """Returns mean and 95 % interval over seeds of each variant's last global round, for measures that all seeds have.
 
-    None of a variant of which a seed has diverged: a mean over the others would favour it.
+    Empty for a variant of which a seed has diverged: a mean over the others would favour it.
     """
     table: dict[str, dict[str, Estimate]] = {}
     for name, runs in curves_by_variant.items():
@@ -67,22 +67,22 @@ def summary(curves_by_variant: Mapping[str, list[list[dict[str, Any]]]]) -> dict
 
 
 def num_diverged(runs: Sequence[Sequence[Mapping[str, Any]]]) -> int:
-    """Of a variant's seeds, each with the records of its global rounds."""
+    """Counts the diverged seeds of a variant, given the records of each seed's global rounds."""
     return sum("diverged" in records[-1] for records in runs if records)
 
 
 def diverged_words(num: int, of: int) -> str:
-    """diverged; 1 of 3 diverged."""
+    """Returns the number as text: diverged; 1 of 3 diverged."""
     return "diverged" if num == of else f"{num} of {of} diverged"
 
 
 def _t95(freedom: int) -> float:
-    """Beyond the table by the first terms of its expansion, right to a thousandth."""
+    """Returns the quantile; beyond the table by the first terms of its expansion, to a thousandth."""
     return _T95[freedom - 1] if freedom <= len(_T95) else 1.960 + 2.372 / freedom + 2.82 / freedom**2
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Which of the points (cost, value) nobody beats in one without losing in the other, by rising cost."""
+    """Returns the points (cost, value) that no other beats in one without losing in the other, by rising cost."""
     front: list[int] = []
     highest = -math.inf
     for i in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1])):

@@ -18,13 +18,13 @@ _MAX_BYTES = 2**26
 
 
 def write_rows(path: Path, rows: Rows) -> None:
-    """CSV with the first row's keys as header; numbers in full, None as an empty cell."""
+    """Writes CSV with the first row's keys as header; numbers in full, None as an empty cell."""
     header = list(rows[0]) if rows else []
     write_csv_atomic(path, header, [[row[name] for row in rows] for name in header], follow_link=False)
 
 
 def read_rows(path: Path) -> Rows:
-    """The rows of a CSV, numbers as floats."""
+    """Reads the rows of a CSV, numbers as floats."""
     try:
         rows = list(csv.DictReader(files.read_bytes(path, max_bytes=_MAX_BYTES).decode().splitlines(keepends=True)))
         for line, row in enumerate(rows, start=2):
@@ -46,7 +46,7 @@ def _value(cell: str | None) -> Any:
 
 
 def last_by_seed(rows: Rows, measure: str, **where: Any) -> np.ndarray:
-    """The measure in the last round of every seed of one series, seeds ascending."""
+    """Returns the measure in the last round of every seed of one series, seeds ascending."""
     chosen = select(rows, **where)
     seeds = sorted({row["seed"] for row in chosen})
     return np.array(
@@ -59,7 +59,7 @@ def select(rows: Rows, **where: Any) -> Rows:
 
 
 def values(rows: Rows, name: str) -> list[Any]:
-    """The distinct values of a column, in the order of their first row."""
+    """Returns the distinct values of a column, in the order of their first row."""
     return list(dict.fromkeys(row[name] for row in rows))
 
 

@@ -1,11 +1,11 @@
-"""What it took to reach an accuracy: time, bits, joules and rounds until the first evaluation that is at least as good.
+"""Cost of an accuracy: time, bits, joules and rounds until the first evaluation that is at least as good.
 
 The rule: the first recorded evaluation, in the order of the records, whose test accuracy is ≥ the target. Nothing is
 interpolated between evaluations, and that a later one falls below the target again changes nothing. A run that never
 gets there has "not reached" it: its cost is ∞, more than that of any run that has. Over seeds
 
-- a mean and its interval exist only if every seed reached the target: a mean over those that did would favour whoever
-  fails on the hard seeds;
+- a mean and its interval exist only if every seed reached the target: a mean over those that did would favour a
+  variant that fails on the hard seeds;
 - otherwise there is the median over all seeds, which is ∞ itself once half of them have not reached it.
 
 Two variants are compared seed by seed, by the ratio of their costs: see `Ratio`. The ratio over a swept quantity, and
@@ -54,7 +54,7 @@ Runs = Mapping[int, Sequence[Evaluation]]
 
 
 def evaluations(records: Iterable[Record]) -> list[Evaluation]:
-    """Every evaluation of a run, in order.
+    """Returns every evaluation of a run, in order.
 
     One after an edge round counts when the slowest edge has finished that round: the time of the global rounds before
     it plus max_k Σ_e t_k,e; links above the edges come with the global round. In a tree with nodes between edges and
@@ -85,12 +85,12 @@ def evaluations(records: Iterable[Record]) -> list[Evaluation]:
 
 
 def evaluations_in(folder: RunFolder) -> list[Evaluation]:
-    """Every evaluation of the run in a folder, in order; of long records only what this takes is read."""
+    """Reads every evaluation of the run in a folder, in order; of long records only the fields that it needs."""
     return evaluations(folder.reader.read(only=FIELDS).records)
 
 
 def _sum(before: float | None, more: float | None) -> float | None:
-    """None and NaN are no values, and neither is what they are added to."""
+    """Returns the sum; None if a term is None or NaN."""
     return None if before is None or more is None or math.isnan(before + more) else before + more
 
 
@@ -113,12 +113,12 @@ def _evaluation(
 
 
 def first_reaching(found: Iterable[Evaluation], target: float) -> Evaluation | None:
-    """The first evaluation with accuracy ≥ target; None: not reached. An accuracy that is no number reaches nothing."""
+    """Returns the first evaluation with accuracy ≥ target; None: not reached. NaN reaches nothing."""
     return next((evaluation for evaluation in found if evaluation.test_accuracy >= target), None)
 
 
 def cost(found: Sequence[Evaluation], target: float, measure: str) -> float:
-    """What one of `TO_TARGET` came to; ∞ if not reached, NaN if that is not known: never evaluated or not recorded."""
+    """Returns one of `TO_TARGET`; ∞ if not reached, NaN if that is not known: never evaluated or not recorded."""
     if not found:
         return math.nan
     reached = first_reaching(found, target)
@@ -163,7 +163,7 @@ class Costs:
         return _median(list(self.by_seed.values()))
 
     def text(self, measure: str) -> str:
-        """As it stands under the measure's heading, beside `reached_text`."""
+        """Returns the cost as it stands under the measure's heading, beside `reached_text`."""
         about = MEASURES[measure]
         if not self.by_seed:
             return MISSING
@@ -173,7 +173,7 @@ class Costs:
 
     @property
     def reached_text(self) -> str:
-        """4 of 5; a dash if nobody was ever tested."""
+        """The number of seeds as text: 4 of 5; a dash if no run was ever tested."""
         return f"{self.num_reached} of {self.num_seeds}" if self.by_seed else MISSING
 
     def as_json(self) -> dict[str, float | None]:
@@ -194,7 +194,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def tidy_row(series: str, seed: int, found: Sequence[Evaluation], target: float) -> dict[str, Any]:
-    """A run's line of a tidy table: whether it got there (None: never tested), what it took (None: it did not)."""
+    """Returns a run's line of a tidy table: whether it reached the target (None: never tested), and its costs."""
     costs = {name: cost(found, target, name) for name in TO_TARGET}
     return {
         "series": series,
@@ -206,7 +206,7 @@ def tidy_row(series: str, seed: int, found: Sequence[Evaluation], target: float)
 
 
 def costs_in(rows: Iterable[Mapping[str, Any]], measure: str) -> Costs:
-    """Back from lines of a tidy table, also as read from a file."""
+    """Returns the costs in lines of a tidy table, also as read from a file."""
     found: dict[int, float] = {}
     for row in rows:
         value = math.inf if str(row["reached"]) == "False" else row[measure]
@@ -278,7 +278,7 @@ class Ratio:
 
     @property
     def text(self) -> str:
-        """0.58 (0.55 … 0.61); where a seed is no pair, the median and how many are."""
+        """The ratio as text: 0.58 (0.55 … 0.61); where a seed is no pair, the median and the number of pairs."""
         if not self._decided:
             return NOT_REACHED if self.by_seed else MISSING
         if self.interval is not None:
@@ -314,7 +314,7 @@ def _ratio(this: float, other: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ToTarget:
-    """What it took one variant to reach the target.
+    """The costs of one variant until it reached the target.
 
     Attributes:
       costs: by the names of `TO_TARGET`.
@@ -343,7 +343,7 @@ class ToTarget:
 
 
 def to_target(runs: Mapping[str, Runs], target: float, *, reference: str | None = None) -> dict[str, ToTarget]:
-    """Of every variant, from its runs by seed; times also as ratios to those of the reference."""
+    """Returns the costs of every variant from its runs by seed; times also as ratios to those of the reference."""
     costs = {
         name: {measure: Costs.of(by_seed, target, measure) for measure in TO_TARGET} for name, by_seed in runs.items()
     }
@@ -359,7 +359,7 @@ def to_target(runs: Mapping[str, Runs], target: float, *, reference: str | None 
 
 
 def default_target(runs: Iterable[Runs]) -> float | None:
-    """An accuracy to compare at where nobody names one: the highest whole percent that every run has reached.
+    """Returns a target where none is given: the highest whole percent that every run has reached.
 
     At least half of what the best run reached, so that a run which learns nothing does not make the comparison void.
     None if nothing was tested, or it would be 0.
@@ -377,12 +377,12 @@ def default_target(runs: Iterable[Runs]) -> float | None:
 
 
 def reference_among(scheme_by_name: Mapping[str, str]) -> str | None:
-    """Whom the others are measured against: the first that does not prune, else the first; None for a single one."""
+    """Returns the reference of the others: the first that does not prune, else the first; None for a single one."""
     names = list(scheme_by_name)
     whole = [name for name in names if scheme_by_name[name] == "no-pruning"]
     return (whole or names)[0] if len(names) > 1 else None
 
 
 def target_text(target: float) -> str:
-    """70 %."""
+    """Returns the target as text: 70 %."""
     return number(target, ".4g", " %", scale=100.0)

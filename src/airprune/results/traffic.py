@@ -1,7 +1,7 @@
-"""What went over which links since the start of a run, from its records.
+"""Bits that went over each kind of link since the start of a run, from its records.
 
-Records hold what costs time or energy. The rest follows from who took part: a station sends a whole model to every
-device that it asks, and every node sends one up when its parent combines its children.
+Records hold transfers that cost time or energy. The rest follows from the devices that took part: a station sends a
+whole model to every selected device, and every node sends one up when its parent combines its children.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LinkBits:
 
 
 def link_bits(records: Iterable[Record], *, model_bits: float, has_backhaul: bool = True) -> LinkBits:
-    """Of all finished global rounds."""
+    """Returns the bits of all finished global rounds."""
     found = link_bits_by_round(records, model_bits=model_bits, has_backhaul=has_backhaul)
     return list(found.values())[-1] if found else LinkBits()
 
@@ -38,11 +38,11 @@ def link_bits(records: Iterable[Record], *, model_bits: float, has_backhaul: boo
 def link_bits_by_round(
     records: Iterable[Record], *, model_bits: float, has_backhaul: bool = True
 ) -> dict[int, LinkBits]:
-    """After each global round, by its number. A record that tells a number itself is believed.
+    """Returns the bits after each global round, by its number. Recorded numbers take precedence over derived ones.
 
     Args:
       model_bits: of a whole model.
-      has_backhaul: whether stations are something else than the cloud.
+      has_backhaul: True if stations are separate from the cloud.
     """
     found: dict[int, LinkBits] = {}
     asked, sent_up = 0, 0

@@ -1,4 +1,4 @@
-"""What is refused before a run begins: methods whose parts do not go together, models that their samples do not fit."""
+"""Checks before a run begins: components that do not go together, models that their samples do not fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airprune.data import Dataset
 from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Compression, Wire
 from airprune.methods.topology import Topology
-from airprune.models.losses.own import Judged
+from airprune.models.losses.own import Criteria
 from airprune.rounds.method import Method
 from airprune.rounds.model_source import ModelSource
 from airprune.scenario import Scenario
@@ -26,29 +26,29 @@ def check_method(scenario: Scenario, method: Method, *, shape: ModelShape, num_d
         _check_privacy(scenario, method, shape)
 
 
-def check_model(source: ModelSource, data: Dataset, judged_by: Judged, num_samples: Array, scenario: Scenario) -> None:
-    """A misfit of model, samples and loss is a sentence before the first round."""
+def check_model(source: ModelSource, data: Dataset, criteria: Criteria, num_samples: Array, scenario: Scenario) -> None:
+    """Raises one sentence before the first round if model, samples and loss do not fit."""
     from airprune.models.dry_run import check_fit  # by torch
 
     module = source.module().double() if scenario.model.float64 else source.module().float()
-    check_fit(module, data, judged_by, num_samples, batch_size=scenario.train.batch_size)
+    check_fit(module, data, criteria, num_samples, batch_size=scenario.train.batch_size)
 
 
 def _check_deadline(scenario: Scenario, method: Method) -> None:
-    """Only where codes are chosen can a deadline be: nothing else tells what a shorter one costs."""
+    """Checks that compression levels are chosen where the deadline is: nothing else shows what a shorter one costs."""
     if scenario.plan.deadline_s == "auto" and not (
         method.scheme.chooses_codes and method.compression.overrides(Compression.ladder)
     ):
         got = f"scheme {method.scheme.name!r} with compression {method.compression.name!r}"
-        rule = 'can be "auto" only with a scheme and a compression that choose codes'
-        raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive"')
+        rule = 'can be "auto" only with a scheme and a compression that choose compression levels'
+        raise InvalidValue("Scenario.plan.deadline_s", rule, got, 'Example: method = "adaptive-bits"')
 
 
 def _check_relay(scenario: Scenario, method: Method) -> None:
-    """Devices add up each other's updates, which codes do not allow, unless all that goes on is a vote."""
+    """Checks that updates can be added where devices add up each other's; compressed ones cannot, but votes can."""
     if method.edge.by_group and method.topology.masters:
         return
-    # Of so many weights that a code which leaves some out does.
+    # Enough weights that a compression which excludes some does exclude some.
     wire = Wire(value_bits=scenario.plan.bits_per_weight, num_weights=1_000_000, num_tensors=1)
     if method.topology.overrides(Topology.relay) and not method.compression.exact(wire):
         rule = f"must leave values as they are with topology {method.topology.name!r}, whose devices add them up"
@@ -57,7 +57,7 @@ def _check_relay(scenario: Scenario, method: Method) -> None:
 
 
 def _check_steps(scenario: Scenario, method: Method) -> None:
-    """Some objectives read a device's mean gradient off the way it went, which only plain steps allow."""
+    """Checks for plain SGD where the objective reads a device's mean gradient off its path."""
     train = scenario.train
     if method.objective.plain_steps and (train.momentum or train.optimizer != "sgd"):
         got = f"{train.momentum:g} with optimizer {train.optimizer!r}"
@@ -66,7 +66,7 @@ def _check_steps(scenario: Scenario, method: Method) -> None:
 
 
 def _check_contributors(scenario: Scenario, method: Method, num_devices: int) -> None:
-    """An edge must know how many devices kept each weight, and so many must be able to."""
+    """Checks that an edge knows how many devices kept each weight, and that there are enough devices."""
     least, field = scenario.aggregation.min_contributors, "Scenario.aggregation.min_contributors"
     if least > 1 and method.edge.by_group:
         rule = f"must be 1 with aggregation {method.edge.name!r}: a group's vote does not say how many made it"
@@ -76,7 +76,7 @@ def _check_contributors(scenario: Scenario, method: Method, num_devices: int) ->
 
 
 def _check_privacy(scenario: Scenario, method: Method, shape: ModelShape) -> None:
-    """All that leaves a device must be clipped and carry noise; running averages would not stand it."""
+    """Checks that all that leaves a device can be clipped and carry noise, which running averages cannot."""
     settings = scenario.privacy
     if shape.num_state > shape.num_parameters:
         rule = "must be none for a model with buffers, such as running variances, which noise could make negative"

@@ -56,7 +56,7 @@ def middle_rounds(run: Experiment, state: RunState, environment: Environment) ->
 
 
 def latency_s(run: Experiment, state: RunState, level: int) -> Array:
-    """How long each parent of a level's nodes waits for the slowest child: its rounds, then its link.  [num_parents]"""
+    """Time each parent of a level's nodes waits for the slowest child: its rounds, then its link.  [num_parents]"""
     part = state.tree.levels[level]
     rows = np.array(state.latency_s[level], dtype=np.float64).reshape(-1, part.num_nodes)
     link_s = run.backhaul.bits / part.rate_bps
@@ -68,7 +68,7 @@ def latency_s(run: Experiment, state: RunState, level: int) -> Array:
 
 
 def send_down(state: RunState, level: int) -> None:
-    """Every node below a level takes the model of its ancestor there."""
+    """Gives every node below a level the model of its ancestor there."""
     for below in range(level + 1, state.tree.depth):
         parents = state.models[state.tree.nodes(below - 1)]
         state.models[state.tree.nodes(below)] = parents[state.tree.levels[below].parent]
@@ -93,7 +93,7 @@ def combined(run: Experiment, state: RunState, level: int, out: Array | None = N
 
 
 def combined_now(run: Experiment, state: RunState, top: int = -1) -> Array:
-    """What the nodes of a level would have if every level below combined now; −1 is the root.
+    """Returns the models of a level's nodes as if every level below combined now; −1 is the root.
 
     Changes nothing.  [num_nodes, num_state]
     """
@@ -109,7 +109,7 @@ def combined_now(run: Experiment, state: RunState, top: int = -1) -> Array:
 
 
 def root_round(run: Experiment, state: RunState) -> RootRound | None:
-    """What the topology's own round at the root takes, if it has one."""
+    """Returns the topology's own round at the root, if it has one."""
     if RECEIVED_BITS not in state.values:
         return None
     view = RootView(
@@ -177,7 +177,7 @@ def combine_level(
 def combined_up_to(
     top: int, aggregation: Aggregation, tree: Tree, models: Array, samples: Array, backhaul: Backhaul, round_index: int
 ) -> Array:
-    """What the nodes of a level would have if every level below combined now; changes nothing.  [num_nodes, num_state]
+    """Returns the models of a level's nodes if all levels below combined now; changes nothing.  [num_nodes, num_state]
 
     Args:
       top: number of the level; −1 is the root.
@@ -209,7 +209,7 @@ class Backhaul:
 
     @cached_property
     def bits(self) -> float:
-        """Of a whole model on one link."""
+        """Bits of a whole model on one link."""
         return float(self.compression.message_bits(self.wire, self.shape.num_weights)) + self.extra_bits
 
     def received(self, child: Array, parent: Array, *address: int) -> Array:

@@ -1,4 +1,4 @@
-"""How long a device computes in an edge round, as a line in the weights it keeps: a_n W_ρ + x_n.
+"""Compute time of a device in an edge round, as a line in the weights it keeps: a_n W_ρ + x_n.
 
 Planner, simulated clock and energies all ask here.
 """
@@ -38,7 +38,7 @@ class ComputeTimes:
       probe_cycles: of one probe minibatch on the whole model.
       gradient_share: the share of c that a weight costs which is not kept but whose gradient is computed.
       probe_takes_energy: the paper's clock has never charged a probe's energy, and stays as it is.
-      slowdown: measured over counted seconds of every device of the network; None if nobody has measured.
+      slowdown: measured over counted seconds of every device of the network; None if not measured.
     """
 
     passes: Array
@@ -52,10 +52,10 @@ class ComputeTimes:
     slowdown: Array | None = None
 
     def as_measured(self, whole_model_s: Array, cpu_hz: Array) -> ComputeTimes:
-        """With all times of a device scaled to what it takes to train the whole model for one edge round.
+        """Returns the times with all of a device's scaled to its time to train the whole model for one edge round.
 
         Args:
-          whole_model_s: NaN for devices that nobody has measured.  [num_devices]
+          whole_model_s: NaN for devices without a measurement.  [num_devices]
           cpu_hz: their clocks meanwhile.  [num_devices]
         """
         clock_hz = self.clock_for(np.arange(len(self.passes)), whole_model_s)
@@ -79,7 +79,7 @@ class ComputeTimes:
         second_pass: SecondPass | None = None,
         fixed_weights: int = 0,
     ) -> tuple[Array, Array]:
-        """(a_n, x_n) of these devices at these clocks; a probe and gradients of all weights add to x_n.
+        """Returns (a_n, x_n) of these devices at these clocks; a probe and gradients of all weights add to x_n.
 
         With a second pass the line is never below the clock's time, and meets it at the smallest sub-model.
 
@@ -134,11 +134,11 @@ def compute_times(
     work: Callable[[], ModelWork],
     seconds_per_sample: Array | None = None,
 ) -> ComputeTimes:
-    """As `scenario.clock` says, scaled for devices that were measured themselves.
+    """Returns compute times by `scenario.clock`, scaled for devices that were measured themselves.
 
     Args:
       num_samples, cpu_hz: of all devices of the network.
-      work: the model's FLOPs, counted only if they are asked for.
+      work: the model's FLOPs, counted only if needed.
       seconds_per_sample: of training the whole model, by device; NaN where it was not measured.
     """
     times = _counted_times(scenario, masking, shape=shape, num_samples=num_samples, cpu_hz=cpu_hz, work=work)
@@ -188,7 +188,7 @@ def _papers(scenario: Scenario, masking: Masking, shape: ModelShape, num_devices
 
 
 def flops_per_cycle(clock: ClockSection, work: ModelWork, cpu_hz: Array) -> float:
-    """What a device sustains: given, of its board, or as it was measured."""
+    """Returns the FLOP/s that a device sustains: given, of its board, or as measured."""
     if clock.compute == "measured":
         assert clock.seconds_per_sample is not None and clock.at_hz is not None  # the section has checked it
         timed = clock.flops_per_sample
@@ -221,7 +221,7 @@ def _saved_flops(clock: ClockSection, masking: Masking, work: ModelWork) -> floa
 
 
 def _split(work: ModelWork, shape: ModelShape, *, saved: float) -> tuple[float, float]:
-    """(FLOPs per kept weight, FLOPs whatever is kept): c W + c_0, right for the whole model and for ρ = 1.
+    """Returns (FLOPs per kept weight, FLOPs whatever is kept): c W + c_0, right for the whole model and for ρ = 1.
 
     Between the two, each prunable layer is taken to keep the same share. c_0 must not be negative, which it would be
     where fixed weights are looked up rather than multiplied (embeddings): then less is saved than could be.

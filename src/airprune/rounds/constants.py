@@ -1,4 +1,4 @@
-"""What a device measures of the constants of Theorem 1 while it trains.
+"""Estimates of Theorem 1's constants, measured by a device while it trains.
 
 By torch: numpy adds in another order, and would change the last digits of what is recorded.
 """
@@ -32,7 +32,7 @@ def full_gradient(device: Device, samples: Array) -> torch.Tensor:
 
 
 def noise_and_smoothness(device: Device, samples: Array, received: Array, before: torch.Tensor) -> tuple[float, float]:
-    """(σ̂² on one minibatch at the received model, L between it and the trained model)."""
+    """Returns (σ̂² on one minibatch at the received model, L between it and the trained model)."""
     model = device.model
     state, gradient = torch.from_numpy(model.state_array), torch.from_numpy(model.gradient_array)
     trained = state.clone()

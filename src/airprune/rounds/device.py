@@ -273,7 +273,7 @@ def _mask(values: Array, mask: Array) -> None:
 
 
 def _diverging() -> np.errstate:
-    """Around arithmetic on weights, never around a `yield`: training that diverges shows in the loss."""
+    """Silences overflow in arithmetic on weights, never around a `yield`: divergence shows in the loss."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
@@ -286,7 +286,7 @@ def moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
 
 
 def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Array:
-    """What a device would hold of a model, before it trains: zero where it holds nothing.  [num_state]"""
+    """Returns a device's sub-model before it trains: zero where it holds nothing.  [num_state]"""
     received = _with_own_layers(device, received, orders)
     device.model.load(received.model)
     order = streams.batches.at(orders.device).permutation(samples)

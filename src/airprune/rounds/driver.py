@@ -61,13 +61,12 @@ def edge_round(
     at = run.place(state)
     served = run.served(at, state)
     candidates, cpu_hz = environment.candidates(run, state, *run.candidates(at, state, served))
-    events = environment.events(run, at, served)
-    planned, state.values = plan_round(run, at, state, candidates, cpu_hz, events)  # Eqs. (9)–(11), (25)–(29)
-    groups = groups_of(run, at, state, planned)
-    results = environment.play(run, engine, state, planned.timed, groups)  # lines 5–9 on devices, 10–15 at edges
+    plan, state.values = plan_round(run, at, state, served, candidates, cpu_hz)  # Eqs. (9)–(11), (25)–(29)
+    groups = groups_of(run, at, state, plan)
+    results = environment.play(run, engine, state, plan.timed, groups)  # lines 5–9 on devices, 10–15 at edges
 
     note_divergence_at_edges(run, state, results)
-    timed, outcome = settle(run, at, planned, candidates, results)
+    timed, outcome = settle(run, at, plan, candidates, results)
     for part in run.own_parts if state.diverged else run.parts:
         state.values |= part.after_edge_round(outcome, state.values)
     state.close_edge_round(timed, results)
@@ -77,7 +76,7 @@ def edge_round(
     if watch is not None:
         watch(timed, results)
     record = edge_record(
-        state, timed, planned.present, results, len(candidates.device), planned.shown_lag, run.recorded(at, timed)
+        state, timed, plan.present, results, len(candidates.device), plan.shown_lag, run.recorded(at, timed)
     )
     if run.scenario.rounds.evaluate_every == "edge":
         record |= accuracy_of(run, engine, state, now=True)

@@ -1,4 +1,4 @@
-"""An edge before a round and after it: who is asked, what each may send, and the model that comes of it.
+"""An edge before a round and after it: client selection, the plan, and the server optimiser.
 
 Nothing here trains, waits or knows a clock: a simulation and a deployment call the same functions.
 """
@@ -17,7 +17,7 @@ from airprune.planning import Plan, PlanProblem
 from airprune.planning.deadline import FIRST_KAPPA, auto_deadline_s
 from airprune.planning.limits import full_band_rate_at
 from airprune.rounds.method import tier_name
-from airprune.rounds.planning_context import PlannedRound, PlanningContext, asked_only, plan_as_set, plan_problem
+from airprune.rounds.planning_context import PlannedRound, PlanningContext, plan_problem, select_only
 from airprune.rounds.relayed import Positions, for_groups, relay_of, whole_bits, whole_s, without_uplink
 from airprune.wireless.device_speed.work import SecondPass
 
@@ -26,7 +26,7 @@ Values = dict[str, Array]
 
 
 def open_round(
-    terms: PlanningContext,
+    context: PlanningContext,
     candidates: Candidates,
     cpu_hz: Array,
     round_index: int,
@@ -34,64 +34,69 @@ def open_round(
     *,
     positions_m: Positions | None = None,
 ) -> PlannedRound:
-    """Asks, plans, and counts whole weights. Devices that block their edge are left out of the plan.
+    """Selects devices, plans, and counts whole weights. Devices that block their edge are excluded from the plan.
 
     Args:
       cpu_hz: f_n of the candidates.
       kappa: how much fewer bits slow learning down, if the deadline is to tune itself.
       positions_m: for topologies whose devices talk to each other.
     """
-    charges = terms.charges(round_index)
-    asked, problem, plan = _selected_plan(terms, candidates, cpu_hz, charges, kappa)
-    chosen = asked_only(candidates, asked)
-    relay = relay_of(terms, chosen, problem, charges, positions_m)
+    charges = context.charges(round_index)
+    selected, problem, plan = _selected_plan(context, candidates, cpu_hz, charges, kappa)
+    chosen = select_only(candidates, selected)
+    relay = relay_of(context, chosen, problem, charges, positions_m)
     if relay is not None:
-        return _open_relayed(terms, chosen, problem, cpu_hz[asked], charges, relay)
-    return _opened(terms, chosen, problem, plan, cpu_hz[asked], charges)
+        return _open_relayed(context, chosen, problem, cpu_hz[selected], charges, relay)
+    return _planned_round(context, chosen, problem, plan, cpu_hz[selected], charges)
 
 
-def _opened(
-    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan, cpu_hz: Array, charges: Charges
+def _planned_round(
+    context: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan, cpu_hz: Array, charges: Charges
 ) -> PlannedRound:
-    plan, planned = _without_blockers(terms, chosen, problem, plan)
+    plan, in_plan = _without_blockers(context, chosen, problem, plan)
 
     keep = np.zeros(len(chosen.device), dtype=np.int64)
-    keep[planned] = terms.method.masking.num_kept(plan.kept_fc_weights, terms.shape)
+    keep[in_plan] = context.method.masking.num_kept(plan.kept_fc_weights, context.shape)
     if charges.second_pass is not None and plan.cpu_hz is None and plan.power_w is None:
-        keep[planned] = _widest_in_time(terms, plan, keep[planned], charges, charges.second_pass)
+        keep[in_plan] = _widest_in_time(context, plan, keep[in_plan], charges, charges.second_pass)
     share = np.full(len(chosen.device), np.nan)
-    share[planned] = plan.bandwidth_share
-    code = None if plan.code is None else _as_planned(plan.code, planned, 0.0).astype(np.int64)
+    share[in_plan] = plan.bandwidth_share
+    rate_bps = None  # r_n at the block and the power that the scheme has chosen, if it has
+    if plan.power_w is not None:
+        rate_bps = full_band_rate_at(plan.problem, plan.power_w)
+    elif plan.block is not None:
+        rate_bps = plan.problem.full_band_rate_bps
+    code = None if plan.code is None else _as_planned(plan.code, in_plan, 0.0).astype(np.int64)
     return PlannedRound(
         device=chosen.device,
         edge=chosen.edge,
-        full_band_rate_bps=_as_planned(_rate_bps(plan), planned, problem.full_band_rate_bps),
-        cpu_hz=_as_planned(plan.cpu_hz, planned, cpu_hz),
-        planned=planned,
+        full_band_rate_bps=_as_planned(rate_bps, in_plan, problem.full_band_rate_bps),
+        cpu_hz=_as_planned(plan.cpu_hz, in_plan, cpu_hz),
+        in_plan=in_plan,
         share=share,
         keep=keep,
-        bits=terms.upload_bits(keep, charges, code),
+        bits=context.upload_bits(keep, charges, code),
         deadline_s=float(np.max(problem.deadline_s)),
-        tunes_itself=terms.plan.deadline_s == "auto",
+        tunes_itself=context.plan.deadline_s == "auto",
         charges=charges,
         edges=problem.edge_ids,
         status=plan.status,
         shadow_price=plan.shadow_price,
-        power_w=None if plan.power_w is None else _as_planned(plan.power_w, planned, np.nan),
+        power_w=None if plan.power_w is None else _as_planned(plan.power_w, in_plan, np.nan),
         code=code,
-        bits_per_weight=None if plan.bits_per_weight is None else _as_planned(plan.bits_per_weight, planned, np.nan),
+        bits_per_weight=None if plan.bits_per_weight is None else _as_planned(plan.bits_per_weight, in_plan, np.nan),
     )
 
 
 def _widest_in_time(
-    terms: PlanningContext, plan: Plan, keep: Array, charges: Charges, second_pass: SecondPass
+    context: PlanningContext, plan: Plan, keep: Array, charges: Charges, second_pass: SecondPass
 ) -> Array:
     """The most prunable weights with which each device meets its deadline; `keep` where its share is for those.
 
     The planner's line is never below what a second pass takes, so a larger sub-model may fit than it knows.
     """
     problem, best = plan.problem, keep.copy()
-    (more, least), fixed = second_pass.line, terms.shape.fixed_weights
+    (more, least), fixed = second_pass.line, context.shape.fixed_weights
     one_pass_s = problem.seconds_per_weight / (1.0 + more)
     rate_bps = plan.bandwidth_share * problem.full_band_rate_bps
     for kept, second in second_pass.sub_models:
@@ -99,65 +104,59 @@ def _widest_in_time(
         compute_s = problem.seconds_per_weight * (fixed + kept) + problem.extra_seconds - over_s
         sent = np.full(len(keep), kept)
         with np.errstate(divide="ignore"):
-            total_s = compute_s + terms.upload_bits(sent, charges, plan.code) / rate_bps
+            total_s = compute_s + context.upload_bits(sent, charges, plan.code) / rate_bps
         best = np.where(total_s <= problem.deadline_s, np.maximum(best, kept), best)
     return best
 
 
-def _as_planned(chosen: Array | None, planned: Array, otherwise: Array | float) -> Array:
-    """What the scheme has chosen for the devices of its plan."""
-    values = np.array(np.broadcast_to(otherwise, planned.shape), dtype=np.float64)
+def _as_planned(chosen: Array | None, in_plan: Array, otherwise: Array | float) -> Array:
+    """Returns the scheme's choice for the devices in the plan, and `otherwise` for the rest."""
+    values = np.array(np.broadcast_to(otherwise, in_plan.shape), dtype=np.float64)
     if chosen is not None:
-        values[planned] = chosen
+        values[in_plan] = chosen
     return values
 
 
-def _rate_bps(plan: Plan) -> Array | None:
-    """r_n at the block and the power that the scheme has chosen; None if it has chosen neither."""
-    if plan.power_w is None:
-        return None if plan.block is None else plan.problem.full_band_rate_bps
-    return full_band_rate_at(plan.problem, plan.power_w)
-
-
 def _selected_plan(
-    terms: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges, kappa: float
+    context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges, kappa: float
 ) -> tuple[Array, PlanProblem, Plan]:
-    """(who is asked, their problem, its plan): planned again for as long as the selection lets somebody go."""
-    selection = terms.method.selection
-    asked = selection.before(candidates)
+    """Returns (selected, their problem, its plan); plans again for as long as the selection drops a device."""
+    selection, scheme = context.method.selection, context.method.scheme
+    selected = selection.before(candidates)
     while True:
-        chosen = asked_only(candidates, asked)
-        problem = plan_problem(terms, chosen, cpu_hz[asked], charges)
-        if terms.plan.deadline_s == "auto":
-            fair = bool(getattr(terms.method.scheme, "fair", False))
-            deadline_s = auto_deadline_s(problem, lambda changed: plan_as_set(terms, changed), kappa, fair=fair)
+        chosen = select_only(candidates, selected)
+        problem = plan_problem(context, chosen, cpu_hz[selected], charges)
+        if context.plan.deadline_s == "auto":
+            fair = bool(getattr(scheme, "fair", False))
+            deadline_s = auto_deadline_s(problem, scheme.plan, kappa, fair=fair)
             problem = replace(problem, deadline_s=deadline_s)
-        deadlines_s = terms.method.topology.deadlines(problem)
+        deadlines_s = context.method.topology.deadlines(problem)
         if deadlines_s is not None:
             problem = replace(problem, deadline_s=deadlines_s)
-        plan = plan_as_set(terms, problem)
+        plan = scheme.plan(problem)
         stays = selection.after(chosen, plan)
         if stays is None or stays.all():
-            return asked, problem, plan
-        asked = asked.copy()
-        asked[np.flatnonzero(asked)[~stays]] = False
+            return selected, problem, plan
+        selected = selected.copy()
+        selected[np.flatnonzero(selected)[~stays]] = False
 
 
 def _without_blockers(
-    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan
+    context: PlanningContext, chosen: Candidates, problem: PlanProblem, plan: Plan
 ) -> tuple[Plan, Array]:
-    """(plan, which devices are in it). Infeasible edges are planned again without the devices that block them."""
-    planned = np.ones(problem.num_devices, dtype=bool)
+    """Returns (plan, in_plan). Infeasible edges are planned again without the devices that block them."""
+    in_plan = np.ones(problem.num_devices, dtype=bool)
     if not plan.failed.any():
-        return plan, planned
-    planned &= ~plan.blocking_devices
-    if terms.plan.infeasible != "drop" or not problem.groups.any(planned).all():
+        return plan, in_plan
+    in_plan &= ~plan.blocking_devices
+    if context.plan.infeasible != "drop" or not problem.groups.any(in_plan).all():
         _raise_if_failed(plan, chosen, chosen.device)
-    return _raise_if_failed(plan_as_set(terms, problem.subset(planned)), chosen, chosen.device[planned]), planned
+    plan = context.method.scheme.plan(problem.subset(in_plan))
+    return _raise_if_failed(plan, chosen, chosen.device[in_plan]), in_plan
 
 
 def _raise_if_failed(plan: Plan, chosen: Candidates, device: Array) -> Plan:
-    """As people know the devices: by the names of their table, else by their numbers in the network."""
+    """Raises with the devices' names in their table, else with their numbers in the network."""
     if not plan.failed.any():
         return plan
     names = [chosen.device_names[n] for n in device] if chosen.device_names else device
@@ -165,43 +164,47 @@ def _raise_if_failed(plan: Plan, chosen: Candidates, device: Array) -> Plan:
 
 
 def _open_relayed(
-    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
+    context: PlanningContext, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
 ) -> PlannedRound:
-    """The round in which some upload for others.
+    """Plans a round in which some devices upload for others.
 
     Who uploads is planned with the time that is left when the slowest group with whole models is through. An edge with
     no plan for that does without groups.
     """
     if not relay.uploads.any():
-        return without_uplink(terms, chosen, problem, cpu_hz, charges, relay)
+        return without_uplink(context, chosen, problem, cpu_hz, charges, relay)
     least_s = problem.seconds_per_weight * problem.smallest_model_weights + problem.extra_seconds
     while not relay.is_idle:
-        over_s = relay.over_s(whole_s(problem), whole_bits(terms, problem, charges), chosen.edge)
+        over_s = relay.over_s(whole_s(problem), whole_bits(context, problem, charges), chosen.edge)
         waits_s = np.maximum(over_s - least_s, 0.0)
         after = replace(problem, extra_seconds=problem.extra_seconds + waits_s).subset(relay.uploads)
-        plan = plan_as_set(terms, after)
+        plan = context.method.scheme.plan(after)
         stuck = np.isin(chosen.edge, after.edge_ids[plan.failed]) & (over_s > 0.0)
         if not stuck.any():
-            heads = _opened(terms, asked_only(chosen, relay.uploads), after, plan, cpu_hz[relay.uploads], charges)
-            return for_groups(terms, chosen, heads, cpu_hz, charges, relay)
+            heads = _planned_round(
+                context, select_only(chosen, relay.uploads), after, plan, cpu_hz[relay.uploads], charges
+            )
+            return for_groups(context, chosen, heads, cpu_hz, charges, relay)
         relay = relay.without(stuck)
-    return _opened(terms, chosen, problem, plan_as_set(terms, problem), cpu_hz, charges)
+    return _planned_round(context, chosen, problem, context.method.scheme.plan(problem), cpu_hz, charges)
 
 
 def prepared_round(
-    terms: PlanningContext, opened: PlannedRound, view: RoundView, values: Values
+    context: PlanningContext, planned: PlannedRound, view: RoundView, values: Values
 ) -> tuple[PlannedRound, Values]:
-    """The round with what the masking tells all devices, and what each of them sends if the masking decides it."""
-    masking = terms.method.masking
-    told, values = masking.prepare(view, values)
-    opened = replace(opened, mask=told, charges=terms.once_told(opened.charges, told, view.round_index))
-    keep, counts = opened.keep, masking.counts(view, told)
+    """Returns the round with what the masking shares with all devices, and what each sends if that decides it."""
+    masking = context.method.masking
+    shared, values = masking.prepare(view, values)
+    planned = replace(
+        planned, mask=shared, charges=context.without_shared_mask(planned.charges, shared, view.round_index)
+    )
+    keep, counts = planned.keep, masking.counts(view, shared)
     if counts is not None:
         keep = keep.copy()
-        keep[opened.planned] = counts
-    if counts is not None or terms.plan.framing:
-        opened = replace(opened, keep=keep, bits=terms.upload_bits(keep, opened.charges, opened.code))
-    return opened, values
+        keep[planned.in_plan] = counts
+    if counts is not None or context.plan.framing:
+        planned = replace(planned, keep=keep, bits=context.upload_bits(keep, planned.charges, planned.code))
+    return planned, values
 
 
 def close_round(
@@ -214,20 +217,16 @@ def close_round(
     *,
     num_parameters: int,
 ) -> tuple[Array, Values]:
-    """A parent's next model from the combined one, and its slots; `values` are those of this parent alone.
+    """Applies the server optimiser: returns a parent's next model from the combined one, and its slots.
 
-    Steps are for what is trained. Buffers behind it, such as running variances, are taken as combined: a step beyond
-    them could make a variance negative.
+    `values` are the slots of this parent alone. Steps are for what is trained. Buffers behind it, such as running
+    variances, are taken as combined: a step beyond them could make a variance negative.
     """
-    own = {slot: values[tier_name(tier, slot)] for slot in _names(values, tier)}
+    prefix = tier_name(tier, "")
+    own = {name.removeprefix(prefix): array for name, array in values.items() if name.startswith(prefix)}
     with np.errstate(over="ignore", invalid="ignore"):  # that training diverges shows in the model
         model, moved = step.move(previous, combined, held, own)
     if num_parameters < len(model) and model is not combined:
         model = model.copy()
         model[num_parameters:] = combined[num_parameters:]
-    return model, {tier_name(tier, slot): array for slot, array in moved.items()}
-
-
-def _names(values: Values, tier: str) -> list[str]:
-    prefix = tier_name(tier, "")
-    return [name.removeprefix(prefix) for name in values if name.startswith(prefix)]
+    return model, {prefix + slot: array for slot, array in moved.items()}

@@ -1,4 +1,4 @@
-"""How good the models are: on the test set, on devices' own samples, of what a device holds."""
+"""Evaluation of models: on the test set, on devices' own samples, and of the sub-model that a device holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airprune.methods.topology.base import Topology
 from airprune.rounds.cloud import combined_now
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.messages import Orders
-from airprune.rounds.parts import MEDIAN, TOLD
+from airprune.rounds.parts import MEDIAN, SHARED
 from airprune.rounds.sending import SLOTS
 from airprune.rounds.state import RunState
 from airprune.rounds.training.worker import TEST_PART, HeldTest, OwnTest
@@ -22,7 +22,7 @@ Array = np.ndarray
 
 
 def global_metrics(run: Experiment, engine: Engine, state: RunState) -> dict[str, Any]:
-    """What a global round's record says of its model, and of what only some methods count."""
+    """Returns the metrics of a global round's record: those of its model, and those that only some methods count."""
     metrics: dict[str, Any] = {}
     if run.method.topology.overrides(Topology.relay):
         metrics = {"d2d_bits": state.totals.d2d_bits, "d2d_energy_j": state.totals.d2d_energy_j}
@@ -32,7 +32,7 @@ def global_metrics(run: Experiment, engine: Engine, state: RunState) -> dict[str
         return metrics | {"diverged": state.diverged}
     if tests := held_tests(run, state):
         parts = engine.map("evaluate_held", evaluated_models(run, state)[0], tests)
-        if run.judged_by.is_accuracy:
+        if run.criteria.is_accuracy:
             metrics["device_accuracy"] = sum(correct for _, correct in parts) / len(run.dataset.test_y)
     if run.scenario.diagnostics.gradients:
         metrics["gradient_sq"] = gradient_sq(run, engine, state.global_state)
@@ -40,16 +40,17 @@ def global_metrics(run: Experiment, engine: Engine, state: RunState) -> dict[str
 
 
 def accuracy_of(run: Experiment, engine: Engine, state: RunState, *, now: bool = False) -> dict[str, float]:
-    """Loss and metric of the models' mean prediction on the test set, its parts judged in parallel and added in order.
+    """Returns loss and metric of the models' mean prediction on the test set.
 
-    The models are those of `evaluated_models`.
+    Parts of the test set are evaluated in parallel and added in order. The models are those of `evaluated_models`.
 
     A loss or metric whose sums over parts do not add up gets the predictions of all parts at once. Where devices have
-    layers of their own, the means over devices, each judged on samples like its own, at once. NaN if training diverged.
+    layers of their own, the means over devices, each evaluated on samples like its own, at once. NaN if training
+    diverged.
     """
-    judged = run.judged_by
+    criteria = run.criteria
     if state.diverged:
-        return {"test_loss": math.nan} | ({} if judged.metric is None else {judged.key: math.nan})
+        return {"test_loss": math.nan} | ({} if criteria.metric is None else {criteria.key: math.nan})
     models = evaluated_models(run, state, now=now)
     if state.store is not None and run.shape.num_personal:
         tests = [
@@ -62,16 +63,16 @@ def accuracy_of(run: Experiment, engine: Engine, state: RunState, *, now: bool =
     else:
         targets, size = run.dataset.test_y, len(run.dataset.test_y)
         starts = range(0, size, TEST_PART)
-        if judged.adds_up:
+        if criteria.adds_up:
             parts = list(engine.map("evaluate", models, starts))
         else:
-            from airprune.rounds.training.judging_by_torch import totals_of_arrays
+            from airprune.rounds.training.torch_evaluator import totals_of_arrays
 
             outputs = list(engine.map("predict", models, starts))
-            parts = [totals_of_arrays(outputs, targets, judged, like=models)]
+            parts = [totals_of_arrays(outputs, targets, criteria, like=models)]
     found = {"test_loss": sum(loss for loss, _ in parts) / size}
-    if judged.metric is not None:
-        found[judged.key] = sum(score for _, score in parts) / size
+    if criteria.metric is not None:
+        found[criteria.key] = sum(score for _, score in parts) / size
     return found
 
 
@@ -100,7 +101,7 @@ def held_tests(run: Experiment, state: RunState) -> list[HeldTest]:
     if not len(state.values.get(MEDIAN, ())):
         return []
     device, keep, global_round, step, round_index = state.values[MEDIAN].tolist()
-    told = state.values[TOLD]
+    shared = state.values[SHARED]
     memory = {} if state.store is None else {n: rows[0] for n, rows in state.store.take([device]).items()}
     orders = Orders(
         device=device,
@@ -110,6 +111,6 @@ def held_tests(run: Experiment, state: RunState) -> list[HeldTest]:
         memory=memory,
     )
     return [
-        HeldTest(orders=orders, told=told if len(told) else None, place=(global_round, step), start=start)
+        HeldTest(orders=orders, shared=shared if len(shared) else None, place=(global_round, step), start=start)
         for start in range(0, len(run.dataset.test_y), TEST_PART)
     ]

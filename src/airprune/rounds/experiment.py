@@ -1,4 +1,4 @@
-"""A scenario made concrete: the network, the radio, who has which samples, the model they start from, the method."""
+"""A scenario made concrete: network, radio, the partition of samples, the starting model, the method."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airprune.models.kernels import kernel_for
 from airprune.models.kernels.devices import device_named
 from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY
-from airprune.models.losses.own import Judged, judged, named
+from airprune.models.losses.own import Criteria, criteria_of, named
 from airprune.models.names import HIDDEN
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
@@ -72,7 +72,7 @@ class Experiment:
       source: where workers get it from.
       samples: indices of each device's training samples.
       kernel: what computes gradients here: a name of KERNELS.
-      judged_by: the loss that is minimised, and what models are judged by.
+      criteria: the loss that is minimised, and what models are evaluated by.
       device: what the kernel computes on.
     """
 
@@ -85,7 +85,7 @@ class Experiment:
     samples: Holdings
     kernel: str
     method: Method
-    judged_by: Judged
+    criteria: Criteria
     device: str = "cpu"
 
     @classmethod
@@ -99,17 +99,17 @@ class Experiment:
         metric: Any = None,
         kernel: str | None = None,
     ) -> Experiment:
-        """From a scenario; `model` (a torch module), `dataset`, `loss` and `metric` replace its own, see `run`.
+        """Builds it from a scenario; `model` (of torch), `dataset`, `loss` and `metric` replace its own, see `run`.
 
         Where the scenario leaves kernel and device open, they are `kernel`: those of the run to be continued, if there
         is one, as `used` has them.
         """
         scenario = named(scenario, loss, metric)
         scenario.check_names()
-        judged_by = judged(scenario, loss, metric)
+        criteria = criteria_of(scenario, loss, metric)
         kernel, device = _device(scenario, kernel)
         network = scenario.build_network()
-        data = dataset_of(scenario, dataset, targets=judged_by.loss.targets)
+        data = dataset_of(scenario, dataset, targets=criteria.loss.targets)
         wanted = (kernel or "auto") if scenario.train.kernel == "auto" else scenario.train.kernel
         source = source_of(
             scenario,
@@ -117,7 +117,7 @@ class Experiment:
             data.train_y,
             num_outputs=data.num_outputs,
             kernel=wanted,
-            by_accuracy=judged_by.is_accuracy,
+            by_accuracy=criteria.is_accuracy,
             module=model,
         )
         flat = source.open()
@@ -126,7 +126,7 @@ class Experiment:
         check_method(scenario, method, shape=flat.shape, num_devices=network.num_devices)
         is_own = model is not None or dataset is not None or scenario.model.name not in HIDDEN
         if not isinstance(source, PlainSource) and (is_own or scenario.train.loss != CROSS_ENTROPY):
-            check_model(source, data, judged_by, samples.sizes, scenario)
+            check_model(source, data, criteria, samples.sizes, scenario)
         return cls(
             scenario=scenario,
             network=network,
@@ -145,7 +145,7 @@ class Experiment:
                 teaches=method.masking.teaches,
             ),
             method=method,
-            judged_by=judged_by,
+            criteria=criteria,
             device=device,
         )
 
@@ -172,12 +172,12 @@ class Experiment:
 
     @cached_property
     def shape(self) -> ModelShape:
-        """What components know of the model and the network."""
+        """Shape of the model and the network, as components see it."""
         return self.model.shape.on(num_devices=self.network.num_devices, num_edges=self.network.num_edges)
 
     @cached_property
     def wire(self) -> Wire:
-        """What the encoder of a device knows."""
+        """Settings of a device's encoder."""
         return Wire.of(self.shape, value_bits=self.scenario.plan.bits_per_weight)
 
     @cached_property
@@ -190,7 +190,7 @@ class Experiment:
 
     @cached_property
     def compute(self) -> ComputeTimes:
-        """How long every device computes."""
+        """Compute times of all devices."""
         return compute_times(
             self.scenario,
             self.method.masking,
@@ -202,7 +202,7 @@ class Experiment:
         )
 
     @cached_property
-    def terms(self) -> PlanningContext:
+    def context(self) -> PlanningContext:
         return PlanningContext(
             plan=self.scenario.plan,
             radio=self.radio,
@@ -216,27 +216,27 @@ class Experiment:
         )
 
     def place(self, state: RunState) -> Place:
-        """Where the run stands: the edge round to come."""
-        steps = self.local_steps(state)
+        """Returns the indices and settings of the edge round to come."""
+        steps, step = self.local_steps(state), self.step_index(state)
         return Place(
             global_round=state.global_round,
             counters=tuple(state.counters),
-            step=self.step_index(state),
-            round_index=self.round_index(state),
+            step=step,
+            round_index=state.global_round * self._rounds_per_global_round + step,
             edges=np.flatnonzero(self.tree.active(self.tree.depth - 1, state.counters)),
             learning_rate=self.learning_rate(state),
             local_steps=steps,
-            terms=self.terms if steps is None else self._terms_of(steps),
+            context=self.context if steps is None else self._context_of(steps),
         )
 
-    def _terms_of(self, steps: Array) -> PlanningContext:
-        """With the compute times of as many local steps as a global round has.  [num_devices]"""
+    def _context_of(self, steps: Array) -> PlanningContext:
+        """Returns the context with the compute times of this many local steps.  [num_devices]"""
         train, sizes = self.scenario.train, self.data_sizes
         if self.scenario.clock.compute == "paper":
             share = steps / np.maximum(train.steps(sizes), 1.0)
         else:
             share = train.samples_seen(sizes, steps) / np.maximum(train.samples_seen(sizes), 1.0)
-        return replace(self.terms, compute=replace(self.compute, passes=self.compute.passes * share))
+        return replace(self.context, compute=replace(self.compute, passes=self.compute.passes * share))
 
     def local_steps(self, state: RunState) -> Array | None:
         """τ_n(t) of every device in this global round; None where it is τ_n(0).  [num_devices]"""
@@ -254,7 +254,7 @@ class Experiment:
 
     @cached_property
     def own_parts(self) -> tuple[Part, ...]:
-        """What the driver remembers beside the components, as far as this scenario asks for it."""
+        """Parts whose state the driver keeps beside the components', as far as this scenario needs them."""
         scenario, num_edges = self.scenario, self.network.num_edges
         found: list[Part] = []
         if self.method.cloud.counts == "heard":
@@ -271,7 +271,7 @@ class Experiment:
 
     @cached_property
     def parts(self) -> tuple[Hooks, ...]:
-        """Whatever sees a round when it is over, in order: masking and objective, which look at models, come first."""
+        """Everything with hooks after a round, in order: masking and objective, which look at models, come first."""
         method = self.method
         learning = (method.masking, method.objective)
         others = (method.selection, method.association, method.scheme, method.compression, method.edge, method.cloud)
@@ -289,7 +289,7 @@ class Experiment:
         return [slot.name for slot in self.slots if slot.owner == owner]
 
     def initial_state(self) -> RunState:
-        """Before the first round."""
+        """Returns the state before the first round."""
         state = RunState.initial(
             self.model.state_array.copy(),
             self.tree,
@@ -303,7 +303,7 @@ class Experiment:
         return state
 
     def kappa(self, state: RunState) -> float:
-        """How much fewer bits slow learning down, as learnt so far."""
+        """κ as estimated so far: how much fewer bits slow learning down."""
         return float(state.values[KAPPA][0]) if KAPPA in state.values else FIRST_KAPPA
 
     def learning_rate(self, state: RunState) -> float:
@@ -319,7 +319,7 @@ class Experiment:
         )
 
     def has_ended(self, state: RunState) -> bool:
-        """Whether no round is left: all have been run, or training has diverged and its global round is closed."""
+        """True if no round is left: all have been run, or training has diverged and its global round is closed."""
         is_closed = not any(state.counters)
         return state.global_round >= self.scenario.rounds.global_rounds or (bool(state.diverged) and is_closed)
 
@@ -340,37 +340,37 @@ class Experiment:
         return set()
 
     def recorded(self, at: Place, timed: TimedRound) -> Array | None:
-        """Places among those asked of the devices that the round's record tells of, ascending; None: all.
+        """Returns the places, among the selected devices, of those listed in the round's record, ascending; None: all.
 
-        Drawn anew in every round, apart from whom the selection asks.
+        Sampled anew in every round, independently of the selection.
         """
         wanted = self.scenario.records.devices
-        num_selected = len(timed.opened.device)
+        num_selected = len(timed.planned.device)
         if wanted == "all" or num_selected <= wanted:
             return None
         rng = rng_for(self.scenario.seed, "records", at.round_index)
         return np.sort(rng.choice(num_selected, wanted, replace=False, shuffle=False))
 
-    @property
+    @cached_property
     def num_rounds(self) -> int:
         """Edge rounds of the whole run."""
         return self.scenario.rounds.global_rounds * self._rounds_per_global_round
 
     @property
     def most_devices(self) -> int:
-        """How many different devices can take part in the whole run."""
+        """Number of different devices that can take part in the whole run."""
         selection, everyone = self.method.selection, self.network.num_devices
         if not selection.overrides(Selection.most) or self.method.association.when != "run":
             return everyone
         counts = np.bincount(self.stations.serving({}), minlength=self.network.num_edges)
-        asked = sum(selection.most(count) for count in counts.tolist() if count)
-        return min(everyone, self.num_rounds * asked)
+        selected = sum(selection.most(count) for count in counts.tolist() if count)
+        return min(everyone, self.num_rounds * selected)
 
     @cached_property
     def _rounds_per_global_round(self) -> int:
         return int(np.prod([self.tree.max_rounds(level) for level in range(self.tree.depth)]))
 
-    @property
+    @cached_property
     def data_sizes(self) -> Array:
         """D_n, the number of training samples of each device.  [num_devices]"""
         return self.samples.sizes
@@ -381,35 +381,35 @@ class Experiment:
         return float(np.mean(self.scenario.train.samples_seen(self.data_sizes)))
 
     def station_samples(self, state: RunState) -> Array:
-        """Samples that each edge stands for: of the devices it serves, or has heard from.  [num_edges]"""
+        """Number of samples that each edge stands for: of the devices it serves, or has heard from.  [num_edges]"""
         if HEARD in state.values:
             return state.values[HEARD]
         return np.bincount(self.stations.serving(state.values), self.data_sizes, minlength=self.network.num_edges)
 
-    @property
+    @cached_property
     def positions_m(self) -> Positions | None:
-        """Where devices stand, for those that talk to each other; None if the network knows it of none."""
+        """Positions of devices, for device-to-device links; None if the network has none."""
         places = self.network.device_position_m
         return None if self.network.has_measured_links else lambda device: places[device]
 
     @cached_property
     def backhaul(self) -> Backhaul:
-        """What models travel through above the edges."""
+        """Links and compression above the edges."""
         return Backhaul(
             compression=self.method.backhaul,
             wire=self.wire,
             shape=self.shape,
             seed=self.scenario.seed,
-            extra_bits=self.terms.objective_bits,
+            extra_bits=self.context.objective_bits,
         )
 
     @cached_property
     def stations(self) -> Stations:
-        """Who serves whom, over which channel."""
+        """Association of devices with stations, and their channels."""
         return Stations(
             network=self.network,
             radio=self.radio,
-            terms=self.terms,
+            context=self.context,
             level=self.tree.levels[-1],
             model_bits=self.backhaul.bits,
             data_sizes=self.data_sizes,
@@ -417,19 +417,19 @@ class Experiment:
         )
 
     def served(self, at: Place, state: RunState) -> Served:
-        """Who serves whom in this round; decided anew where that changes, which `state` then knows."""
+        """Returns the association of this round; decides anew where it changes, and keeps that in `state`."""
         served, state.values = self.stations.served(state.values, at.round_index, starts=at.starts_global_round)
         return served
 
     def candidates(self, at: Place, state: RunState, served: Served) -> tuple[Candidates, Array]:
-        """(the devices of the round's edges as known before planning, their CPU clocks)."""
+        """Returns (the devices of the round's edges as known before planning, their CPU clocks)."""
         memory = {slot.name: state.values[slot.name] for slot in self.method.selection.slots(self.shape)}
         candidates = self.stations.candidates(served, at.edges, at.round_index, memory)
         return candidates, self.network.cpu_hz[candidates.device]
 
     @cached_property
     def own_tests(self) -> tuple[Array, ...]:
-        """The test samples of each device, where devices have models of their own: drawn once, classes as in its data.
+        """Test samples of each device, where devices have models of their own: sampled once, classes as in its data.
 
         Together about as many as the test set has, but never few.  [num_devices] arrays
         """
@@ -441,13 +441,13 @@ class Experiment:
         return tuple(samples_like(own, test, count, rng) for own, rng in zip(classes, streams, strict=True))
 
     def job(self, dataset: Any) -> Job:
-        """What workers need; `dataset` tells them where to find the samples."""
+        """Returns the workers' setup; `dataset` says where to find the samples."""
         return Job(
             model=self.source,
             dataset=dataset,
             samples=self.samples,
             settings=LocalSettings.of(self.scenario, self.kernel, self.device),
-            judged=cloudpickle.dumps(self.judged_by),
+            criteria=cloudpickle.dumps(self.criteria),
             method=self.method.local,
             wire=self.wire,
             seed=self.scenario.seed,
@@ -462,7 +462,7 @@ def _sees_rounds(component: Component) -> bool:
 
 
 def _device(scenario: Scenario, used: str | None) -> tuple[str | None, str]:
-    """(kernel, device) where a run used these before; what `train.device` means here where it did not."""
+    """Returns (kernel, device) as a run used them before; else what `train.device` means on this machine."""
     wanted: str = scenario.train.device
     earlier: str | None = None
     if used is not None:

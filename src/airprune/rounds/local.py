@@ -1,4 +1,4 @@
-"""What outlives a device's round: how it trains, its model and samples, the addresses of its randomness.
+"""A device between its rounds: training settings, its model and samples, the addresses of its randomness.
 
 One `Device` serves any number of simulated devices after each other: nothing of one is left for the next.
 Torch is imported only by what needs it: a model that is a torch module, Adam, diagnostics, the loss of Eq. (1).
@@ -33,7 +33,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSettings:
-    """How every device trains; the learning rate comes with the orders."""
+    """Training settings of all devices; the learning rate comes with the orders."""
 
     batch_size: int
     local_epochs: int
@@ -67,10 +67,10 @@ class LocalSettings:
 
 @dataclass(frozen=True, eq=False)
 class Streams:
-    """The random streams of one edge round, one for each device, made when first asked for.
+    """The random streams of one edge round, one for each device, made at first use.
 
     Attributes:
-      secret_noise: whether the noise of privacy is drawn so that nobody can repeat it, instead of from the seed.
+      secret_noise: whether the noise of privacy is sampled so that it cannot be repeated, instead of from the seed.
     """
 
     seed: int
@@ -156,7 +156,7 @@ class Device:
 
     @property
     def constants(self) -> ModuleType:
-        """What measures diagnostics."""
+        """The module that measures diagnostics."""
         from airprune.rounds import constants
 
         return constants

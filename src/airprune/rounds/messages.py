@@ -1,4 +1,4 @@
-"""What travels between an edge and its devices."""
+"""Messages between an edge and its devices."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NOTHING: Mapping[str, Array] = {}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Broadcast:
-    """What an edge tells all of its devices.
+    """The message of an edge to all of its devices.
 
     Attributes:
       model: w_k, a flat state.  [num_state]
-      mask: what the masking prepared for everybody, if it did: a mask [num_prunable], or numbers for each device.
+      mask: what the masking prepared for all devices, if it did: a mask [num_prunable], or numbers for each device.
       values: slots of the cloud that the objective needs.
     """
 
@@ -30,7 +30,7 @@ class Broadcast:
 
 
 class Orders(NamedTuple):
-    """What an edge tells one device. A tuple, as uploads are: both are made for every device and round.
+    """The orders of an edge to one device. A tuple, as uploads are: both are made for every device and round.
 
     Attributes:
       keep: whole prunable weights that it may hold or send.
@@ -50,7 +50,7 @@ class Orders(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """What a device answers.
+    """The answer of a device.
 
     Attributes:
       state: its model as the edge decodes it, zero where nothing was sent; a view that the next device overwrites.
@@ -66,7 +66,7 @@ class Upload(NamedTuple):
       gradient_noise_sq: ‖∇F(w, ξ) − ∇F(w)‖² at the received model, for σ̂² of Assumption 4; NaN without diagnostics.
       smoothness: ‖∇F(w) − ∇F(w′)‖ / ‖w − w′‖ over the round, for L of Assumption 1; NaN without diagnostics.
       pruning_error_sq: ‖w − w ⊙ m‖², for D² of Assumption 2.
-      num_kept: how many entries of `mask` are true, if somebody has counted them.
+      num_kept: how many entries of `mask` are true, if already counted.
     """
 
     state: Array

@@ -102,7 +102,7 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalMethod:
-    """What a device must know of the method, and what adds up its uploads."""
+    """The device's part of a method, and the aggregation of its uploads."""
 
     masking: Masking
     objective: Objective

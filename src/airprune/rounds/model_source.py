@@ -1,4 +1,4 @@
-"""Where a run's model comes from, here and in its workers: without torch where that gives the same bits.
+"""Sources of a run's model, here and in its workers: without torch where that gives the same bits.
 
 The native kernel computes the gradients of the paper's CNN, numpy and the native library all the rest of a device
 round. Whatever needs torch is named by `torch_needed_for`; then the model is a torch module, pickled by value so that
@@ -109,12 +109,12 @@ def source_of(
     by_accuracy: bool = True,
     module: nn.Module | None = None,
 ) -> ModelSource:
-    """Of the model that a scenario starts from.
+    """Returns the source of the model that a scenario starts from.
 
     Args:
       x, y: samples that it is trained on.
       kernel: the one that is wanted, or auto.
-      by_accuracy: whether that is what it is judged by besides its loss; other metrics are of torch's tensors.
+      by_accuracy: whether it is evaluated by accuracy besides its loss; other metrics are of torch's tensors.
       module: in place of the scenario's own.
     """
     settings = scenario.model
@@ -147,7 +147,7 @@ def without_torch(
 
 
 def torch_needed_for(scenario: Scenario) -> str:
-    """What of a scenario devices cannot do without torch; empty if they can do all."""
+    """Names what devices of a scenario cannot do without torch; empty if they can do all."""
     importance = getattr(scenario.masking.chosen("name"), "importance", None)
     reasons = {
         f"model.name = {scenario.model.name!r}": scenario.model.name not in _NATIVE,

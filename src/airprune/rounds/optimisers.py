@@ -17,7 +17,7 @@ Step = Callable[[Array, Array], None]
 def add_scaled(target: Array, values: Array, factor: float) -> None:
     """target ← target + factor · values, each entry rounded once; the same bits from the native library and torch."""
     if target.dtype == np.float32 and not native.trouble:
-        native.add_scaled(target, values, factor)
+        native.add_scaled(target, values, factor, target)
         return
     import torch  # which devices with the native kernel do without
 

@@ -1,4 +1,4 @@
-"""What the driver itself remembers from round to round: small parts with slots, beside those of the components.
+"""Persistent state of the driver itself: small parts with slots, beside those of the components.
 
 Each has the hooks of a component: `after_edge_round` and `after_global_round` return the slots that change.
 """
@@ -20,11 +20,11 @@ KAPPA = "deadline/kappa"
 LOSSES = "steps/losses"
 HEARD = "heard/samples"
 RECEIVED_BITS = "root/received-bits"
-MEDIAN, TOLD = "judged/device", "judged/told"
+MEDIAN, SHARED = "judged/device", "judged/told"
 
 
 class Hooks(Protocol):
-    """What sees every round when it is over: a component, or a part of the driver."""
+    """Hooks that see every round when it is over: of a component, or of a part of the driver."""
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values: ...
 
@@ -112,7 +112,7 @@ class MedianDevice(Part):
     """Remembers the device with the median sub-model: its number, what it may keep, the place of its randomness."""
 
     def initial_values(self) -> Values:
-        return {MEDIAN: np.array([], dtype=np.int64), TOLD: np.array([])}
+        return {MEDIAN: np.array([], dtype=np.int64), SHARED: np.array([])}
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         here = np.flatnonzero(outcome.arrived)
@@ -123,5 +123,5 @@ class MedianDevice(Part):
         place = (view.global_round, outcome.step, view.round_index)
         return {
             MEDIAN: np.array([outcome.device[median], outcome.keep[median], *place]),
-            TOLD: np.array([]) if outcome.told is None else outcome.told,
+            SHARED: np.array([]) if outcome.shared is None else outcome.shared,
         }

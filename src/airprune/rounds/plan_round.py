@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from airprune.methods.association.base import Served
 from airprune.methods.masking.base import RoundView
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.base import HISTORY, Topology
@@ -17,11 +17,10 @@ from airprune.rounds.experiment import Experiment
 from airprune.rounds.local import Streams
 from airprune.rounds.planning_context import PlannedRound
 from airprune.rounds.state import Place, RunState
-from airprune.rounds.timing import Events, Fate, TimedRound, time_round
+from airprune.rounds.timing import DeviceOutcome, TimedRound, sampled_events, time_round
 
 Array = np.ndarray
 Values = dict[str, Array]
-EventsOf = Callable[[PlannedRound], Events]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,32 +42,41 @@ class RoundPlan:
     @property
     def present(self) -> list[int]:
         """The edges that hear from at least one device, ascending."""
-        return [int(edge) for edge in np.unique(self.timed.opened.edge[self.timed.takes_part])]
+        return [int(edge) for edge in np.unique(self.timed.planned.edge[self.timed.takes_part])]
 
 
 def plan_round(
-    run: Experiment, at: Place, state: RunState, candidates: Candidates, cpu_hz: Array, events: EventsOf
+    run: Experiment, at: Place, state: RunState, served: Served, candidates: Candidates, cpu_hz: Array
 ) -> tuple[RoundPlan, Values]:
-    """(the round as planned and timed, the run's slots with what planning changed).
+    """Plans and times a round; returns it, and the run's slots with what planning changed.
 
     Args:
       cpu_hz: f_n of the candidates.
-      events: what goes wrong in the round, given the devices that were selected.
     """
-    kappa, terms = run.kappa(state), at.terms
-    opened = open_round(
-        terms.bounded(state.values), candidates, cpu_hz, at.round_index, kappa, positions_m=run.positions_m
+    kappa, context = run.kappa(state), at.context
+    planned = open_round(
+        context.bounded(state.values), candidates, cpu_hz, at.round_index, kappa, positions_m=run.positions_m
     )
-    view = _view(run, at, state, opened)
-    opened, values = prepared_round(run.terms, opened, view, state.values)
-    timed = time_round(terms, opened, events(opened))
+    view = _view(run, at, state, planned)
+    planned, values = prepared_round(run.context, planned, view, state.values)
+    events = sampled_events(
+        run.scenario.events,
+        planned.device,
+        run.network.num_devices,
+        seed=run.scenario.seed,
+        global_round=at.global_round,
+        edge_round=at.step,
+    )
+    if served.interrupted is not None:
+        events = replace(events, dropped=events.dropped | served.interrupted[planned.device])
+    timed = time_round(context, planned, events)
     if not run.method.topology.overrides(Topology.due):
-        return RoundPlan(timed=timed, view=view, lag=np.zeros(len(opened.device), dtype=np.int64)), values
+        return RoundPlan(timed=timed, view=view, lag=np.zeros(len(planned.device), dtype=np.int64)), values
     timed, lag = _only_due(run, at, state, values, timed)
     return RoundPlan(timed=timed, view=view, lag=lag, shown_lag=lag), values
 
 
-def _view(run: Experiment, at: Place, state: RunState, opened: PlannedRound) -> RoundView:
+def _view(run: Experiment, at: Place, state: RunState, planned: PlannedRound) -> RoundView:
     """The round as the masking sees it."""
     seed = run.scenario.seed
     streams = Streams(seed, at.global_round, at.step)
@@ -80,8 +88,8 @@ def _view(run: Experiment, at: Place, state: RunState, opened: PlannedRound) -> 
         model=state.global_state,
         now=lambda: combined_now(run, state)[0],
         num_rounds=run.num_rounds,
-        device=opened.device[opened.planned],
-        keep=opened.keep[opened.planned],
+        device=planned.device[planned.in_plan],
+        keep=planned.keep[planned.in_plan],
         rng=lambda: rng_for(seed, "masking", at.global_round, *at.counters),
         device_rng=lambda device: streams.masking[device],
         run_rng=lambda: rng_for(seed, "masking"),
@@ -91,17 +99,18 @@ def _view(run: Experiment, at: Place, state: RunState, opened: PlannedRound) -> 
 def _only_due(
     run: Experiment, at: Place, state: RunState, values: Values, timed: TimedRound
 ) -> tuple[TimedRound, Array]:
-    """(the round of the devices that deliver now, how many rounds ago each began), where not all begin together."""
-    opened = timed.opened
+    """Returns (the round of the devices that deliver now, how many rounds ago each began)."""
+    planned = timed.planned
     history = values[HISTORY]
     history[:, 1:] = history[:, :-1].copy()
     history[:, 0] = state.edge_states
-    latency_s = np.where(timed.fate == Fate.LATE, np.nan, timed.total_s)  # a late device does not hold up the others
-    due = run.method.topology.due(latency_s, opened.edge, opened.deadline_s, at.round_index)
+    # A device that misses the deadline does not hold up the others.
+    latency_s = np.where(timed.outcome == DeviceOutcome.LATE, np.nan, timed.total_s)
+    due = run.method.topology.due(latency_s, planned.edge, planned.deadline_s, at.round_index)
     if due is None:
-        return timed, np.zeros(len(opened.device), dtype=np.int64)
-    place = np.searchsorted(opened.edges, opened.edge)
+        return timed, np.zeros(len(planned.device), dtype=np.int64)
+    place = np.searchsorted(planned.edges, planned.edge)
     period_s = timed.edge_latency_s.copy()
     period_s[place] = due.period_s
-    delivers = due.delivers | ~opened.planned
+    delivers = due.delivers | ~planned.in_plan
     return replace(timed.only(delivers), edge_latency_s=period_s), due.lag[delivers]

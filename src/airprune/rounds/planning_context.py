@@ -1,4 +1,4 @@
-"""What a round is planned with: the scenario's choices, and the problem that they make of the devices asked."""
+"""The planning of a round: the scenario's choices, and the problem of the selected devices."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from airprune.methods.compression.base import Wire
 from airprune.methods.masking.base import Charges
 from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.relay import Relay
-from airprune.planning import Codes, Ladder, Plan, PlanProblem
+from airprune.planning import Codes, Ladder, PlanProblem
 from airprune.planning.limits import DeviceLimits
 from airprune.rounds.compute_times import ComputeTimes
 from airprune.rounds.method import Method
-from airprune.rounds.wire import Codec, told_mask
+from airprune.rounds.wire import Codec, shared_mask_of
 from airprune.wireless.channel import Radio
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _ANY_DEADLINE_S = 1.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanningContext:
-    """What opening and closing a round needs of the scenario; never changes during a run.
+    """Settings that rounds are planned and timed with; they never change during a run.
 
     With `plan.framing`, uploads are charged byte for byte as they travel: `8 * upload_size` beside what is reported.
     """
@@ -50,16 +50,21 @@ class PlanningContext:
 
     @cached_property
     def codec(self) -> Codec:
-        """What devices and their edges agree on."""
+        """Format of the links between devices and edges."""
         return Codec(compression=self.method.compression, wire=self.wire, shape=self.shape, float64=self.float64)
+
+    @cached_property
+    def has_limits(self) -> bool:
+        """True if the scheme is to keep to limits of clock, power and energy."""
+        return self.method.scheme.needs_limits or self.plan.max_energy_j is not None
 
     @property
     def unframed(self) -> PlanningContext:
-        """With uploads charged by what their encoder counts."""
+        """The same context with uploads charged by what their encoder counts."""
         return replace(self, plan=self.plan.model_copy(update={"framing": False}))
 
     def bounded(self, values: Values) -> PlanningContext:
-        """With pruning ratios between those of the smallest and of the largest sub-model that the masking has now."""
+        """Returns the context with ratios within those of the masking's smallest and largest sub-models now."""
         bounds = self.method.masking.bounds(self.shape, values)
         if bounds is None:
             return self
@@ -69,9 +74,9 @@ class PlanningContext:
         return replace(self, min_pruning_ratio=lowest, max_pruning_ratio=max(lowest, highest))
 
     def charges(self, round_index: int) -> Charges:
-        """What a device pays beside its weights: for its mask, the objective, and what the selection wants to know.
+        """Returns what a device is charged beside its weights: for its mask, the objective and the selection.
 
-        With framing, for all that frames an update too; and a mask, until it is known that everybody was told one.
+        With framing, for all that frames an update too; and a mask, until it is known that all devices share one.
         """
         charged = self.method.masking.charges(round_index, self.shape, self.wire.value_bits)
         beside = self.objective_bits + self.method.selection.upload_bits(self.shape, self.wire.value_bits)
@@ -80,24 +85,24 @@ class PlanningContext:
             charged = replace(charged, uplink_bits=8.0 * self.codec.mask_bytes)
         return replace(charged, always_bits=charged.always_bits + beside) if beside else charged
 
-    def once_told(self, charges: Charges, told: Array | None, round_index: int) -> Charges:
-        """The charges of a round in which everybody is told this; with framing, nobody pays to repeat a mask."""
-        if not self.plan.framing or told_mask(self.method.masking, told, round_index, self.codec) is None:
+    def without_shared_mask(self, charges: Charges, shared: Array | None, round_index: int) -> Charges:
+        """Returns the charges of a round in which all devices know `shared`: none pays to repeat a shared mask."""
+        if not self.plan.framing or shared_mask_of(self.method.masking, shared, round_index, self.codec) is None:
             return charges
         return replace(charges, uplink_bits=0.0)
 
     @cached_property
     def objective_bits(self) -> float:
-        """What the objective sends beside every update."""
+        """Bits that the objective sends beside every update."""
         return float(self.method.objective.upload_bits(self.shape, self.wire.value_bits))
 
     def upload_bits(self, keep: Array, charges: Charges, code: Array | None = None) -> Array:
-        """What devices send that keep so many prunable weights: exactly what the encoder will count, or will send."""
+        """Upload of devices that keep so many prunable weights: exactly what the encoder will count, or will send."""
         if code is not None:
             bits = np.zeros(len(keep))
-            for rung in np.unique(code).tolist():
-                of_rung = replace(self, wire=replace(self.wire, code=rung))
-                bits[code == rung] = of_rung.upload_bits(keep[code == rung], charges)
+            for level in np.unique(code).tolist():
+                at_level = replace(self, wire=replace(self.wire, code=level))
+                bits[code == level] = at_level.upload_bits(keep[code == level], charges)
             return bits
         counts, place = np.unique(keep, return_inverse=True)
         sent = self.shape.fixed_weights + counts
@@ -106,7 +111,7 @@ class PlanningContext:
         return bits[place]
 
     def training_s(self, keep: Array, device: Array, cpu_hz: Array, charges: Charges) -> Array:
-        """How long devices compute that keep so many prunable weights, without a probe."""
+        """Compute time of devices that keep so many prunable weights, without a probe."""
         fixed, dense = self.shape.fixed_weights, charges.dense_gradients
         once_s = self.compute.training_s(fixed + keep, device, cpu_hz, dense_gradients=dense)
         if charges.second_pass is None:
@@ -116,7 +121,7 @@ class PlanningContext:
         )
 
     def update_bits(self, code: int | None, num_sent: int) -> float:
-        """Of the update alone."""
+        """Bits of the update alone."""
         if self.plan.framing:
             return 8.0 * self.codec.update_bytes(num_sent, code)
         return float(self.method.compression.message_bits(self.codec.coded(code), num_sent))
@@ -145,25 +150,25 @@ class PlanningContext:
         return None if numbers is None else Codes(numbers=numbers, bits=self.update_bits)
 
 
-def asked_only(candidates: Candidates, asked: Array) -> Candidates:
-    if asked.all():
+def select_only(candidates: Candidates, selected: Array) -> Candidates:
+    if selected.all():
         return candidates
     arrays = ("device", "edge", "num_samples")
-    return replace(candidates, **{name: getattr(candidates, name)[asked] for name in arrays})
+    return replace(candidates, **{name: getattr(candidates, name)[selected] for name in arrays})
 
 
-def plan_problem(terms: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
+def plan_problem(context: PlanningContext, candidates: Candidates, cpu_hz: Array, charges: Charges) -> PlanProblem:
     """Eqs. (25)–(29) with what this method sends and computes: one function says the bits, here and on the clock."""
-    plan, shape = terms.plan, terms.shape
-    per_weight_bits, fixed_bits = terms.line
-    scheme = terms.method.scheme
-    ladder = terms.ladder if scheme.chooses_codes else None
-    codes = terms.codes if scheme.fits_codes else None
+    plan, shape = context.plan, context.shape
+    per_weight_bits, fixed_bits = context.line
+    scheme = context.method.scheme
+    ladder = context.ladder if scheme.chooses_codes else None
+    codes = context.codes if scheme.fits_codes else None
     if ladder is not None:
         per_weight_bits = float(ladder.bits_per_weight[0])
     if codes is not None:
         per_weight_bits, fixed_bits = codes.bits(codes.numbers[0], shape.num_weights) / shape.num_weights, 0.0
-    per_weight_s, extra_s = terms.compute.line(
+    per_weight_s, extra_s = context.compute.line(
         candidates.device,
         cpu_hz,
         probe=charges.probe,
@@ -171,6 +176,10 @@ def plan_problem(terms: PlanningContext, candidates: Candidates, cpu_hz: Array, 
         second_pass=charges.second_pass,
         fixed_weights=shape.fixed_weights,
     )
+    block_rate_bps = None
+    blocks = scheme.blocks(int(np.bincount(candidates.edge).max(initial=0)))  # None if it assigns none
+    if blocks is not None and candidates.block_rates_bps is not None:
+        block_rate_bps = candidates.block_rates_bps(candidates.device, blocks)
     return PlanProblem(
         full_band_rate_bps=candidates.full_band_rate_bps,
         seconds_per_weight=per_weight_s,
@@ -181,41 +190,24 @@ def plan_problem(terms: PlanningContext, candidates: Candidates, cpu_hz: Array, 
         conv_weights=shape.fixed_weights,
         fc_weights=shape.prunable_weights,
         deadline_s=_ANY_DEADLINE_S if plan.deadline_s == "auto" else plan.deadline_s,
-        max_pruning_ratio=terms.max_pruning_ratio,
-        min_pruning_ratio=terms.min_pruning_ratio,
-        limits=device_limits(terms, cpu_hz) if has_limits(terms) else None,
+        max_pruning_ratio=context.max_pruning_ratio,
+        min_pruning_ratio=context.min_pruning_ratio,
+        limits=device_limits(context, cpu_hz) if context.has_limits else None,
         ladder=ladder,
         codes=codes,
-        block_rate_bps=_block_rates_bps(terms, candidates),
+        block_rate_bps=block_rate_bps,
     )
 
 
-def _block_rates_bps(terms: PlanningContext, candidates: Candidates) -> Array | None:
-    """For a scheme that assigns blocks: as many as the edge with the most devices has."""
-    blocks = terms.method.scheme.blocks(int(np.bincount(candidates.edge).max(initial=0)))
-    if blocks is None or candidates.block_rates_bps is None:
-        return None
-    return candidates.block_rates_bps(candidates.device, blocks)
-
-
-def has_limits(terms: PlanningContext) -> bool:
-    return terms.method.scheme.needs_limits or terms.plan.max_energy_j is not None
-
-
-def device_limits(terms: PlanningContext, cpu_hz: Array) -> DeviceLimits:
+def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:
     """Clock and power up to the device's own, and the scenario's energy budget."""
-    budget = terms.plan.max_energy_j
+    budget = context.plan.max_energy_j
     return DeviceLimits(
         cpu_hz_max=cpu_hz,
-        power_w_max=terms.radio.transmit_power_w,
-        bandwidth_hz=terms.radio.bandwidth_hz,
+        power_w_max=context.radio.transmit_power_w,
+        bandwidth_hz=context.radio.bandwidth_hz,
         energy_j=np.inf if budget is None else budget,
     )
-
-
-def plan_as_set(terms: PlanningContext, problem: PlanProblem) -> Plan:
-    """By the scheme of the scenario, with its options."""
-    return terms.method.scheme.plan(problem)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -223,10 +215,10 @@ class PlannedRound:
     """One edge round of some edges as planned.  Per-device arrays follow `device`
 
     Attributes:
-      device: the devices that are asked, ascending.
-      edge: who serves each.
+      device: the selected devices, ascending.
+      edge: the edge that serves each.
       full_band_rate_bps, cpu_hz: of each, as the plan uses them.
-      planned: whether it is in the plan; the others made their edge infeasible and are blocked.
+      in_plan: True for devices in the plan; the others made their edge infeasible and are blocked.
       share: b_n; NaN for blocked devices.
       keep: whole prunable weights that it holds or sends.
       bits: what it will send.
@@ -234,7 +226,7 @@ class PlannedRound:
       power_w: transmit power, if the scheme has chosen one.
       code, bits_per_weight: which code it sends with and what that costs, if the scheme has chosen.
       charges: what the masking costs beside the weights.
-      mask: what the masking prepared for everybody.
+      mask: what the masking prepared for all devices.
       edges, status, shadow_price: of the plan, per edge.
       relay: what the devices do among themselves before the uplink, if they do.
       carried_weights, carried_bits: what then goes up for each device's group; as for one device where there is none.
@@ -244,7 +236,7 @@ class PlannedRound:
     edge: Array
     full_band_rate_bps: Array
     cpu_hz: Array
-    planned: Array
+    in_plan: Array
     share: Array
     keep: Array
     bits: Array
@@ -264,5 +256,5 @@ class PlannedRound:
 
     @property
     def uplink_bits(self) -> Array:
-        """What the uplink that each device's update takes carries in all."""
+        """Bits that the uplink of each device's update carries in all."""
         return self.bits if self.carried_bits is None else self.carried_bits

@@ -14,7 +14,7 @@ from airprune.methods.topology.base import RootRound
 from airprune.rounds.records import EdgeRecord, GlobalRecord, NodeRecord, Totals
 from airprune.rounds.state import RunState
 from airprune.rounds.sums import EdgeResult
-from airprune.rounds.timing import Fate, TimedRound
+from airprune.rounds.timing import DeviceOutcome, TimedRound
 
 Array = np.ndarray
 
@@ -25,17 +25,18 @@ _DIAGNOSTICS = ("gradient_sq_max", "gradient_noise_sq", "smoothness")
 
 def count_edge_round(totals: Totals, timed: TimedRound, results: Sequence[EdgeResult]) -> None:
     """Adds one edge round to the totals."""
-    took_part = timed.takes_part
-    totals.add(
-        uploaded_weights=uploaded_weights(timed, results),
-        uploaded_bits=float(timed.uploaded_bits.sum()),
-        energy_j=float(timed.energy_j.sum()),
-        left_out=int(np.count_nonzero(~took_part)),
-        num_samples=_num_samples(results),
-        loss_sum=_loss_sum(results),
-        ratio_sum=float(timed.ratio[took_part].sum()),
-        num_devices=int(np.count_nonzero(took_part)),
-    )
+    took_part, num_samples = timed.takes_part, _num_samples(results)
+    left_out = int(np.count_nonzero(~took_part))
+    totals.uploaded_weights += uploaded_weights(timed, results)
+    totals.uploaded_bits += float(timed.uploaded_bits.sum())
+    totals.energy_j += float(timed.energy_j.sum())
+    totals.left_out += left_out
+    totals.num_samples += num_samples
+    totals.round_loss_sum += _loss_sum(results)
+    totals.round_samples += num_samples
+    totals.round_ratio_sum += float(timed.ratio[took_part].sum())
+    totals.round_devices += int(np.count_nonzero(took_part))
+    totals.round_left_out += left_out
     if timed.d2d_bits is not None and timed.d2d_energy_j is not None:
         totals.d2d_bits += float(timed.d2d_bits.sum())
         totals.d2d_energy_j += float(timed.d2d_energy_j.sum())
@@ -52,9 +53,9 @@ def count_root_round(totals: Totals, root: RootRound) -> dict[str, Any]:
 
 def uploaded_weights(timed: TimedRound, results: Sequence[EdgeResult]) -> int:
     """Weights that reached the edges: the paper's communication cost. Biases and buffers do not count."""
-    opened = timed.opened
-    if opened.relay is not None and opened.carried_weights is not None:
-        return int(opened.carried_weights[timed.takes_part & opened.relay.uploads].sum())
+    planned = timed.planned
+    if planned.relay is not None and planned.carried_weights is not None:
+        return int(planned.carried_weights[timed.takes_part & planned.relay.uploads].sum())
     return sum(int(edge.statistics.uploaded_weights.sum()) for edge in results)
 
 
@@ -67,24 +68,24 @@ def edge_record(
     lag: Array | None = None,
     sample: Array | None = None,
 ) -> dict[str, Any]:
-    """One edge round of all active edges; `num_devices` could have been asked, and began `lag` rounds ago.
+    """Returns the record of one edge round; `num_devices` were candidates, and devices began `lag` rounds ago.
 
     Args:
       sample: places of the devices that the lists are to hold, ascending; None: all.
     """
-    opened, whole = timed.opened, by_device(timed, results)
+    planned, whole = timed.planned, by_device(timed, results)
     shown = slice(None) if sample is None else sample
     trained = {name: column[shown] for name, column in whole.items()}
     optional: dict[str, Any] = {
         name: _numbers(trained[name]) for name in _DIAGNOSTICS if np.isfinite(trained[name]).any()
     }
-    if opened.bits_per_weight is not None:
-        optional["bits_per_weight"] = _numbers(opened.bits_per_weight[shown])
+    if planned.bits_per_weight is not None:
+        optional["bits_per_weight"] = _numbers(planned.bits_per_weight[shown])
         optional["code_error"] = _numbers(trained["code_error"])
-    if opened.tunes_itself:
-        optional["deadline_s"] = opened.deadline_s
-    if len(opened.device) < num_devices:
-        optional["asked"] = len(opened.device)
+    if planned.tunes_itself:
+        optional["deadline_s"] = planned.deadline_s
+    if len(planned.device) < num_devices:
+        optional["asked"] = len(planned.device)
     if timed.relay_s is not None and timed.d2d_bits is not None and timed.d2d_energy_j is not None:
         optional["d2d_bits"] = float(timed.d2d_bits.sum())
         optional["d2d_energy_j"] = float(timed.d2d_energy_j.sum())
@@ -96,10 +97,10 @@ def edge_record(
     return EdgeRecord(
         global_round=state.global_round + 1,
         edge_round=state.edge_round,
-        edge_id=tuple(opened.edges.tolist()),
+        edge_id=tuple(planned.edges.tolist()),
         edge_latency_s=_numbers(timed.edge_latency_s),
         edge_status=tuple(map(str, timed.edge_status.tolist())),
-        shadow_price=_numbers(opened.shadow_price),
+        shadow_price=_numbers(planned.shadow_price),
         coverage=tuple(
             EdgeCoverage(
                 edge=int(edge), min_count=result.coverage.min_count, num_uncovered=result.coverage.num_uncovered
@@ -110,15 +111,19 @@ def edge_record(
         uploaded_bits=float(timed.uploaded_bits.sum()),
         energy_j=float(timed.energy_j.sum()),
         mean_pruning_ratio=_mean(timed.ratio[timed.takes_part]),
-        left_out={fate.value: int(np.count_nonzero(timed.fate == fate)) for fate in Fate if fate is not Fate.OK},
+        left_out={
+            word.value: int(np.count_nonzero(timed.outcome == word))
+            for word in DeviceOutcome
+            if word is not DeviceOutcome.OK
+        },
         num_samples=_num_samples(results),
         train_loss=_mean(whole["loss"][timed.takes_part]),
-        device=tuple(opened.device[shown].tolist()),
-        edge=tuple(opened.edge[shown].tolist()),
-        fate=tuple(timed.fate[shown].tolist()),
-        bandwidth_share=_numbers(opened.share[shown]),
+        device=tuple(planned.device[shown].tolist()),
+        edge=tuple(planned.edge[shown].tolist()),
+        fate=tuple(timed.outcome[shown].tolist()),
+        bandwidth_share=_numbers(planned.share[shown]),
         pruning_ratio=_numbers(timed.ratio[shown]),
-        kept_weights=tuple(opened.keep[shown].tolist()),
+        kept_weights=tuple(planned.keep[shown].tolist()),
         compute_s=_numbers(timed.compute_s[shown]),
         uplink_s=_numbers(timed.uplink_s[shown]),
         device_energy_j=_numbers(timed.energy_j[shown]),
@@ -129,7 +134,7 @@ def edge_record(
 
 
 def _summary(timed: TimedRound, loss: Array) -> dict[str, Any]:
-    """What stands in a record for the devices that its lists leave out."""
+    """Returns the summary that stands in a record for the devices that its lists exclude."""
     took_part = timed.takes_part
     return {
         "sampled_of": len(took_part),
@@ -177,7 +182,7 @@ def global_record(state: RunState, latency_s: float, metrics: dict[str, Any]) ->
 
 
 def mean_loss(results: Sequence[EdgeResult]) -> float:
-    """Training loss per sample of an edge round; NaN if nobody trained."""
+    """Training loss per sample of an edge round; NaN if no device trained."""
     count = _num_samples(results)
     return _loss_sum(results) / count if count else math.nan
 
@@ -192,7 +197,7 @@ def _num_samples(results: Sequence[EdgeResult]) -> int:
 
 def by_device(timed: TimedRound, results: Sequence[EdgeResult]) -> dict[str, Array]:
     """Statistics of the trained devices laid out in the round's order, NaN for the others."""
-    device = timed.opened.device
+    device = timed.planned.device
     columns = {name: np.full(len(device), np.nan) for name in _STATISTICS}
     for edge in results:
         place = np.searchsorted(device, edge.statistics.device)

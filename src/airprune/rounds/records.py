@@ -1,9 +1,9 @@
-"""What a run writes down: one record per edge round and per global round, as plain data.
+"""The records of a run: one per edge round and per global round, as plain data.
 
 Records hold nothing that depends on the wall clock or the machine, so that a resumed run repeats them to the byte. Each
 field says what it means and what one value of it belongs to; the docs are made from that. Units are in the names; how a
-value is told to people is in `measures`. Rounds count from 1, devices and edges from 0. None stands for no value, e.g.
-the loss of a device that was left out; lists hold no NaN.
+value is shown is in `measures`. Rounds count from 1, devices and edges from 0. None stands for no value, e.g.
+the loss of a device that was excluded; lists hold no NaN.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from airprune.json_types import EdgeCoverage, JsonRecord, Unreadable
 
 RECORDS_VERSION = 2
-"""Of the records that this package writes. 1 had edge and global records only; a run folder that tells none has 1."""
+"""Format of the records that this package writes. 1 has edge and global records only; folders without one have 1."""
 
 Numbers = tuple[float | None, ...]
 
 
 class Per(StrEnum):
-    """What one value of a field belongs to."""
+    """The object that one value of a field belongs to."""
 
     ROUND = "round"
     EDGE = "edge"
@@ -36,7 +36,7 @@ class Per(StrEnum):
 
 
 class About(NamedTuple):
-    """What the docs say of a field."""
+    """A field's description in the docs."""
 
     per: Per
     meaning: str
@@ -46,7 +46,7 @@ _WITH_DIAGNOSTICS = "of Theorem 1; with `diagnostics.gradients`"
 _DOWNLINK = "what was sent to the devices, where that is charged for"
 _D2D = "what devices sent to each other, where they do"
 _D2D_ENERGY = "the part of `energy_j` that this took"
-_ASKED = "devices asked to take part, where not all are"
+_SELECTED = "number of selected devices, where not all are"
 _QUARTILES = "least, quarter, median, three quarters and most over the devices that took part; with `records.devices`"
 
 
@@ -68,17 +68,17 @@ class EdgeRecord(JsonRecord):
             "`ok`; `late` if its round took longer than the deadline; `outside-box` if its plan cannot be used",
         ),
     ]
-    shadow_price: Annotated[Numbers, About(Per.EDGE, "λ: how much the scheme's objective falls per unit of band")]
+    shadow_price: Annotated[Numbers, About(Per.EDGE, "λ: how much the scheme's objective falls per unit of bandwidth")]
     coverage: Annotated[
         tuple[EdgeCoverage, ...],
         About(
             Per.EDGE,
-            "`edge`; `min_count`, the fewest devices that kept a weight somebody kept; "
-            "`num_uncovered`, weights kept by nobody, or by fewer than `aggregation.min_contributors`",
+            "`edge`; `min_count`, the fewest devices that kept a weight that any device kept; "
+            "`num_uncovered`, weights kept by no device, or by fewer than `aggregation.min_contributors`",
         ),
     ]
     uploaded_weights: Annotated[int | None, About(Per.ROUND, "weights that reached the edges; biases do not count")]
-    uploaded_bits: Annotated[float | None, About(Per.ROUND, "the same in bits, with mask bits if asked for")]
+    uploaded_bits: Annotated[float | None, About(Per.ROUND, "the same in bits, with mask bits if they are charged")]
     energy_j: Annotated[float | None, About(Per.ROUND, "compute and transmission of all planned devices")]
     mean_pruning_ratio: Annotated[float | None, About(Per.ROUND, "over the devices that took part")]
     left_out: Annotated[
@@ -105,11 +105,13 @@ class EdgeRecord(JsonRecord):
     ] = None
     test_accuracy: Annotated[float | None, About(Per.ROUND, "of the same")] = None
     downlink_bits: Annotated[float | None, About(Per.ROUND, _DOWNLINK)] = None
-    asked: Annotated[int | None, About(Per.ROUND, _ASKED)] = None
+    asked: Annotated[int | None, About(Per.ROUND, _SELECTED)] = None
     deadline_s: Annotated[float | None, About(Per.ROUND, 'T_th, with `plan.deadline_s = "auto"`')] = None
-    bits_per_weight: Annotated[Numbers | None, About(Per.DEVICE, "of its code, where the scheme chooses codes")] = None
+    bits_per_weight: Annotated[
+        Numbers | None, About(Per.DEVICE, "of its compression level, where the scheme chooses levels")
+    ] = None
     code_error: Annotated[
-        Numbers | None, About(Per.DEVICE, "share of the wanted update's energy that its code lost, likewise")
+        Numbers | None, About(Per.DEVICE, "share of the update's energy that compression lost, likewise")
     ] = None
     d2d_bits: Annotated[float | None, About(Per.ROUND, _D2D)] = None
     d2d_energy_j: Annotated[float | None, About(Per.ROUND, _D2D_ENERGY)] = None
@@ -144,7 +146,9 @@ class GlobalRecord(JsonRecord):
     uploaded_weights: Annotated[
         int | None, About(Per.SINCE_START, "weights that reached the edges; biases do not count")
     ]
-    uploaded_bits: Annotated[float | None, About(Per.SINCE_START, "the same in bits, with mask bits if asked for")]
+    uploaded_bits: Annotated[
+        float | None, About(Per.SINCE_START, "the same in bits, with mask bits if they are charged")
+    ]
     energy_j: Annotated[float | None, About(Per.SINCE_START, "compute and transmission of all planned devices")]
     num_samples: Annotated[int | None, About(Per.SINCE_START, "samples trained on")]
     mean_pruning_ratio: Annotated[float | None, About(Per.THIS_ROUND, "mean over its devices and edge rounds")]
@@ -161,7 +165,7 @@ class GlobalRecord(JsonRecord):
         About(Per.MODEL, "of what the median device holds of it, with `diagnostics.sub_models`"),
     ] = None
     downlink_bits: Annotated[float | None, About(Per.SINCE_START, _DOWNLINK)] = None
-    asked: Annotated[int | None, About(Per.THIS_ROUND, _ASKED)] = None
+    asked: Annotated[int | None, About(Per.THIS_ROUND, _SELECTED)] = None
     d2d_bits: Annotated[float | None, About(Per.SINCE_START, _D2D)] = None
     d2d_energy_j: Annotated[float | None, About(Per.SINCE_START, _D2D_ENERGY)] = None
     backhaul_bits: Annotated[
@@ -240,7 +244,7 @@ def records_version(environment: Mapping[str, Any]) -> int:
 
 @dataclass
 class Totals:
-    """What a run has spent so far, and within the current global round.
+    """Totals of a run so far, and within the current global round.
 
     Attributes:
       time_s: simulated seconds of all finished global rounds.
@@ -266,30 +270,6 @@ class Totals:
     d2d_bits: float = 0.0
     d2d_energy_j: float = 0.0
     backhaul_bits: float = 0.0
-
-    def add(
-        self,
-        *,
-        uploaded_weights: int,
-        uploaded_bits: float,
-        energy_j: float,
-        left_out: int,
-        num_samples: int,
-        loss_sum: float,
-        ratio_sum: float,
-        num_devices: int,
-    ) -> None:
-        """Counts one edge round; `loss_sum` is over its samples, `ratio_sum` over the devices that took part."""
-        self.uploaded_weights += uploaded_weights
-        self.uploaded_bits += uploaded_bits
-        self.energy_j += energy_j
-        self.left_out += left_out
-        self.num_samples += num_samples
-        self.round_loss_sum += loss_sum
-        self.round_samples += num_samples
-        self.round_ratio_sum += ratio_sum
-        self.round_devices += num_devices
-        self.round_left_out += left_out
 
     def start_global_round(self) -> None:
         self.round_loss_sum = self.round_ratio_sum = 0.0

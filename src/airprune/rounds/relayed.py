@@ -1,4 +1,4 @@
-"""Rounds in which devices hand their updates to each other before somebody uploads them."""
+"""Rounds in which devices hand their updates to each other before one of them uploads."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Positions = Callable[[Array], Array]
 
 
 def relay_of(
-    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, charges: Charges, positions_m: Positions | None
+    context: PlanningContext, chosen: Candidates, problem: PlanProblem, charges: Charges, positions_m: Positions | None
 ) -> Relay | None:
-    """What the devices do among themselves; None if nothing."""
-    topology = terms.method.topology
+    """Returns the devices' exchange among themselves; None if there is none."""
+    topology = context.method.topology
     if not topology.overrides(Topology.relay):
         return None
 
@@ -40,8 +40,8 @@ def relay_of(
         edge=chosen.edge,
         full_band_rate_bps=chosen.full_band_rate_bps,
         compute_s=whole_s(problem),
-        model_bits=whole_bits(terms, problem, charges),
-        radio=terms.radio,
+        model_bits=whole_bits(context, problem, charges),
+        radio=context.radio,
         positions_m=positions,
     )
     relay = topology.relay(view)
@@ -49,17 +49,17 @@ def relay_of(
 
 
 def whole_s(problem: PlanProblem) -> Array:
-    """How long each device trains if it keeps every weight."""
+    """Training time of each device if it keeps every weight."""
     whole: Array = problem.seconds_per_weight * (problem.fixed_weights + problem.prunable_weights)
     return whole + problem.extra_seconds
 
 
-def whole_bits(terms: PlanningContext, problem: PlanProblem, charges: Charges) -> Array:
-    return terms.upload_bits(np.full(problem.num_devices, terms.shape.prunable_weights), charges)
+def whole_bits(context: PlanningContext, problem: PlanProblem, charges: Charges) -> Array:
+    return context.upload_bits(np.full(problem.num_devices, context.shape.prunable_weights), charges)
 
 
 def for_groups(
-    terms: PlanningContext, chosen: Candidates, heads: PlannedRound, cpu_hz: Array, charges: Charges, relay: Relay
+    context: PlanningContext, chosen: Candidates, heads: PlannedRound, cpu_hz: Array, charges: Charges, relay: Relay
 ) -> PlannedRound:
     """The round of all devices from that of those who upload.
 
@@ -67,53 +67,53 @@ def for_groups(
     fits whatever they choose, the devices of a pruned group keep an equal part of what the head may send.
     """
     place = np.searchsorted(np.flatnonzero(relay.uploads), relay.head)
-    size, prunable = relay.group_size, terms.shape.prunable_weights
+    size, prunable = relay.group_size, context.shape.prunable_weights
     keep = heads.keep[place]
     is_pruned_group = (size > 1) & (keep < prunable)
-    count_bits, value_bits = _count_bits(size), terms.wire.value_bits
+    count_bits, value_bits = _count_bits(size), context.wire.value_bits
     part = np.floor(keep * value_bits / (value_bits + count_bits) / size).astype(np.int64)
-    part = terms.method.masking.num_kept(part, terms.shape)
+    part = context.method.masking.num_kept(part, context.shape)
     keep = np.where(is_pruned_group, part, keep)
     union = np.where(is_pruned_group, size * part, keep)  # at the most
 
     def spread(values: Array, others: Array | float) -> Array:
         return np.where(relay.uploads, values[place], others)
 
-    opened = replace(
+    planned = replace(
         heads,
         device=chosen.device,
         edge=chosen.edge,
         full_band_rate_bps=spread(heads.full_band_rate_bps, chosen.full_band_rate_bps),
         cpu_hz=spread(heads.cpu_hz, cpu_hz),
-        planned=heads.planned[place],
+        in_plan=heads.in_plan[place],
         share=spread(heads.share, np.nan),
         keep=keep,
-        bits=terms.upload_bits(keep, charges),
+        bits=context.upload_bits(keep, charges),
         power_w=None if heads.power_w is None else spread(heads.power_w, np.nan),
         relay=relay,
     )
-    return with_unions(terms, opened, union)
+    return with_unions(context, planned, union)
 
 
-def with_unions(terms: PlanningContext, opened: PlannedRound, union: Array) -> PlannedRound:
+def with_unions(context: PlanningContext, planned: PlannedRound, union: Array) -> PlannedRound:
     """The round in which the group of each device sends so many prunable weights, with counts unless it sends all."""
-    assert opened.relay is not None  # else there are no groups
-    size = opened.relay.group_size
-    counted = (size > 1) & (union < terms.shape.prunable_weights)
+    assert planned.relay is not None  # else there are no groups
+    size = planned.relay.group_size
+    counted = (size > 1) & (union < context.shape.prunable_weights)
     return replace(
-        opened,
-        carried_weights=terms.shape.fixed_weights + union,
-        carried_bits=terms.upload_bits(union, opened.charges) + np.where(counted, _count_bits(size) * union, 0.0),
+        planned,
+        carried_weights=context.shape.fixed_weights + union,
+        carried_bits=context.upload_bits(union, planned.charges) + np.where(counted, _count_bits(size) * union, 0.0),
     )
 
 
 def _count_bits(size: Array) -> Array:
-    """Of a number from 0 to the size of a group."""
+    """Bits of a number from 0 to the size of a group."""
     return np.ceil(np.log2(size + 1))
 
 
 def without_uplink(
-    terms: PlanningContext, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
+    context: PlanningContext, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
 ) -> PlannedRound:
     """Devices that end up with the average themselves: no band to share, so nothing to plan and nothing to prune."""
     nothing = np.zeros(len(chosen.device))
@@ -122,10 +122,10 @@ def without_uplink(
         edge=chosen.edge,
         full_band_rate_bps=chosen.full_band_rate_bps,
         cpu_hz=cpu_hz,
-        planned=np.ones(len(chosen.device), dtype=bool),
+        in_plan=np.ones(len(chosen.device), dtype=bool),
         share=nothing + np.nan,
-        keep=np.full(len(chosen.device), terms.shape.prunable_weights),
-        bits=whole_bits(terms, problem, charges),
+        keep=np.full(len(chosen.device), context.shape.prunable_weights),
+        bits=whole_bits(context, problem, charges),
         deadline_s=float(np.max(problem.deadline_s)),
         tunes_itself=False,
         charges=charges,

@@ -1,4 +1,4 @@
-"""What a device does with its update before it sends it: privacy, then the code of its compression."""
+"""Processing of an update before a device sends it: privacy, then compression."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_private(
 
 
 class Encoded(NamedTuple):
-    """As in an `Upload`."""
+    """An encoded update; the fields are those of an `Upload`."""
 
     sent_bits: float
     message: Message | None
@@ -113,7 +113,7 @@ def clip(update: Array, clip_norm: float) -> Array:
 def secret_normals(size: int) -> Array:
     """Standard normal numbers from the operating system's randomness, by Box and Muller.  [size]
 
-    Numpy's generators are not made to withstand somebody who sees part of what they draw.
+    Numpy's generators are not made to withstand an adversary that sees part of what they draw.
     """
     pairs = (size + 1) // 2
     whole = np.frombuffer(os.urandom(16 * pairs), dtype=np.uint64).reshape(2, pairs) >> np.uint64(11)
@@ -147,9 +147,9 @@ def take_own_layers(state: Array, received: Array, shape: ModelShape) -> dict[st
 
 
 def samples_like(train_y: Array, test_y: Array, count: int, rng: np.random.Generator) -> Array:
-    """Indices of `count` test samples drawn with the class proportions of a device's own.
+    """Indices of `count` test samples with the class proportions of a device's own.
 
-    Classes without test samples are left out; a device that has only such gets any samples.  [count]
+    Classes without test samples are excluded; a device that has only such gets any samples.  [count]
     """
     num_classes = int(max(train_y.max(), test_y.max())) + 1
     there = np.bincount(test_y, minlength=num_classes)

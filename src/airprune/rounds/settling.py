@@ -18,7 +18,7 @@ from airprune.rounds.plan_round import RoundPlan
 from airprune.rounds.recording import by_device, mean_loss
 from airprune.rounds.state import Place, RunState
 from airprune.rounds.sums import UNION, EdgeResult, Failure
-from airprune.rounds.timing import Fate, TimedRound, with_unions
+from airprune.rounds.timing import DeviceOutcome, TimedRound, with_unions
 
 Array = np.ndarray
 _log = logging.getLogger("airprune")
@@ -29,35 +29,35 @@ _MOST_NAMED = 5
 def settle(
     run: Experiment, at: Place, plan: RoundPlan, candidates: Candidates, results: Sequence[EdgeResult]
 ) -> tuple[TimedRound, Outcome]:
-    """(the round as the clock saw it in the end, what components and parts see of it)."""
+    """Settles a round: returns its final times, and the outcome that components and parts see."""
     _check_bits(run, plan.timed, results)
     timed = _without_failed(run, _as_sent(run, plan.timed, results), results)
-    opened, columns = timed.opened, by_device(timed, results)
+    planned, columns = timed.planned, by_device(timed, results)
     trained = [result.statistics.device for result in results]
     outcome = Outcome(
         candidates=candidates,
-        device=opened.device,
-        edge=opened.edge,
-        num_samples=run.data_sizes[opened.device],
+        device=planned.device,
+        edge=planned.edge,
+        num_samples=run.data_sizes[planned.device],
         arrived=timed.takes_part,
         latency_s=timed.total_s,
         loss=columns["loss"],
         round_view=replace(plan.view, train_loss=mean_loss(results)),
         sums=_sums(results),
-        keep=opened.keep,
-        told=opened.mask,
+        keep=planned.keep,
+        shared=planned.mask,
         step=at.step,
         starts_global_round=at.starts_global_round,
         uploaded_bits=timed.uploaded_bits,
-        bits_per_weight=opened.bits_per_weight,
+        bits_per_weight=planned.bits_per_weight,
         code_error=columns["code_error"],
-        trained=np.searchsorted(opened.device, np.concatenate(trained)) if trained else np.zeros(0, dtype=np.int64),
+        trained=np.searchsorted(planned.device, np.concatenate(trained)) if trained else np.zeros(0, dtype=np.int64),
     )
     return timed, outcome
 
 
 def _sums(results: Sequence[EdgeResult]) -> dict[str, Array]:
-    """What devices reported, summed in the order of the edges."""
+    """Sums the devices' reports in the order of the edges."""
     sums: dict[str, Array] = {}
     for result in results:
         for name, array in result.reports.items():
@@ -68,11 +68,11 @@ def _sums(results: Sequence[EdgeResult]) -> dict[str, Array]:
 
 def _check_bits(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult]) -> None:
     """A device that sends more than it was planned and timed for would make every number of the round a lie."""
-    opened, counted = timed.opened, timed.opened.bits - timed.opened.charges.beside_bits
+    planned, counted = timed.planned, timed.planned.bits - timed.planned.charges.beside_bits
     if run.scenario.plan.framing:
-        counted = run.terms.unframed.upload_bits(opened.keep, FREE, opened.code)
+        counted = run.context.unframed.upload_bits(planned.keep, FREE, planned.code)
     for result in results:
-        place = np.searchsorted(opened.device, result.statistics.device)
+        place = np.searchsorted(planned.device, result.statistics.device)
         charged = counted[place]
         over = result.statistics.sent_bits > charged * (1.0 + 1e-12)
         if over.any():
@@ -86,15 +86,15 @@ def _check_bits(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult
 
 def _as_sent(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult]) -> TimedRound:
     """The round with what groups of devices have really sent, which is known only when all have chosen."""
-    opened, prunable = timed.opened, run.shape.prunable_weights
-    if opened.relay is None or opened.carried_weights is None or not opened.relay.uploads.any():
+    planned, prunable = timed.planned, run.shape.prunable_weights
+    if planned.relay is None or planned.carried_weights is None or not planned.relay.uploads.any():
         return timed
     sent = {name: array for result in results for name, array in result.reports.items() if name.startswith(UNION)}
-    union = opened.carried_weights - run.shape.fixed_weights
+    union = planned.carried_weights - run.shape.fixed_weights
     for name, array in sent.items():
-        head = np.searchsorted(opened.device, int(name.removeprefix(UNION)))
-        union = np.where(opened.relay.head == head, np.count_nonzero(array), union)
-    return timed if np.all(union == prunable) else with_unions(run.terms, timed, union)
+        head = np.searchsorted(planned.device, int(name.removeprefix(UNION)))
+        union = np.where(planned.relay.head == head, np.count_nonzero(array), union)
+    return timed if np.all(union == prunable) else with_unions(run.context, timed, union)
 
 
 def _without_failed(run: Experiment, timed: TimedRound, results: Sequence[EdgeResult]) -> TimedRound:
@@ -102,20 +102,27 @@ def _without_failed(run: Experiment, timed: TimedRound, results: Sequence[EdgeRe
     failures = [failure for result in results for failure in result.failures]
     if not failures:
         return timed
-    fate = timed.fate.astype(object)
-    fate[np.searchsorted(timed.opened.device, [failure.device for failure in failures])] = [f.fate for f in failures]
-    told = [failure for failure in failures if failure.fate == Fate.FAILED and not failure.diverged]
-    _report_failures(told, run.reported_failures)
-    arrived = fate == Fate.OK
-    return replace(timed, fate=fate.astype(str), uploaded_bits=np.where(arrived, timed.uploaded_bits, 0.0))
+    outcome = timed.outcome.astype(object)
+    outcome[np.searchsorted(timed.planned.device, [failure.device for failure in failures])] = [
+        f.outcome for f in failures
+    ]
+    unexpected = [failure for failure in failures if failure.outcome == DeviceOutcome.FAILED and not failure.diverged]
+    _report_failures(unexpected, run.reported_failures)
+    arrived = outcome == DeviceOutcome.OK
+    return replace(timed, outcome=outcome.astype(str), uploaded_bits=np.where(arrived, timed.uploaded_bits, 0.0))
 
 
 def _report_failures(failures: Sequence[Failure], reported: set[int]) -> None:
-    """Each device's trouble once, where Python's logging sends it: by default to stderr."""
+    """Logs each device's failure once, through Python's logging: by default to stderr."""
     for failure in failures:
         if failure.device not in reported:
             reported.add(failure.device)
-            _log.error("Device %d failed %d times and is left out:\n%s", failure.device, MAX_TRIES, failure.trouble)
+            _log.error(
+                "Device %d failed %d times and is excluded from this round:\n%s",
+                failure.device,
+                MAX_TRIES,
+                failure.trouble,
+            )
 
 
 def note_divergence_at_edges(experiment: Experiment, state: RunState, results: Sequence[EdgeResult]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,14 +26,14 @@ _VALUES = "values/"
 
 @dataclass(eq=False)
 class RunState:
-    """Where a run stands.
+    """The state of a run.
 
     Attributes:
       tree: who averages whom; does not change.
       models: of every node; the root's comes first, the edges' last.  [num_nodes, num_state]
       values: slots of all components but those of devices, by name; with one row per edge where edges own them.
       store: slots of devices; None if no component has any.
-      held: which entries some device sent since the last global round; None if nobody asks.  [num_state] bool
+      held: which entries some device sent since the last global round; None if not needed.  [num_state] bool
       global_round: the global round to run next.
       counters: rounds that each level has run in the current round of the level above; the last is the edge round to
         run next.
@@ -56,7 +57,7 @@ class RunState:
     def initial(
         cls, start: Array, tree: Tree, slots: tuple[Slot, ...], shape: ModelShape, *, tracks_held: bool = False
     ) -> RunState:
-        """Every node with the same model, every slot as it starts."""
+        """Returns a state with the same model at every node and every slot as it starts."""
         return cls(
             tree=tree,
             models=np.tile(start, (tree.num_nodes, 1)),
@@ -74,7 +75,11 @@ class RunState:
     @property
     def edge_states(self) -> Array:
         """w_k of every edge.  [num_edges, num_state]"""
-        return self.models[self.tree.nodes(self.tree.depth - 1)]
+        return self.models[self._edges]
+
+    @cached_property
+    def _edges(self) -> slice:
+        return self.tree.nodes(self.tree.depth - 1)
 
     @property
     def edge_round(self) -> int:
@@ -86,7 +91,7 @@ class RunState:
             for result in results:
                 self.held |= result.held
         latency_s = np.full(len(self.edge_states), np.nan)
-        latency_s[timed.opened.edges] = timed.edge_latency_s
+        latency_s[timed.planned.edges] = timed.edge_latency_s
         self.latency_s[-1].append(latency_s.tolist())
         self.counters[-1] += 1
 
@@ -152,7 +157,7 @@ class Place:
       edges: those that run this round, ascending.
       learning_rate: η.
       local_steps: τ_n of every device; None where it is as in every round.  [num_devices]
-      terms: what the round is planned and timed with.
+      context: what the round is planned and timed with.
     """
 
     global_round: int
@@ -162,7 +167,7 @@ class Place:
     edges: Array
     learning_rate: float
     local_steps: Array | None
-    terms: PlanningContext
+    context: PlanningContext
 
     @property
     def starts_global_round(self) -> bool:

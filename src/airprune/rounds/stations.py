@@ -1,4 +1,4 @@
-"""Who is served by which station, and over which channel."""
+"""Association of devices with stations, and their channels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airprune.methods.selection.base import Candidates
 from airprune.methods.topology import Level
 from airprune.planning import Plan, PlanProblem
 from airprune.randomness import rng_for
-from airprune.rounds.planning_context import PlanningContext, device_limits, has_limits, plan_as_set, plan_problem
+from airprune.rounds.planning_context import PlanningContext, device_limits, plan_problem
 from airprune.wireless.channel import (
     Radio,
     block_gains,
@@ -28,7 +28,7 @@ from airprune.wireless.network import Network
 Array = np.ndarray
 Values = dict[str, Array]
 
-# Reserved names among a run's values: who serves whom, where that changes.
+# Reserved names among a run's values: the association, where it changes.
 _EDGE, _GAIN = "served/edge", "served/gain"
 
 
@@ -44,7 +44,7 @@ class Stations:
 
     network: Network
     radio: Radio
-    terms: PlanningContext
+    context: PlanningContext
     level: Level
     model_bits: float
     data_sizes: Array
@@ -52,24 +52,24 @@ class Stations:
 
     @property
     def initial_values(self) -> Values:
-        """What a run starts with, where who serves whom changes."""
+        """Values that a run starts with, where the association changes."""
         if self._decided_once:
             return {}
         return {_EDGE: self.network.edge.copy(), _GAIN: self._own_gain.copy()}
 
     def serving(self, values: Values) -> Array:
-        """Who serves each device in the edge round at hand.  [num_devices]"""
+        """Returns the station of each device in the edge round at hand.  [num_devices]"""
         return self._always.edge if self._decided_once else values[_EDGE]
 
     def served(self, values: Values, round_index: int, *, starts: bool) -> tuple[Served, Values]:
-        """(who serves whom in the edge round to come, the run's values): decided anew where that changes.
+        """Returns (the association of the edge round to come, the run's values); decided anew where it changes.
 
         Args:
           starts: whether a global round begins.
         """
         if self._decided_once:
             return self._always, values
-        if self.terms.method.association.when == "global" and not starts:
+        if self.context.method.association.when == "global" and not starts:
             return Served(edge=values[_EDGE], gain=values[_GAIN]), values
         served, values = self._decide(values, round_index)
         return served, values | {_EDGE: served.edge, _GAIN: served.gain}
@@ -95,7 +95,7 @@ class Stations:
         )
 
     def view(self, round_index: int) -> AssociationView:
-        """What an association sees."""
+        """Returns the view of an association."""
         return AssociationView(
             network=self.network,
             own_gain=self._own_gain,
@@ -110,7 +110,7 @@ class Stations:
 
     @property
     def _decided_once(self) -> bool:
-        return self.terms.method.association.when == "run"
+        return self.context.method.association.when == "run"
 
     @cached_property
     def _always(self) -> Served:
@@ -118,7 +118,7 @@ class Stations:
         return served
 
     def _decide(self, values: Values, round_index: int) -> tuple[Served, Values]:
-        return self.terms.method.association.decide(self.view(round_index), values)
+        return self.context.method.association.decide(self.view(round_index), values)
 
     @cached_property
     def _own_gain(self) -> Array:
@@ -129,7 +129,7 @@ class Stations:
         return gains_to_stations(self.network, self.radio, seed=self.seed)
 
     def _problem_on_links(self, round_index: int, device: Array, station: Array, band: Array) -> PlanProblem:
-        """What `AssociationView.problem` says."""
+        """Implements `AssociationView.problem`."""
         gain = self._gains[device, station] * self.radio.num_antennas
         rates_bps = full_band_rate_bps(snr(gain, self.radio), self.radio.bandwidth_hz)
         cpu_hz = self.network.cpu_hz[device]
@@ -141,24 +141,25 @@ class Stations:
             round_index=round_index,
             rng=rng_for(self.seed, "association", round_index),
         )
-        problem = plan_problem(self.terms, candidates, cpu_hz, self.terms.charges(round_index))
-        return replace(problem, limits=device_limits(self.terms, cpu_hz))
+        problem = plan_problem(self.context, candidates, cpu_hz, self.context.charges(round_index))
+        return replace(problem, limits=device_limits(self.context, cpu_hz))
 
     def _plan_on_links(self, problem: PlanProblem) -> Plan:
-        """As a round would be planned: limits are shown to the scheme only where the scenario has them."""
-        if has_limits(self.terms):
-            return plan_as_set(self.terms, problem)
-        return replace(plan_as_set(self.terms, replace(problem, limits=None)), problem=problem)
+        """Plans as a round would: limits are shown to the scheme only where the scenario has them."""
+        scheme = self.context.method.scheme
+        if self.context.has_limits:
+            return scheme.plan(problem)
+        return replace(scheme.plan(replace(problem, limits=None)), problem=problem)
 
     def _fading(self, round_index: int) -> Array:
         return small_scale_gain(self.network.num_devices, self.radio, seed=self.seed, round_index=round_index)
 
     def _rates_bps(self, gain: Array, fading: Callable[[], Array], device: Array) -> Array:
-        """What `Candidates.rates_bps` says."""
+        """Implements `Candidates.rates_bps`."""
         return full_band_rate_bps(snr(gain[device] * fading()[device], self.radio), self.radio.bandwidth_hz)
 
     def _block_rates_bps(self, gain: Array, round_index: int, device: Array, num_blocks: int) -> Array:
-        """What `Candidates.block_rates_bps` says."""
+        """Implements `Candidates.block_rates_bps`."""
         fading = block_gains(self.network.num_devices, num_blocks, self.radio, seed=self.seed, round_index=round_index)
         ratio = snr(gain[device, np.newaxis] * fading[device], self.radio)
         return full_band_rate_bps(ratio, self.radio.bandwidth_hz)

@@ -38,7 +38,7 @@ WHOLE = ("device", "uploaded_weights", "num_samples")
 class Failure:
     """A device whose training failed every time, and the last traceback, or what became of the worker.
 
-    Where devices are real, `fate` may be another one than failed.
+    Where devices are real, `outcome` may be another one than failed.
 
     Attributes:
       diverged: whether it failed since its model, or what it chooses by, is not finite.
@@ -46,13 +46,13 @@ class Failure:
 
     device: int
     trouble: str
-    fate: str = "failed"
+    outcome: str = "failed"
     diverged: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeviceStatistics:
-    """What is recorded of each trained device, in the order of the devices.  Each [num_devices]"""
+    """Recorded statistics of the trained devices, in their order.  Each [num_devices]"""
 
     device: Array
     uploaded_weights: Array
@@ -67,7 +67,7 @@ class DeviceStatistics:
 
     @classmethod
     def of(cls, rows: Sequence[tuple[Any, ...]]) -> DeviceStatistics:
-        """From one row per device, in the order of the fields."""
+        """Builds the columns from one row per device, in the order of the fields."""
         table = np.array(rows, dtype=np.float64).reshape(len(rows), len(fields(cls)))
         columns = {field.name: column for field, column in zip(fields(cls), table.T, strict=True)}
         for name in WHOLE:
@@ -98,7 +98,7 @@ class ChunkSum:
     memory: Mapping[str, Array] = field(default_factory=dict)
 
     def copy(self) -> ChunkSum:
-        """With sums of its own, that can be used up."""
+        """Returns a copy with sums of its own, that can be used up."""
         total = None if self.total is None else self.total.copy()
         return replace(self, total=total, reports={name: array.copy() for name, array in self.reports.items()})
 
@@ -138,7 +138,7 @@ def chunk_sum(
 
 
 def _sent_by_group(task: TrainTask, number: int, upload: Upload, shape: ModelShape) -> dict[str, Array]:
-    """Which prunable weights a device has sent, where another uploads them; sums of booleans are unions."""
+    """Returns which prunable weights a device has sent, where another uploads them; sums of booleans are unions."""
     if task.group is None:
         return {}
     sent = np.ones(shape.prunable_weights, dtype=bool) if upload.mask is None else upload.mask
@@ -146,7 +146,7 @@ def _sent_by_group(task: TrainTask, number: int, upload: Upload, shape: ModelSha
 
 
 def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
-    """In the order of the fields of `DeviceStatistics`."""
+    """Returns a device's row, in the order of the fields of `DeviceStatistics`."""
     sent = upload.num_kept
     if sent is None:
         sent = shape.prunable_weights if upload.mask is None else int(np.count_nonzero(upload.mask))
@@ -166,7 +166,7 @@ def _row(device: int, upload: Upload, shape: ModelShape) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EdgeResult:
-    """What one edge round makes of an edge.
+    """The result of one edge round at one edge.
 
     Attributes:
       combined: the average, before the edge's own step.  [num_state]
@@ -244,7 +244,7 @@ def finish_sum(
     served_weight: float | None = None,
     min_contributors: int = 1,
 ) -> EdgeResult:
-    """Eq. (12): what an edge round makes of an edge.
+    """Eq. (12): returns the result of an edge round at one edge.
 
     Args:
       received: the model that its devices started from.  [num_state]
@@ -282,8 +282,8 @@ def finish_sum(
 def mean_of_parts(parts: Sequence[tuple[int, EdgeResult]], current: Array) -> EdgeResult:
     """One edge's result from those of devices that began so many rounds ago: each entry's mean over who has it.
 
-    The parts count alike, however many devices they have; an entry that nobody sent stays as it is. A part that began
-    with this round, and alone, is the result to the bit.
+    The parts count equally, however many devices they have; an entry that no device sent stays as it is. A part that
+    began with this round, and alone, is the result to the bit.
 
     Args:
       current: what the edge has.  [num_state]

@@ -1,4 +1,4 @@
-"""What both ends of a link agree on: how many bytes an update takes, and an edge's broadcast as bytes.
+"""The format of a link: how many bytes an update takes, and an edge's broadcast as bytes.
 
 An upload is a header, a few statistics, what is not counted (biases, buffers), a bit per prunable weight if only some
 are sent, and the update as its encoder made it. `airprune.deployment.uploads` writes and reads them; how long one will
@@ -35,7 +35,7 @@ _VALUES = "values/"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Codec:
-    """What both ends of a link must agree on.
+    """The format that both ends of a link must share.
 
     Attributes:
       float64: whether the model's state is in double precision.
@@ -51,7 +51,7 @@ class Codec:
         return self.wire if code in (None, self.wire.code) else replace(self.wire, code=code)
 
     def sends_values(self, code: int | None) -> bool:
-        """Whether the weights travel as they are, and not as an encoder's message."""
+        """True if the weights travel as they are, and not as an encoder's message."""
         return self.compression.exact(self.coded(code))
 
     @cached_property
@@ -60,7 +60,7 @@ class Codec:
 
     @cached_property
     def value_dtype(self) -> np.dtype:
-        """Of weights that travel as they are: the shortest format with the bits charged that loses nothing."""
+        """Format of weights that travel as they are: the shortest lossless one with the bits charged."""
         return np.dtype("<f8" if self.float64 or self.wire.value_bits > 32 else "<f4")
 
     @cached_property
@@ -72,13 +72,13 @@ class Codec:
 
     @cached_property
     def rest_index(self) -> Array:
-        """Where biases and buffers lie in the state; layers that stay on their devices do not travel."""
+        """Places of biases and buffers in the state; layers that stay on their devices do not travel."""
         rest = ~self.shape.is_weight
         rest[self.shape.personal] = False
         return np.flatnonzero(rest)
 
     def sent_index(self, mask: Array | None) -> Array:
-        """Where the counted weights that are sent lie in the state."""
+        """Returns the places in the state of the counted weights that are sent."""
         if mask is None:
             return self._weights_index
         sent = self.shape.is_weight.copy()
@@ -98,7 +98,7 @@ class Codec:
 
     @property
     def frame_bytes(self) -> int:
-        """What every upload has, whatever it says of the weights."""
+        """Bytes that every upload has, whatever its weights."""
         return HEADER_BYTES + STATISTICS_BYTES + self.rest_index.size * self.state_dtype.itemsize
 
     @property
@@ -106,7 +106,7 @@ class Codec:
         return num_bytes(self.shape.prunable_weights)
 
     def update_bytes(self, num_sent: int, code: int | None) -> int:
-        """Of an update of so many counted weights; encoders write their exact values in 32 or 64 bits."""
+        """Bytes of an update of so many counted weights; encoders write their exact values in 32 or 64 bits."""
         if self.sends_values(code):
             return num_sent * self.value_dtype.itemsize
         stored = self.stored if code is None else replace(self.stored, code=code)
@@ -114,16 +114,16 @@ class Codec:
 
 
 def upload_size(codec: Codec, num_sent: int, *, code: int | None, has_mask: bool) -> int:
-    """Bytes of an upload of so many counted weights, without reports: of planner, clock, encoder and checks alike."""
+    """Bytes of an upload of so many counted weights, without reports: for planner, clock, encoder and checks."""
     return codec.frame_bytes + codec.update_bytes(num_sent, code) + (codec.mask_bytes if has_mask else 0)
 
 
-def told_mask(masking: Masking, told: Array | None, round_index: int, codec: Codec) -> Array | None:
-    """The mask that uploads need not repeat: everybody was told it, and no device is charged for one of its own."""
-    if told is None or told.dtype != bool or told.shape != (codec.shape.prunable_weights,):
+def shared_mask_of(masking: Masking, shared: Array | None, round_index: int, codec: Codec) -> Array | None:
+    """Returns the mask that uploads need not repeat: all devices share it, and none is charged for one of its own."""
+    if shared is None or shared.dtype != bool or shared.shape != (codec.shape.prunable_weights,):
         return None
     charges = masking.charges(round_index, codec.shape, codec.wire.value_bits)
-    return None if charges.uplink_bits else told
+    return None if charges.uplink_bits else shared
 
 
 def broadcast_to_bytes(broadcast: Broadcast) -> bytes:

@@ -1,16 +1,16 @@
 """Runs and their folders: start, record, checkpoint, resume, compare.
 
-    layout        what lies where in a run folder, and all reading of it; no torch
+    layout        the files of a run folder, and all reading of it; no torch
     lock          one writer per folder
-    checkpoint    named arrays and facts in a file that knows whether it is whole
-    lines         a file that only grows by whole lines
+    checkpoint    named arrays and facts in a file with a checksum
+    lines         files that grow by whole lines, JSON that may be damaged
     followed      such a file read as it grows, in bounded memory
     record_reader the one reader of records.jsonl
-    store         what devices remember, on disk
-    writer        a run folder while its run goes on: what is written, in which order
+    store         the state of devices, on disk
+    writer        writes a run folder while its run goes on
     driver        `run`, which ties a run to its folder and its engine
     exporting     the trained model as a torch module, a file of tensors, ONNX
-    environment   what a result may depend on besides its scenario
+    environment   versions, commit and machine
 
 A record is appended first, then the checkpoint that knows the record file's length takes the old one's place. A run
 that is killed in between resumes from the older checkpoint and cuts the extra lines off, so it ends in the same bytes.

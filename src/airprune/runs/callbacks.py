@@ -1,32 +1,33 @@
-"""Who else hears of a run's records: functions, loggers, anything with a `take`."""
+"""Callbacks that receive a run's records: functions, loggers, anything with a `take`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from airprune.errors import InvalidValue
 from airprune.scenario import Scenario
 
 Record = dict[str, Any]
+Result = TypeVar("Result")
 
 
 class Callback:
-    """Base of callbacks that want to know when a run begins and ends; override what you need.
+    """The base of callbacks that need the begin and the end of a run; override the methods you need.
 
-    A callback hears of records after they are saved, in the process that drives the run. What it raises ends the run,
-    resumable. A resumed run tells the records still to come.
+    A callback receives records after they are saved, in the process that drives the run. An exception ends the run,
+    resumable. A resumed run passes on the remaining records.
     """
 
     def begin(self, scenario: Scenario, folder: Path | None) -> None:
-        """Before the first record; `folder` is the run folder, None if nothing is written."""
+        """Called before the first record; `folder` is the run folder, None if nothing is written."""
 
     def take(self, record: Record) -> None:
-        """One record: `record["kind"]` is "edge", "node" or "global"."""
+        """Called with each record: `record["kind"]` is "edge", "node" or "global"."""
 
     def end(self, *, finished: bool) -> None:
-        """After the last record (finished), or when the run was stopped before."""
+        """Called after the last record (finished), or when the run was stopped before."""
 
 
 class _Function(Callback):
@@ -42,7 +43,7 @@ GivenCallback = Callback | Callable[[Record], Any] | str
 
 
 def callbacks_of(given: Iterable[GivenCallback]) -> list[Callback]:
-    """Each as a callback of its own; names are those of `airprune.sinks.SINKS`."""
+    """Returns each as a callback; names are those of `airprune.sinks.SINKS`."""
     found: list[Callback] = []
     for one in given:
         if isinstance(one, str):
@@ -59,21 +60,26 @@ def callbacks_of(given: Iterable[GivenCallback]) -> list[Callback]:
     return found
 
 
-def told(
-    records: Generator[Record, None, None], callbacks: Sequence[Callback], scenario: Scenario, folder: Path | None
-) -> Generator[Record, None, None]:
-    """The records, told to the callbacks as they pass; all callbacks that have begun are told the end."""
+def with_callbacks(
+    callbacks: Sequence[Callback], records: Generator[Record, None, Result], scenario: Scenario, folder: Path | None
+) -> Generator[Record, None, Result]:
+    """Yields the records after passing each to the callbacks; all callbacks that have begun see the end."""
     begun: list[Callback] = []
     finished = False
     try:
         for callback in callbacks:
             callback.begin(scenario, folder)
             begun.append(callback)
-        for record in records:
+        while True:
+            try:
+                record = next(records)
+            except StopIteration as end:
+                finished = True
+                result: Result = end.value
+                return result
             for callback in callbacks:
                 callback.take(record)
             yield record
-        finished = True
     finally:
         records.close()
         for callback in begun:

@@ -1,7 +1,7 @@
-"""Named arrays and facts in one safetensors file that knows whether it is whole.
+"""Named arrays and facts in one safetensors file with a checksum.
 
 A SHA-256 over all of them lies beside them, so a flipped bit anywhere, a file cut short or one made by something else
-is refused. What the arrays and the facts mean is their owner's business.
+is refused. The owner of the file knows the meaning of the arrays and the facts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def write(path: Path, arrays: Mapping[str, Array], facts: dict[str, Any], *, ins
 
 
 def read(path: Path, *, inside: Path | None = None) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The arrays and the facts; WorkFailed in one sentence if they are not what was written."""
+    """Reads the arrays and the facts; WorkFailed in one sentence if they are not what was written."""
     import safetensors.numpy  # here, since reading records does not need it
 
     try:
@@ -66,22 +66,22 @@ def read(path: Path, *, inside: Path | None = None) -> tuple[dict[str, Array], d
             raise _NotOurs("its contents are not those that were written")
         return arrays, json.loads(text)
     except (*_UNREADABLE, safetensors.SafetensorError) as error:
-        # Other messages would tell what stands in the file.
+        # Other messages would quote the file.
         reason = error.strerror if isinstance(error, OSError) else error if isinstance(error, _NotOurs) else "not ours"
         raise WorkFailed(f"{path} cannot be read ({reason}); start over in another folder.") from None
 
 
 class _NotOurs(ValueError):
-    """What is wrong with a file, in words that hold nothing of it."""
+    """The reason why a file is refused, in words that quote nothing of it."""
 
 
 def _max_bytes() -> int:
-    """A third of this machine's memory: reading takes twice a file's size."""
+    """Returns a third of this machine's memory: reading takes twice a file's size."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 3
 
 
 def is_whole(path: Path, *, inside: Path | None = None) -> bool:
-    """Whether the file has its full length, which is soon told; a flipped bit is found by `read` only."""
+    """True if the file has its full length, a quick check; a flipped bit is found by `read` only."""
     try:
         with files.open_to_read(path, inside=inside) as file:
             size = int.from_bytes(file.read(8), "little")

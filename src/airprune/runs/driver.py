@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from airprune.models.kernels import native
 from airprune.rounds.evaluation import evaluated_models
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.state import RunState
-from airprune.runs.callbacks import GivenCallback, callbacks_of, told
+from airprune.runs.callbacks import GivenCallback, callbacks_of, with_callbacks
 from airprune.runs.layout import RunFolder
 from airprune.runs.lock import locked
 from airprune.runs.store import DeviceStore
@@ -29,7 +29,8 @@ from airprune.scenario import Scenario
 from airprune.scenario.scenario import checked_scenario
 from airprune.simulation import Environment, run_rounds
 
-Records = Generator[dict[str, Any], None, None]
+Records = Generator[dict[str, Any], None, dict[str, np.ndarray]]
+"""Of a run: its records, and in the end its trained model under the names of its module."""
 
 
 def run(
@@ -46,6 +47,7 @@ def run(
 ) -> Records:
     """Runs a scenario; yields one record per edge round and per global round as they happen.
 
+    Nothing happens until the records are iterated over; `airprune.train` runs to the end in one call.
     The run stands still between two records and ends, resumable, when the generator is closed. One that diverges, so
     that its models are not finite numbers, raises `Diverged` after its last record.
 
@@ -60,8 +62,8 @@ def run(
       loss: of (outputs, targets) → their mean loss, in place of `train.loss`: a torch function or module, or your own.
       metric: of (outputs, targets) of all test samples at once → a number, in place of `train.metric`; recorded as
         `test_` and its name.
-      replay: a deployment's run folder: who is there, what is planned with and what becomes of uploads is as it was.
-      callbacks: hear of every record once it is saved: functions of a record, `Callback`s, or names of loggers
+      replay: a deployment's run folder: presence of devices, inputs of plans and outcomes of uploads are taken from it.
+      callbacks: receive every record once it is saved: functions of a record, `Callback`s, or names of loggers
         ("tensorboard", "wandb", "mlflow").
     """
     callbacks = callbacks_of(callbacks)
@@ -73,7 +75,7 @@ def run(
     kernel = None if folder is None else folder.kernel
     environment = Environment()
     if replay is not None:
-        from airprune.deployment.replaying import Replayed
+        from airprune.deployment.replay import Replayed
 
         replayed = RunFolder(path_of("run.replay", replay))
         environment, kernel = Replayed(replayed), kernel or replayed.kernel_used
@@ -84,11 +86,13 @@ def run(
         )
     experiment = Experiment.of(scenario, model=model, dataset=dataset, loss=loss, metric=metric, kernel=kernel)
     records = records_of(experiment, folder, environment)
-    return told(records, callbacks, scenario, None if folder is None else folder.path) if callbacks else records
+    return (
+        with_callbacks(callbacks, records, scenario, None if folder is None else folder.path) if callbacks else records
+    )
 
 
 def records_of(experiment: Experiment, folder: RunFolder | None, environment: Environment) -> Records:
-    """The records still to come of a run in a folder, in the environment that it meets."""
+    """Yields the remaining records of a run in a folder, in this environment."""
     with contextlib.ExitStack() as stack:
         state, writer, memory = experiment.initial_state(), None, None
         state.values |= environment.values(experiment)
@@ -101,8 +105,10 @@ def records_of(experiment: Experiment, folder: RunFolder | None, environment: En
             yield from _run(experiment, state, environment, writer, memory)
         if state.diverged:
             raise Diverged(state.diverged)
+        trained = _trained(experiment, state)
         if writer is not None:
-            writer.finish(_trained(experiment, state))
+            writer.finish(trained)
+        return trained
 
 
 def _run(
@@ -111,11 +117,11 @@ def _run(
     environment: Environment,
     writer: RunWriter | None,
     memory: dict[str, Any] | None,
-) -> Records:
+) -> Iterator[dict[str, Any]]:
     settings = experiment.scenario.engine
     with contextlib.ExitStack() as stack:
         place = _place_of(writer, stack)
-        # First, because it refuses what would not fit; it writes nothing before a device has something to remember.
+        # First, because it refuses what would not fit; it writes nothing before a device has state.
         if environment.keeps_memory:
             state.store = opened_store(experiment, place if writer is None else writer.folder.path, memory)
         in_process = settings.name == "serial"
@@ -140,7 +146,7 @@ def _run(
 
 
 def opened_store(experiment: Experiment, folder: Path, table: dict[str, Any] | None = None) -> DeviceStore | None:
-    """The memory of devices in a folder, as a checkpoint's table has it; None if no component needs any."""
+    """Opens the state of devices in a folder, as a checkpoint's table has it; None if no component needs any."""
     slots = [slot for slot in experiment.slots if slot.owner == Owner.DEVICE]
     if not slots:
         return None
@@ -149,7 +155,7 @@ def opened_store(experiment: Experiment, folder: Path, table: dict[str, Any] | N
 
 
 def _trained(experiment: Experiment, state: RunState) -> dict[str, np.ndarray]:
-    """The trained model under the module's own names, for `load_state_dict`; several as a `ModuleList` names them."""
+    """Returns the trained model under the module's own names; several as a `ModuleList` names them."""
     model, arrays = experiment.model, dict[str, np.ndarray]()
     members = evaluated_models(experiment, state)
     for number, member in enumerate(members):
@@ -159,7 +165,7 @@ def _trained(experiment: Experiment, state: RunState) -> dict[str, np.ndarray]:
 
 
 def _place_of(writer: RunWriter | None, stack: contextlib.ExitStack) -> Path:
-    """A folder for what lasts as long as the run, such as the data that workers map.
+    """Returns a folder for files that last as long as the run, such as the data that workers map.
 
     It lies in the run folder, so that a killed run leaves nothing elsewhere and its continuation clears it away.
     """

@@ -1,4 +1,4 @@
-"""How long runs will take on this machine: what they will compute, and how such amounts of time are told."""
+"""Estimates of how long runs take on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RUN_S = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What a run computes.
+    """The amount of computation of a run.
 
     Attributes:
       samples: forward and backward passes of one sample each, tests by what they cost.
@@ -28,23 +28,23 @@ class Workload:
     device_rounds: float
 
     def cpu_seconds(self, seconds_per_sample: float) -> float:
-        """Of all workers together."""
+        """Returns the CPU time of all workers together."""
         return self.samples * seconds_per_sample + self.device_rounds * _DEVICE_ROUND_S
 
     def seconds(self, seconds_per_sample: float, *, workers: int) -> float:
-        """From start to end."""
+        """Returns the time from start to end."""
         return _RUN_S + self.cpu_seconds(seconds_per_sample) / workers
 
 
 def workload_of(scenario: Scenario) -> Workload:
-    """At most: devices that do not finish train less."""
+    """Returns an upper bound of the computation: devices that do not finish train less."""
     scenario.check_names()
     entry, data, train = DATASETS[scenario.data.name], scenario.data, scenario.train
     num_train = data.train_samples or entry.num_train
     num_test = data.test_samples or entry.num_test
-    asked, rounds = most_asked(scenario), scenario.edge_rounds_of
+    selected, rounds = most_selected(scenario), scenario.edge_rounds_of
     global_rounds = scenario.rounds.global_rounds
-    device_rounds = global_rounds * asked * sum(rounds) / len(rounds)
+    device_rounds = global_rounds * selected * sum(rounds) / len(rounds)
     per_round = train.local_epochs * (data.samples_per_device or num_train / scenario.num_devices)
     if train.local_steps is not None:
         per_round = min(per_round, train.local_steps * train.batch_size)
@@ -52,8 +52,8 @@ def workload_of(scenario: Scenario) -> Workload:
     return Workload(samples=device_rounds * per_round + _TEST_COST * tests * num_test, device_rounds=device_rounds)
 
 
-def most_asked(scenario: Scenario) -> int:
-    """Devices of an edge round, of all edges together, at the most."""
+def most_selected(scenario: Scenario) -> int:
+    """Returns the largest number of selected devices of an edge round, over all edges."""
     if scenario.network.table is not None:
         return scenario.num_devices
     counts = [scenario.num_devices] if scenario.is_flat else scenario.network.device_counts
@@ -62,7 +62,7 @@ def most_asked(scenario: Scenario) -> int:
 
 
 def about(seconds: float) -> str:
-    """About 40 seconds, about 7 minutes, about 3 hours: as exact as such a guess can be."""
+    """Returns a rounded duration as text: about 40 seconds, about 7 minutes, about 3 hours."""
     for size, unit in ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes")):
         if seconds >= 1.5 * size:
             count = seconds / size

@@ -1,4 +1,4 @@
-"""What a result may depend on besides its scenario: versions, commit, machine."""
+"""Versions, commit and machine, which a result may depend on besides its scenario."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airprune.rounds.records import RECORDS_VERSION
 
 
 def environment() -> dict[str, Any]:
-    """By name, as a run folder writes it down."""
+    """Returns these facts by name, as a run folder records them."""
     return {
         "airprune": airprune.__version__,
         "records_version": RECORDS_VERSION,
@@ -33,7 +33,7 @@ def environment() -> dict[str, Any]:
 
 
 def _version(package: str) -> str | None:
-    """As installed, without importing it."""
+    """Returns the installed version without importing the package."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(package)
     return None

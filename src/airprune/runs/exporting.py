@@ -22,8 +22,8 @@ from torch import nn
 
 from airprune.checks import path_of
 from airprune.data import DATASETS
-from airprune.data.files import atomic_file
 from airprune.errors import InvalidValue, UsageError, WorkFailed
+from airprune.files import atomic_file
 from airprune.models.catalogue import build_model
 from airprune.models.losses import LOSSES
 from airprune.models.user_modules import check_module, first_sentence
@@ -38,7 +38,7 @@ _OWN = "Give the one that was trained: load_model(run, model=…)."
 
 
 def load_model(run: str | Path, *, model: nn.Module | None = None) -> nn.Module:
-    """The model that a run has trained, in evaluation mode.
+    """Loads the model that a run has trained, in evaluation mode.
 
     Where models stay apart, as with the method `small-ensemble`, a ModuleList of them.
 
@@ -97,7 +97,7 @@ def export_onnx(run: str | Path, out: str | Path, *, model: nn.Module | None = N
 
 @contextlib.contextmanager
 def _quiet_torch() -> Iterator[None]:
-    """Without its notes on packages that are not needed and on its own future."""
+    """Silences torch's notes on packages that are not needed and on its own future."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -141,7 +141,7 @@ def _checked(model: Any) -> nn.Module:
 
 
 def _members(tensors: dict[str, torch.Tensor], module: nn.Module) -> int:
-    """How many models there are, if each has a number before its names; 0 for one model."""
+    """Returns the number of models, if each has a number before its names; 0 for one model."""
     names = set(module.state_dict())
     numbers = {name.partition(".")[0] for name in tensors}
     apart = {f"{number}.{name}" for number in range(len(numbers)) for name in names}
@@ -149,7 +149,7 @@ def _members(tensors: dict[str, torch.Tensor], module: nn.Module) -> int:
 
 
 def _batch(run: str | Path, sample: Any, dtype: torch.dtype) -> torch.Tensor:
-    """Two samples: torch takes the size of a batch of one for fixed."""
+    """Returns two samples, since torch takes the size of a batch of one as fixed."""
     if sample is None:
         entry = _entry(RunFolder(Path(run)).scenario())
         if entry is None:

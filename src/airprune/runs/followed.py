@@ -21,10 +21,10 @@ _END_BYTES = 1_024
 
 
 class Followed:
-    """What a file has told so far; what that is, its kinds say.
+    """The lines of a growing file so far; subclasses say what is kept of them.
 
     Attributes:
-      has_tail: whether the last line is unfinished: being written, or cut off.
+      has_tail: True if the last line is unfinished: being written, or cut off.
       num_bytes, num_bytes_read: they differ while a very large file is being read.
       max_bytes_at_once: read by one `refresh`.
       max_line_bytes: of a longer line only the beginning is taken.
@@ -43,11 +43,11 @@ class Followed:
         raise NotImplementedError
 
     def take(self, line: bytes, place: int, *, is_long: bool) -> None:
-        """The next line and where it starts; of a very long one, only its beginning."""
+        """Takes the next line and its place; of a very long one, only its beginning."""
         raise NotImplementedError
 
     def is_whole(self, line: bytes) -> bool:
-        """Whether a last line without an end is there in whole."""
+        """True if a last line without an end is complete."""
         raise NotImplementedError
 
     def _restart(self) -> None:
@@ -82,7 +82,7 @@ class Followed:
         return not self._ends or self._read_ends(file) == self._ends
 
     def _read_ends(self, file: IO[bytes]) -> tuple[bytes, bytes]:
-        """The first and the last bytes of what has been read: another run's differ."""
+        """Reads the first and the last bytes of the part that has been read: another run's differ."""
         num_bytes = min(_END_BYTES, self.num_bytes_read)
         file.seek(0)
         head = file.read(num_bytes)
@@ -107,7 +107,7 @@ class Followed:
 
 
 def version_of(path: Path) -> tuple[int, int] | None:
-    """(size, time of the last change) of a file; None if there is none, or something else in its place."""
+    """Returns (size, time of the last change) of a file; None if there is none, or something else in its place."""
     try:
         about = path.lstat()
     except OSError:

@@ -1,17 +1,17 @@
-"""What lies where in a run folder, and all reading of it. Needs neither torch nor the run's model or data.
+"""The layout of a run folder, and all reading of it. Needs neither torch nor the run's model or data.
 
     scenario.toml                   the resolved scenario
     environment.json                versions, commit and CPU
     records.jsonl                   one line per edge round and per global round
     checkpoint/state.safetensors    the state after the last record
-    memory/                         what devices remember, in files that the checkpoint names
+    memory/                         the state of devices, in files that the checkpoint names
     final.safetensors               the trained model, when the run has ended; of one that diverged there is none
 
 Of a run on real machines also:
 
-    inputs.jsonl                    what each edge round was planned with
-    measured.jsonl                  what became of each device in it
-    status.json                     who is there now
+    inputs.jsonl                    the inputs of each edge round's plan
+    measured.jsonl                  the outcome of each device in it
+    status.json                     the devices and edges that are connected now
 
 The checkpoint and the final model know which run they belong to and the SHA-256 of the records that came before them
 (`Provenance`), so an edited record or another run's file is found. Older folders without checksums can be read.
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from airprune import files
 from airprune.errors import UsageError, WorkFailed
 from airprune.runs import checkpoint
+from airprune.runs.lines import read_json
 from airprune.runs.lock import LOCK, is_locked
 from airprune.runs.record_reader import MAX_RECORDS_BYTES, RecordReader
 
@@ -46,7 +47,7 @@ _HASHED_AT_ONCE_BYTES = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Which run a checkpoint or a final model belongs to, and what the run had written by then.
+    """The run that a checkpoint or a final model belongs to, and the records it had written by then.
 
     Attributes:
       scenario: its hash.
@@ -55,7 +56,7 @@ class Provenance:
       kernel: what computed the gradients.
       imports: SHA-256 and name of each imported file that it used, one per line.
       records_bytes, records_sha256: of records.jsonl.
-      has_ended: whether no round is left.
+      has_ended: True if no round is left.
     """
 
     scenario: str
@@ -73,7 +74,7 @@ class Provenance:
         return {name: digest for digest, _, name in (line.partition(" ") for line in self.imports.splitlines())}
 
     def uses(self, files: Mapping[str, str]) -> bool:
-        """Whether it used files of these contents, whatever they are called now."""
+        """True if it used files of these contents, whatever their names are now."""
         return sorted(self.files.values()) == sorted(files.values())
 
     def as_dict(self) -> dict[str, Any]:
@@ -81,7 +82,7 @@ class Provenance:
 
     @classmethod
     def of(cls, facts: dict[str, Any], path: Path) -> Provenance:
-        """From the facts of a file; one that says nothing of this kind belongs to no run."""
+        """Reads the provenance from the facts of a file; refuses a file without one."""
         given = facts.get("run")
         types = {field.name: {"str": str, "int": int, "bool": bool}[str(field.type)] for field in fields(cls)}
         if not isinstance(given, dict) or any(type(given.get(name)) is not kind for name, kind in types.items()):
@@ -96,10 +97,10 @@ class RunFolder:
 
     @classmethod
     def below(cls, folder: Path, name: str) -> RunFolder:
-        """One of many runs in a folder, where somebody else may have put a link that leads elsewhere."""
+        """Returns one of many runs in a folder; refuses a link, which may lead elsewhere."""
         path = folder / name
         if path.is_symlink():
-            raise UsageError(f"{path} is a link, and links in a folder of runs are not followed; take it away.")
+            raise UsageError(f"{path} is a link, and links in a folder of runs are not followed; delete it.")
         return cls(path)
 
     def __init__(self, path: Path) -> None:
@@ -122,21 +123,18 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Whether a trained model is here; `has_finished` looks closely."""
+        """True if a trained model is here; `has_finished` looks closely."""
         return checkpoint.is_whole(self.final_file)
 
     @property
     def has_ended(self) -> bool:
-        """Whether the checkpoint is that of the last round: at most the trained model is still to be written."""
-        try:
-            run = self.saved_provenance()
-        except WorkFailed:
-            return False  # resuming the run will report it
+        """True if the checkpoint is that of the last round: at most the trained model is still to be written."""
+        run = self._saved_or_none()
         return run is not None and run.has_ended
 
     @property
     def is_deployed(self) -> bool:
-        """Whether the run is, or was, on real machines."""
+        """True if the run is, or was, on real machines."""
         return files.is_regular(self.measured_file)
 
     @property
@@ -151,7 +149,7 @@ class RunFolder:
 
     @property
     def is_running(self) -> bool:
-        """Whether somebody writes this folder now."""
+        """True if a process writes this folder now."""
         return is_locked(self.path)
 
     def scenario(self) -> Scenario:
@@ -164,11 +162,8 @@ class RunFolder:
         return Scenario.stored(self.scenario_file, content)
 
     def environment(self) -> dict[str, Any]:
-        """Versions, commit and CPU; empty if they cannot be read."""
-        try:
-            found = json.loads(files.read_bytes(self.environment_file, max_bytes=MAX_ENVIRONMENT_BYTES))
-        except (OSError, ValueError, RecursionError):
-            return {}
+        """Reads versions, commit and CPU; empty if they cannot be read."""
+        found = read_json(self.environment_file, max_bytes=MAX_ENVIRONMENT_BYTES)
         return found if isinstance(found, dict) else {}
 
     def check_scenario(self, scenario: Scenario) -> None:
@@ -182,42 +177,41 @@ class RunFolder:
 
     @property
     def reader(self) -> RecordReader:
-        """Of records.jsonl."""
+        """The reader of records.jsonl."""
         return RecordReader(self.records_file)
 
     def records(self) -> list[dict[str, Any]]:
-        """All whole records so far, as `run` yields them; a line still being written, or damaged, is left out."""
+        """Reads all complete records so far, as `run` yields them; unfinished and damaged lines are skipped."""
         return list(self.reader.objects())
 
     @property
     def kernel(self) -> str | None:
-        """What has computed the gradients so far, if there is more to compute."""
-        return self._kernel(even_if_ended=False)
+        """The kernel that has computed the gradients so far, if there is more to compute."""
+        run = self._saved_or_none()
+        return None if run is None or run.has_ended else _known_kernel(run)
 
     @property
     def kernel_used(self) -> str | None:
-        """What has computed the gradients so far."""
-        return self._kernel(even_if_ended=True)
-
-    def _kernel(self, *, even_if_ended: bool) -> str | None:
-        try:
-            run = self.saved_provenance()
-        except WorkFailed:
-            return None  # resuming the run will report it
-        known = run is not None and (even_if_ended or not run.has_ended)
-        known = known and run is not None and run.kernel.partition(":")[0] in ("native", "torch")
-        return run.kernel if run is not None and known else None
+        """The kernel that has computed the gradients so far."""
+        run = self._saved_or_none()
+        return None if run is None else _known_kernel(run)
 
     def saved_provenance(self) -> Provenance | None:
-        """Of the checkpoint; None if there is none."""
+        """Returns the provenance of the checkpoint; None if there is none."""
         return self._provenance(self.checkpoint_file)
 
+    def _saved_or_none(self) -> Provenance | None:
+        """Returns the same; None also for a file that cannot be read, which resuming the run will report."""
+        with contextlib.suppress(WorkFailed):
+            return self.saved_provenance()
+        return None
+
     def final_provenance(self) -> Provenance | None:
-        """Of the trained model; None if there is none."""
+        """Returns the provenance of the trained model; None if there is none."""
         return self._provenance(self.final_file)
 
     def has_finished(self, scenario: Scenario) -> bool:
-        """Whether this very scenario has been run here to its end, whole: to a trained model, or until it diverged."""
+        """True if this very scenario has been run here to its end: to a trained model, or until it diverged."""
         from airprune.methods.registration import files_used_by
 
         try:
@@ -230,9 +224,7 @@ class RunFolder:
 
     def check(self) -> None:
         """Raises if the records are not what the run wrote; one without checksums has nothing to compare them with."""
-        saved = None
-        with contextlib.suppress(WorkFailed):  # nothing that is shown comes from it
-            saved = self.saved_provenance()
+        saved = self._saved_or_none()
         try:
             run = self.final_provenance() or saved
         except checkpoint.Unchecked:
@@ -255,7 +247,7 @@ class RunFolder:
             )
 
     def fault_in_records(self, run: Provenance) -> str | None:
-        """What is wrong with the records, in one sentence; None if they are those of this run.
+        """Returns the fault of the records in one sentence; None if they are those of this run.
 
         There may be more of them, since a record is written before the checkpoint that knows it; not after the last.
         """
@@ -274,11 +266,11 @@ class RunFolder:
         if digest != run.records_sha256:
             return f"{self.records_file} is not what the run wrote: lines were changed, moved or exchanged; {way_out}."
         if run.has_ended and size > run.records_bytes:
-            return f"{self.records_file} has lines after the run's last record; take them away or {way_out}."
+            return f"{self.records_file} has lines after the run's last record; delete them or {way_out}."
         return None
 
     def settings(self) -> str | None:
-        """Digest of scenario.toml; None if it cannot be read."""
+        """Returns the digest of scenario.toml; None if it cannot be read."""
         try:
             return settings_digest(files.read_bytes(self.scenario_file, max_bytes=MAX_SCENARIO_BYTES).decode())
         except (OSError, ValueError, RecursionError):
@@ -291,8 +283,12 @@ class RunFolder:
         return Provenance.of(facts, path)
 
 
+def _known_kernel(run: Provenance) -> str | None:
+    return run.kernel if run.kernel.partition(":")[0] in ("native", "torch") else None
+
+
 def is_free(key: str) -> bool:
-    """Whether a resumed run may differ in this key: results do not depend on it, or on its contents only."""
+    """True if a resumed run may differ in this key: results do not depend on it, or on its contents only."""
     if key == "engine.on_device_failure":
         return False
     return key in ("name", "method", "rounds.target_accuracy", "data.data_dir", "network.table") or key.startswith(
@@ -301,8 +297,10 @@ def is_free(key: str) -> bool:
 
 
 def settings_digest(text: str) -> str:
-    """SHA-256 of the keys in a scenario.toml that a resumed run may not change; of the text alone, so that it stays
-    the same when a later airprune has more keys. ValueError if it is no TOML."""
+    """Returns the SHA-256 of the keys in a scenario.toml that a resumed run may not change; ValueError if no TOML.
+
+    It depends on the text alone, so that it stays the same when a later airprune has more keys.
+    """
     values: dict[str, Any] = {}
     for name, value in tomllib.loads(text).items():
         part = value if isinstance(value, dict) else {"": value}
@@ -312,7 +310,7 @@ def settings_digest(text: str) -> str:
 
 
 def sha256_of(file: Any, num_bytes: int) -> Any:
-    """The hash of the next bytes of a file, as far as there are as many; it can go on from there."""
+    """Returns the hash of the next bytes of a file, as far as there are as many; it can go on from there."""
     digest = hashlib.sha256()
     while num_bytes > 0 and (part := file.read(min(num_bytes, _HASHED_AT_ONCE_BYTES))):
         digest.update(part)

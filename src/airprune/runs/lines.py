@@ -1,17 +1,20 @@
-"""Lines in a file that only grows: appended whole and written through, cut back to where a killed process left off, and
-read in bounded memory."""
+"""Files of a run folder: lines that are appended whole and read in bounded memory, JSON that may be damaged, and one
+sentence where the folder cannot be written."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from airprune import files
 from airprune.errors import WorkFailed
 
+MAX_JSON_BYTES = 2**24
 _BEGINNING_BYTES = 256
 
 
@@ -27,17 +30,17 @@ class Lines:
         self.num_bytes = num_bytes
 
     def cut(self) -> None:
-        """Makes the file if need be, and takes away what is beyond `num_bytes`. Comes before `append`."""
+        """Makes the file if need be, and cuts it to `num_bytes`. Comes before `append`."""
         with files.open_to_append(self.path) as file:
             file.truncate(self.num_bytes)
 
     def append(self, lines: bytes) -> None:
-        """Returns once they are on the disk; WorkFailed if somebody else has written."""
+        """Appends lines and returns once they are on the disk; WorkFailed if another process has written."""
         with files.open_to_append(self.path) as file:
             if file.tell() != self.num_bytes:
                 raise WorkFailed(
                     f"{self.path} must have {self.num_bytes:,} bytes, as this run left it, got "
-                    f"{file.tell():,}: somebody else writes it; resume the run when nobody does."
+                    f"{file.tell():,}: another process writes it; resume the run when none does."
                 )
             file.write(lines)
             file.flush()
@@ -52,8 +55,8 @@ class Line(NamedTuple):
       content: without its end; of a very long line, the beginning.
       place: where it starts in the file.
       num_bytes: with its end, as far as it was read.
-      has_end: whether a line break ends it; the last line of a file may still be being written.
-      is_long: whether it is longer than was asked for.
+      has_end: True if a line break ends it; the last line of a file may still be being written.
+      is_long: True if it is longer than `max_bytes`.
     """
 
     content: bytes
@@ -80,3 +83,35 @@ def lines_in(file: IO[bytes], place: int = 0, *, max_bytes: int, max_skipped_byt
                 num_bytes, has_end = num_bytes + len(part), part.endswith(b"\n")
         yield Line(content.removesuffix(b"\n"), place, num_bytes, has_end, is_long)
         place += num_bytes
+
+
+def json_object(line: bytes) -> dict[str, Any] | None:
+    """Returns the JSON object of a line; None for one still being written, or damaged."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> Any:
+    """Reads a JSON file; None if it cannot be read."""
+    try:
+        return json.loads(files.read_bytes(path, max_bytes=max_bytes))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+@contextlib.contextmanager
+def sentence_if_unwritable(folder: Path) -> Iterator[None]:
+    """Turns an OSError within into one sentence that names the run folder, or the path that is in the way."""
+    try:
+        yield
+    except IsADirectoryError as error:
+        raise WorkFailed(
+            f"{error.filename} is a folder, where the run writes a file; delete it, then resume."
+        ) from error
+    except OSError as error:
+        raise WorkFailed(
+            f"{folder} was not written: {error.strerror or error}; make room or free the way, then resume."
+        ) from error

@@ -1,7 +1,7 @@
 """One writer per folder.
 
-The lock is a file in the folder, held by flock, so it goes with the process however that ends. A lock that somebody
-deletes is lost: the next process makes and takes another one. So a writer calls `check` at every save.
+The lock is a file in the folder, held by flock, so it goes with the process however that ends. A lock file that
+is deleted is lost: the next process makes and takes another one. So a writer calls `check` at every save.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Lock:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[Lock]:
-    """Nobody else writes this folder meanwhile; made if need be.
+    """Locks this folder, which is made if need be, against other writers.
 
-    What fails before there is a run takes the lock and the folders made for it away again.
+    A failure before there is a run deletes the lock and the folders made for it.
     """
     with _refused_if_unusable(folder):
         made = [path for path in (folder / LOCK, folder, *folder.parents) if not os.path.lexists(path)]
@@ -61,7 +61,7 @@ def make_run_folder(folder: Path) -> None:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether somebody writes this folder now."""
+    """True if a process writes this folder now."""
     try:
         descriptor = files.open_descriptor(folder / LOCK, os.O_RDONLY)
     except OSError:
@@ -111,7 +111,7 @@ def _flocked(descriptor: int, kind: int) -> bool:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file is the one that lies there."""
+    """True if the open file is the one at this path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except OSError:
@@ -119,7 +119,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _remove(made: list[Path]) -> None:
-    """Takes away a file and the folders around it, from the inside out, as far as nothing else lies there."""
+    """Deletes a file and the folders around it, from the inside out, as far as they are empty."""
     with contextlib.suppress(OSError):
         for path in made:
             path.rmdir() if path.is_dir() else path.unlink()

@@ -1,8 +1,8 @@
-"""What really happened, beside the records: what an edge round was planned with, and what became of each device.
+"""Measurements of a deployment, beside the records: inputs of each edge round's plan, and outcomes of the devices.
 
-`inputs.jsonl` has a line per edge round, written before anybody is asked; `measured.jsonl` has one per device and edge
-round, written when the round is over. A resumed run writes its rounds anew, so their lines are cut off first. Readers
-leave out lines that are damaged or still being written.
+`inputs.jsonl` has a line per edge round, written before devices get orders; `measured.jsonl` has one per device and
+edge round, written when the round is over. A resumed run writes its rounds anew, so their lines are cut off first.
+Readers skip lines that are damaged or still being written.
 """
 
 from __future__ import annotations
@@ -19,29 +19,28 @@ from airprune import files
 from airprune.errors import WorkFailed
 from airprune.json_types import JsonRecord, Unreadable
 from airprune.runs.layout import RunFolder
-from airprune.runs.lines import Lines
-from airprune.runs.unwritable import sentence_if_unwritable
+from airprune.runs.lines import Lines, json_object, sentence_if_unwritable
 
 Numbers = tuple[float | None, ...]
 FATES = ("ok", "late", "dropped", "failed", "refused")
 
 
 def recorded_fate(fate: str) -> str:
-    """The word of a run's records: they know no refused uploads, one that is no good is as one that failed."""
+    """Returns the outcome as a run's records have it, where a refused upload counts as failed."""
     return "failed" if fate == "refused" else str(fate)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedInputs(JsonRecord):
-    """What an edge round was planned with. Lists follow `device`.
+    """The inputs of an edge round's plan. Lists follow `device`.
 
     Attributes:
       round: edge rounds since the start of the run, from 0.
       global_round, edge_round: as records count them, from 1.
-      device, edge: who was there, ascending, and served by whom.
+      device, edge: the devices that were present, ascending, and their edges.
       full_band_rate_bps: r_n.
       seconds_per_sample: of training the whole model; None: as the scenario's clock says.
-      num_samples: D_n; None: as the scenario deals them.
+      num_samples: D_n; None: as the scenario partitions them.
       restarts: True if all edges had gone away, so that all of them start from the cloud's model.
     """
 
@@ -76,7 +75,7 @@ class PlannedInputs(JsonRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRow(JsonRecord):
-    """One device in one edge round; None where nobody knows.
+    """One device in one edge round; None where a value is unknown.
 
     Attributes:
       round, global_round, edge_round: as in `PlannedInputs`.
@@ -89,7 +88,7 @@ class MeasuredRow(JsonRecord):
       digest: of the upload, hex.
       edge_out: True if its edge went away, so that its model does not count in this global round.
       served_by: name of its edge.
-      orders_digest: of all that the edge was asked; see `packing.order_digest`.
+      orders_digest: of all orders of the edge; see `packing.order_digest`.
       model_digest: of the edge's model and memory after the round.
     """
 
@@ -148,7 +147,7 @@ class MeasuredTime:
         self._round_s = 0.0
 
     def add(self, row: MeasuredRow) -> None:
-        """Rows come round by round, as they are written."""
+        """Adds a row; rows come round by round, as they are written."""
         end_s = row.deadline_s if row.fate == "late" else row.arrived_s
         if end_s is None:
             return
@@ -164,7 +163,7 @@ class MeasuredTime:
 
 
 def measured_s(rows: Iterable[MeasuredRow]) -> float | None:
-    """The `MeasuredTime` of all these rows."""
+    """Returns the `MeasuredTime` of all these rows."""
     time = MeasuredTime()
     for row in rows:
         time.add(row)
@@ -172,7 +171,7 @@ def measured_s(rows: Iterable[MeasuredRow]) -> float | None:
 
 
 class MeasuredLog:
-    """Writes both files of a run folder, from the edge round with this number on; what there is of it is cut off."""
+    """Writes both files of a run folder, from the edge round with this number on; later lines are cut off."""
 
     def __init__(self, folder: RunFolder, *, next_round: int) -> None:
         self._inputs = Lines(folder.inputs_file, _length_before(folder.inputs_file, next_round))
@@ -183,7 +182,7 @@ class MeasuredLog:
         self._folder = folder.path
 
     def planned(self, inputs: PlannedInputs) -> None:
-        """Before the orders go out: a round whose inputs are not on the disk cannot be replayed."""
+        """Writes a round's inputs before its orders are sent: without them it cannot be replayed."""
         with sentence_if_unwritable(self._folder):
             self._inputs.append(_line(inputs))
 
@@ -197,10 +196,10 @@ def _line(record: JsonRecord) -> bytes:
 
 
 def _length_before(path: Path, next_round: int) -> int:
-    """How long the file is without the lines of this round and later ones, and without what is damaged."""
+    """Returns the length of the file without the lines of this round and later ones, and without damaged ones."""
     length = 0
     for line in _lines(path):
-        number = _json(line).get("round")
+        number = (json_object(line) or {}).get("round")
         if not line.endswith(b"\n") or type(number) is not int or number >= next_round:
             break
         length += len(line)
@@ -215,27 +214,19 @@ def read_measured(folder: RunFolder) -> list[MeasuredRow]:
 
 
 def read_inputs(folder: RunFolder) -> dict[int, PlannedInputs]:
-    """By the number of the edge round."""
+    """Reads the inputs by the number of the edge round."""
     return {inputs.round: inputs for inputs in _read(PlannedInputs, _lines(folder.inputs_file))}
 
 
 def row_in(line: bytes) -> MeasuredRow | None:
-    """Of one line of measured.jsonl; None for one still being written, or damaged."""
+    """Reads one line of measured.jsonl; None for one still being written, or damaged."""
     return next(_read(MeasuredRow, [line]), None)
 
 
 def _read(kind: type[R], lines: Iterable[bytes]) -> Iterator[R]:
     for line in lines:
         with contextlib.suppress(Unreadable):
-            yield kind.read(_json(line))
-
-
-def _json(line: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+            yield kind.read(json_object(line) or {})
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What a run's folder is called: by the values that set it apart, portable on every file system."""
+"""Names of run folders, made from the values that distinguish runs, portable on every file system."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _DIGEST_DIGITS = 8
 
 
 def value_text(value: Any) -> str:
-    """A value as one would type it."""
+    """Returns a value as one would type it."""
     return value if isinstance(value, str) else literal(value).replace(", ", ",").strip('"')
 
 
 def name_of(values: Mapping[str, Any], otherwise: str = "") -> str:
-    """A folder's name, a matter of the values alone; of the text `otherwise` where there are none.
+    """Returns a folder's name, made from the values alone, or from the text `otherwise` where there are none.
 
-    What letters, digits, dots and hyphens cannot tell apart, a hash does.
+    Values that letters, digits, dots and hyphens cannot distinguish get a hash.
     """
     by_key = {key: value_text(value) for key, value in sorted(values.items())}
     exact = "_".join(f"{key}-{text}" for key, text in by_key.items()) or otherwise
@@ -40,14 +40,14 @@ def name_of(values: Mapping[str, Any], otherwise: str = "") -> str:
 
 
 def default_folder(runs: Path, scenario: Scenario, overrides: Iterable[str]) -> Path:
-    """Where a run goes that was given no folder: runs/NAME-seedN, with what was overridden in between.
+    """Returns the default folder of a run: runs/NAME-seedN, with the overridden values in between.
 
     If another scenario is there, such as an earlier version of the same file, the scenario's hash is added.
     """
     pairs = (text.partition("=") for text in overrides)
     changes = {key.strip(): word(value.strip()) for key, _, value in pairs}
-    told = {key: value for key, value in changes.items() if key == "method" or not (key == "seed" or is_free(key))}
-    words = [scenario.name, *([name_of(told)] if told else []), f"seed{scenario.seed}"]
+    named = {key: value for key, value in changes.items() if key == "method" or not (key == "seed" or is_free(key))}
+    words = [scenario.name, *([name_of(named)] if named else []), f"seed{scenario.seed}"]
     folder = runs / "-".join(words)
     return runs / f"{folder.name}-{scenario.hash[:_DIGEST_DIGITS]}" if _holds_another(folder, scenario) else folder
 
@@ -57,4 +57,4 @@ def _holds_another(folder: Path, scenario: Scenario) -> bool:
     try:
         return held.has_run and held.scenario().hash != scenario.hash
     except AirpruneError:
-        return False  # whoever opens it will say what is wrong with it
+        return False  # opening it reports the error

@@ -1,13 +1,13 @@
-"""The one reader of records.jsonl, whoever asks: reports, frames, pages, the league, advice.
+"""The one reader of records.jsonl, for reports, frames, web pages, the league and advice.
 
-A line still being written, or damaged, is no record; it is counted and left out. Who needs few fields of long records
-names them, and the others, such as lists over devices, are neither checked nor kept. A file that grows is `followed`.
+A line still being written, or damaged, is no record; it is counted and skipped. A caller that needs few fields of long
+records names them; the others, such as lists over devices, are neither checked nor kept. `followed` reads a file that
+grows.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from airprune import files
 from airprune.errors import UsageError
 from airprune.rounds.records import RECORDS_VERSION, EdgeRecord, Record, record_in
 from airprune.runs.followed import BUFFER_BYTES
-from airprune.runs.lines import lines_in
+from airprune.runs.lines import json_object, lines_in
 
 # Records are read in whole: a longer file would not fit into most machines' memory.
 MAX_RECORDS_BYTES = 2**33
@@ -42,7 +42,7 @@ class RecordReader:
         self.path = path
 
     def lines(self) -> Iterator[bytes]:
-        """The lines as they are; of one that no run writes, since it is too long, the beginning."""
+        """Yields the lines as they are; of one that is too long to be a record, the beginning."""
         try:
             with files.open_to_read(self.path, max_bytes=MAX_RECORDS_BYTES, buffer_bytes=BUFFER_BYTES) as file:
                 for line in lines_in(file, max_bytes=MAX_RECORD_BYTES):
@@ -53,11 +53,11 @@ class RecordReader:
             raise UsageError(f"{self.path} cannot be read: {error.strerror}.") from None
 
     def objects(self) -> Iterator[dict[str, Any]]:
-        """The records as the JSON objects that `run` yields."""
+        """Yields the records as the JSON objects that `run` yields."""
         return (found for line in self.lines() if (found := _object_in(line)) is not None)
 
     def read(self, *, only: frozenset[str] | None = None, version: int = RECORDS_VERSION) -> Found:
-        """The records with their values checked; see `record_from` for the arguments."""
+        """Reads the records and checks their values; see `record_from` for the arguments."""
         records, num_damaged = [], 0
         for line in self.lines():
             record = record_in(line, version, only=only)
@@ -68,7 +68,7 @@ class RecordReader:
         return Found(records, num_damaged)
 
     def last(self, kind: str, *, within_bytes: int = MAX_RECORD_BYTES) -> dict[str, Any] | None:
-        """The last record of this kind as a JSON object, if it begins within so many bytes of the end."""
+        """Returns the last record of this kind as a JSON object, if it begins within so many bytes of the end."""
         with files.open_to_read(self.path) as file:
             size = file.seek(0, os.SEEK_END)
             num_bytes = min(size, within_bytes, _FIRST_LOOK_BYTES)
@@ -83,7 +83,7 @@ class RecordReader:
                 num_bytes = min(size, within_bytes, 8 * num_bytes)
 
     def edge_record(self, global_round: int, edge_round: int, *, place: int, num_lines: int) -> EdgeRecord | None:
-        """The record of an edge round, looked for on so many lines from a place on; None if a line is too long."""
+        """Returns the record of an edge round, on one of so many lines from a place on; None if a line is too long."""
         wanted = (global_round, edge_round)
         try:
             with files.open_to_read(self.path, buffer_bytes=BUFFER_BYTES) as file:
@@ -100,11 +100,8 @@ class RecordReader:
 
 
 def _object_in(line: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and "kind" in found else None
+    found = json_object(line)
+    return found if found is not None and "kind" in found else None
 
 
 # A key and a value that is a plain text or an integer, with the sign that comes before; what follows is looked at only.
@@ -114,7 +111,7 @@ _PLACE_KEYS = {b"kind", b"global_round", b"edge_round"}
 
 
 def edge_numbers(line: bytes) -> tuple[int, int] | None:
-    """(global round, edge round) of a line that begins like an edge record, without parsing the rest.
+    """Returns (global round, edge round) of a line that begins like an edge record, without parsing the rest.
 
     Whatever the order of the keys and the blanks between them, the answer is right, or None: where something else than
     texts and integers comes before.

@@ -1,4 +1,4 @@
-"""What devices remember from round to round: rows of named slots, on disk, so that memory does not grow with the fleet.
+"""Persists the state of devices from round to round on disk, so that memory does not grow with the fleet.
 
 A slot's rows lie in files of about a megabyte, one per block of devices and version; in smaller ones where most devices
 never write, so that a device brings few others with it. A file that a checkpoint names is
@@ -27,7 +27,7 @@ import numpy as np
 from airprune import files
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.errors import InvalidValue, WorkFailed
-from airprune.runs.unwritable import sentence_if_unwritable
+from airprune.runs.lines import sentence_if_unwritable
 
 Array = np.ndarray
 Table = dict[str, Any]
@@ -47,7 +47,7 @@ _MAX_NAME_LENGTH = 120
 
 @dataclass(frozen=True)
 class _Rows:
-    """How one slot's rows are cut into blocks."""
+    """The blocks into which one slot's rows are cut."""
 
     slot: Slot
     shape: tuple[int, ...]
@@ -63,26 +63,26 @@ class _Rows:
 
     @property
     def most_rows(self) -> int:
-        """That blocks can hold, if every device that writes is in another one."""
+        """The number of rows in all blocks, if every device that writes is in another one."""
         return min(self.most_writers * self.per_block, self.num_devices)
 
     @cached_property
     def file_name(self) -> str:
-        """Safe in every file system, whatever the slot is called; two slots never share one."""
+        """A file name that is safe in every file system; two slots never share one."""
         name = urllib.parse.quote(self.slot.name, safe="")
         if len(name) <= _MAX_NAME_LENGTH:
             return name
         return f"{name[:_MAX_NAME_LENGTH]}~{hashlib.sha256(self.slot.name.encode()).hexdigest()[:16]}"
 
     def num_rows(self, block: int) -> int:
-        """The last block may be shorter."""
+        """Returns the number of rows of a block; the last one may be shorter."""
         return min(self.per_block, self.num_devices - block * self.per_block)
 
     def started(self, num_rows: int) -> Array:
         return np.full((num_rows, *self.shape), self.slot.start, dtype=self.slot.dtype)
 
     def layout(self) -> list[Any]:
-        """What must be equal for a file to be read."""
+        """Returns the facts that must be equal for a file to be read."""
         return [self.slot.dtype, list(self.shape), self.per_block, self.num_devices]
 
 
@@ -118,13 +118,13 @@ class DeviceStore:
         self._staged: dict[_Key, int] = {}  # checksum, of what has been put since
         self._cache: OrderedDict[_Key, Array] = OrderedDict()
         self._dirty: set[_Key] = set()  # of the cache: not on disk yet
-        self._replaced: list[Path] | None = None  # files that a commit has replaced; None: nobody has looked yet
+        self._replaced: list[Path] | None = None  # files that a commit has replaced; None: not searched yet
         self._cached_bytes = 0
         self.restore(table or {})
         self._check_room(MAX_BYTES if max_bytes is None else max_bytes)
 
     def take(self, devices: Sequence[int] | Array) -> dict[str, Array]:
-        """A copy of these devices' rows, by slot.  [len(devices), *slot.shape]"""
+        """Returns a copy of these devices' rows, by slot.  [len(devices), *slot.shape]"""
         places = np.asarray(devices, dtype=np.int64)
         found = {}
         for name, rows in self._rows.items():
@@ -147,7 +147,7 @@ class DeviceStore:
                 self._writable((name, block), num_rows=len(rows_given))[row] = rows_given
 
     def commit(self, version: int) -> Table:
-        """Gives what was put its final names; the table for the next checkpoint. Versions must grow."""
+        """Gives changed blocks their final names; returns the table for the next checkpoint. Versions must grow."""
         latest = max((named for named, _ in self._named.values()), default=-1)
         if version <= latest:
             raise InvalidValue("DeviceStore.commit(version)", f"must be > {latest}", version)
@@ -164,7 +164,7 @@ class DeviceStore:
         return self.table()
 
     def table(self) -> Table:
-        """Plain JSON: by slot, its layout and {block: [version, checksum]}."""
+        """Returns plain JSON: by slot, its layout and {block: [version, checksum]}."""
         if not self._rows:
             return {}
         blocks: dict[str, dict[str, list[int]]] = {name: {} for name in self._rows}
@@ -173,10 +173,10 @@ class DeviceStore:
         return {name: {"layout": rows.layout(), "blocks": blocks[name]} for name, rows in self._rows.items()}
 
     def restore(self, table: Table) -> None:
-        """Back to what a checkpoint says; whatever was put since is dropped."""
+        """Returns to the state of a checkpoint; later changes are dropped."""
         if table and table.keys() != self._rows.keys():
             raise WorkFailed(
-                f"{self._folder} holds the memory of {', '.join(table) or 'nothing'}, but these components remember "
+                f"{self._folder} holds the state of {', '.join(table) or 'nothing'}, but these components keep "
                 f"{', '.join(self._rows) or 'nothing'}; resume with the components of before."
             )
         named: dict[_Key, tuple[int, int]] = {}
@@ -189,7 +189,7 @@ class DeviceStore:
         self._cached_bytes = 0
 
     def forget_unnamed(self) -> None:
-        """Takes away all blocks but those of the last commit, once the checkpoint that names them is in place.
+        """Deletes all blocks but those of the last commit, once the checkpoint that names them is in place.
 
         Looks through the folder once, for what a killed run has left; from then on it knows what was replaced.
         """
@@ -206,7 +206,7 @@ class DeviceStore:
         return [path for path in self._folder.glob("*.block") if path.name not in kept]
 
     def _block(self, key: _Key) -> Array | None:
-        """A block as it stands; None if no device of it ever wrote. Not to be changed."""
+        """Returns a block, which must not be changed; None if no device of it ever wrote."""
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key]
@@ -217,7 +217,7 @@ class DeviceStore:
         return None
 
     def _writable(self, key: _Key, num_rows: int) -> Array:
-        """A block of which so many rows are to be written; it need not be read if that is all of them."""
+        """Returns a block to write so many rows of; it need not be read if that is all of them."""
         rows = self._rows[key[0]]
         is_read = key in self._cache or num_rows < rows.num_rows(key[1])
         block = self._block(key) if is_read else None
@@ -227,7 +227,7 @@ class DeviceStore:
         return block
 
     def _keep(self, key: _Key, block: Array) -> Array:
-        """Into the cache; the blocks that were used least recently leave it."""
+        """Puts a block into the cache; the least recently used blocks leave it."""
         self._cache[key] = block
         self._cached_bytes += block.nbytes
         while self._cached_bytes > CACHE_BYTES and len(self._cache) > 1:
@@ -300,7 +300,7 @@ def _bytes_of(block: Array) -> memoryview:
 
 
 def _by_block(devices: Array, rows: _Rows) -> Iterator[tuple[int, Places, Places]]:
-    """(block, places in `devices`, rows within the block), so that each block is touched once."""
+    """Yields (block, places in `devices`, rows within the block), so that each block is touched once."""
     if len(devices) == 0:
         return
     if devices.min() < 0 or devices.max() >= rows.num_devices:
@@ -314,7 +314,7 @@ def _by_block(devices: Array, rows: _Rows) -> Iterator[tuple[int, Places, Places
 
 
 def _slice_of(places: Array) -> Places:
-    """Neighbours as a slice, which numpy copies once instead of twice."""
+    """Returns neighbours as a slice, which numpy copies once instead of twice."""
     if (np.diff(places) == 1).all():
         return slice(int(places[0]), int(places[-1]) + 1)
     return places

@@ -31,7 +31,7 @@ _FREQUENCY = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
 
 
 def profile_of(experiment: Experiment, *, seconds: float) -> Profile:
-    """One thread, then torch on all of them; the native kernel has one thread only."""
+    """Times one thread, then torch on all of them; the native kernel has one thread only."""
     ways = [(experiment.kernel, 1)]
     if num_cores() > 1:
         ways.append(("torch", num_cores()))
@@ -48,7 +48,7 @@ def profile_of(experiment: Experiment, *, seconds: float) -> Profile:
 
 
 def seconds_per_sample(scenario: Scenario) -> float | None:
-    """CPU time of one sample, forward and backward, of a scenario's model, in a glance; None if that cannot be told.
+    """Estimates the CPU time of one sample, forward and backward, of a scenario's model; None if it cannot be timed.
 
     On noise of the data set's shape, so that no file is read, by one device that stands for all.
     """
@@ -60,8 +60,8 @@ def seconds_per_sample(scenario: Scenario) -> float | None:
     y = np.arange(_GLANCED_SAMPLES) % entry.num_classes
     lone = {"network.num_edges": 1, "network.devices_per_edge": 1, "rounds.edge_rounds": 1, "engine.name": "serial"}
     with contextlib.suppress(Exception):  # whatever cannot be timed can still be run
-        alike = Scenario().with_values({**lone, "model": scenario.model, "train": scenario.train})
-        experiment = Experiment.of(alike, dataset=((x, y), (x, y)))
+        small = Scenario().with_values({**lone, "model": scenario.model, "train": scenario.train})
+        experiment = Experiment.of(small, dataset=((x, y), (x, y)))
         return _timing(experiment, experiment.kernel, 1, seconds=_GLANCE_S).cpu_s
     return None
 
@@ -71,9 +71,9 @@ def _batch_size(experiment: Experiment) -> int:
 
 
 def _timing(experiment: Experiment, kernel: str, threads: int, *, seconds: float) -> Timing:
-    """Minibatches drawn at random, until the time is up."""
+    """Times random minibatches until the time is up."""
     data, size = experiment.dataset, _batch_size(experiment)
-    on = {"loss": experiment.judged_by.loss, "device": experiment.device}
+    on = {"loss": experiment.criteria.loss, "device": experiment.device}
     model = experiment.model if kernel == experiment.kernel else _in_torch(experiment)
     gradient = KERNELS[kernel].build(model, data.train_x, data.train_y, **on)
     rng = rng_for(experiment.scenario.seed, "profile")
@@ -109,7 +109,7 @@ def _in_torch(experiment: Experiment) -> LocalModel:
 
 @contextlib.contextmanager
 def _threads(number: int) -> Iterator[None]:
-    """Of torch, if the kernel has imported it."""
+    """Sets the number of torch's threads, if the kernel has imported it."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
         yield
@@ -123,7 +123,7 @@ def _threads(number: int) -> Iterator[None]:
 
 
 def clock_hz() -> float | None:
-    """The CPU's clock as the system tells it, right after work; None where it does not."""
+    """Returns the CPU's clock as the system reports it, right after work; None where it does not."""
     try:
         return float(_FREQUENCY.read_text()) * 1e3
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""A run folder while its run goes on, and the promise that a kill at any moment loses at most the round in progress.
+"""Writes a run folder while its run goes on, so that a kill at any moment loses at most the round in progress.
 
 One save: the record is appended and written through, the memory of devices is committed beside what the last checkpoint
-names, the checkpoint that knows both takes the old one's place, and only then goes what nobody names any more.
+names, the checkpoint that knows both takes the old one's place, and only then unnamed files are deleted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from airprune.methods.registration import files_used_by, registered
 from airprune.runs import checkpoint
 from airprune.runs.environment import environment
 from airprune.runs.layout import Provenance, RunFolder, settings_digest, sha256_of
-from airprune.runs.lines import Lines
+from airprune.runs.lines import Lines, sentence_if_unwritable
 from airprune.runs.lock import Lock
-from airprune.runs.unwritable import sentence_if_unwritable
 
 if TYPE_CHECKING:
     from airprune.rounds.experiment import Experiment
@@ -36,7 +35,7 @@ Array = np.ndarray
 
 
 class Savable(Protocol):
-    """Whatever a run's state is: named arrays, and facts in plain JSON."""
+    """A state that can be saved: named arrays, and facts in plain JSON."""
 
     def arrays(self) -> Mapping[str, Array]: ...
     def facts(self) -> dict[str, Any]: ...
@@ -44,7 +43,7 @@ class Savable(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """What the last checkpoint holds.
+    """The contents of the last checkpoint.
 
     Attributes:
       arrays, facts: of the state.
@@ -88,7 +87,7 @@ class RunWriter:
             )
 
     def load(self) -> Saved | None:
-        """What the last checkpoint holds; None if there is none yet."""
+        """Reads the last checkpoint; None if there is none yet."""
         folder = self.folder
         if not os.path.lexists(folder.checkpoint_file):
             if len(folder.records()) > 1 or os.path.lexists(folder.final_file):  # one may have been killed before it
@@ -108,7 +107,7 @@ class RunWriter:
             raise WorkFailed(fault)
         if not run.has_ended and os.path.lexists(folder.final_file):
             raise WorkFailed(
-                f"{folder.final_file} is not of this run, which has not ended; take it away or choose another folder."
+                f"{folder.final_file} is not of this run, which has not ended; delete it or choose another folder."
             )
         with sentence_if_unwritable(self.folder.path), files.open_to_read(folder.records_file) as file:
             self._records_hash = sha256_of(file, run.records_bytes)
@@ -138,7 +137,7 @@ class RunWriter:
             )
 
     def begin(self) -> None:
-        """Lays out a new folder, or cuts an old one's records to what `load` found. Comes before save."""
+        """Lays out a new folder, or cuts an old one's records to the length that `load` found. Comes before `save`."""
         folder = self.folder
         with sentence_if_unwritable(self.folder.path):
             self._lock.check()
@@ -174,7 +173,7 @@ class RunWriter:
                 store.forget_unnamed()
 
     def finish(self, arrays: Mapping[str, Array]) -> None:
-        """Writes the trained model, unless it is there already; what else lies in its place is not of this run."""
+        """Writes the trained model, unless it is there already."""
         run = self._provenance()
         with contextlib.suppress(WorkFailed):
             if self.folder.final_provenance() == run:
@@ -185,7 +184,7 @@ class RunWriter:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A folder for what is needed only while the run goes on; what a killed run left there is cleared first."""
+        """Makes a folder for temporary files of the run; files of a killed run are deleted first."""
         path = self.folder.scratch_folder
         files.remove_folder(path)
         try:
@@ -207,7 +206,7 @@ class RunWriter:
 
 
 def finite(value: Any) -> Any:
-    """A record with None for NaN and infinities, e.g. the loss of a model that diverged, since JSON has neither."""
+    """Returns a record with None for NaN and infinities, e.g. the loss of a diverged model, since JSON has neither."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -216,14 +215,14 @@ def finite(value: Any) -> Any:
 
 
 def identity(experiment: Experiment) -> str:
-    """What a checkpoint belongs to, beyond the scenario: the data set and the starting weights."""
+    """Returns a digest of the data set and the starting weights, which a checkpoint belongs to beyond the scenario."""
     digest = hashlib.sha256(experiment.dataset.fingerprint.encode())
     digest.update(experiment.model.state_array.tobytes())
     return digest.hexdigest()
 
 
 def _other_files(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
-    """How the imported files of a run differ from those of whoever resumes it; ends a sentence."""
+    """Describes how the imported files of a run differ from those of the process that resumes it; ends a sentence."""
     for name, digest in theirs.items():
         if name not in ours:
             return f"was started with {name}; resume with --import {name}."

@@ -1,10 +1,10 @@
-"""One experiment as frozen, validated data: read from TOML, changed by dotted keys, hashed, written back.
+"""Describes one experiment as frozen, validated data: read from TOML, changed by dotted keys, hashed, written back.
 
     preset or file ──► layers merged ──► Scenario ──► build_network(), build_radio(), the run
                                          ├── to_toml(), to_dict(), json_schema()
                                          └── hash, diff(other)
 
-sections   what can be set, with Table I as the defaults
+sections   the settings, with Table I as the defaults
 presets    the scenarios that come with the package
 scenario   the whole, and the ways to get and change one
 build      the network and the radio that a scenario describes

@@ -1,4 +1,4 @@
-"""The network and the radio that a scenario describes; decibels end here."""
+"""Builds the network and the radio of a scenario in SI units; decibels end here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def build_radio(section: RadioSection) -> Radio:
 
 
 def build_network(section: NetworkSection, *, flat: bool, seed: int, batch_samples: int) -> Network:
-    """`batch_samples`, of one local step, is for tables that tell how long a step takes."""
+    """Places the devices, or reads them from the table; `batch_samples` of a local step is for tables of step times."""
     if section.table is not None:
         network = _from_table(section, section.table, seed=seed, batch_samples=batch_samples)
         return network.flat() if flat else network
@@ -56,10 +56,8 @@ def _cpu_hz(section: NetworkSection) -> float | tuple[float, float]:
 
 
 def _from_table(section: NetworkSection, table: str, *, seed: int, batch_samples: int) -> Network:
-    """The table's network, with the scenario's CPUs where the table has none."""
-    from airprune.planning.fleet import (
-        network_and_columns,  # few scenarios have a table: readers of run folders should not wait
-    )
+    """Returns the table's network, with the scenario's CPUs where the table has none."""
+    from airprune.planning.fleet import network_and_columns  # slow, and few scenarios have a table
 
     network, present = network_and_columns(table, batch_samples=batch_samples, is_quoted=False)
     if "cpu_hz" in present:

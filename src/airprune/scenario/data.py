@@ -1,4 +1,4 @@
-"""The samples of a scenario: its data set, and which of them each device has."""
+"""Loads the data set of a scenario and partitions it among the devices."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Array = np.ndarray
 
 
 def dataset_of(scenario: Scenario, given: Any = None, *, targets: str = "classes") -> Dataset:
-    """What the scenario names, or what is `given` in its place; `targets` as the loss needs them, see `as_dataset`."""
+    """Returns the scenario's data set, or the one `given` instead; `targets` as the loss needs, see `as_dataset`."""
     data = scenario.data
     if given is not None:
         if data.judge_on == "held-out":
-            rule, way_out = "must be test with a dataset of your own", "Give held-out samples as its test samples"
+            rule, way_out = "must be test with a data set of your own", "Give held-out samples as its test samples"
             raise InvalidValue("Scenario.data.judge_on", rule, data.judge_on, way_out)
         return as_dataset(given, seed=scenario.seed, targets=targets)
     dataset = load_dataset(
@@ -35,18 +35,18 @@ def dataset_of(scenario: Scenario, given: Any = None, *, targets: str = "classes
 
 
 def classes_of(y: Array, data: Dataset) -> Array:
-    """The class of each sample; without classes all are alike.  [num_samples]"""
+    """Returns the class of each sample; without classes, 0 for all.  [num_samples]"""
     return y if data.num_classes else np.zeros(len(y), dtype=np.int64)
 
 
 def samples_by_device(scenario: Scenario, data: Dataset, network: Network) -> Holdings:
-    """Indices of each device's training samples: dealt out, or drawn by each device for itself."""
+    """Returns the indices of each device's training samples: partitioned, or sampled by each device by itself."""
     settings = scenario.data
     if not data.num_classes and settings.partition != "iid":
         rule = "must be iid for samples without classes"
         raise InvalidValue("Scenario.data.partition", rule, repr(settings.partition), 'Example: partition = "iid"')
     classes = classes_of(data.train_y, data)
-    how: dict[str, Any] = {
+    options: dict[str, Any] = {
         "edge": network.edge,
         "kind": settings.partition,
         "seed": scenario.seed,
@@ -55,5 +55,5 @@ def samples_by_device(scenario: Scenario, data: Dataset, network: Network) -> Ho
         "size_spread": settings.size_spread,
     }
     if settings.samples_per_device is None:
-        return partition(classes, **how)
-    return draw_samples(classes, samples_per_device=settings.samples_per_device, **how)
+        return partition(classes, **options)
+    return draw_samples(classes, samples_per_device=settings.samples_per_device, **options)

@@ -1,4 +1,4 @@
-"""A scenario as a file that explains itself: every setting with its unit and its meaning."""
+"""Writes a scenario as TOML with the unit and the meaning of every setting."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from airprune.settings.section import Section
 UNITS = {
     "noise_density_dbm_per_hz": "dBm/Hz",
     "bits_per_weight": "bit",
+    "cycles_per_weight": "cycles",
+    "flops_per_cycle": "FLOP",
+    "flops_per_sample": "FLOP",
+    "seconds_per_sample": "s",
     "_dbm": "dBm",
     "_db": "dB",
     "_hz": "Hz",
@@ -31,17 +35,17 @@ UNITS = {
 
 
 def unit_of(key: str) -> str:
-    """The unit of a key's value, which is what its name ends with; empty if it has none."""
+    """Returns the unit of a key's value, by the end of its name; empty if it has none."""
     return next((unit for ending, unit in UNITS.items() if key.endswith(ending)), "")
 
 
 def explained(scenario: Scenario, about: str) -> str:
-    """All values as TOML with their meanings as comments, under a line that says what it is; reads back as it was."""
+    """Returns all values as TOML with their meanings as comments, below the line `about`; it reads back unchanged."""
     return f"# {about}\n" + toml_text.written(scenario.to_dict(), dict(_comments(scenario, ())))
 
 
 def _comments(section: Section, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Of the section, its values, and the sections in it."""
+    """Yields the comments of the section, its values, and the sections in it."""
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         if isinstance(value, Section):
@@ -55,7 +59,7 @@ def _comments(section: Section, path: tuple[str, ...]) -> Iterator[tuple[tuple[s
 
 
 def _meaning(name: str, field: FieldInfo) -> str:
-    """hertz and the like first: `Hz: B, of each edge's band`."""
+    """Returns the meaning with the unit first: `Hz: uplink bandwidth B of each edge`."""
     choices = ", ".join(_choices(field.annotation))
     parts = [unit_of(name), field.description or "", choices and f"one of {choices}"]
     head, *rest = [part for part in parts if part] or [""]
@@ -63,7 +67,7 @@ def _meaning(name: str, field: FieldInfo) -> str:
 
 
 def _choices(kind: Any) -> list[str]:
-    """The words that a field accepts, if it accepts no others."""
+    """Returns the words that a field accepts, if it accepts no others."""
     return [str(word) for word in get_args(kind)] if get_origin(kind) is Literal else []
 
 

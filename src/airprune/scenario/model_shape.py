@@ -1,4 +1,4 @@
-"""The shape of the model that a scenario trains, without its data or a run."""
+"""Finds the shape of the model that a scenario trains, without its data or a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def shape_of(scenario: Scenario) -> ModelShape:
-    """Built for the dataset's samples, as a run would; biases do not count as weights."""
+    """Returns the shape of the model as a run builds it for the data set; biases do not count as weights."""
     from airprune.models.catalogue import (  # needs torch, which readers of finished runs do without
         FlatModel,
         build_model,

@@ -1,4 +1,4 @@
-"""One experiment, and the ways to get and change one."""
+"""Holds one experiment, and the ways to read and change one."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from airprune.text import shown
 from airprune.wireless.channel import Radio
 from airprune.wireless.network import Network
 
+# Settings that the representation of a scenario names.
+_MOST_SHOWN = 8
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # TOML's largest integer
 
 # Where a key of earlier versions has gone.
@@ -43,12 +45,14 @@ _MOVED = {
 class Scenario(Section):
     """One experiment as frozen data; `Scenario()` is the paper's. Two equal scenarios give equal results."""
 
-    name: Annotated[Text, Label()] = Field(default="custom", description="for people; results do not depend on it")
+    name: Annotated[Text, Label()] = Field(
+        default="custom", description="name of the scenario; results do not depend on it"
+    )
     method: Annotated[Text, Label()] = Field(
         default=DEFAULT_METHOD,
-        description="a recipe of `airprune methods`: sets the choices below, each can be changed",
+        description="a method of `airprune methods`: sets the components below, each of which can be changed",
     )
-    seed: Seed = Field(default=0, description="of every random stream")
+    seed: Seed = Field(default=0, description="seed of every random stream")
     network: sections.NetworkSection = sections.NetworkSection()
     topology: sections.TopologySection = sections.TopologySection()
     association: sections.AssociationSection = sections.AssociationSection()
@@ -91,12 +95,12 @@ class Scenario(Section):
 
     @classmethod
     def preset(cls, name: str) -> Scenario:
-        """A scenario that comes with the package; `presets()` lists them."""
+        """Returns a scenario that comes with the package; `presets()` lists them."""
         return cls._from_values(toml_text.parse(preset_text(name), source=f"preset {name}"), name=name)
 
     @classmethod
     def load(cls, path: Path | str) -> Scenario:
-        """A TOML file. Relative paths in it start at its folder; without a name, it takes the file's."""
+        """Reads a TOML file. Relative paths in it start at its folder; without a name, it takes the file's."""
         known = f"Presets: {', '.join(presets())}"
         path = path_of("Scenario.load", path, what="the path of a TOML file", way_out=known)
         text = toml_text.read_text(path, way_out=known)
@@ -104,7 +108,7 @@ class Scenario(Section):
 
     @classmethod
     def stored(cls, path: Path, content: bytes) -> Scenario:
-        """The scenario of a run folder, whose file has been read; of one that is none, no value is told."""
+        """Reads the scenario of a run folder from its content; an error about it shows no value of the file."""
         try:
             text = toml_text.text_of(content, source=str(path))
             return cls._from_values(toml_text.parse(text, source=str(path)), name=path.stem, folder=path.parent)
@@ -113,7 +117,7 @@ class Scenario(Section):
 
     @classmethod
     def from_text(cls, text: str, *, source: str = "scenario") -> Scenario:
-        """A TOML text; `source` is what messages call it. `base = "paper"` starts from a preset."""
+        """Reads a TOML text; `source` is its name in messages. `base = "paper"` starts from a preset."""
         return cls._from_values(toml_text.parse(text, source=source), name="custom")
 
     @classmethod
@@ -127,11 +131,11 @@ class Scenario(Section):
         return start.with_values({"name": name} | values)
 
     def with_(self, key: str, value: Any) -> Scenario:
-        """This scenario but for one value: `scenario.with_("plan.deadline_s", 0.04)`."""
+        """Returns this scenario with one value changed: `scenario.with_("plan.deadline_s", 0.04)`."""
         return self.with_values({instance("Scenario.with_.key", key, str, way_out='Example: "plan.deadline_s"'): value})
 
     def with_values(self, changes: Mapping[str, Any]) -> Scenario:
-        """This scenario with `changes` by dotted key or by section, checked together.
+        """Returns this scenario with `changes` by dotted key or by section, checked together.
 
         A method comes first: it takes back what the former one had set, and sets its own; then come the other changes.
         """
@@ -150,7 +154,7 @@ class Scenario(Section):
         return type(self)(**values)
 
     def with_overrides(self, overrides: Iterable[str]) -> Scenario:
-        """`key=value` words of a command line; values are TOML, and what is not TOML is text."""
+        """Returns this scenario changed by `key=value` words of a command line; values are TOML, or else text."""
         changes = {}
         for text in overrides:
             key, equals, value = text.partition("=")
@@ -160,16 +164,16 @@ class Scenario(Section):
         return self.with_values(changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """All values, plain: text, numbers, lists, None."""
+        """Returns all values, plain: text, numbers, lists, None."""
         return self.model_dump(mode="json")
 
     def to_toml(self) -> str:
-        """All values; `Scenario.from_text` gives back an equal scenario."""
+        """Returns all values as TOML; `Scenario.from_text` gives back an equal scenario."""
         return toml_text.written(self.to_dict())
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
-        """Fields, types, limits, defaults and explanations, for forms and editors; options of all known components."""
+        """Returns fields, types, limits, defaults and descriptions, with the options of all components, for forms."""
         schema = cls.model_json_schema()
         for name, part in _parts():
             if issubclass(part, ChoiceSection):
@@ -180,7 +184,7 @@ class Scenario(Section):
 
     @classmethod
     def choice_fields(cls) -> list[tuple[str, str, Registry[Any]]]:
-        """(section, field, registry) of every field that names a component."""
+        """Returns (section, field, registry) of every field that names a component."""
         parts = [(name, part) for name, part in _parts() if issubclass(part, ChoiceSection)]
         return [(name, field, registry) for name, part in parts for field, registry in part.choices.items()]
 
@@ -198,16 +202,27 @@ class Scenario(Section):
         text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def diff(self, other: Scenario) -> list[tuple[str, Any, Any]]:
-        """(dotted key, mine, theirs) of every value that differs."""
+    def diff(self, other: Scenario) -> Differences:
+        """Returns (dotted key, mine, theirs) of every value that differs; printed, a line for each."""
         mine, theirs = flat(self.to_dict()), flat(other.to_dict())
         keys = [*mine, *(key for key in theirs if key not in mine)]
-        return [(key, mine.get(key), theirs.get(key)) for key in keys if mine.get(key) != theirs.get(key)]
+        return Differences((key, mine.get(key), theirs.get(key)) for key in keys if mine.get(key) != theirs.get(key))
+
+    def __repr__(self) -> str:
+        """Shows the preset and what differs from it, as an expression where that is short."""
+        known = self.name in presets()
+        changed = (Scenario.preset(self.name) if known else Scenario()).diff(self)
+        base = f"Scenario.preset({self.name!r})" if known else "Scenario()"
+        words = [f"{key!r}: {value!r}" for key, _, value in changed[:_MOST_SHOWN]]
+        words += [f"… {len(changed) - _MOST_SHOWN} more"] if len(changed) > _MOST_SHOWN else []
+        return f"{base}.with_values({{{', '.join(words)}}})" if words else base
+
+    __str__ = __repr__
 
     def check_names(self) -> None:
-        """Raises UnknownName for a dataset that does not exist.
+        """Raises UnknownName for a data set that does not exist.
 
-        Checked late because a caller may bring a dataset of their own.
+        Checked late because a caller may pass a data set of their own.
         """
         from airprune.data import DATASETS
 
@@ -216,15 +231,15 @@ class Scenario(Section):
 
     @property
     def is_flat(self) -> bool:
-        """Whether the cloud's own band serves the devices."""
+        """True if the cloud serves the devices with its own bandwidth."""
         return TOPOLOGIES[self.topology.name].stations == "cloud"
 
     def build_network(self) -> Network:
-        """Who is where: placed by the seed, or read from the table."""
+        """Returns devices and edges: placed by the seed, or read from the table."""
         return build.build_network(self.network, flat=self.is_flat, seed=self.seed, batch_samples=self.train.batch_size)
 
     def build_radio(self) -> Radio:
-        """The uplink band in SI units."""
+        """Returns the uplink channel in SI units."""
         return build.build_radio(self.radio)
 
     @property
@@ -235,7 +250,7 @@ class Scenario(Section):
 
     @property
     def edge_rounds_of(self) -> list[int]:
-        """E_k of every edge; one entry when flat."""
+        """Returns E_k of every edge; one entry when flat."""
         if self.is_flat:
             return self._edge_rounds_of(1)
         return self._edge_rounds_of(
@@ -243,7 +258,7 @@ class Scenario(Section):
         )
 
     def edge_rounds_on(self, network: Network) -> list[int]:
-        """E_k of every edge of this scenario's own network, once that is built."""
+        """Returns E_k of every edge of this scenario's own network, once that is built."""
         return self._edge_rounds_of(network.num_edges)
 
     def _edge_rounds_of(self, num_edges: int) -> list[int]:
@@ -256,8 +271,15 @@ class Scenario(Section):
         return list(rounds)
 
 
+class Differences(list[tuple[str, Any, Any]]):
+    """(dotted key, value here, value there) of every setting in which two scenarios differ."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{key}: {mine!r} → {theirs!r}" for key, mine, theirs in self) or "no difference"
+
+
 def checked_scenario(field: str, value: Scenario) -> Scenario:
-    """`value`, or InvalidValue if it is no scenario, as the name of a preset is none."""
+    """Returns `value`, or raises InvalidValue if it is no scenario, e.g. the name of a preset."""
     return instance(field, value, Scenario, way_out='Example: ap.Scenario.preset("smoke")')
 
 
@@ -282,7 +304,7 @@ def _refuse_moved(section: str, part: Any) -> None:
 
 
 def _overlay(values: dict[str, Any], changes: Mapping[str, Any]) -> None:
-    """Changes by dotted key or by section into plain nested values, in place."""
+    """Writes changes by dotted key or by section into plain nested values, in place."""
     given: dict[str, Any] = {}
     for key, value in changes.items():
         part, _, rest = key.partition(".")
@@ -301,7 +323,7 @@ def _overlay(values: dict[str, Any], changes: Mapping[str, Any]) -> None:
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:
-    """`value` at a dotted key."""
+    """Sets `value` at a dotted key."""
     part, _, rest = key.partition(".")
     if not rest:
         if isinstance(value, Mapping) and isinstance(table.get(part), dict):
@@ -334,7 +356,7 @@ def _overlaid(section: str, part: dict[str, Any], given: Mapping[str, Any]) -> d
 def _without_orphans(
     section: str, part: Mapping[str, Any], given: Mapping[str, Any], merged: dict[str, Any]
 ) -> dict[str, Any]:
-    """Without the options of a component that was chosen before and is no longer; options just given stay."""
+    """Drops the options of a component that is no longer chosen; options just given stay."""
     kind = dict(_parts()).get(section)
     if kind is None or not issubclass(kind, ChoiceSection):
         return merged

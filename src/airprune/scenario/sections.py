@@ -1,15 +1,13 @@
-"""What can be set in an experiment. The defaults are the paper's Table I, and our reading where it is silent."""
+"""The settings of a scenario, one class per section. Defaults are the paper's Table I, or our reading of the paper."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from airprune.components.choice import ChoiceSection
-from airprune.components.registry import Registry
 from airprune.errors import InvalidValue, UnknownName
 from airprune.methods.aggregation import AGGREGATIONS
 from airprune.methods.aggregation.steps import STEPS
@@ -44,24 +42,29 @@ from airprune.wireless.path_loss import PATH_LOSS
 class NetworkSection(Section):
     """Cloud, edges and devices."""
 
-    owner: ClassVar[str] = "Scenario.network"
+    owner = "Scenario.network"
 
-    num_edges: Count = Field(default=5, description="K, edge servers")
-    devices_per_edge: PerEdge = Field(default=5, description="N_k, one number or a list with one per edge")
-    placement: Literal["ring", "disc"] = Field(
-        default="ring", description="between inner_m and outer_m: uniform in distance (ring) or in area (disc)"
+    num_edges: Count = Field(default=5, description="number K of edge servers")
+    devices_per_edge: PerEdge = Field(
+        default=5, description="number N_k of devices per edge: one number, or a list with one entry per edge"
     )
-    inner_m: NonNegative = Field(default=118.0, description="nearest device to its edge")
-    outer_m: Positive = Field(default=152.0, description="farthest device from its edge")
-    flat_inner_m: NonNegative = Field(default=580.0, description="nearest device to the cloud when flat")
-    flat_outer_m: Positive = Field(default=790.0, description="farthest device from the cloud when flat")
-    edge_distance_m: NonNegative = Field(default=685.0, description="edges to the cloud")
-    cpu_hz: Positive = Field(default=3e9, description="f_n of every device")
-    cpu_hz_max: Positive | None = Field(default=None, description="if given, f_n is uniform from cpu_hz to this")
+    placement: Literal["ring", "disc"] = Field(
+        default="ring",
+        description="positions of devices between inner_m and outer_m: uniform in distance (ring) or in area (disc)",
+    )
+    inner_m: NonNegative = Field(default=118.0, description="smallest distance of a device to its edge server")
+    outer_m: Positive = Field(default=152.0, description="largest distance of a device to its edge server")
+    flat_inner_m: NonNegative = Field(default=580.0, description="smallest distance of a device to the cloud, if flat")
+    flat_outer_m: Positive = Field(default=790.0, description="largest distance of a device to the cloud, if flat")
+    edge_distance_m: NonNegative = Field(default=685.0, description="distance of every edge server to the cloud")
+    cpu_hz: Positive = Field(default=3e9, description="CPU frequency f_n of every device")
+    cpu_hz_max: Positive | None = Field(
+        default=None, description="if given, CPU frequencies are sampled uniformly from cpu_hz to this value"
+    )
     table: FilePath | None = Field(
         default=None,
-        description="the fleet of `airprune plan`: device, edge and snr_db, rate_mbps, distance_m or places; "
-        "overrides counts and placement",
+        description="CSV or JSON table of devices as for `airprune plan`: device, edge and one of snr_db, rate_mbps, "
+        "distance_m or coordinates; overrides counts and placement",
     )
 
     @model_validator(mode="after")
@@ -79,30 +82,41 @@ class NetworkSection(Section):
 
     @property
     def device_counts(self) -> list[int]:
-        """N_k of every edge, as placed; a table brings its own."""
+        """Returns N_k of every edge as placed; a table has its own counts."""
         sizes = self.devices_per_edge
         return list(sizes) if isinstance(sizes, tuple) else [sizes] * self.num_edges
 
 
 class RadioSection(Section):
-    """The uplink of one edge, in the units of data sheets."""
+    """Uplink channel of an edge, in the units of data sheets."""
 
-    owner: ClassVar[str] = "Scenario.radio"
-    either: ClassVar[tuple[tuple[str, str], ...]] = (("noise_power_dbm", "noise_density_dbm_per_hz"),)
+    owner = "Scenario.radio"
+    either = (("noise_power_dbm", "noise_density_dbm_per_hz"),)
 
-    bandwidth_hz: Positive = Field(default=20e6, description="B, of each edge's band")
-    transmit_power_dbm: Decibel = Field(default=28.0, description="p_n of every device")
-    noise_power_dbm: Decibel | None = Field(default=-110.0, description="sigma^2 over the whole band")
-    noise_density_dbm_per_hz: Decibel | None = Field(default=None, description="instead of noise_power_dbm")
-    noise_figure_db: Annotated[float, Field(ge=0, le=300)] = Field(default=0.0, description="added to a noise density")
-    path_loss: Text = Field(default="log-distance", description="128.1 + 37.6 log10(d_km) dB, or a TR 38.901 model")
-    carrier_hz: Annotated[float, Field(ge=0.5e9, le=100e9)] = Field(default=3.5e9, description="read by TR 38.901")
-    shadowing_std_db: Annotated[float, Field(ge=0, le=100)] | None = Field(
-        default=None, description="none: the path-loss model's own"
+    bandwidth_hz: Positive = Field(default=20e6, description="uplink bandwidth B of each edge")
+    transmit_power_dbm: Decibel = Field(default=28.0, description="transmit power p_n of every device")
+    noise_power_dbm: Decibel | None = Field(default=-110.0, description="noise power sigma^2 over the whole bandwidth")
+    noise_density_dbm_per_hz: Decibel | None = Field(
+        default=None, description="noise density, in place of noise_power_dbm"
     )
-    fading: Literal["none", "rayleigh", "rician"] = Field(default="none", description="new in each edge round")
-    rician_k_db: Decibel = Field(default=9.0, description="direct path over all others")
-    num_antennas: Count = Field(default=1, description="M at the station, combined by maximum ratio")
+    noise_figure_db: Annotated[float, Field(ge=0, le=300)] = Field(
+        default=0.0, description="receiver noise figure, added to noise_density_dbm_per_hz"
+    )
+    path_loss: Text = Field(
+        default="log-distance",
+        description="log-distance is 128.1 + 37.6 log10(d/km) dB; the others are models of 3GPP TR 38.901",
+    )
+    carrier_hz: Annotated[float, Field(ge=0.5e9, le=100e9)] = Field(
+        default=3.5e9, description="carrier frequency of TR 38.901 models"
+    )
+    shadowing_std_db: Annotated[float, Field(ge=0, le=100)] | None = Field(
+        default=None, description="standard deviation of log-normal shadowing; none: that of the path-loss model"
+    )
+    fading: Literal["none", "rayleigh", "rician"] = Field(
+        default="none", description="small-scale fading, new in each edge round"
+    )
+    rician_k_db: Decibel = Field(default=9.0, description="Rician K-factor: direct path over all others")
+    num_antennas: Count = Field(default=1, description="receive antennas M at the station, maximum ratio combining")
 
     @model_validator(mode="before")
     @classmethod
@@ -132,92 +146,104 @@ class RadioSection(Section):
 
 
 class ModelSection(Section):
-    """The network that is trained."""
+    """Neural network that is trained."""
 
-    owner: ClassVar[str] = "Scenario.model"
+    owner = "Scenario.model"
 
-    name: Text = Field(default="paper-cnn", description="paper-cnn has W_conv = 18,720 and W_fully = 25,168")
+    name: Text = Field(
+        default="paper-cnn", description="architecture; paper-cnn has W_conv = 18,720 and W_fully = 25,168 weights"
+    )
     prunable: tuple[Text, ...] = Field(
-        default=(), description='layers that may be pruned; empty: every linear layer; ["*"]: convolutions too'
+        default=(), description='names of layers that may be pruned; empty: every linear layer; ["*"]: convolutions too'
     )
     personal: tuple[Text, ...] = Field(
-        default=(), description='layers that stay on each device, neither sent nor averaged; "last" is the last one'
+        default=(),
+        description='names of layers that stay on each device, neither sent nor averaged; "last" is the last one',
     )
-    float64: bool = Field(default=False, description="train in double precision")
+    float64: bool = Field(default=False, description="train in double precision (64 bit)")
 
 
 class DataSection(Section):
-    """Samples, and which device holds which."""
+    """Data set, and its partition among the devices."""
 
-    owner: ClassVar[str] = "Scenario.data"
+    owner = "Scenario.data"
 
-    name: Text = Field(default="fashion-mnist", description="a dataset of `airprune data list`")
+    name: Text = Field(default="fashion-mnist", description="a data set of `airprune data list`")
     train_samples: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
-        default=50_000, description="to train on; none: all"
+        default=50_000, description="number of training samples; none: all"
     )
     test_samples: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
-        default=10_000, description="to test on; none: all"
+        default=10_000, description="number of test samples; none: all"
     )
     judge_on: Literal["test", "held-out"] = Field(
         default="test",
-        description="held-out: test_samples of the training samples that train_samples leaves out, for tuning",
+        description="samples for evaluation; held-out: test_samples of the training samples that are not in "
+        "train_samples, for tuning without the test set",
     )
     partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid"] = Field(
-        default="iid", description="how samples are dealt to devices"
+        default="iid", description="partition of the training samples among devices: IID, or non-IID by class"
     )
     samples_per_device: Count | None = Field(
         default=None,
-        description="none: each sample is dealt to one device; a number: every device draws so many for itself, "
-        "so that two may have the same; for more devices than samples",
+        description="none: each sample belongs to one device; a number: every device samples as many from the whole "
+        "training set, so that devices may share samples; for more devices than samples",
     )
     classes_per_device: Count = Field(
-        default=2, description="of shards and edge-iid; of edge-non-iid, classes per edge"
+        default=2, description="classes per device, for partitions shards and edge-iid; per edge, for edge-non-iid"
     )
-    alpha: Positive = Field(default=0.5, description="of dirichlet; smaller is less alike")
+    alpha: Positive = Field(default=0.5, description="concentration of partition dirichlet; smaller is more non-IID")
     standardize: bool = Field(
-        default=True, description="shift and scale the samples of `name` to mean 0, deviation 1; else in [0, 1]"
+        default=True,
+        description="shift and scale the samples to mean 0 and standard deviation 1; false: values in [0, 1]",
     )
     size_spread: NonNegative = Field(
-        default=0.0, description="standard deviation of the log of devices' shares; 0: equal"
+        default=0.0, description="standard deviation of the logarithm of devices' numbers of samples; 0: equal numbers"
     )
     data_dir: Annotated[FilePath | None, Label()] = Field(
-        default=None, description="where to look for the files first; results do not depend on it"
+        default=None, description="folder that is searched first for the files; results do not depend on it"
     )
 
 
 class PlanSection(ChoiceSection):
-    """Deadline and planner, Eqs. (9) and (25)–(29)."""
+    """Deadline, and the allocation of bandwidth and pruning, Eqs. (9) and (25)–(29)."""
 
-    owner: ClassVar[str] = "Scenario.plan"
-    choices: ClassVar[Mapping[str, Registry[Any]]] = {"scheme": SCHEMES}
+    owner = "Scenario.plan"
+    choices: ClassVar = {"scheme": SCHEMES}
 
-    scheme: Text = Field(default="optimal", description="a scheme of `airprune schemes`")
+    scheme: Text = Field(
+        default="optimal",
+        description="scheme that allocates bandwidth shares and pruning ratios, see `airprune schemes`",
+    )
     deadline_s: Positive | Literal["auto"] = Field(
         default=0.030,
-        description="T_th, of compute plus uplink; auto: the least time to accuracy, for schemes that choose codes",
+        description="deadline T_th of an edge round, computation plus uplink; auto: the one with the least expected "
+        "time to accuracy, for schemes that choose compression levels",
     )
     error_cost: Positive = Field(
-        default=1.0, description="of auto: rounds lost per round that a code's error waits in the devices' memory"
+        default=1.0,
+        description="for deadline_s = auto: rounds lost per round that a compression error waits in error feedback",
     )
-    bits_per_weight: Positive = Field(default=64.0, description="q-hat, bits sent per kept weight")
+    bits_per_weight: Positive = Field(default=64.0, description="uplink bits q-hat per kept weight")
     framing: bool = Field(
         default=False,
-        description="charge uploads as they travel in a deployment: header, statistics, biases, mask, whole bytes",
+        description="charge uploads as a deployment sends them: header, statistics, biases, mask, whole bytes",
     )
-    cycles_per_weight: NonNegative = Field(default=20.0, description="C_n, CPU cycles per weight and iteration")
+    cycles_per_weight: NonNegative = Field(default=20.0, description="CPU cycles C_n per weight and local iteration")
     local_iterations: Count = Field(
-        default=2, description="T of Eq. (9), for the simulated clock; training goes by train.local_epochs"
+        default=2,
+        description="local iterations T of Eq. (9), for the paper's clock only; training follows train.local_epochs",
     )
-    min_pruning_ratio: Ratio = Field(default=0.0, description="lower limit of rho_n")
+    min_pruning_ratio: Ratio = Field(default=0.0, description="lower bound of the pruning ratio rho_n")
     max_pruning_ratio: Ratio = Field(
-        default=CLASSIFIER_CAP, description="upper limit of rho_n; 1 would remove the classifier"
+        default=CLASSIFIER_CAP, description="upper bound of the pruning ratio rho_n; 1 would remove the classifier"
     )
     max_energy_j: Positive | None = Field(
         default=None,
-        description="what a device may spend in an edge round; for schemes that choose clock and power",
+        description="energy budget of a device per edge round, for schemes that choose CPU frequency and power",
     )
     infeasible: Literal["drop", "fail"] = Field(
-        default="drop", description="leave out of the round the devices that block an edge, or fail the run"
+        default="drop",
+        description="for edges that cannot meet the deadline: drop the blocking devices, or fail the run",
     )
 
     @model_validator(mode="after")
@@ -227,105 +253,113 @@ class PlanSection(ChoiceSection):
 
 
 class TopologySection(ChoiceSection):
-    """Who averages whom, and over which links."""
+    """Tree of aggregation, and its links."""
 
-    owner: ClassVar[str] = "Scenario.topology"
-    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": TOPOLOGIES}
+    owner = "Scenario.topology"
+    choices: ClassVar = {"name": TOPOLOGIES}
 
-    name: Text = Field(default="hierarchical", description="flat: the cloud's own band serves all devices")
+    name: Text = Field(default="hierarchical", description="flat: the cloud serves all devices with its own bandwidth")
 
 
 class AssociationSection(ChoiceSection):
-    """Which station serves which device."""
+    """Association of devices with edges."""
 
-    owner: ClassVar[str] = "Scenario.association"
-    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": ASSOCIATIONS}
+    owner = "Scenario.association"
+    choices: ClassVar = {"name": ASSOCIATIONS}
 
-    name: Text = Field(default="fixed", description="fixed: as the network says")
+    name: Text = Field(default="fixed", description="fixed: every device stays with the edge of its placement")
 
 
 class SelectionSection(ChoiceSection):
-    """Who is asked to take part in an edge round."""
+    """Client selection in each edge round."""
 
-    owner: ClassVar[str] = "Scenario.selection"
-    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": SELECTIONS}
+    owner = "Scenario.selection"
+    choices: ClassVar = {"name": SELECTIONS}
 
-    name: Text = Field(default="everyone", description="devices that are not asked get no band and cost nothing")
+    name: Text = Field(
+        default="everyone", description="devices that are not selected get no bandwidth and spend no energy"
+    )
 
 
 class MaskingSection(ChoiceSection):
-    """Which sub-model a device holds, trains and sends, Eqs. (1)–(3) and (5)."""
+    """Sub-model that a device holds, trains and sends, Eqs. (1)–(3) and (5)."""
 
-    owner: ClassVar[str] = "Scenario.masking"
-    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": MASKINGS}
+    owner = "Scenario.masking"
+    choices: ClassVar = {"name": MASKINGS}
 
-    name: Text = Field(default="probe", description="probe is the paper's: ranked on the device, the rest zeroed")
+    name: Text = Field(default="probe", description="probe is the paper's: the least important weights are set to zero")
 
 
 class ObjectiveSection(ChoiceSection):
-    """What a device minimises, Eq. (7)."""
+    """Local objective of a device, Eq. (7)."""
 
-    owner: ClassVar[str] = "Scenario.objective"
-    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": OBJECTIVES}
+    owner = "Scenario.objective"
+    choices: ClassVar = {"name": OBJECTIVES}
 
-    name: Text = Field(default="plain", description="plain: the loss alone")
+    name: Text = Field(default="plain", description="plain: the loss alone; prox adds a proximal term")
 
 
 class CompressionSection(ChoiceSection):
-    """How an update is encoded for the uplink."""
+    """Compression of updates on the uplink."""
 
-    owner: ClassVar[str] = "Scenario.compression"
-    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": COMPRESSIONS}
+    owner = "Scenario.compression"
+    choices: ClassVar = {"name": COMPRESSIONS}
 
-    name: Text = Field(default="cast", description="cast: values as they are, at plan.bits_per_weight each")
+    name: Text = Field(
+        default="cast",
+        description="compressor of a device's update; cast: values uncompressed, at plan.bits_per_weight bits each",
+    )
 
 
 class BackhaulSection(ChoiceSection):
-    """How updates are encoded on the links above the edges, at all levels of a tree; without memory."""
+    """Compression of updates on the links above the edges, at all levels of a tree; without error feedback."""
 
-    owner: ClassVar[str] = "Scenario.backhaul"
-    choices: ClassVar[Mapping[str, Registry[Any]]] = {"name": COMPRESSIONS}
+    owner = "Scenario.backhaul"
+    choices: ClassVar = {"name": COMPRESSIONS}
 
-    name: Text = Field(default="cast", description="as compression.name; cast: values as they are")
+    name: Text = Field(default="cast", description="compressor, as of compression.name; cast: values uncompressed")
 
 
 class AggregationSection(ChoiceSection):
-    """How parents combine their children's models, Eqs. (12) and (13), and how they move to the result."""
+    """Aggregation of models at edges and cloud, Eqs. (12) and (13), and their server optimisers."""
 
-    owner: ClassVar[str] = "Scenario.aggregation"
-    choices: ClassVar[Mapping[str, Registry[Any]]] = {
+    owner = "Scenario.aggregation"
+    choices: ClassVar = {
         "edge": AGGREGATIONS,
         "cloud": AGGREGATIONS,
         "edge_step": STEPS,
         "cloud_step": STEPS,
     }
 
-    edge: Text = Field(default="masked-mean", description="of an edge over its devices, Eq. (12)")
-    cloud: Text = Field(default="masked-mean", description="of the cloud over the edges, Eq. (13)")
-    edge_step: Text = Field(default="replace", description="how an edge moves to the combined model")
-    cloud_step: Text = Field(default="replace", description="how the cloud moves to the combined model")
+    edge: Text = Field(default="masked-mean", description="aggregation of the devices' models at their edge, Eq. (12)")
+    cloud: Text = Field(default="masked-mean", description="aggregation of the edges' models at the cloud, Eq. (13)")
+    edge_step: Text = Field(default="replace", description="server optimiser of edges; replace: the aggregate itself")
+    cloud_step: Text = Field(
+        default="replace", description="server optimiser of the cloud; replace: the aggregate itself"
+    )
     min_contributors: Count = Field(
-        default=1, description="t: at an edge, a weight that fewer devices kept stays as it was, Eq. (12)"
+        default=1, description="at an edge, a weight kept by fewer devices than this stays unchanged, Eq. (12)"
     )
 
 
 class PrivacySection(Section):
-    """What a device does to its update before it is encoded; off unless clip_norm is given."""
+    """Differential privacy of updates, before compression; off unless clip_norm is given."""
 
-    owner: ClassVar[str] = "Scenario.privacy"
+    owner = "Scenario.privacy"
 
     clip_norm: Positive | None = Field(
-        default=None, description="C: longer updates are scaled to this norm, over all that is sent; none: as they are"
+        default=None,
+        description="clipping norm C: longer updates are scaled to this L2 norm over all entries; none: no clipping",
     )
     noise_multiplier: NonNegative = Field(
         default=0.0, description="z: Gaussian noise of standard deviation z C is added to every entry that is sent"
     )
     noise_from: Literal["device", "seed"] = Field(
         default="device",
-        description="in a deployment: what nobody else can repeat, or the seed, which edge and cloud know",
+        description="source of the noise in a deployment: the device's own, secret randomness, or the run's seed",
     )
     delta: Annotated[float, Field(gt=0, lt=1), Label()] = Field(
-        default=1e-5, description="of the (epsilon, delta) that is told; it changes no result"
+        default=1e-5, description="delta of the reported (epsilon, delta); it changes no result"
     )
 
     @model_validator(mode="after")
@@ -340,42 +374,49 @@ class PrivacySection(Section):
 class TrainSection(Section):
     """Local training, Eq. (8)."""
 
-    owner: ClassVar[str] = "Scenario.train"
+    owner = "Scenario.train"
 
-    optimizer: Literal["sgd", "adam"] = Field(default="sgd", description="of every device, new in each edge round")
-    learning_rate: Positive = Field(default=0.001, description="eta of Eq. (8)")
+    optimizer: Literal["sgd", "adam"] = Field(default="sgd", description="local optimiser, reset in each edge round")
+    learning_rate: Positive = Field(default=0.001, description="learning rate eta of Eq. (8)")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.0, description="of sgd; of adam its beta_1, 0 meaning 0.9"
+        default=0.0, description="momentum of sgd; beta_1 of adam, where 0 means 0.9"
     )
-    weight_decay: NonNegative = Field(default=0.0, description="does not move pruned weights")
+    weight_decay: NonNegative = Field(default=0.0, description="L2 weight decay; pruned weights stay unchanged")
     batch_size: Count = Field(default=128, description="samples per minibatch")
-    local_epochs: Count = Field(default=2, description="passes over a device's samples in an edge round")
+    local_epochs: Count = Field(default=2, description="local passes over a device's samples per edge round")
     local_steps: Count | None = Field(
-        default=None, description="minibatch steps after which a device stops in an edge round; none: all of its epochs"
+        default=None, description="bound on the minibatch steps of a device per edge round; none: all of its epochs"
     )
     steps_decay: Literal["none", "loss"] = Field(
         default="none",
-        description="loss: from round to round fewer local steps, in proportion to sqrt(F(t) / F(0) eta(0) / eta(t))",
+        description="loss: fewer local steps from round to round, in proportion to sqrt(F(t) / F(0) eta(0) / eta(t))",
     )
-    schedule: Literal["constant", "step", "cosine"] = Field(default="constant", description="of the learning rate")
-    step_every: Count = Field(default=1, description="global rounds between two steps, schedule step")
-    step_factor: Positive = Field(default=0.5, description="of each step, schedule step")
+    schedule: Literal["constant", "step", "cosine"] = Field(
+        default="constant", description="schedule of the learning rate"
+    )
+    step_every: Count = Field(default=1, description="for schedule step: global rounds between two changes")
+    step_factor: Positive = Field(default=0.5, description="for schedule step: factor of each change")
     kernel: Text = Field(
-        default="auto", description="what computes gradients; native is fast and for the paper's CNN; auto: if it can"
+        default="auto",
+        description="code that computes gradients; native is fast, for the paper's CNN; auto: native where it can",
     )
-    loss: Text = Field(default=CROSS_ENTROPY, description="what is minimised; own ones by --import or `run(loss=…)`")
-    metric: Text = Field(default=AUTO, description="what models are judged by besides; auto: as the loss has it")
+    loss: Text = Field(
+        default=CROSS_ENTROPY, description="loss that is minimised; your own by --import or `run(loss=…)`"
+    )
+    metric: Text = Field(
+        default=AUTO, description="metric of evaluations beside the loss; auto: the one that belongs to the loss"
+    )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
-        default="cpu", description="what the kernel torch computes on; auto: an accelerator if torch finds one"
+        default="cpu", description="hardware for train.kernel = torch; auto: an accelerator if torch finds one"
     )
 
     def steps(self, num_samples: Any) -> Any:
-        """Minibatch steps of an edge round, of devices with so many samples, before they decay."""
+        """Returns the minibatch steps per edge round of devices with so many samples, before any decay."""
         whole = self.local_epochs * np.ceil(np.asarray(num_samples) / self.batch_size)
         return whole if self.local_steps is None else np.minimum(whole, self.local_steps)
 
     def samples_seen(self, num_samples: Any, local_steps: Any = None) -> Any:
-        """Sample passes of an edge round, of devices with so many samples; in so many steps, if given.
+        """Returns the sample passes per edge round of devices with so many samples; in so many steps, if given.
 
         Every epoch ends with a smaller minibatch if the samples do not divide.
         """
@@ -404,38 +445,48 @@ class TrainSection(Section):
 
 
 class ClockSection(Section):
-    """How long devices compute, for planner, simulated clock and energies."""
+    """Computation time of devices, for planner, simulated clock and energy."""
 
-    owner: ClassVar[str] = "Scenario.clock"
-    either: ClassVar[tuple[tuple[str, str], ...]] = (("flops_per_cycle", "board"),)
+    owner = "Scenario.clock"
+    either = (("flops_per_cycle", "board"),)
 
     compute: Literal["paper", "flops", "measured"] = Field(
-        default="paper", description="Eq. (9); counted FLOPs of every sample pass; or these at a measured speed"
+        default="paper",
+        description="paper: Eq. (9); flops: counted FLOPs of every sample pass; measured: the same at a measured speed",
     )
-    board: Text | None = Field(default=None, description="of flops: what all devices are; docs/clock.md lists them")
-    cores: Count | None = Field(default=None, description="of the board, that train; none: all")
+    board: Text | None = Field(
+        default=None, description="for compute = flops: the board that every device is; docs/clock.md lists them"
+    )
+    cores: Count | None = Field(default=None, description="cores of the board that train; none: all")
     efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=EFFICIENCY, description="of the board: sustained over peak FLOP/s"
+        default=EFFICIENCY, description="sustained over peak FLOP/s of the board, 0 to 1"
     )
-    flops_per_cycle: Positive | None = Field(default=None, description="of flops, instead of board: sustained")
+    flops_per_cycle: Positive | None = Field(
+        default=None, description="for compute = flops, in place of board: sustained FLOP per CPU cycle"
+    )
     seconds_per_sample: Positive | None = Field(
-        default=None, description="of measured: one sample of a minibatch, forward and backward"
+        default=None, description="for compute = measured: time of one sample of a minibatch, forward and backward"
     )
-    at_hz: Positive | None = Field(default=None, description="of measured: the CPU's clock meanwhile")
+    at_hz: Positive | None = Field(
+        default=None, description="for compute = measured: CPU frequency during the measurement"
+    )
     flops_per_sample: Positive | None = Field(
-        default=None, description="of measured: of the model that was timed; another model is refused; none: any"
+        default=None,
+        description="for compute = measured: FLOPs of the measured model; another model is refused; none: any model",
     )
     profile: FilePath | None = Field(
-        default=None, description="file of `airprune profile`: sets compute = measured and the three above when read"
+        default=None,
+        description="file of `airprune profile`: sets compute = measured and the three settings above when it is read",
     )
     savings: Literal["units", "weights"] = Field(
-        default="units", description="what saves work but for paper: whole removed units, or every pruned weight"
+        default="units",
+        description="pruning that saves computation, unless compute = paper: whole units only, or every pruned weight",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _read_profile(cls, data: Any) -> Any:
-        """The numbers stay, the file does not: a scenario that has been read needs no file."""
+        """Replaces the file by its numbers, so that a scenario that has been read needs no file."""
         if not isinstance(data, dict) or not isinstance(path := data.get("profile"), str) or path == "none":
             return data
         found = {key: value for key, value in clock_keys(path).items() if value is not None}
@@ -460,7 +511,7 @@ class ClockSection(Section):
 
     @property
     def words(self) -> str:
-        """Which clock it is, for captions."""
+        """Returns the name of the clock, for captions."""
         if self.compute == "paper":
             return "the paper's"
         if self.compute == "measured":
@@ -469,74 +520,77 @@ class ClockSection(Section):
 
 
 class RoundsSection(Section):
-    """How often edges and the cloud average, Eqs. (12) and (13)."""
+    """Numbers of edge and global rounds, Eqs. (12) and (13)."""
 
-    owner: ClassVar[str] = "Scenario.rounds"
+    owner = "Scenario.rounds"
 
-    global_rounds: Count = Field(default=10, description="Q, cloud averages")
+    global_rounds: Count = Field(default=10, description="number Q of global rounds, i.e. cloud aggregations")
     edge_rounds: PerEdge = Field(
-        default=5, description="E, edge averages per global round; one number or a list with one per edge"
+        default=5, description="number E of edge rounds per global round: one number, or a list with one entry per edge"
     )
     evaluate_every: Literal["global", "edge", "never"] = Field(
-        default="global", description="rounds after which to test"
+        default="global", description="rounds after which the global model is evaluated"
     )
     target_accuracy: Annotated[Ratio | None, Label()] = Field(
-        default=None,
-        description="time, bits and joules until this test accuracy are told of the run; it changes no result",
+        default=None, description="report time, bits and energy until this test accuracy; it changes no result"
     )
 
 
 class EventsSection(Section):
-    """What goes wrong, at random, in each edge round."""
+    """Random failures of devices in each edge round."""
 
-    owner: ClassVar[str] = "Scenario.events"
+    owner = "Scenario.events"
 
-    dropout_probability: Ratio = Field(default=0.0, description="a device's update is lost")
-    straggler_probability: Ratio = Field(default=0.0, description="a device computes more slowly than planned")
-    straggler_slowdown: Annotated[float, Field(ge=1)] = Field(default=2.0, description="how many times more slowly")
+    dropout_probability: Ratio = Field(default=0.0, description="probability that a device's update is lost")
+    straggler_probability: Ratio = Field(default=0.0, description="probability that a device is slower than planned")
+    straggler_slowdown: Annotated[float, Field(ge=1)] = Field(
+        default=2.0, description="slowdown of stragglers, a factor"
+    )
 
 
 class DiagnosticsSection(Section):
-    """What to record beyond the results."""
+    """Diagnostics that are recorded beside the results."""
 
-    owner: ClassVar[str] = "Scenario.diagnostics"
+    owner = "Scenario.diagnostics"
 
-    gradients: bool = Field(default=False, description="gradient norms, and estimates of Theorem 1's constants")
-    sub_models: bool = Field(default=False, description="accuracy of the sub-model that the median device holds")
+    gradients: bool = Field(default=False, description="record gradient norms and estimates of Theorem 1's constants")
+    sub_models: bool = Field(default=False, description="record the test accuracy of the median device's sub-model")
 
 
 class RecordsSection(Section):
-    """How much of a round is written down."""
+    """Detail of the records of a round."""
 
-    owner: ClassVar[str] = "Scenario.records"
+    owner = "Scenario.records"
 
     devices: Literal["all"] | Count = Field(
         default="all",
-        description="lists per device of an edge round: of all that were asked, or of a random sample of so many",
+        description="lists per device in the record of an edge round: all selected devices, or a random sample",
     )
 
 
 class EngineSection(Section):
-    """Where device work runs. Results do not depend on it."""
+    """Processes that run the devices' work; results do not depend on them."""
 
-    owner: ClassVar[str] = "Scenario.engine"
+    owner = "Scenario.engine"
 
     name: Annotated[Literal["serial", "processes", "dask"], Label()] = Field(
-        default="processes", description="one after the other, on cores, or on a Dask cluster"
+        default="processes",
+        description="serial: in this process; processes: on the cores of this machine; dask: on a Dask cluster",
     )
     workers: Annotated[Count | None, Label()] = Field(
-        default=None, description="none: one per core, or those of the cluster"
+        default=None, description="number of worker processes; none: one per core, or all of the cluster"
     )
     scheduler: Annotated[Text | None, Label()] = Field(
-        default=None, description="for dask: an address (tls://host:8786) or a scheduler file; none: a local cluster"
+        default=None, description="for dask: address (tls://host:8786) or scheduler file; none: a local cluster"
     )
     tls: Annotated[FilePath | None, Label()] = Field(
-        default=None, description="for dask: a folder with certificates, for tls:// addresses"
+        default=None, description="for dask: folder with the certificates for tls:// addresses"
     )
     worker_timeout_s: Annotated[float, Field(ge=1, le=86_400), Label()] = Field(
         default=30.0,
-        description="for dask: a worker that gives no sign of life for so long is named, and its work done elsewhere",
+        description="for dask: a worker that is unreachable for so long is reported, and its work runs elsewhere",
     )
     on_device_failure: Literal["fail", "drop-device"] = Field(
-        default="fail", description="what to do if a device's training fails three times"
+        default="fail",
+        description="if a device's training fails three times: fail the run, or drop the device from the round",
     )

@@ -1,4 +1,4 @@
-"""What is wrong with a value, as one sentence: owner.field, rule, value got, way out.
+"""One sentence for a wrong value: owner.field, rule, value got, way out.
 
 The rule is read from the field's JSON schema, so that the message, the schema and the check agree.
 """
@@ -32,7 +32,7 @@ def first_problem(model: type[BaseModel], owner: str, data: Mapping[str, Any], e
     value, field = data[name], f"{owner}.{name}"
     if first["type"] == "model_type":
         return InvalidValue(field, "must be a table of keys", shown(value))
-    if first["type"] in ("value_error", "assertion_error"):  # of a validator that a user wrote
+    if first["type"] in ("value_error", "assertion_error"):  # from a validator that a user wrote
         return InvalidValue(field, "must be valid", f"{shown(value)}: {cause}")
     schema = model.model_json_schema()["properties"][name]
     if "enum" in schema and isinstance(value, str):
@@ -43,19 +43,19 @@ def first_problem(model: type[BaseModel], owner: str, data: Mapping[str, Any], e
 
 
 def unknown_key(owner: str, key: str, known: Iterable[str], *, instead: str | None = None) -> UnknownName:
-    """The error for a key that nobody asked for; `instead` is the key to suggest if none is near."""
+    """The error for an unknown key; `instead` is the key to suggest if none is near."""
     known = list(known)
     near = difflib.get_close_matches(key[:60], known, n=1) or ([instead] if instead else [])
     hint = f"did you mean {near[0]!r}? " if near else ""
     name = key if len(key) <= 60 and key.isprintable() and key else shown(key)
     error = UnknownName(owner, key[:60], known)
     error.message = f"{owner}.{name} is unknown; {hint}known: {', '.join(known)}."
-    error.message_without_name = error.message  # a field's name may be told
+    error.message_without_name = error.message  # the name of a field may be shown
     return error
 
 
 def _rule(schema: Mapping[str, Any], broken: str) -> str:
-    """What the schema asks for; `broken` is pydantic's name for what was wrong."""
+    """Returns the rule of the schema; `broken` is pydantic's name for the error."""
     if "anyOf" in schema:
         return " or ".join(_rule(choice, broken) for choice in schema["anyOf"])
     if "enum" in schema:
@@ -87,7 +87,7 @@ def _rule(schema: Mapping[str, Any], broken: str) -> str:
 
 
 def _bounds(schema: Mapping[str, Any], *, with_maximum: bool) -> str:
-    """Counts have a maximum only against slips, so it is left out unless it is what was broken."""
+    """Returns the bounds; counts have a maximum only against slips, so it is shown only if it was exceeded."""
     if with_maximum and "minimum" in schema and "maximum" in schema:
         return f"in [{_number(schema['minimum'])}, {_number(schema['maximum'])}]"
     signs = [("exclusiveMinimum", ">"), ("minimum", "≥"), ("exclusiveMaximum", "<")]

@@ -1,4 +1,4 @@
-"""How a section of a scenario takes its values: strictly, finitely, or with one sentence of complaint."""
+"""Sections of a scenario: values of fixed types, checked strictly, with one sentence for an error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FilePath = Annotated[Text, AfterValidator(_absolute)]  # absolute, so that a cop
 
 @dataclass(frozen=True)
 class Label:
-    """Marks a field on which no result depends, as `Annotated[Text, Label()]`: the scenario's hash leaves it out."""
+    """Marks a field on which no result depends, as `Annotated[Text, Label()]`: the scenario's hash excludes it."""
 
 
 def is_label(field: FieldInfo) -> bool:
@@ -54,11 +54,11 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     owner: ClassVar[str] = "Scenario"
     either: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Pairs of fields of which one is given: setting one takes the other away."""
+    """Pairs of fields of which one is given: setting one unsets the other."""
 
     @classmethod
     def overlaid(cls, values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Plain values with some changed."""
+        """Returns plain values with some changed."""
         values = dict(values)
         for pair in cls.either:
             if sum(changes.get(one) not in (None, "none") for one in pair) == 1:

@@ -37,7 +37,7 @@ def read_text(path: Path, *, way_out: str) -> str:
 
 
 def text_of(content: bytes, *, source: str) -> str:
-    """What a file holds as text."""
+    """Returns the content of a file as text."""
     _check_size(source, len(content))
     try:
         return content.decode("utf-8-sig")
@@ -60,7 +60,7 @@ def parse(text: str, *, source: str) -> dict[str, Any]:
         what, at, column = place.group("what", "line", "column") if place else (str(error), None, None)
         number = int(at) if at else len(text.rstrip().split("\n"))
         where = f"at column {column}" if column else "at the end"
-        # What is no TOML is perhaps no scenario, so none of it is told.
+        # What is no TOML is perhaps no scenario, so none of it is shown.
         raise InvalidValue(
             f"{source}, line {number},", "must be valid TOML", "other text", f"{what}, {where}."
         ) from None

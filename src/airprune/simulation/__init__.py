@@ -1,4 +1,4 @@
-"""The simulated environment of a run: devices that are there, slow down or disappear, and train in this process or its workers."""
+"""The simulated environment of a run: devices disappear or slow down, and train in this process or its workers."""
 
 from airprune.simulation.environment import Environment, run_rounds
 

@@ -1,4 +1,4 @@
-"""What a run meets: who is there, what the edges make of their orders, what becomes of uploads.
+"""The environment of a run: which devices are there, what edges do with their orders, which uploads arrive.
 
 `Environment` is the simulated one. A deployment has another, with real edges; a replay, one that repeats what happened.
 """
@@ -6,33 +6,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from airprune.components.component import Owner
 from airprune.engines.base import Engine
-from airprune.methods.association.base import Served
 from airprune.methods.selection.base import Candidates
-from airprune.randomness import rng_for
 from airprune.rounds import driver
 from airprune.rounds.edge import close_round
 from airprune.rounds.experiment import Experiment
-from airprune.rounds.planning_context import PlannedRound
-from airprune.rounds.state import Place, RunState
+from airprune.rounds.state import RunState
 from airprune.rounds.sums import EdgeResult, Failure, mean_of_parts
-from airprune.rounds.timing import Events, TimedRound
+from airprune.rounds.timing import TimedRound
 from airprune.rounds.training.chunks import EdgeGroup, Started, TrainTask
-
-if TYPE_CHECKING:
-    from airprune.scenario import EventsSection
 
 Array = np.ndarray
 
 
 class Environment:
-    """Everybody as the scenario's network has it; edges live in the run's state.
+    """The simulated network of a scenario; edges live in the run's state.
 
     Attributes:
       keeps_memory: whether the driver keeps the devices' memory; else they do so themselves.
@@ -41,37 +34,18 @@ class Environment:
     keeps_memory = True
 
     def values(self, experiment: Experiment) -> dict[str, Array]:
-        """What it needs to be kept with the state of the run, as it starts; reserved names begin with `world/`."""
+        """Returns the initial values that it keeps in the run's state; reserved names begin with `world/`."""
         return {}
 
     def candidates(
         self, experiment: Experiment, state: RunState, candidates: Candidates, cpu_hz: Array
     ) -> tuple[Candidates, Array]:
-        """Who could take part in this edge round, with which rates and clocks, from what the network says."""
+        """Returns the candidates of this edge round and their clocks, given those of the network."""
         return candidates, cpu_hz
 
     def lost(self, round_index: int) -> Mapping[int, str]:
-        """Devices whose uploads will not count although they were planned to, with the `Fate` of each."""
+        """Returns planned devices whose uploads will not count, with the `DeviceOutcome` of each."""
         return {}
-
-    def events(self, experiment: Experiment, at: Place, served: Served) -> Callable[[PlannedRound], Events]:
-        """What goes wrong in this edge round, given the devices that are selected."""
-        scenario = experiment.scenario
-
-        def of(opened: PlannedRound) -> Events:
-            events = sampled_events(
-                scenario.events,
-                opened.device,
-                experiment.network.num_devices,
-                seed=scenario.seed,
-                global_round=at.global_round,
-                edge_round=at.step,
-            )
-            if served.interrupted is None:
-                return events
-            return dataclasses.replace(events, dropped=events.dropped | served.interrupted[opened.device])
-
-        return of
 
     def play(
         self, experiment: Experiment, engine: Engine, state: RunState, timed: TimedRound, groups: Sequence[Started]
@@ -137,16 +111,3 @@ def run_rounds(
     """Algorithm 1 (`rounds.driver`) in an environment, by default the simulated one."""
     environment = Environment() if environment is None else environment
     return driver.run_rounds(experiment, engine, state, environment, watch=watch)
-
-
-def sampled_events(
-    section: EventsSection, device: Array, num_devices: int, *, seed: int, global_round: int, edge_round: int
-) -> Events:
-    """The same for every scheme: sampled for all devices of the network, selected or not."""
-    if section.dropout_probability == section.straggler_probability == 0.0:
-        return Events(dropped=np.zeros(len(device), dtype=bool), slowdown=np.ones(len(device)))
-    draws = rng_for(seed, "events", global_round, edge_round).random((num_devices, 2))[device]
-    return Events(
-        dropped=draws[:, 0] < section.dropout_probability,
-        slowdown=np.where(draws[:, 1] < section.straggler_probability, section.straggler_slowdown, 1.0),
-    )

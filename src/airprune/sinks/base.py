@@ -1,4 +1,4 @@
-"""What all loggers do: numbers by name and step, and the scenario as parameters."""
+"""The base of all loggers: numbers by name and step, and the scenario as parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons and sweeps from Python: what `airprune compare` and `airprune sweep` do, without a terminal.
+"""Comparisons and sweeps from Python, as `airprune compare` and `airprune sweep` run them.
 
 Both keep their runs in a folder. Called again they do only what is missing there; `load_runs` and the commands read it.
 """
@@ -9,23 +9,23 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airprune.checks import instance, path_of
 from airprune.errors import InvalidValue, WorkFailed
 from airprune.extras import needed
+from airprune.results.findings import Arm, findings
 from airprune.results.frames import Level, load_runs
 from airprune.results.latex import summary_latex, target_latex
-from airprune.results.measures import DRAWN
 from airprune.results.rows import TOTAL, cumulative
 from airprune.results.statistics import Estimate, diverged_words, num_diverged, summary
-from airprune.results.time_to_target import ToTarget, default_target, reference_among, to_target
+from airprune.results.time_to_target import Runs, ToTarget, default_target, reference_among, to_target
 from airprune.runs.callbacks import GivenCallback
+from airprune.runs.naming import value_text
 from airprune.scenario import Scenario
 from airprune.scenario.scenario import checked_scenario
 from airprune.settings.toml_text import literal
 from airprune.studies.campaign import Row, Sweep, SweepFolder
-from airprune.studies.campaign.runs import value_text
 from airprune.studies.comparison import (
     Variant,
     campaign,
@@ -37,7 +37,7 @@ from airprune.studies.comparison import (
     scheme_variants,
 )
 from airprune.tables import write_text_atomic
-from airprune.text import shown
+from airprune.text import counted, shown
 
 if TYPE_CHECKING:
     import pandas
@@ -46,23 +46,77 @@ if TYPE_CHECKING:
     from airprune.results.figures.curves import PaperColumn
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Variants over seeds, as their folder has them.
+class Line(NamedTuple):
+    """One variant of a study.
 
     Attributes:
-      estimates: of each variant's last global round, by measure; none of one that diverged.
-      target: the accuracy that costs are told for: as asked for, of the scenario, or what all runs reach; None if no
-        model was ever tested.
-      to_target: time, bits, joules and rounds of each variant until then; empty without a target.
-      diverged: on how many seeds a variant has diverged; without those that have not.
+      values: the columns that name it.
+      names: the same as text.
+      label: the same as text, with a note if runs diverged.
+    """
+
+    values: Mapping[str, Any]
+    names: Sequence[str]
+    label: Sequence[str]
+    estimates: Mapping[str, Estimate]
+    to_target: ToTarget | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Results of many runs, read from their folder.
+
+    Attributes:
+      target: the accuracy that costs are given for: as given, of the scenario, or reached by all runs; None if no model
+        was ever tested.
     """
 
     out: Path
+    target: float | None
+
+    def lines(self) -> list[Line]:
+        """Returns the variants in order."""
+        raise NotImplementedError
+
+    def frame(self, level: Level = "global") -> pandas.DataFrame:
+        """Returns the rounds of all runs, as `load_runs` does."""
+        return load_runs(self.out, level=level)
+
+    def table(self) -> pandas.DataFrame:
+        """Returns a row per variant: mean and half-width of the 95 % interval, named as in `load_runs`."""
+        pandas = needed("pandas", extra="analysis", what="table()")
+        return pandas.DataFrame([_row(line) for line in self.lines()])
+
+    def latex(self) -> str:
+        """Returns both tables, for a paper that uses booktabs."""
+        lines = self.lines()
+        keys = list(lines[0].values) if lines else []
+        parts = [summary_latex(keys, ((line.label, line.estimates) for line in lines))]
+        if self.target is not None:
+            reached = ((line.names, line.to_target) for line in lines if line.to_target is not None)
+            parts.append(target_latex(keys, reached, self.target))
+        return "\n".join(parts)
+
+    def write_latex(self) -> Path:
+        """Writes both tables to tables.tex; returns its path."""
+        path = self.out / "tables.tex"
+        write_text_atomic(path, self.latex(), follow_link=False)
+        return path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Study):
+    """Variants over seeds.
+
+    Attributes:
+      estimates: of each variant's last global round, by measure; none of one that diverged.
+      to_target: time, bits, joules and rounds of each variant until the target; empty without a target.
+      diverged: the number of seeds on which a variant has diverged; without those that have not.
+    """
+
     variants: tuple[Variant, ...]
     seeds: tuple[int, ...]
     estimates: Mapping[str, Mapping[str, Estimate]]
-    target: float | None
     to_target: Mapping[str, ToTarget]
     diverged: Mapping[str, int] = field(default_factory=dict)
 
@@ -70,12 +124,9 @@ class Comparison:
     def read(
         cls, variants: Sequence[Variant], seeds: Sequence[int], out: Path, *, target: float | None = None
     ) -> Comparison:
-        """From the folder of a comparison whose runs are done."""
+        """Reads the folder of a comparison whose runs are done."""
         tests, rounds = evaluations(variants, seeds, out), curves(variants, seeds, out)
-        if target is None:
-            target = variants[0].scenario.rounds.target_accuracy
-        if target is None:
-            target = default_target(tests.values())
+        target = _target(target, variants[0].scenario, tests)
         reference = reference_among({variant.name: variant.scenario.plan.scheme for variant in variants})
         return cls(
             out=out,
@@ -87,96 +138,92 @@ class Comparison:
             diverged={name: num for name, runs in rounds.items() if (num := num_diverged(runs))},
         )
 
+    def findings(self) -> list[str]:
+        """Returns three sentences computed from the runs: what was seen, what it means, where to go on."""
+        found = curves(self.variants, self.seeds, self.out)
+        arms = [
+            Arm.of(
+                variant.name,
+                variant.scenario,
+                {seed: run[-1] for seed, run in zip(self.seeds, found[variant.name], strict=True) if run},
+            )
+            for variant in self.variants
+            if variant.name not in self.diverged
+        ]
+        return findings([arm for arm in arms if arm is not None])
+
+    @property
+    def learning_rates(self) -> dict[str, float]:
+        """Each variant's learning rate, where they are not all the same; else empty."""
+        rates = {variant.name: variant.scenario.train.learning_rate for variant in self.variants}
+        return rates if len(set(rates.values())) > 1 else {}
+
     def label(self, name: str) -> str:
-        """A variant's name, and whether it diverged."""
+        """Returns a variant's name, with a note if runs of it diverged."""
         num = self.diverged.get(name)
         return f"{name} ({diverged_words(num, len(self.seeds))})" if num else name
 
+    def lines(self) -> list[Line]:
+        """Returns the variants in the order of the comparison."""
+        return [
+            Line({"variant": name}, [name], [self.label(name)], found, self.to_target.get(name))
+            for name, found in self.estimates.items()
+        ]
+
     def frame(self, level: Level = "global") -> pandas.DataFrame:
-        """As `load_runs`, of these variants and seeds alone."""
-        found = load_runs(self.out, level=level)
+        """Returns the rounds of these variants and seeds alone, as `load_runs` does."""
+        found = super().frame(level)
         mine = {variant.folder(self.out, seed).path.name for variant in self.variants for seed in self.seeds}
         return found[found["run"].isin(mine)].reset_index(drop=True)
 
-    def table(self) -> pandas.DataFrame:
-        """A row per variant: mean and half-width of the 95 % interval, named as in `load_runs`."""
-        return _table([({"variant": name}, found, self.to_target.get(name)) for name, found in self.estimates.items()])
-
     def figure(self, *, paper: PaperColumn | None = None) -> Figure:
-        """Loss and accuracy against rounds, time and bits, the legend in the order asked for."""
+        """Draws loss and accuracy against rounds, time and bits, the legend in the order of the variants."""
         from airprune.results.figures.curves import comparison_figure
 
+        title = f"{self.variants[0].scenario.name}, {counted(len(self.seeds), 'seed')}"
         found = curves(self.variants, self.seeds, self.out)
-        drawn = {name: [[_with_gaps(record) for record in run] for run in runs] for name, runs in found.items()}
-        seeds = f"{len(self.seeds)} seed{'s' if len(self.seeds) > 1 else ''}"
-        title = f"{self.variants[0].scenario.name}, {seeds}"
-        return comparison_figure(drawn, title=title, target=self.target, paper=paper)
-
-    def latex(self) -> str:
-        """Both tables, for a paper that uses booktabs."""
-        parts = [summary_latex(["variant"], (([self.label(name)], found) for name, found in self.estimates.items()))]
-        if self.target is not None:
-            parts.append(
-                target_latex(["variant"], (([name], row) for name, row in self.to_target.items()), self.target)
-            )
-        return "\n".join(parts)
-
-    def write_latex(self) -> Path:
-        return _write(self.out / "tables.tex", self.latex())
+        return comparison_figure(found, title=title, target=self.target, paper=paper)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepResult:
-    """Every combination of a sweep, as its folder has it.
+class SweepResult(Study):
+    """Every combination of a sweep.
 
     Attributes:
-      keys: what was swept, besides seeds.
+      keys: the swept keys, besides seeds.
       rows: one per combination, in order.
-      failed: what became of runs that failed, by label.
-      target: as of a `Comparison`.
+      failed: why runs failed, by label.
     """
 
-    out: Path
     keys: tuple[str, ...]
     rows: tuple[Row, ...]
     failed: Mapping[str, str]
-    target: float | None
 
     @classmethod
     def read(
         cls, folder: SweepFolder, *, target: float | None = None, failed: Mapping[str, str] | None = None
     ) -> SweepResult:
-        if target is None:
-            target = folder.sweep.runs[0].scenario.rounds.target_accuracy
-        if target is None:
-            target = default_target(folder.evaluations().values())
+        """Reads the folder of a sweep."""
+        target = _target(target, folder.sweep.runs[0].scenario, folder.evaluations())
         rows = tuple(folder.rows(target))
         return cls(out=folder.path, keys=folder.sweep.keys, rows=rows, failed=failed or {}, target=target)
 
-    def frame(self, level: Level = "global") -> pandas.DataFrame:
-        """As `load_runs`."""
-        return load_runs(self.out, level=level)
-
-    def table(self) -> pandas.DataFrame:
-        """A row per combination: its values, then mean and half-width of the 95 % interval."""
-        return _table([(dict(row.values), row.estimates, row.to_target) for row in self.rows])
+    def lines(self) -> list[Line]:
+        """Returns the combinations in order."""
+        named = [([value_text(value) for value in row.values.values()], row) for row in self.rows]
+        return [Line(row.values, names, names, row.estimates, row.to_target) for names, row in named]
 
     def figure(self, *, paper: PaperColumn | None = None) -> Figure | None:
-        """Accuracy and costs against the swept value; None if nothing was swept but seeds."""
+        """Draws accuracy and costs against the swept value; None if nothing was swept but seeds."""
         from airprune.results.figures.sweep import sweep_figure
 
         return sweep_figure(self.rows, self.target, paper=paper)
 
-    def latex(self) -> str:
-        named = [([value_text(value) for value in row.values.values()], row) for row in self.rows]
-        parts = [summary_latex(self.keys, ((names, row.estimates) for names, row in named))]
-        if self.target is not None:
-            reached = ((names, row.to_target) for names, row in named if row.to_target is not None)
-            parts.append(target_latex(self.keys, reached, self.target))
-        return "\n".join(parts)
 
-    def write_latex(self) -> Path:
-        return _write(self.out / "tables.tex", self.latex())
+def _target(given: float | None, scenario: Scenario, tests: Mapping[str, Runs]) -> float | None:
+    if given is None:
+        given = scenario.rounds.target_accuracy
+    return default_target(tests.values()) if given is None else given
 
 
 def compare(
@@ -195,7 +242,7 @@ def compare(
 
     Args:
       also: variants by name, each a change of the scenario: `{"short": {"plan.deadline_s": 0.02}}`.
-      target: the accuracy that time, bits and joules are told for.
+      target: the accuracy that time, bits and joules are given for.
       callbacks: as of `run`; loggers by name, so that each run has its own.
       given: `model`, `dataset` and what else `run` takes, for every run.
     """
@@ -269,29 +316,16 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) and "," not in value else literal(value)
 
 
-def _with_gaps(record: dict[str, Any]) -> dict[str, Any]:
-    """What was not measured, or was not a number, leaves a gap."""
-    return record | {measure: float("nan") for measure in DRAWN if record.get(measure) is None}
-
-
-def _table(rows: Sequence[tuple[dict[str, Any], Mapping[str, Estimate], ToTarget | None]]) -> pandas.DataFrame:
-    pandas = needed("pandas", extra="analysis", what="table()")
-    found = []
-    for names, estimates, reached in rows:
-        row = dict(names)
-        for measure, estimate in estimates.items():
-            name = f"{TOTAL}{measure}" if measure in cumulative() else measure
-            row |= {name: estimate.mean, f"{name}_half_width_95": estimate.half_width}
-        if reached is not None:
-            row |= {"target_accuracy": reached.target, "reached": next(iter(reached.costs.values())).num_reached}
-            for name, costs in reached.costs.items():
-                told = costs.as_json()
-                row |= {name: told["mean"], f"{name}_half_width_95": told["half_width_95"]}
-                row[f"{name}_median"] = told["median"]
-        found.append(row)
-    return pandas.DataFrame(found)
-
-
-def _write(path: Path, text: str) -> Path:
-    write_text_atomic(path, text, follow_link=False)
-    return path
+def _row(line: Line) -> dict[str, Any]:
+    row = dict(line.values)
+    for measure, estimate in line.estimates.items():
+        name = f"{TOTAL}{measure}" if measure in cumulative() else measure
+        row |= {name: estimate.mean, f"{name}_half_width_95": estimate.half_width}
+    if line.to_target is not None:
+        costs_by_name = line.to_target.costs
+        row |= {"target_accuracy": line.to_target.target, "reached": next(iter(costs_by_name.values())).num_reached}
+        for name, costs in costs_by_name.items():
+            found = costs.as_json()
+            row |= {name: found["mean"], f"{name}_half_width_95": found["half_width_95"]}
+            row[f"{name}_median"] = found["median"]
+    return row

@@ -10,7 +10,7 @@ from typing import Any
 
 import airprune
 from airprune.errors import UsageError
-from airprune.results.report.reading import asked_order
+from airprune.results.report.reading import variant_order
 from airprune.results.time_to_target import Evaluation, evaluations_in
 from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
@@ -49,7 +49,7 @@ def method_variants(scenario: Scenario, methods: Sequence[str]) -> list[Variant]
 
 
 def checked(variants: Sequence[Variant]) -> list[Variant]:
-    """The variants, if there are any and each has a name and a folder of its own."""
+    """Returns the variants; refuses none, and two with one folder."""
     if not variants or len({variant.folder_name for variant in variants}) != len(variants):
         got = ", ".join(variant.name for variant in variants)
         raise UsageError(f"schemes, methods and also must name at least one variant, each once, got {got or 'none'}.")
@@ -57,23 +57,23 @@ def checked(variants: Sequence[Variant]) -> list[Variant]:
 
 
 def note_variants(variants: Sequence[Variant], out: Path) -> None:
-    """Writes down in which order variants were asked for, before those of earlier comparisons in the folder."""
+    """Records the order of the variants, before those of earlier comparisons in the folder."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{out} cannot be used as a folder of runs: {error.strerror}.") from None
-    names = dict.fromkeys([*(variant.folder_name for variant in variants), *asked_order(out)])
+    names = dict.fromkeys([*(variant.folder_name for variant in variants), *variant_order(out)])
     note = {"airprune": airprune.__version__, "variants": list(names)}
     write_text_atomic(out / "comparison.json", json.dumps(note, indent=1) + "\n", follow_link=False)
 
 
 def campaign(variants: Sequence[Variant], seeds: Sequence[int], out: Path, **given: Any) -> Campaign:
-    """All runs, one after the other; `given` is what `run` takes besides scenario and folder."""
+    """Returns all runs, one after the other; `given` are further arguments of `run`."""
     return Campaign([variant.run(seed) for seed in seeds for variant in variants], out, given=given)
 
 
 def curves(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict[str, list[list[dict[str, Any]]]]:
-    """Global-round records by variant, one list per seed."""
+    """Reads the global-round records by variant, one list per seed."""
     return {
         variant.name: [
             [record for record in variant.folder(out, seed).records() if record["kind"] == "global"] for seed in seeds
@@ -83,5 +83,5 @@ def curves(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict
 
 
 def evaluations(variants: Sequence[Variant], seeds: Sequence[int], out: Path) -> dict[str, dict[int, list[Evaluation]]]:
-    """Every test of the model, by variant and seed."""
+    """Reads every test of the model, by variant and seed."""
     return {variant.name: {seed: evaluations_in(variant.folder(out, seed)) for seed in seeds} for variant in variants}

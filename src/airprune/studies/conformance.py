@@ -1,7 +1,7 @@
 """The rules that every component keeps, tried on one by small real runs: `airprune methods --check NAME`.
 
-A component that keeps them can be combined with all others, killed, resumed and spread over workers without anybody
-noticing in the results.
+A component that keeps them can be combined with all others, killed, resumed and spread over workers without any
+change of the results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from airprune.errors import AirpruneError, UnknownName, WorkFailed
 from airprune.methods.registration import registries
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.method import Method
-from airprune.rounds.timing import Fate, TimedRound
+from airprune.rounds.timing import DeviceOutcome, TimedRound
 from airprune.runs import run
 from airprune.runs.driver import InProcess, opened_store
 from airprune.scenario import Scenario
@@ -80,8 +80,8 @@ def check(name: str, *, kind: str | None = None, processes: bool = True) -> list
     """Tries every rule that applies to the method or component of this name.
 
     Args:
-      kind: of component, where namesakes must be told apart.
-      processes: whether to start real worker processes too, which takes most of the time.
+      kind: of component, where several have the name.
+      processes: True to start real worker processes too, which takes most of the time.
     """
     subject = Subject.named(name, kind)
     findings: list[Finding] = []
@@ -100,7 +100,7 @@ def check(name: str, *, kind: str | None = None, processes: bool = True) -> list
 
 
 def _in_short(error: Exception) -> str:
-    """What a run ended with: a sentence of ours, with the last line of a traceback in it, or what was raised where."""
+    """Returns an error in one line: our own sentence with a traceback's last line, or the exception and its place."""
     if isinstance(error, AirpruneError):
         first, *others = str(error).strip().splitlines()
         return f"{first} {others[-1].strip()}" if others else first
@@ -110,7 +110,7 @@ def _in_short(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tried: a component of some kind, on a small federation of an MLP and four clouds of points."""
+    """A component under test, on a small federation of an MLP and four clouds of points."""
 
     kind: str
     name: str
@@ -143,7 +143,7 @@ class Subject:
 
     @cached_property
     def whole(self) -> WholeRun:
-        """What a run with a folder leaves there."""
+        """The files of a run with a folder."""
         with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
             return _finished(self.scenario(), Path(place) / "run")
 
@@ -182,8 +182,8 @@ def _runs(subject: Subject) -> tuple[bool, str]:
 
 
 def _order(subject: Subject) -> tuple[bool, str]:
-    """Another order of the tasks, other workers, and every task done twice, as after a worker's death."""
-    same = _watched(subject.scenario(), engine=Restless, workers=3).final == subject.watched.final
+    """Tries another order of the tasks, other workers, and every task done twice, as after a worker's death."""
+    same = _watched(subject.scenario(), engine=Shuffled, workers=3).final == subject.watched.final
     return same, f"tasks shuffled over 3 workers, each done twice, end in {'the same' if same else 'other'} bytes"
 
 
@@ -219,19 +219,19 @@ def _deadline(subject: Subject) -> tuple[bool, str] | None:
 def _bits(subject: Subject) -> tuple[bool, str]:
     gaps: list[float] = []
     for timed, results in subject.watched.rounds:
-        charged = dict(zip(timed.opened.device.tolist(), timed.opened.bits.tolist(), strict=True))
-        kept = dict(zip(timed.opened.device.tolist(), timed.ratio.tolist(), strict=True))
+        charged = dict(zip(timed.planned.device.tolist(), timed.planned.bits.tolist(), strict=True))
+        kept = dict(zip(timed.planned.device.tolist(), timed.ratio.tolist(), strict=True))
         for result in results:
             rows = zip(result.statistics.device.tolist(), result.statistics.sent_bits.tolist(), strict=True)
             for device, sent in rows:
-                beside = timed.opened.charges.beside_bits
-                beside += timed.opened.charges.uplink_bits if kept[device] > 0 else 0.0
+                beside = timed.planned.charges.beside_bits
+                beside += timed.planned.charges.uplink_bits if kept[device] > 0 else 0.0
                 gaps.append(abs(charged[device] - beside - sent))
     return max(gaps) == 0.0, f"{len(gaps)} uploads, charged and counted bits differ by at most {max(gaps):g}"
 
 
 def _open(subject: Subject) -> tuple[bool, str] | None:
-    """The knob fully open equals plain averaging of whole models."""
+    """Compares the component with its options fully open to plain averaging of whole models."""
     opened = subject.component.fully_open if subject.kind not in ("methods", "importance") else None
     if opened is None:
         if subject.kind not in ("masking", "importance", "schemes"):
@@ -257,7 +257,7 @@ def _slot_names(subject: Subject) -> tuple[bool, str]:
 
 
 def _lost_devices(subject: Subject) -> tuple[bool, str] | None:
-    """Only devices that arrived move their memory."""
+    """Checks that only devices that arrived change their state."""
     experiment = Experiment.of(subject.scenario({"events.dropout_probability": 0.5}), dataset=points())
     slots = [slot for slot in experiment.slots if slot.owner == Owner.DEVICE]
     if not slots:
@@ -265,7 +265,7 @@ def _lost_devices(subject: Subject) -> tuple[bool, str] | None:
     arrived: set[int] = set()
 
     def watch(timed: TimedRound, results: Any) -> None:
-        arrived.update(timed.opened.device[timed.fate == Fate.OK].tolist())
+        arrived.update(timed.planned.device[timed.outcome == DeviceOutcome.OK].tolist())
 
     with tempfile.TemporaryDirectory(prefix="airprune-check-") as place:
         state = experiment.initial_state()
@@ -277,7 +277,7 @@ def _lost_devices(subject: Subject) -> tuple[bool, str] | None:
         moved = [slot.name for slot in slots if lost and np.any(memory[slot.name] != slot.row(experiment.shape))]
     return (
         not moved,
-        f"{len(lost)} devices never arrived; {'their memory moved' if moved else 'their memory is as it was'}",
+        f"{len(lost)} devices never arrived; {'their state changed' if moved else 'their state is unchanged'}",
     )
 
 
@@ -286,16 +286,16 @@ _RULES: dict[str, Callable[[Subject], tuple[bool, str] | None]] = {
     "same bytes in any order, on any number of workers": _order,
     PROCESSES: _engines,
     "stopped and resumed: same bytes": _resumes,
-    "nobody later than the deadline": _deadline,
+    "no device misses the deadline": _deadline,
     "charged bits equal the encoder's count": _bits,
-    "knob fully open is plain averaging": _open,
+    "fully open equals plain averaging": _open,
     "state only in slots": _slot_names,
-    "who did not arrive leaves no trace": _lost_devices,
+    "a device that did not arrive leaves no trace": _lost_devices,
 }
 
 
 def points(num_train: int = 120, num_test: int = 40) -> Any:
-    """Four clouds of points in twelve dimensions, one per class: ((x, y), (x_test, y_test))."""
+    """Returns four clouds of points in twelve dimensions, one per class: ((x, y), (x_test, y_test))."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(4, 12)) * 2
 
@@ -338,11 +338,11 @@ def _watched(
 
 @cache
 def _plain_average() -> Array:
-    """The cloud's model after hierarchical FedAvg."""
+    """Returns the cloud's model after hierarchical FedAvg."""
     return _watched(Scenario().with_values({**_SMALL, "plan.deadline_s": _LOOSE_S})).model
 
 
-class Restless(SerialEngine):
+class Shuffled(SerialEngine):
     """Several workers in this process; tasks in an order of their own, each done twice."""
 
     def start(self) -> None:

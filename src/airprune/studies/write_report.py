@@ -1,4 +1,4 @@
-"""`write_report`: recognises a folder, has its sections made, and writes the page."""
+"""`write_report`: recognises a folder, makes its sections, and writes the report."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def write_report(
     paper: str | None = None,
     formats: Sequence[str] = (),
 ) -> Path:
-    """Writes the report of a run, comparison or reproduction folder; the page's path.
+    """Writes the report of a run, comparison or reproduction folder; returns its path.
 
     Args:
-      out: the page, by default `report.html` in the folder. Pictures of runs and comparisons are also kept beside it,
+      out: the file, by default `report.html` in the folder. Figures of runs and comparisons are also kept beside it,
         as PNG and tidy CSV, tables of comparisons as LaTeX, in `figures/`
-        (in `NAME-figures/` if the page is not called report.html).
-      target: the accuracy that time, bits and joules are told for; by default the scenarios' `rounds.target_accuracy`,
+        (in `NAME-figures/` if the file is not called report.html).
+      target: the accuracy that time, bits and joules are given for; by default the scenarios' `rounds.target_accuracy`,
         a reproduction's own, and of comparisons what all runs reach.
       paper: "single" or "double": curves as wide as one or both columns of an IEEE paper.
-      formats: "pdf", "svg" or both: pictures beside the page in these too, which takes longer than the page itself.
+      formats: "pdf", "svg" or both: figures in these formats too, which takes longer than the report itself.
     """
     folder = Path(folder)
     for name in formats:
@@ -54,7 +54,7 @@ def write_report(
 
 
 def _sections_for(folder: Path) -> Callable[[Path, Place, float | None], Page]:
-    """What makes the sections of such a folder; imported alone: a run's page needs none of the paper's figures."""
+    """Returns the function for such a folder; imported alone: a run's report needs none of the paper's figures."""
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise UsageError(f"{folder} must be a run, comparison or reproduction folder, but it {what}.")

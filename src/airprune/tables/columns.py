@@ -1,4 +1,4 @@
-"""What a column may hold, and its cells turned into an array.
+"""Defines the columns of tables, and converts their cells to arrays.
 
 Each conversion first tries all cells at once and looks at them one by one only if that fails.
 """
@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from airprune.errors import InvalidValue
-from airprune.tables.words import cell_shown, clipped
+from airprune.errors import BadTable, InvalidValue
+from airprune.text import shown
 
 MAX_LABEL_CHARS = 256
 
@@ -38,6 +38,24 @@ class Refused(Exception):
         self.problem = problem
         self.rule = problem if rule is None else rule
         self.index = index
+
+
+def row_error(source: str, line: int, row: int, problem: str, *, is_list: bool) -> BadTable:
+    """Returns the error for 0-based row `row`, which is counted too if the source is a JSON list."""
+    return BadTable(source, line, f"{problem} (device {row + 1} of the list)." if is_list else f"{problem}.")
+
+
+def clipped(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def cell_shown(value: object) -> str:
+    """Returns a cell or JSON value for a message; JSON objects come as tuples of pairs."""
+    if isinstance(value, tuple):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    return "null" if value is None else shown(value)
 
 
 def refused(rule: str, got: str, index: int, hint: str = "") -> Refused:
@@ -74,7 +92,7 @@ class Column:
             raise InvalidValue(f"Column {self.name}", "must be required or have a default", "neither")
 
     def array(self, cells: Sequence[Any], *, text: bool) -> np.ndarray:
-        """The cells as an array; `text` if they come from CSV, else they are JSON values, None if absent."""
+        """Returns the cells as an array; `text` if they come from CSV, else they are JSON values, None if absent."""
         convert = _labels if self.kind == "label" else _numbers
         return convert(self, cells, text=text)
 
@@ -89,14 +107,14 @@ class Column:
         return [(sign, keeps, bound) for sign, keeps, bound in candidates if bound is not None]
 
     def accepts(self, values: Any) -> Any:
-        """Whether each value is finite and keeps the rule; elementwise on an array, or on one float."""
+        """True for values that are finite and keep the rule; elementwise on an array, or on one float."""
         fine = abs(values) < math.inf  # false for NaN as well
         for _, keeps, bound in self.bounds:
             fine = fine & keeps(values, bound)
         return fine & (np.floor(values) == values) if self.whole else fine
 
     def rule_broken_by(self, value: float) -> str:
-        """The rule that a refused value breaks, e.g. `must be > 0`."""
+        """Returns the rule that a refused value breaks, e.g. `must be > 0`."""
         if not math.isfinite(value):
             return "must be a finite number"
         if self.whole and value != math.floor(value):

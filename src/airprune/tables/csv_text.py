@@ -1,4 +1,4 @@
-"""The rows of a CSV text, which may hold quoted cells over several lines."""
+"""Reads the rows of a CSV text, which may hold quoted cells over several lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airprune.tables.source import MAX_LINE_CHARS
 def csv_chunks(
     blocks: Iterable[str], source: str, header: Header, delimiter: str
 ) -> Iterator[tuple[np.ndarray, dict[str, Sequence[str]]]]:
-    """Many rows at a time: the lines on which they start, and the cells of each known column."""
+    """Yields many rows at a time: the lines on which they start, and the cells of each known column."""
     places: dict[str, int] = {}
     width = 0
     for lines, cells in _runs(_line_blocks(blocks, source), source, delimiter):
@@ -39,7 +39,7 @@ def csv_chunks(
 
 
 def _line_blocks(blocks: Iterable[str], source: str) -> Iterator[list[str]]:
-    """The whole lines of each block; refuses a line without end."""
+    """Yields the whole lines of each block; refuses a line without end."""
     num_lines = 0
     rest = ""
     for block in blocks:
@@ -56,7 +56,7 @@ def _line_blocks(blocks: Iterable[str], source: str) -> Iterator[list[str]]:
 
 
 def _runs(blocks: Iterable[list[str]], source: str, delimiter: str) -> Iterator[tuple[np.ndarray, list[Sequence[str]]]]:
-    """Runs of rows with equally many cells: the lines on which they start, and the cells by column."""
+    """Yields runs of rows with equally many cells: the lines on which they start, and the cells by column."""
     start = 1
     lines: list[str] = []  # of a row that goes on in the next block
     for block in blocks:
@@ -89,7 +89,7 @@ def _runs(blocks: Iterable[list[str]], source: str, delimiter: str) -> Iterator[
 
 
 def _regular_cells(lines: list[str], delimiter: str) -> list[Sequence[str]]:
-    """The cells by column if nothing is quoted and all rows have equally many; several times as fast."""
+    """Returns the cells by column if nothing is quoted and all rows have equally many; several times as fast."""
     text = "".join(lines).removesuffix("\n")
     widths = set() if '"' in text else {line.count(delimiter) + 1 for line in lines}
     if len(widths) != 1 or widths == {1}:

@@ -1,4 +1,4 @@
-"""The names found in a table, against the columns that were asked for."""
+"""Finds the known columns among the names of a table."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import difflib
 import itertools
 from collections.abc import Iterable, Sequence
 
-from airprune.tables.columns import Column, Refused
-from airprune.tables.words import cell_shown, clipped
+from airprune.tables.columns import Column, Refused, cell_shown, clipped
 from airprune.text import printable
 
 
 class Header:
-    """Places the columns and remembers which ones were there and which names nobody asked for.
+    """The known columns, with those that were present and the unknown names.
 
     Attributes:
-      is_quoted: whether messages may tell what stands in the table.
+      is_quoted: whether messages may show contents of the table.
     """
 
     def __init__(self, columns: Sequence[Column], *, is_quoted: bool = True) -> None:
@@ -26,7 +25,7 @@ class Header:
         self._unknown: dict[str, None] = {}
 
     def places(self, names: Iterable[str]) -> dict[str, int]:
-        """Where each known column stands among `names`, a CSV header or the keys of one JSON object."""
+        """Returns the position of each known column among `names`, a CSV header or the keys of one JSON object."""
         place: dict[str, int] = {}
         for index, name in enumerate(name.strip().lower() for name in names):
             if name in place:
@@ -46,7 +45,7 @@ class Header:
         return refused.problem if self.is_quoted else refused.rule
 
     def ignored(self) -> tuple[str, ...]:
-        """The unknown names, each with the nearest absent column."""
+        """Returns the unknown names, each with the nearest absent column."""
         absent = [name for name in self.known if name not in self.present]
         texts = []
         for name in itertools.islice(self._unknown, 20):

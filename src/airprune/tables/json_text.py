@@ -1,4 +1,4 @@
-"""The rows of a JSON text, read piece by piece, so that it is never whole in memory."""
+"""Reads the rows of a JSON text piece by piece, so that it is never whole in memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from airprune.errors import BadTable
-from airprune.tables.columns import Refused
+from airprune.tables.columns import Refused, cell_shown, row_error
 from airprune.tables.columns import refused as refused_value
 from airprune.tables.header import Header
 from airprune.tables.source import MAX_LINE_CHARS
-from airprune.tables.words import cell_shown, row_error
 
 CHUNK_ROWS = 2_000
 MAX_OTHER_KEYS = 1_000
@@ -28,7 +27,7 @@ _SHAPE = 'JSON must be a list of devices or {"devices": [...]}'
 def json_chunks(
     blocks: Iterator[str], source: str, header: Header
 ) -> Iterator[tuple[np.ndarray, dict[str, Sequence[Any]]]]:
-    """Many devices at a time: the lines on which they start, and the values of each column, None if absent."""
+    """Yields many devices at a time: the lines on which they start, and the values of each column, None if absent."""
     rows = _rows(blocks, source, header)
     while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
         lines, values = zip(*chunk, strict=True)
@@ -52,7 +51,7 @@ def _rows(blocks: Iterator[str], source: str, header: Header) -> Iterator[tuple[
 
 
 class _JsonText:
-    """A place in a JSON text, from which values are taken one by one."""
+    """A position in a JSON text, from which values are taken one by one."""
 
     def __init__(self, blocks: Iterator[str], source: str) -> None:
         self._source = source
@@ -64,7 +63,7 @@ class _JsonText:
         self._decoder = json.JSONDecoder(object_pairs_hook=tuple)
 
     def devices(self) -> Iterator[tuple[int, Any]]:
-        """The values in the list of devices and the line on which each starts."""
+        """Yields the values in the list of devices and the line on which each starts."""
         if self._peek() == "[":
             yield from self._list()
         else:
@@ -117,7 +116,7 @@ class _JsonText:
         return bool(block)
 
     def _peek(self) -> str:
-        """The next character that is not space, empty at the end."""
+        """Returns the next character that is not space, empty at the end."""
         while True:
             space = _SPACE.match(self._text, self._at)
             self._move(space.end() if space else self._at)

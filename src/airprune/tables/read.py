@@ -1,4 +1,4 @@
-"""Reading a table: its source becomes chunks of rows, and these one array per column."""
+"""Reads a table: its source becomes chunks of rows, and these one array per column."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from airprune.errors import BadTable
-from airprune.tables.columns import Column, Refused
+from airprune.tables.columns import Column, Refused, cell_shown, row_error
 from airprune.tables.csv_text import csv_chunks
 from airprune.tables.header import Header
 from airprune.tables.json_text import json_chunks
 from airprune.tables.source import MAX_TABLE_BYTES, capped, opened, text_blocks
-from airprune.tables.words import cell_shown, row_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +29,9 @@ class Table:
         Numbers are float64. Labels are int64 if all of them are integers, otherwise objects: strings, and
         from JSON also Python integers.
       line: 1-based line on which each row starts in the source.  [num_rows]
-      ignored: columns that nobody asked for, each with the nearest absent name:
+      ignored: unknown columns, each with the nearest absent name:
         `cpu_ghz (did you mean cpu_hz?)`.
-      is_list: the source was a JSON list, where a line alone may not tell the row.
+      is_list: the source was a JSON list, where a line alone may not identify the row.
       present: known columns that the source has; `columns` holds defaults of others too.
     """
 
@@ -54,7 +53,7 @@ class Table:
         return name in self.columns
 
     def error(self, row: int, problem: str) -> BadTable:
-        """The error to raise when row `row` (0-based) turns out wrong after reading."""
+        """Returns the error to raise when row `row` (0-based) turns out wrong after reading."""
         return row_error(self.source, int(self.line[row]), row, problem, is_list=self.is_list)
 
 
@@ -78,8 +77,8 @@ def read_table(
       unique: the column in which no value may occur twice, if it is present.
       max_rows: more rows than this are refused.
       max_bytes: a longer JSON text is refused.
-      is_quoted: whether messages may tell what stands in the table; else it is a file that another file has named: it
-        is opened as `airprune.files` does, and no more than names of columns asked for is told of it.
+      is_quoted: whether messages may show contents of the table; else another file has named it: it is opened as
+        `airprune.files` does, and messages show only the names of known columns.
     """
     header = Header(columns, is_quoted=is_quoted)
     with opened(source, is_own=is_quoted) as (stream, name):

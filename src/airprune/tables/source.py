@@ -1,4 +1,4 @@
-"""A file, standard input or a stream as UTF-8 text, block by block."""
+"""Reads a file, standard input or a stream as UTF-8 text, block by block."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REASONS: dict[type[Exception], str] = {
 
 @contextmanager
 def opened(source: Path | str | BinaryIO, *, is_own: bool = True) -> Iterator[tuple[BinaryIO, str]]:
-    """The stream and its name in messages; closes what it opened.
+    """Yields the stream and its name in messages; closes what it opened.
 
     Args:
       is_own: whether the user has named it; else neither links nor pipes are opened, nor what is very large.
@@ -61,7 +61,7 @@ def _open(source: Path | str | BinaryIO, is_own: bool) -> tuple[BinaryIO, str]:
 
 
 def text_blocks(stream: BinaryIO, source: str) -> Iterator[str]:
-    """The stream as text, about `BLOCK_BYTES` at a time, every end of line a newline; refuses what is not text."""
+    """Yields the stream as text, about `BLOCK_BYTES` at a time, with newlines as ends of lines; refuses other data."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
     line = 1
     num_blank = 0
@@ -87,7 +87,7 @@ def text_blocks(stream: BinaryIO, source: str) -> Iterator[str]:
 
 
 def capped(blocks: Iterable[str], source: str, max_bytes: int) -> Iterator[str]:
-    """The blocks up to a size beyond which the source is refused."""
+    """Yields the blocks, and refuses a source beyond a size."""
     size = 0
     for text in blocks:
         size += len(text) if text.isascii() else len(text.encode())

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Writes files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_csv_atomic(
 
     Args:
       follow_link: whether a link at `path` stays, and what it leads to is written; else the file takes its place, as
-        is right in a folder that somebody else may have filled.
+        is right in a folder that another user may have filled.
     """
     _num_rows(header, columns)  # refused before there is a file
     with _atomic(path, follow_link) as file:
@@ -40,7 +40,7 @@ def write_csv_atomic(
 
 
 def write_csv(file: TextIO, header: Sequence[str], columns: Sequence[np.ndarray | Sequence[Any]]) -> None:
-    """The same into an open file."""
+    """Writes the same into an open file."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(header)
     for start in range(0, _num_rows(header, columns), CHUNK_ROWS):
@@ -71,7 +71,7 @@ def _cells(column: np.ndarray | Sequence[Any]) -> list[Any]:
 
 @contextmanager
 def _atomic(path: Path | str, follow_link: bool) -> Iterator[TextIO]:
-    """A new file beside `path` that takes its name on success and vanishes on failure."""
+    """Opens a new file beside `path` that takes its name on success and vanishes on failure."""
     shown = printable(str(path))
     try:
         target = Path(path).resolve() if follow_link else Path(path)

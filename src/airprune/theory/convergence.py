@@ -1,4 +1,4 @@
-"""How fast hierarchical federated learning with pruning converges: Theorem 1 and Lemmas 2–5.
+"""Convergence of hierarchical federated learning with pruning: Theorem 1 and Lemmas 2–5.
 
 Theorem 1 bounds the mean squared gradient over Q global rounds,
 
@@ -7,7 +7,7 @@ Theorem 1 bounds the mean squared gradient over Q global rounds,
 and H2 Σρ is the only part a planner controls. Two facts to know before reading numbers off it:
 
 - The proof takes every device's loss to be F (this is what Eq. (53) makes of "IID"). Where device losses
-  differ, the gradient that a weight sees depends on who kept it, and the bound can be broken.
+  differ, the gradient that a weight sees depends on the devices that kept it, and the bound can be broken.
 - The left side is at most φ²/W by Assumption 3 alone, so the bound says more than that only if 3ηLETW² < 1.
   For a real network read it for its *shape* in ρ, Γ* and η, not for its value.
 """
@@ -23,17 +23,6 @@ import numpy.typing as npt
 from airprune.checks import array_of
 from airprune.errors import InvalidValue, UnknownName
 
-__all__ = [
-    "VARIANTS",
-    "ConvergenceBound",
-    "ConvergenceConstants",
-    "convergence_bound",
-    "lemma2_bound",
-    "lemma3_bound",
-    "lemma4_bound",
-    "lemma5_bound",
-]
-
 Values = float | npt.NDArray[np.float64]
 """A number, or an array of them for a sweep; all inputs of one call broadcast together."""
 
@@ -42,7 +31,7 @@ VARIANTS = ("corrected", "paper")
 
 @dataclass(frozen=True, kw_only=True)
 class ConvergenceConstants:
-    """What Lemmas 2–5 and Theorem 1 share; scalars, or arrays that broadcast.
+    """The constants of Lemmas 2–5 and Theorem 1; scalars, or arrays that broadcast.
 
     Attributes:
       learning_rate: η.

@@ -1,14 +1,14 @@
-"""What clipping and noise on the device are worth: the exact (ε, δ) of all uploads of one device.
+"""Differential privacy of clipping and noise on the device: the exact (ε, δ) of all uploads of one device.
 
 A device sends clip(Δ, C) + N(0, (z C)² I) in each of T rounds. Neighbours are two data sets of the same device that
-have nothing in common (replacing one device's whole data), and the adversary is whoever reads its uploads, the edge
+have nothing in common (replacing one device's whole data), and the adversary is any reader of its uploads, the edge
 included. Two clipped updates differ by at most 2 C, so an upload is a Gaussian mechanism with sensitivity over
 standard deviation μ₁ = 2 / z. T of them, each of which may depend on those before, are together exactly as good as one
 with μ = √T μ₁ (Dong, Roth, Su 2022), and that is (ε, δ) private just if (Balle, Wang 2018)
 
     δ  ≥  Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ).
 
-Asking only some devices in a round is not counted in favour: the edge sees who uploads. Beyond the bound are which
+Client sampling is not counted as amplification: the edge sees which devices upload. Beyond the bound are which
 weights a device sends, if its data choose them, and the numbers beside an update: loss and number of samples.
 """
 
@@ -24,8 +24,6 @@ from airprune.errors import InvalidValue
 
 if TYPE_CHECKING:
     from airprune.scenario import Scenario
-
-__all__ = ["gaussian_delta", "gaussian_epsilon", "privacy_epsilon", "privacy_notes"]
 
 # From where on e^(x²) erfc(x) is taken from its series, whose error is then below 1e-13.
 _FAR = 20.0
@@ -76,7 +74,7 @@ def _scaled_erfc(x: float) -> float:
 
 
 def privacy_notes(scenario: Scenario, *, deployed: bool = False) -> list[str]:
-    """What is to be said before a run with clipping and noise: what it is worth, then what it does not cover."""
+    """Returns sentences for a run with clipping and noise: its (ε, δ), then what that does not cover."""
     from airprune.rounds.method import Method
 
     settings = scenario.privacy
@@ -89,8 +87,8 @@ def privacy_notes(scenario: Scenario, *, deployed: bool = False) -> list[str]:
     rounds = scenario.rounds.global_rounds * math.prod(tree.max_rounds(level) for level in range(tree.depth))
     epsilon = privacy_epsilon(settings.noise_multiplier, rounds, settings.delta)
     notes = [
-        f"Privacy: epsilon = {epsilon:.3g} at delta = {settings.delta:g} for all of a device's data, whoever reads its "
-        f"updates of up to {rounds:,} edge rounds; its loss and number of samples are told without noise."
+        f"Privacy: epsilon = {epsilon:.3g} at delta = {settings.delta:g} for all of a device's data, against any "
+        f"reader of its updates of up to {rounds:,} edge rounds; its loss and number of samples are sent without noise."
     ]
     masking = method.masking
     if masking.by_data and scenario.plan.max_pruning_ratio > 0.0:
@@ -100,7 +98,7 @@ def privacy_notes(scenario: Scenario, *, deployed: bool = False) -> list[str]:
         )
     if deployed and settings.noise_from == "seed":
         notes.append(
-            "warning: the noise is drawn from the seed, which edges and cloud know, so it hides nothing from them; "
+            "warning: the noise is sampled from the seed, which edges and cloud know, so it hides nothing from them; "
             'privacy.noise_from="device" does.'
         )
     return notes

@@ -12,7 +12,6 @@ from importlib import resources
 from pathlib import Path
 
 from airprune import files
-from airprune.data.files import atomic_file
 from airprune.data.mirrors import NotAvailable
 from airprune.data.packages import NpmPackage
 from airprune.data.published import cache_folder
@@ -39,7 +38,7 @@ def fetch() -> Path:
             raise WorkFailed(f"{PACKAGE.label} cannot be had: {error}. The pages work without it.") from None
         if not _is_right(content):
             raise WorkFailed(f"{PACKAGE.label} is not the one known to work, so it is not used.")
-        with atomic_file(path) as file:
+        with files.atomic_file(path) as file:
             file.write(content)
         script.cache_clear()
     return path

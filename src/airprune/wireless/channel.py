@@ -28,7 +28,7 @@ PAPER_BANDWIDTH_HZ = 20e6
 PAPER_TRANSMIT_POWER_W = dbm_to_watt(28.0)
 PAPER_NOISE_POWER_W = dbm_to_watt(-110.0)
 
-# Of a measured rate: more is no radio, and its SNR no float64 would hold.
+# Limit of a measured rate: more is no radio, and float64 would not hold its SNR.
 MAX_BITS_PER_HZ = 100.0
 
 _FADINGS = ("none", "rayleigh", "rician")
@@ -121,9 +121,9 @@ def path_loss_db(distance_m: ArrayLike, radio: Radio, *, line_of_sight: ArrayLik
 def has_line_of_sight(
     distance_m: ArrayLike, radio: Radio, *, seed: int, key: tuple[int, ...] = ()
 ) -> NDArray[np.bool_]:
-    """Draws which links see their station; fixed for a run.  [num_devices]
+    """Samples which links have line of sight; fixed for a run.  [num_devices]
 
-    `key` names another set of links with luck of its own.
+    `key` names another set of links, sampled independently.
     """
     model = PATH_LOSS[radio.path_loss]
     distance = quantity("has_line_of_sight.distance_m", distance_m, at_least=0.0)
@@ -134,8 +134,8 @@ def has_line_of_sight(
 def large_scale_gain(network: Network, radio: Radio, *, seed: int) -> FloatArray:
     """10^(-(PL + X)/10), X ~ Normal(0, shadowing_std^2) dB: fixed for a run.  [num_devices]
 
-    Shadowing is drawn per device, independent of the distance: a network and its flat() see the same
-    luck. Its linear mean is above 1, exp((std ln10/10)^2 / 2), as usual for log-normal shadowing. Where the network has
+    Shadowing is sampled per device, independent of the distance: a network and its flat() have the
+    same. Its linear mean is above 1, exp((std ln10/10)^2 / 2), as usual for log-normal shadowing. Where the network has
     measured SNRs, the gain is what makes them, SNR sigma^2 / p: a measurement has its path loss and shadowing in it.
     Likewise of measured rates, SNR = (2^(r/B) - 1) / M: without fading, `full_band_rates` gives them back.
     """
@@ -157,15 +157,15 @@ def gains_to_stations(network: Network, radio: Radio, *, seed: int) -> FloatArra
     """The large-scale gain of every device to every station.  [num_devices, num_edges]
 
     The column of the station that serves a device in `network` is `large_scale_gain` to the bit. Each other link has
-    line of sight and shadowing from its station's own streams, so that who serves whom changes nobody else's luck.
-    Devices that change their station take their gains from the table of the network as it was placed: asking
-    `large_scale_gain` after the move would draw the new link again. A flat network has the cloud's one column.
+    line of sight and shadowing from its station's own streams, so that association changes no other link.
+    Devices that change their station take their gains from the table of the network as it was placed: calling
+    `large_scale_gain` after the move would sample the new link again. A flat network has the cloud's one column.
     """
     served = large_scale_gain(network, radio, seed=seed)
     if network.has_measured_links:
         raise InvalidValue(
             "Network.link_snr",
-            "tells of each device's own edge alone, so nobody can change it",
+            "describes the link to each device's own edge alone, so association cannot change",
             "a table with snr_db or full_band_rate_bps",
             'Give distance_m or places, or association.name = "fixed"',
         )
@@ -195,7 +195,7 @@ def small_scale_gain(
 
     h = sqrt(K/(K+1)) + sqrt(1/(K+1)) CN(0, 1), independent per antenna, constant within an edge round
     (block fading). Rayleigh is K = 0, which makes the sum Gamma(M, 1); "none" is K = inf, exactly M.
-    The direct path's phase is left out since |h|^2 does not see it. `key` names another channel of the same devices.
+    The direct path's phase is omitted since |h|^2 does not see it. `key` names another channel of the same devices.
     """
     num_devices = whole_number("small_scale_gain.num_devices", num_devices)
     round_index = whole_number("small_scale_gain.round_index", round_index)
@@ -210,13 +210,13 @@ def small_scale_gain(
 
 
 def block_gains(num_devices: int, num_blocks: int, radio: Radio, *, seed: int, round_index: int) -> FloatArray:
-    """The small-scale gain of every device in every block of the band: independent, and all alike without fading.
+    """The small-scale gain of every device in every block of the band: independent, and all equal without fading.
 
     [num_devices, num_blocks]; the first blocks do not depend on how many follow.
     """
     blocks = range(1, num_blocks + 1)
-    drawn = [small_scale_gain(num_devices, radio, seed=seed, round_index=round_index, key=(s,)) for s in blocks]
-    return np.stack(drawn, axis=1)
+    sampled = [small_scale_gain(num_devices, radio, seed=seed, round_index=round_index, key=(s,)) for s in blocks]
+    return np.stack(sampled, axis=1)
 
 
 def snr(gain: ArrayLike, radio: Radio) -> FloatArray:

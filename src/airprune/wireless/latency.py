@@ -1,8 +1,8 @@
-"""How long a round takes and what it costs the battery, Eqs. (4), (6), (9), (11), (14)–(16).
+"""Latency and energy of a round, Eqs. (4), (6), (9), (11), (14)–(16).
 
 All functions broadcast over devices. Weights, cycles and bits are counts and may be fractional: the
 planner's optimum is, before it is rounded down to whole weights. Times may be infinite: a device
-without bandwidth never finishes. The formulas that a plan is judged by, Eqs. (6), (11), (14), take any
+without bandwidth never finishes. The formulas that a plan is checked by, Eqs. (6), (11), (14), take any
 number, since a `PlanProblem` has checked its own: NaN (no plan) stays NaN, and the printed Theorem 3 may
 well ask for the latency of a negative share.
 """

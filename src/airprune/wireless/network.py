@@ -1,4 +1,4 @@
-"""Cloud, edges and devices: where they stand, how fast they compute, who serves whom.
+"""Cloud, edges and devices: places, CPU frequencies, association.
 
 A network is frozen data with one device order throughout. "Flat" is the paper's non-hierarchical
 baseline: the cloud's own base station serves every device, all in one band.
@@ -102,7 +102,7 @@ PAPER_EDGE_DISTANCE_M = 685.0  # the middle of the flat ring, so that flat() res
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
-    """Who is where, and served by whom.
+    """Places, CPUs and association of all devices.
 
     Attributes:
       topology: "hierarchical" (an edge serves its devices) or "flat" (the cloud serves all).
@@ -112,7 +112,7 @@ class Network:
       edge: index of the station, and band, serving each device; all 0 when flat.  [num_devices]
       cpu_hz: f_n.  [num_devices]
       link_snr: measured mean signal over noise to the serving station, a plain ratio; None: it follows from the
-        distance. Places then tell nothing of the links.  [num_devices]
+        distance. Places then do not affect the links.  [num_devices]
       full_band_rate_bps: in its place the measured mean r_n to the serving station; None likewise.  [num_devices]
       seconds_per_sample: measured, of training the whole model; NaN or None: as the clock says.  [num_devices]
       device_names, edge_names: for people; "0", "1", … unless given, made when they are read.
@@ -188,7 +188,7 @@ class Network:
 
     @property
     def has_measured_links(self) -> bool:
-        """Whether links are known by measurement, of each device to its own edge alone."""
+        """True if links are known by measurement, of each device to its own edge alone."""
         return self.link_snr is not None or self.full_band_rate_bps is not None
 
     @property
@@ -204,7 +204,7 @@ class Network:
         if self.has_measured_links:
             raise InvalidValue(
                 "Network.link_snr",
-                "tells of links to edges, and a flat network has none",
+                "describes links to edges, and a flat network has none",
                 "a table with snr_db or full_band_rate_bps",
                 "Give distance_m or places",
             )
@@ -292,7 +292,7 @@ def network_from_columns(
 
     Columns: `device`, `edge` (names or whole numbers; edges are numbered in sorted order; not read when
     flat), then `x_m, y_m` or `distance_m` to the serving station, or in their place the link's measured `snr_db` or
-    `full_band_rate_bps`, and optionally `cpu_hz` and `seconds_per_sample`. Others are left alone.
+    `full_band_rate_bps`, and optionally `cpu_hz` and `seconds_per_sample`. Others are ignored.
 
     Distances alone make no map. Every edge then stands at (0, edge_distance_m) and its devices beside it,
     which keeps link_distance_m equal to distance_m to the last bit; only flat() sees where the edge is.
@@ -377,7 +377,7 @@ def _number_edges(column: Sequence[Any] | NDArray[Any]) -> tuple[list[Any], NDAr
 
 
 def _cpu_hz(cpu_hz: CpuHz, sizes: Sequence[int], *, seed: int) -> FloatArray:
-    """Fixed values as they are; a (low, high) tuple drawn per edge, from streams apart from placement's."""
+    """Fixed values as they are; a (low, high) tuple sampled per edge, from streams apart from placement's."""
     if not isinstance(cpu_hz, tuple):
         return quantity("cpu_hz", cpu_hz, above=0.0, way_out="Example: cpu_hz = 3e9")
     if len(cpu_hz) != 2:

@@ -103,7 +103,7 @@ def _variants(
     nlos_std_db: float,
     base_height_m: float,
 ) -> dict[str, PathLoss]:
-    """The model that draws line of sight, and the two that have it always or never."""
+    """Returns the model that samples line of sight, and the two that have it always or never."""
     chances: dict[str, Callable[[FloatArray], FloatArray]] = {
         name: _los_probability(scale_m),
         f"{name}-los": np.ones_like,

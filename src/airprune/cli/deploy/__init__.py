@@ -5,15 +5,13 @@ from __future__ import annotations
 import typer
 
 from airprune.cli.deploy.demo import demo
-from airprune.cli.deploy.kits import init, renew, revoke
+from airprune.cli.deploy.federation import init, renew, revoke, shape
+from airprune.cli.deploy.inspection import calibrate, status, verify
 from airprune.cli.deploy.nodes import cloud, device, edge
-from airprune.cli.deploy.shape import shape
-from airprune.cli.deploy.verify import verify
-from airprune.cli.deploy.watching import calibrate, status
 from airprune.extras import need
 
 deploy = typer.Typer(
-    help="Run a scenario on real machines: a cloud, edges and devices, each a process of its own.",
+    help="Run a scenario on real machines: cloud, edges and devices.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -24,14 +22,5 @@ def _needs_the_extra() -> None:
     need("deploy", "airprune deploy")
 
 
-deploy.command()(demo)
-deploy.command()(init)
-deploy.command()(cloud)
-deploy.command()(edge)
-deploy.command()(device)
-deploy.command()(revoke)
-deploy.command()(renew)
-deploy.command()(shape)
-deploy.command()(status)
-deploy.command()(calibrate)
-deploy.command()(verify)
+for command in (demo, init, cloud, edge, device, revoke, renew, shape, status, calibrate, verify):
+    deploy.command()(command)

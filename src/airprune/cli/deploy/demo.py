@@ -1,4 +1,4 @@
-"""`airprune deploy demo`: everything on loopback in one command."""
+"""`airprune deploy demo`: a whole federation on loopback in one command."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from airprune.cli.console import print_json, say, stdout_console
+from airprune.cli.console import print_json, say
+from airprune.cli.options import AsJson
 from airprune.cli.scenario_argument import scenario_from
+from airprune.cli.tables import plain_table, print_table
 from airprune.results.measures import MEASURES
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from airprune.deployment.demo import DemoResult, Spread
 
-# The paper's method, and one whose devices remember what their codes have left out.
+# The paper's method, and one with error feedback on the devices.
 _RUNS = {
     "the paper's": [],
-    "4 bits, with memory": [
+    "4 bits, error feedback": [
         "method=hierfavg",
         "compression.name=quantised",
         "compression.quantised.bits=4",
@@ -31,17 +34,18 @@ _RUNS = {
 
 def demo(
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the preset `deployed`.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to the preset `deployed`.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Keep kits, logs and runs in this new folder; by default a temporary one.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep kits, logs and runs in this new folder.  [default: none is kept]"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Deploy a small federation on this machine: a cloud, edges and devices, real processes over TLS.
 
     Shows predicted against measured times, that bytes sent are bytes charged, and that the trained model is the
-    simulation's, bit for bit. Twice: the paper's method, and 4-bit updates with memory on the devices; with changes of
+    simulation's, bit for bit. Runs twice: the paper's method, and 4-bit updates with error feedback; with changes of
     your own, once.
     """
     from airprune.deployment.demo import run_demo
@@ -49,7 +53,7 @@ def demo(
 
     if out is not None and out.exists():
         raise UsageError(f"{out} already exists; choose another folder.")
-    runs = {"as told": overrides} if overrides else _RUNS
+    runs = {"changed": overrides} if overrides else _RUNS
     scenarios = {name: scenario_from("deployed", changes) for name, changes in runs.items()}
     with tempfile.TemporaryDirectory(prefix="airprune-demo-", ignore_cleanup_errors=True) as scratch:
         place = out or Path(scratch)
@@ -57,11 +61,11 @@ def demo(
         for number, (name, scenario) in enumerate(scenarios.items()):
             folder = place / f"run-{number}"
             folder.mkdir(parents=True)
-            results.append(run_demo(scenario, folder, name=name, tell=say))
+            results.append(run_demo(scenario, folder, name=name, report=say))
     if as_json:
         print_json([dataclasses.asdict(result) | {"folder": str(result.folder)} for result in results])
     else:
-        stdout_console().print(_table(results))
+        print_table(_table(results))
         if out is not None:
             say(f"Kept in {out}; look at it with `airprune web {out}`.")
     for result in results:
@@ -70,14 +74,9 @@ def demo(
 
 
 def _table(results: list[DemoResult]) -> Table:
-    table = Table(title="Deployed on this machine, beside its simulation")
-    table.add_column("")
-    for result in results:
-        table.add_column(result.name, justify="right")
-
-    def row(label: str, *cells: str) -> None:
-        table.add_row(label, *cells)
-
+    names = [result.name for result in results]
+    table = plain_table("", *names, numbers=names, title="Deployed on this machine, beside its simulation")
+    row = table.add_row
     row(
         "final model and records",
         *("the simulation's bits" if r.same_model and r.same_records else "DIFFER" for r in results),

@@ -1,4 +1,4 @@
-"""`airprune deploy cloud | edge | device`: the three processes."""
+"""`airprune deploy cloud | edge | device`: the three kinds of processes of a federation."""
 
 from __future__ import annotations
 
@@ -12,35 +12,48 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from airprune.cli.console import print_json, say
-from airprune.cli.options import ScenarioName
-from airprune.cli.progress import watched
+from airprune.cli.options import Changes, LastRoundAsJson, Resume, ScenarioName
+from airprune.cli.progress import show_progress
 from airprune.cli.scenario_argument import scenario_from
 from airprune.cli.stopping import STOPPED
 
 if TYPE_CHECKING:
     from airprune.deployment.identity import Node, Role
 
-Kit = Annotated[Path, typer.Argument(metavar="KIT", help="The node's kit, made by `airprune deploy init`.")]
+StateDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder of the node's persistent state.  [default: state in KIT]")
+]
+Kit = Annotated[
+    Path, typer.Argument(metavar="KIT", help="Credentials bundle of the node, made by `airprune deploy init`.")
+]
 
 
 def cloud(
     kit: Kit,
     scenario: ScenarioName,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes, e.g. `plan.deadline_s=2 seed=3`.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; by default runs/NAME-deployed.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    overrides: Changes = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder.  [default: runs/NAME-deployed]")] = None,
+    resume: Resume = False,
     plan_with: Annotated[
-        str, typer.Option(help="`measured` rates and speeds, or those of the scenario's `network`.")
+        str,
+        typer.Option(
+            metavar="SOURCE", help="Plan with `measured` rates and speeds, or those of the scenario's `network`."
+        ),
     ] = "measured",
-    grace: Annotated[float, typer.Option(min=0.0, help="Seconds after the deadline in which uploads count.")] = 0.0,
-    patience: Annotated[float, typer.Option(min=0.0, help="Seconds that an edge may stay away.")] = 60.0,
-    wait: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for all devices at first.")] = 600.0,
-    metrics: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve Prometheus' numbers on this port of 127.0.0.1.")
+    grace: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Uploads count until this long after the deadline.")
+    ] = 0.0,
+    patience: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="An edge may be unreachable for this long.")
+    ] = 60.0,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Wait this long for all devices at the start.")
+    ] = 600.0,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(metavar="PORT", min=0, max=65535, help="Serve Prometheus metrics on this port of 127.0.0.1."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the last global round as JSON.")] = False,
+    as_json: LastRoundAsJson = False,
 ) -> None:
     """Run a scenario on the edges and devices of a federation; its folder is a run folder like any other.
 
@@ -60,11 +73,11 @@ def cloud(
     _log_to_stderr()
     try:
         with (
-            deployed_run(load_node(kit), chosen, folder, settings, resume=resume, metrics_port=metrics) as records,
+            deployed_run(load_node(kit), chosen, folder, settings, resume=resume, metrics_port=metrics_port) as records,
             contextlib.closing(records),
         ):
             done = len(folder.records())
-            for _ in watched(records, chosen, label=chosen.name, done=done, times="planned"):
+            for _ in show_progress(records, chosen, label=chosen.name, done=done, times="planned"):
                 pass
     except KeyboardInterrupt:
         say(f"Stopped; {folder.path} keeps what is done. Continue with the same command and --resume.")
@@ -78,9 +91,9 @@ def cloud(
 
 def edge(
     kit: Kit,
-    folder: Annotated[Path | None, typer.Option(help="What it must not forget; by default in the kit.")] = None,
+    state_dir: StateDir = None,
     keep_uploads: Annotated[
-        bool, typer.Option("--keep-uploads", help="Keep uploads that counted, for `airprune deploy verify`.")
+        bool, typer.Option("--keep-uploads", help="Keep the uploads that counted, for `airprune deploy verify`.")
     ] = False,
 ) -> None:
     """Serve the devices of an edge until the run has ended.
@@ -91,7 +104,7 @@ def edge(
     from airprune.deployment.identity import Role
 
     node = _node(kit, Role.EDGE)
-    state = _state_folder(folder, kit)
+    state = _state_folder(state_dir, kit)
     _log_to_stderr()
 
     async def serve() -> str:
@@ -104,26 +117,30 @@ def device(
     kit: Kit,
     data: Annotated[
         str | None,
-        typer.Option(help="Its samples: a folder with x.npy and y.npy, an .npz file, or package:function."),
+        typer.Option(
+            metavar="SOURCE", help="Samples: a folder with x.npy and y.npy, an .npz file, or package:function."
+        ),
     ] = None,
-    folder: Annotated[Path | None, typer.Option(help="What it must not forget; by default in the kit.")] = None,
-    patience: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for its own edge.")] = 60.0,
-    mobile: Annotated[bool, typer.Option("--mobile", help="Slower heartbeats, for links that come and go.")] = False,
+    state_dir: StateDir = None,
+    patience: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Wait this long for its own edge.")
+    ] = 60.0,
+    mobile: Annotated[bool, typer.Option("--mobile", help="Slower heartbeats, for unstable links.")] = False,
 ) -> None:
     """Train on a device's own samples until the run has ended.
 
     Example: `airprune deploy device kits/d0 --data samples.npz`
     """
-    from airprune.deployment.device import DeviceSettings, run_device
+    from airprune.deployment.device import Device, DeviceSettings
     from airprune.deployment.identity import Role
     from airprune.deployment.own_data import check_source
 
     node = _node(kit, Role.DEVICE)
     check_source(data)
-    state = _state_folder(folder, kit)
+    state = _state_folder(state_dir, kit)
     settings = DeviceSettings(data=data, patience_s=patience, mobile=mobile)
     _log_to_stderr()
-    _until_the_end(lambda: run_device(node, state, settings))
+    _until_the_end(lambda: Device(node, state, settings).run())
 
 
 def _node(kit: Path, role: Role) -> Node:

@@ -1,25 +1,23 @@
-"""Who is who in a deployment: an authority, a kit of certificate and key for each node, roles, a deny list.
+"""Identities of a deployment: an authority, a credentials bundle ("kit") for each node, roles, a deny list.
 
 peers        role and name of a node, as its certificate says them; who is admitted
 members      the nodes of a federation: the cloud's list
 node         a node's kit: whom it dials, where it listens, its certificate and key
 denied       certificates that are refused before they expire
 kits         making a federation; renewing and revoking a node
-credentials  for gRPC
 """
 
-from airprune.deployment.identity.credentials import channel_credentials, server_credentials
-from airprune.deployment.identity.denied import Denied
+from airprune.deployment.identity.denied import load_denied
 from airprune.deployment.identity.kits import make_federation, renew, revoke
-from airprune.deployment.identity.members import Members, load_members, names
-from airprune.deployment.identity.node import Node, Parent, load_node
+from airprune.deployment.identity.members import Members, load_members
+from airprune.deployment.identity.node import Node, Parent, channel_credentials, load_node, server_credentials
 from airprune.deployment.identity.peers import Peer, Role, Stranger, admit, peer_of, serial_of
 
 __all__ = [
     "Role", "Peer", "Stranger", "peer_of", "serial_of", "admit",
-    "Members", "load_members", "names",
+    "Members", "load_members",
     "Node", "Parent", "load_node",
-    "Denied",
+    "load_denied",
     "make_federation", "renew", "revoke",
     "server_credentials", "channel_credentials",
 ]  # fmt: skip

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from airprune.deployment.identity.tables import read_table
@@ -21,19 +20,9 @@ FILE = "denied.toml"
 _SERIAL = re.compile(r"[0-9a-f]{1,40}")
 
 
-@dataclass(frozen=True)
-class Denied:
-    """A deny list; an edge makes one of the serial numbers that the cloud sends."""
-
-    serials: frozenset[str] = frozenset()
-
-    @classmethod
-    def load(cls, path: Path) -> Denied:
-        """Nobody, if there is no such file."""
-        return cls(frozenset(_names_by_serial(path)))
-
-    def holds(self, serial: str) -> bool:
-        return serial in self.serials
+def load_denied(path: Path) -> frozenset[str]:
+    """Returns the serial numbers of a deny list; none if there is no such file."""
+    return frozenset(_names_by_serial(path))
 
 
 def deny(path: Path, serial: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Making a federation, renewing and revoking its nodes.
+"""Makes a federation; renews and revokes its nodes.
 
 FOLDER/authority/ca.pem, ca-key.pem   signs kits; the key is needed nowhere else
 FOLDER/authority/issued/NAME.pem      each node's newest certificate
@@ -94,7 +94,7 @@ def renew(folder: Path, name: str, *, days: int = 365) -> Path:
     """Gives a node's kit a new key and certificate, and puts the old one on the deny lists; returns the kit.
 
     What fails while files are prepared changes nothing. From the first change on the old certificate is refused, so
-    whoever is interrupted then has only to renew once more.
+    after an interruption it is enough to renew once more.
     """
     days = whole_number("days", days, at_least=1, at_most=MAX_DAYS)
     kit = folder / name
@@ -168,7 +168,7 @@ def _certified(authority: Certified, peer: Peer, days: int) -> Certified:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[Path]:
-    """The authority's folder; nobody else changes the federation meanwhile."""
+    """Yields the authority's folder; no other process changes the federation meanwhile."""
     authority = folder / "authority"
     if not (authority / "ca.pem").is_file():
         raise UsageError(f"{folder} holds no federation: authority/ca.pem is missing; see `airprune deploy init`.")
@@ -204,9 +204,9 @@ def _signer(authority: Path) -> Certified:
 
 
 def _deny(folder: Path, serial: str, name: str) -> None:
-    """On the authority's list, and on the cloud's if its kit is still here; on neither if one cannot be read."""
+    """Adds to the authority's list, and to the cloud's if its kit is still here; to neither if one cannot be read."""
     lists = [place / denied.FILE for place in (folder / "authority", folder / CLOUD) if place.is_dir()]
     for path in lists:
-        denied.Denied.load(path)
+        denied.load_denied(path)
     for path in lists:
         denied.deny(path, serial, name)

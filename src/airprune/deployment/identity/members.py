@@ -74,7 +74,7 @@ class Members(Section):
         return {Role.CLOUD: (CLOUD,), Role.EDGE: self.edges, Role.DEVICE: self.all_devices}
 
     def dialled_by(self, name: str) -> tuple[str, ...]:
-        """Whom a node dials: an edge the cloud; a device its home, then standby edges, then the others."""
+        """Returns the nodes to dial: for an edge the cloud; for a device its home, standby edges, then the others."""
         if name == CLOUD:
             return ()
         if name in self.devices:
@@ -128,10 +128,5 @@ def plan_members(
 
 
 def load_members(folder: Path) -> Members:
-    """Of the cloud's kit."""
+    """Reads members.toml of the cloud's folder."""
     return Members(**read_table(folder / FILE))
-
-
-def names(folder: Path) -> dict[Role, tuple[str, ...]]:
-    """All allowed names by role, in the order of their numbers; `folder` is the cloud's kit."""
-    return load_members(folder).names

@@ -1,4 +1,4 @@
-"""A node's kit: a folder with all that one node needs to be itself.
+"""A node's credentials bundle ("kit"): a folder with all that one node needs to be itself.
 
 ca.pem                     whom to trust
 node.pem, node-key.pem     who it is, and the proof; the key is for its owner only
@@ -11,7 +11,7 @@ import datetime
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -23,6 +23,9 @@ from airprune.deployment.identity.peers import Peer, Role, Stranger, peer_of
 from airprune.deployment.identity.tables import Address, read_file, read_table
 from airprune.errors import InvalidValue, UsageError
 from airprune.settings.section import Section
+
+if TYPE_CHECKING:
+    import grpc
 
 FILE = "node.toml"
 CERTIFICATE, KEY, AUTHORITY = "node.pem", "node-key.pem", "ca.pem"
@@ -39,13 +42,13 @@ class Parent:
 
     @property
     def server_name(self) -> str:
-        """On which the dialer insists, whatever the address."""
+        """DNS name that the dialler requires, whatever the address."""
         return Peer(self.federation, self.role, self.name).server_name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A node as its kit tells it.
+    """Describes a node as its kit does.
 
     Attributes:
       index: number of the device or edge in the network.
@@ -78,7 +81,7 @@ class NodeFile(Section):
 
 
 def load_node(folder: Path) -> Node:
-    """The node of a kit; one sentence for whatever is missing, broken, expired, or open to others."""
+    """Reads a node's kit; raises with one sentence for any file that is missing, broken, expired, or open to others."""
     table = NodeFile(**read_table(folder / FILE))
     authority, certificate = read_file(folder / AUTHORITY), read_file(folder / CERTIFICATE)
     key = _private(folder / KEY)
@@ -144,3 +147,21 @@ def _check_certificate(folder: Path, authority: bytes, certificate: bytes, key: 
     if now < own.not_valid_before_utc:
         since = f"{own.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
         raise UsageError(f"{folder / CERTIFICATE} is valid from {since} on; is the clock of this machine right?")
+
+
+def server_credentials(node: Node) -> grpc.ServerCredentials:
+    """Returns what a node listens with: a peer without a certificate gets no further than the TLS handshake."""
+    import grpc
+
+    return grpc.ssl_server_credentials(
+        [(node.key, node.certificate)], root_certificates=node.authority, require_client_auth=True
+    )
+
+
+def channel_credentials(node: Node) -> grpc.ChannelCredentials:
+    """Returns what a node dials with; also give the option grpc.ssl_target_name_override = `Parent.server_name`."""
+    import grpc
+
+    return grpc.ssl_channel_credentials(
+        root_certificates=node.authority, private_key=node.key, certificate_chain=node.certificate
+    )

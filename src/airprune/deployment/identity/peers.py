@@ -9,7 +9,6 @@ from enum import StrEnum
 
 from cryptography import x509
 
-from airprune.deployment.identity.denied import Denied
 from airprune.errors import WorkFailed
 from airprune.text import shown
 
@@ -18,7 +17,7 @@ _URI = re.compile(rf"airprune://(?P<federation>{LABEL})/(?P<role>cloud|edge|devi
 
 
 class Stranger(WorkFailed):
-    """Somebody who is not admitted; the sentence says why."""
+    """Raised for a peer that is not admitted; the sentence says why."""
 
 
 class Role(StrEnum):
@@ -28,7 +27,7 @@ class Role(StrEnum):
 
     @property
     def dials(self) -> Role | None:
-        """The role of the parent."""
+        """Role of the parent."""
         return {Role.DEVICE: Role.EDGE, Role.EDGE: Role.CLOUD}.get(self)
 
     @property
@@ -48,12 +47,12 @@ class Peer:
 
     @property
     def server_name(self) -> str:
-        """The DNS name on which a dialer insists, wherever the node is."""
+        """DNS name that a dialler requires, wherever the node is."""
         return f"{self.name}.{self.federation}.airprune"
 
 
 def peer_of(pem: bytes) -> Peer:
-    """From the one URI among a certificate's alternative names."""
+    """Reads the peer from the one URI among a certificate's alternative names."""
     try:
         extensions = _certificate(pem).extensions
         found = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -70,12 +69,12 @@ def peer_of(pem: bytes) -> Peer:
 
 
 def serial_of(pem: bytes) -> str:
-    """A certificate's serial number in hex; two certificates of one authority never share it."""
+    """Returns a certificate's serial number in hex; two certificates of one authority never share it."""
     return f"{_certificate(pem).serial_number:x}"
 
 
-def admit(pem: bytes, *, federation: str, role: Role, names: Container[str], denied: Denied) -> Peer:
-    """Who holds this certificate, which TLS has checked already; raises `Stranger` unless it may join as `role`."""
+def admit(pem: bytes, *, federation: str, role: Role, names: Container[str], denied: Container[str]) -> Peer:
+    """Returns the holder of this certificate, which TLS has checked already; raises `Stranger` unless it may join."""
     peer = peer_of(pem)
     if peer.federation != federation:
         raise Stranger(f"{peer.uri} is of another federation; this one is {federation}.")
@@ -83,7 +82,7 @@ def admit(pem: bytes, *, federation: str, role: Role, names: Container[str], den
         raise Stranger(f"{peer.uri} has the role {peer.role}; only the role {role} joins here.")
     if peer.name not in names:
         raise Stranger(f"{peer.uri} is not a member that joins here.")
-    if denied.holds(serial := serial_of(pem)):
+    if (serial := serial_of(pem)) in denied:
         raise Stranger(f"The certificate {serial} of {peer.uri} was revoked or renewed; use the newest kit.")
     return peer
 

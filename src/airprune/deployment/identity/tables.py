@@ -18,7 +18,7 @@ MAX_PORT = 65_535
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The file's values; one sentence if it is missing or is no TOML."""
+    """Returns the file's values; raises with one sentence if it is missing or is no TOML."""
     return toml_text.parse(_decoded(read_file(path), path), source=str(path))
 
 
@@ -26,7 +26,9 @@ def read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise UsageError(f"{path} is missing; copy the whole kit that `airprune deploy init` made.") from None
+        raise UsageError(
+            f"{path} is missing; copy the whole kit (credentials bundle) that `airprune deploy init` made."
+        ) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
 
@@ -47,7 +49,7 @@ def is_ip(host: str) -> bool:
 
 
 def is_host(text: str) -> bool:
-    """Whether it is an IP address or can be the name of a machine."""
+    """True if it is an IP address or can be the name of a machine."""
     return is_ip(text) or (_HOST.fullmatch(text) is not None and not text.rpartition(".")[2].isdecimal())
 
 

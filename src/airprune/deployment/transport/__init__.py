@@ -2,14 +2,14 @@
 
 frames   what may arrive and in which order: a pure class, bytes in, packets or a refusal out
 links    a link as its owner sees it: send, receive, refuse, close
-dialing  the child's side
-serving  the parent's side
+client   the child's side
+server   the parent's side
 """
 
-from airprune.deployment.transport.dialing import dial
+from airprune.deployment.transport.client import dial
 from airprune.deployment.transport.frames import Assembler, BadFrame, Limits, Packet, Sealed
 from airprune.deployment.transport.links import Link, LinkLost, Refused, Remote
-from airprune.deployment.transport.serving import Server
+from airprune.deployment.transport.server import Server
 
 __all__ = [
     "dial",

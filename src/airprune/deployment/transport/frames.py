@@ -1,4 +1,4 @@
-"""What may arrive on a link and in which order: bytes in, packets or a refusal out; no I/O and no clock.
+"""Checks what may arrive on a link and in which order: bytes in, packets or a refusal out; no I/O and no clock.
 
 Sizes are compared with the limits before memory is taken, and a payload is received into the one buffer that its owner
 will read.
@@ -6,12 +6,13 @@ will read.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError, Message
 
-from airprune.deployment.digests import DIGEST_BYTES, Hasher, digest_of
+from airprune.deployment.digests import DIGEST_BYTES, digest_of
 from airprune.deployment.protocol import airprune_pb2 as pb
 from airprune.errors import WorkFailed
 
@@ -20,7 +21,7 @@ KINDS = tuple(body.name for body in pb.Frame.DESCRIPTOR.oneofs_by_name["body"].f
 # Payloads up to this size are held a second time, as frames, while they are sent.
 _KEPT_BYTES = 2**22
 _NEVER_WITH_PAYLOAD = ("beat", "chunk", "refusal")
-# Their payloads come after them in any case: how long that takes tells how fast the link is.
+# Their payloads come after them in any case: how long that takes shows how fast the link is.
 _TIMED = ("measured", "upload")
 # Their payloads are known by their digests, in orders and records; that of others is for TLS to protect.
 _KNOWN_BY_DIGEST = ("orders", "upload")
@@ -32,7 +33,7 @@ class BadFrame(WorkFailed):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a peer may cost, in time and memory.
+    """Limits of what a peer may cost, in time and memory.
 
     Attributes:
       beat_s: time between heartbeats.
@@ -90,7 +91,7 @@ class _Coming:
     digest: bytes
     num_received: int = 0
     buffer: bytearray = field(default_factory=bytearray)
-    hasher: Hasher = field(default_factory=Hasher)
+    hasher: hashlib._Hash = field(default_factory=hashlib.sha256)
 
 
 class Assembler:
@@ -102,22 +103,22 @@ class Assembler:
 
     @property
     def coming(self) -> tuple[Message, float, int] | None:
-        """(message, when it came, bytes so far) of the payload on its way."""
+        """Message, arrival time and bytes so far of the payload on its way; None if there is none."""
         coming = self._coming
         return None if coming is None else (coming.message, coming.first_s, coming.num_received)
 
     @property
     def announced_bytes(self) -> int:
-        """Of the payload on its way."""
+        """Size of the payload on its way."""
         return self._coming.size if self._coming else 0
 
     @property
     def buffered_bytes(self) -> int:
-        """Memory taken for it."""
+        """Bytes of memory taken for the payload on its way."""
         return len(self._coming.buffer) if self._coming else 0
 
     def feed(self, data: bytes, now_s: float) -> Packet | None:
-        """The packet that this frame completes, if it does; heartbeats and refusals are packets too.
+        """Returns the packet that this frame completes, if it does; heartbeats and refusals are packets too.
 
         Raises BadFrame: the peer is to be refused, and nothing more of it to be fed.
         """
@@ -184,7 +185,7 @@ class Assembler:
 
     def _packet(self, coming: _Coming, payload: bytes | memoryview, now_s: float) -> Packet:
         self._coming = None
-        if coming.digest and coming.hasher.digest() != coming.digest:
+        if coming.digest and coming.hasher.digest()[:DIGEST_BYTES] != coming.digest:
             raise BadFrame("the payload is not the one whose digest was announced")
         return Packet(coming.message, payload, coming.first_s, now_s, coming.digest)
 
@@ -196,13 +197,13 @@ _CHUNK_TAG, _DATA_TAG, _CONTENT_TAG = b"\x1a", b"\x0a", b"\x92\x01"
 
 
 def chunk_frame(data: bytes | memoryview) -> bytes:
-    """`Frame(chunk=Chunk(data=data))` as protobuf writes it."""
+    """Returns `Frame(chunk=Chunk(data=data))` as protobuf writes it."""
     head = _DATA_TAG + _varint(len(data))
     return b"".join([_CHUNK_TAG, _varint(len(head) + len(data)), head, data])
 
 
 def chunk_in(frame: bytes) -> memoryview | None:
-    """The data of such a frame, not copied; None if it is another one, or written in another way."""
+    """Returns the data of such a frame, not copied; None if it is another one, or written in another way."""
     if frame[:1] != _CHUNK_TAG:
         return None
     size, place = _varint_at(frame, 1)
@@ -213,12 +214,12 @@ def chunk_in(frame: bytes) -> memoryview | None:
 
 
 def frame_with(content: bytes | memoryview, frame: bytes) -> bytes:
-    """The frame of a message that announces this payload, with it."""
+    """Returns the frame of a message that announces this payload, with the payload in it."""
     return b"".join([_CONTENT_TAG, _varint(len(content)), content, frame])
 
 
 def content_in(frame: bytes) -> tuple[memoryview | None, bytes]:
-    """(the payload, not copied, the other fields) of such a frame; None if it is another one."""
+    """Returns (the payload, not copied, the other fields) of such a frame; None if it is another one."""
     if frame[:2] != _CONTENT_TAG:
         return None, frame
     size, place = _varint_at(frame, 2)
@@ -227,7 +228,7 @@ def content_in(frame: bytes) -> tuple[memoryview | None, bytes]:
 
 
 def _varint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first; all but the last have the eighth."""
+    """Encodes seven bits a byte, the lowest first; all but the last byte have the eighth bit."""
     digits = bytearray()
     while number > 0x7F:
         digits.append(number & 0x7F | 0x80)
@@ -237,7 +238,7 @@ def _varint(number: int) -> bytes:
 
 
 def _varint_at(data: bytes, place: int) -> tuple[int, int]:
-    """(the number, where it ends); of the sizes that a frame can have."""
+    """Returns (the number, where it ends), for sizes that a frame can have."""
     number = 0
     for shift, digit in zip(range(0, 35, 7), data[place : place + 5], strict=False):
         number |= (digit & 0x7F) << shift
@@ -268,15 +269,15 @@ class Sealed:
         return self._digest
 
     def fits_into(self, chunk_bytes: int, message: Message, start: bytes) -> bool:
-        """Whether it can go within the frame `start` of its message."""
+        """True if it can go within the frame `start` of its message."""
         return 0 < len(self) <= chunk_bytes - len(start) and _KIND_OF[type(message)] not in _TIMED
 
     def frame(self, part: slice) -> bytes:
-        """Of one chunk."""
+        """Returns the frame of one chunk."""
         return chunk_frame(self.data[part])
 
     def frames(self, chunk_bytes: int) -> Iterable[bytes]:
-        """Of all chunks."""
+        """Returns the frames of all chunks."""
         parts = (slice(start, start + chunk_bytes) for start in range(0, len(self), chunk_bytes))
         if len(self) > _KEPT_BYTES:
             return map(self.frame, parts)
@@ -286,7 +287,7 @@ class Sealed:
 
 
 def frame_of(message: Message, payload: bytes | memoryview | Sealed = b"") -> pb.Frame:
-    """The frame that starts a message; its payload is to follow in chunks, or to be put into it."""
+    """Returns the frame that starts a message; its payload is to follow in chunks, or to be put into it."""
     frame, kind = pb.Frame(), _KIND_OF[type(message)]
     getattr(frame, kind).MergeFrom(message)
     if len(payload):

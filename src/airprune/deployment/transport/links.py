@@ -49,7 +49,7 @@ class Refused(LinkLost):
 
 @dataclass(frozen=True)
 class Remote:
-    """Who is at the other end, as far as the connection tells; `certificate_pem` is the child's, at its parent."""
+    """Identifies the other end as far as the connection shows it; `certificate_pem` is the child's, at its parent."""
 
     address: str
     certificate_pem: bytes = b""
@@ -59,7 +59,7 @@ class Stream(Protocol):
     """One side of a gRPC stream of bytes."""
 
     async def read(self) -> bytes | None:
-        """The next frame; None: the peer has ended the stream."""
+        """Returns the next frame; None: the peer has ended the stream."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -127,12 +127,12 @@ class Link:
 
     @property
     def rtt_s(self) -> float:
-        """The least of the last heartbeats, since one that waits behind a chunk takes longer; nan before the first."""
+        """Least time of the last heartbeats, since one that waits behind a chunk takes longer; nan before the first."""
         return min(self._rtts_s, default=math.nan)
 
     @property
     def coming(self) -> tuple[Message, float, int] | None:
-        """(message, when it came, bytes so far) of the payload on its way."""
+        """Message, arrival time and bytes so far of the payload on its way; None if there is none."""
         return self._assembler.coming
 
     @property
@@ -140,13 +140,13 @@ class Link:
         return self._lost is not None
 
     async def wait_lost(self) -> LinkLost:
-        """Why the link has ended, when it has."""
+        """Waits until the link has ended and returns why."""
         await self._ended.wait()
         assert self._lost is not None
         return self._lost
 
     async def wait_rtt(self) -> float:
-        """The round-trip time, when the peer has answered a first heartbeat."""
+        """Waits until the peer has answered a heartbeat and returns the round-trip time."""
         waits = [asyncio.ensure_future(event.wait()) for event in (self._rtt_known, self._ended)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -196,7 +196,7 @@ class Link:
             await self._post([sealed.frame(part)])
 
     def _fitting_chunk_bytes(self, num_bytes: int, took_s: float) -> int:
-        """What passes in a moment at the rate of the last payload: few frames where the link is fast.
+        """Returns the bytes that pass in a moment at the rate of the last payload: few frames where the link is fast.
 
         Short payloads, which buffers on the way may have swallowed, say nothing about that.
         """
@@ -204,7 +204,7 @@ class Link:
         return int(min(max(_CHUNK_S * num_bytes / max(took_s, 1e-6), limits.chunk_bytes), limits.large_chunk_bytes))
 
     async def receive(self) -> Packet:
-        """The next whole message; raises LinkLost when there will be none."""
+        """Returns the next whole message; raises LinkLost when there will be none."""
         while not self._unread:
             self._raise_if_lost()
             self._arrived.clear()
@@ -213,7 +213,7 @@ class Link:
         return self._unread.popleft()
 
     async def refuse(self, reason: str, *, is_final: bool = False) -> None:
-        """Tells the peer a sentence and ends the link."""
+        """Sends the peer a sentence and ends the link."""
         await self._end(LinkLost(f"{self.name} was refused: {reason}"), pb.Refusal(reason=reason, is_final=is_final))
 
     async def close(self) -> None:
@@ -264,7 +264,7 @@ class Link:
             self.lose("closed by the peer")
 
     async def _write_next(self, item: tuple[Iterable[bytes], asyncio.Future[None]]) -> None:
-        """Between the frames of a message, what else waits: there is one message at a time, so it is heartbeats."""
+        """Writes a message, and between its frames what else waits: heartbeats, as there is one message at a time."""
         frames, written = item
         for frame in frames:
             await self._stream.write(frame)
@@ -373,13 +373,13 @@ class Link:
         for written in list(self._unwritten):
             if not written.done():
                 written.set_exception(why)
-                written.exception()  # nobody waits for heartbeats
+                written.exception()  # heartbeats are not waited for
         self._arrived.set()
         self._ended.set()
         self._stream.cut()
 
 
 def _words_of(error: BaseException) -> str:
-    """gRPC's reason, of which only the dialling side is told."""
+    """Returns gRPC's reason, which only the dialling side gets."""
     details = error.details() if isinstance(error, grpc.aio.AioRpcError) else None
     return (details or "closed by the peer").rstrip(".")

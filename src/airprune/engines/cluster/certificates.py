@@ -3,9 +3,9 @@
     ca.pem, ca-key.pem                  the authority; its key signs, and is needed nowhere else
     scheduler.pem, scheduler-key.pem    likewise worker, client
 
-Dask checks on both sides that the other's certificate is signed by the authority: whoever has none is turned away. It
-does not look at whom it has reached. Here whoever calls a scheduler wants a scheduler's certificate, and whoever calls
-a worker a worker's; that of a client serves to call only.
+Dask checks on both sides that the other's certificate is signed by the authority, and refuses peers without one. It
+does not check the role that it has reached. Here a call to a scheduler requires a scheduler's certificate, and one to a
+worker a worker's; that of a client serves to call only.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def make_certificates(folder: Path, *, days: int = _DAYS) -> None:
 
 
 def _name(role: str) -> str:
-    """Of a role in certificates; no machine has it."""
+    """Returns the DNS name of a role in certificates; no machine has it."""
     return f"{role}.cluster.airprune.internal"
 
 
 def security_of(folder: Path | str, role: str, *, scheduler: str | None = None) -> Security:
-    """How a process of this role proves itself and checks others.
+    """Returns the TLS settings by which a process of this role proves itself and checks others.
 
     Args:
       scheduler: for workers, which call each other as well: the address at which they want a scheduler.
@@ -66,7 +66,7 @@ def security_of(folder: Path | str, role: str, *, scheduler: str | None = None) 
 
 
 def _has_role(path: Path, role: str) -> bool:
-    """Whether `make_certificates` has made it; those of other authorities may serve a cluster, too."""
+    """True if `make_certificates` has made it; those of other authorities may serve a cluster, too."""
     with contextlib.suppress(ValueError, x509.ExtensionNotFound):
         names = x509.load_pem_x509_certificate(path.read_bytes()).extensions
         found = names.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -75,12 +75,12 @@ def _has_role(path: Path, role: str) -> bool:
 
 
 class _RoleSecurity(Security):
-    """Dask's, but who is called must have the role that is called."""
+    """Checks, beyond Dask's checks, that the called process has the role that is called."""
 
     scheduler: str | None = None
 
     def get_connection_args(self, role: str) -> dict[str, Any]:
-        """For calls by a process of this role: clients call the scheduler, the scheduler workers, workers both."""
+        """Returns the settings of a role's calls: clients call the scheduler, the scheduler workers, workers both."""
         arguments: dict[str, Any] = super().get_connection_args(role)
         files = self.get_tls_config_for_role(role)
         context = _RoleContext(ssl.PROTOCOL_TLS_CLIENT)  # checks that the certificate has the name asked for
@@ -115,7 +115,7 @@ class _RoleContext(ssl.SSLContext):
 
 
 def _places(address: str) -> frozenset[tuple[str, int]]:
-    """(IP address, port) of a server that may have several."""
+    """Returns the (IP address, port) pairs of a server, which may have several."""
     place = urlsplit(address)
     found = socket.getaddrinfo(place.hostname, place.port, type=socket.SOCK_STREAM)
     return frozenset((str(entry[4][0]), int(entry[4][1])) for entry in found)

@@ -15,7 +15,7 @@ _CONNECT_S = 10.0
 
 
 def connect(scheduler: str, tls: Path | str | None) -> Client:
-    """A client of the scheduler at an address or named in a scheduler file."""
+    """Returns a client of the scheduler at an address or named in a scheduler file."""
     address = scheduler if "://" in scheduler else _address_in(scheduler)
     if address.startswith("tls:") and tls is None:
         raise UsageError(f"The scheduler at {address} wants certificates: engine.tls must name their folder (--tls).")
@@ -29,7 +29,7 @@ def connect(scheduler: str, tls: Path | str | None) -> Client:
 
 
 def _address_in(file: str) -> str:
-    """The address that a scheduler has written into its file."""
+    """Returns the address that a scheduler has written into its file."""
     try:
         address = json.loads(Path(file).read_text())["address"]
         if isinstance(address, str) and "://" in address:
@@ -46,7 +46,7 @@ def _short(error: BaseException) -> str:
 
 
 def quiet() -> None:
-    """What matters is said by us, in sentences; Dask's own log is for its dashboard."""
+    """Silences Dask's own log: airprune reports what matters, in sentences."""
     names = [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]
     for name in (*names, "tornado.application", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

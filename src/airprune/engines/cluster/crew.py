@@ -35,8 +35,8 @@ _HANG_UPS = (ConnectionResetError, ssl.SSLEOFError, StreamClosedError)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanningContext:
-    """What all workers of the machine have in common.
+class WorkerSettings:
+    """Settings that all workers of the machine share.
 
     Attributes:
       scheduler: its address, or a scheduler file that names it.
@@ -52,11 +52,11 @@ class PlanningContext:
     folder: str
 
     def security(self, scheduler: str | None = None) -> Security | None:
-        """For workers of the scheduler at this address."""
+        """Returns the TLS settings for workers of the scheduler at this address."""
         return None if self.tls is None else security_of(self.tls, "worker", scheduler=scheduler)
 
     def address(self) -> str:
-        """The scheduler's, as of now; an `OSError` or `ValueError` while there is no such file."""
+        """Returns the scheduler's address, as of now; an `OSError` or `ValueError` while there is no such file."""
         if "://" in self.scheduler:
             address = self.scheduler
         else:
@@ -74,27 +74,27 @@ class PlanningContext:
             raise UsageError(f"--tls goes with an address like tls://host:8786, got {address}, which is not encrypted.")
         elif not self.insecure and not is_loopback(urlsplit(address).hostname or ""):
             raise UsageError(
-                f"A worker of {address}, without TLS, lets everybody who reaches it run code on this machine: "
+                f"A worker of {address}, without TLS, lets any process that reaches it run code on this machine: "
                 "use a tls:// address and --tls FOLDER, or --insecure to insist."
             )
 
 
-class _SchedulerGone(Exception):
+class _SchedulerLost(Exception):
     pass
 
 
 class Crew:
     """The workers of this machine, each in its place."""
 
-    def __init__(self, terms: PlanningContext, size: int, tell: Callable[[str], None]) -> None:
-        self.terms = terms
+    def __init__(self, settings: WorkerSettings, size: int, report: Callable[[str], None]) -> None:
+        self.settings = settings
         self.size = size
-        self.tell = tell
+        self.report = report
         self.present = 0
         self.waiting = False
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set, or until there has been no scheduler for too long."""
+        """Works until `stop` is set, or until there has been no scheduler for too long."""
         watch = asyncio.create_task(stop.wait())
         places = [asyncio.create_task(self._place()) for _ in range(self.size)]
         await asyncio.wait([watch, *places], return_when=asyncio.FIRST_COMPLETED)
@@ -104,13 +104,13 @@ class Crew:
         troubles = [end for end in ends if isinstance(end, Exception)]
         if stop.is_set():
             return
-        if isinstance(troubles[0], _SchedulerGone):
-            self.tell(f"There has been no scheduler for {self.terms.patience_s:g} s; the workers leave.")
+        if isinstance(troubles[0], _SchedulerLost):
+            self.report(f"There has been no scheduler for {self.settings.patience_s:g} s; the workers leave.")
             return
         raise troubles[0]
 
     async def _place(self) -> None:
-        """One worker after the other: the next begins when a scheduler is there again."""
+        """Runs one worker after the other; the next begins when a scheduler answers again."""
         joined, last_seen = False, time.monotonic()
         while True:
             address = await self._reach(last_seen, joined)
@@ -121,14 +121,14 @@ class Crew:
                 await self._stay(nanny, address)
                 last_seen = time.monotonic()
             except (OSError, TimeoutError, RuntimeError, ValueError) as error:
-                if time.monotonic() - last_seen > self.terms.patience_s:
+                if time.monotonic() - last_seen > self.settings.patience_s:
                     raise WorkFailed(f"A worker could not join {address}: {last_words(error)}.") from error
                 await asyncio.sleep(_PAUSE_S)
             finally:
                 await _close(nanny)
 
     async def _stay(self, nanny: Nanny, address: str) -> None:
-        """Until the nanny has left, or cannot replace its worker: it has given up, or has no scheduler to join."""
+        """Waits until the nanny has left, or cannot replace its worker, having given up or no scheduler to join."""
         self._count(+1)
         working = time.monotonic()
         finished = asyncio.ensure_future(nanny.finished())
@@ -139,7 +139,7 @@ class Crew:
                     working = time.monotonic()
                     continue
                 given_up = status != Status.starting and time.monotonic() - working > _STUCK_S
-                if given_up or not await _answers(address, self.terms.security(address)):
+                if given_up or not await _answers(address, self.settings.security(address)):
                     return
         finally:
             finished.cancel()
@@ -150,11 +150,11 @@ class Crew:
             return Nanny(
                 address,
                 nthreads=1,
-                host=self.terms.host or _address_towards(address),
-                security=self.terms.security(address),
-                local_directory=self.terms.folder,
-                memory_limit=self.terms.memory_limit,
-                death_timeout=max(_START_S, self.terms.patience_s),
+                host=self.settings.host or _address_towards(address),
+                security=self.settings.security(address),
+                local_directory=self.settings.folder,
+                memory_limit=self.settings.memory_limit,
+                death_timeout=max(_START_S, self.settings.patience_s),
                 preload=["airprune.engines.cluster.tasks"],
                 dashboard=False,
                 dashboard_address="127.0.0.1:0",
@@ -162,19 +162,19 @@ class Crew:
             )
 
     async def _reach(self, last_seen: float, joined: bool) -> str:
-        """The address of a scheduler that answers."""
+        """Returns the address of a scheduler that answers."""
         while True:
             try:
-                address = self.terms.address()
-                await _knock(address, self.terms.security(address))
+                address = self.settings.address()
+                await _knock(address, self.settings.security(address))
                 return address
             except (OSError, TimeoutError, ValueError, KeyError) as error:
-                trouble = _refusal(error, self.terms)
+                trouble = _refusal(error, self.settings)
                 if trouble is not None:
                     raise trouble from error
-                if time.monotonic() - last_seen > self.terms.patience_s:
+                if time.monotonic() - last_seen > self.settings.patience_s:
                     if joined:
-                        raise _SchedulerGone from error
+                        raise _SchedulerLost from error
                     raise self._unanswered(error) from error
                 self._say_waiting(error)
             await asyncio.sleep(_PAUSE_S)
@@ -183,15 +183,15 @@ class Crew:
         hint = ""
         if any(isinstance(cause, _HANG_UPS) for cause in causes(error)):
             hint = " If it speaks TLS, use its tls:// address and --tls FOLDER."
-            if self.terms.tls is not None:
-                hint = f" Is {self.terms.tls}/worker.pem signed by its authority?"
-        return WorkFailed(f"No scheduler answers at {self.terms.scheduler} ({last_words(error)}).{hint}")
+            if self.settings.tls is not None:
+                hint = f" Is {self.settings.tls}/worker.pem signed by its authority?"
+        return WorkFailed(f"No scheduler answers at {self.settings.scheduler} ({last_words(error)}).{hint}")
 
     def _say_waiting(self, error: Exception) -> None:
         if not self.waiting:
             self.waiting = True
-            self.tell(
-                f"Waiting up to {self.terms.patience_s:g} s for the scheduler at {self.terms.scheduler} "
+            self.report(
+                f"Waiting up to {self.settings.patience_s:g} s for the scheduler at {self.settings.scheduler} "
                 f"({last_words(error)})."
             )
 
@@ -199,7 +199,7 @@ class Crew:
         self.present += change
         if change > 0 and self.present == self.size:
             self.waiting = False
-            self.tell(f"{self.size} worker{'s have' if self.size > 1 else ' has'} joined {self.terms.scheduler}.")
+            self.report(f"{self.size} worker{'s have' if self.size > 1 else ' has'} joined {self.settings.scheduler}.")
 
 
 async def _knock(address: str, security: Security | None) -> None:
@@ -217,26 +217,26 @@ async def _answers(address: str, security: Security | None) -> bool:
     return True
 
 
-def _refusal(error: Exception, terms: PlanningContext) -> WorkFailed | None:
-    """What is wrong with the certificates, if that is why the scheduler cannot be reached: no use in waiting."""
+def _refusal(error: Exception, settings: WorkerSettings) -> WorkFailed | None:
+    """Returns what is wrong with the certificates, if that is why the scheduler is unreachable: waiting is no use."""
     for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return WorkFailed(
                 f"The scheduler's certificate is refused ({cause.verify_message}); "
-                f"it must be a scheduler's, valid and signed by the authority in {terms.tls}/ca.pem."
+                f"it must be a scheduler's, valid and signed by the authority in {settings.tls}/ca.pem."
             )
         if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
-            return WorkFailed(f"The scheduler at {terms.scheduler} does not speak TLS.")
+            return WorkFailed(f"The scheduler at {settings.scheduler} does not speak TLS.")
         if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):
             return WorkFailed(
-                f"The scheduler refuses the certificate in {terms.tls}/worker.pem "
+                f"The scheduler refuses the certificate in {settings.tls}/worker.pem "
                 f"({cause.reason.lower().replace('_', ' ')}); it must be valid and signed by the scheduler's authority."
             )
     return None
 
 
 async def _close(nanny: Nanny) -> None:
-    """Whatever state it is in; what may be left of it is killed at the end."""
+    """Closes a nanny in whatever state it is; what may be left of it is killed at the end."""
     with contextlib.suppress(Exception):
         async with asyncio.timeout(2 * _GRACE_S):
             nanny.close_gracefully()  # or it would replace a worker that dies now
@@ -256,7 +256,7 @@ def _address_towards(scheduler: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches this name or address."""
+    """True if only this machine reaches this name or address."""
     try:
         found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
     except OSError:
@@ -272,7 +272,7 @@ def _has_port(address: str) -> bool:
 
 
 def last_words(error: BaseException) -> str:
-    """The innermost cause, in one line."""
+    """Returns the innermost cause, in one line."""
     *_, cause = causes(error)
     words = str(getattr(cause, "strerror", None) or cause) or type(cause).__name__
     return words.splitlines()[0][:200]

@@ -13,7 +13,6 @@ import contextlib
 import itertools
 import logging
 import queue
-import tempfile
 import time
 import uuid
 from collections import Counter, deque
@@ -33,6 +32,7 @@ from airprune.engines.cluster.connection import connect, quiet
 from airprune.engines.cluster.local import OwnCluster
 from airprune.engines.cluster.members import Members
 from airprune.engines.cluster.parcel import Parcel
+from airprune.engines.cluster.scratch import ScratchFolder
 from airprune.errors import WorkFailed
 
 _log = logging.getLogger("airprune")
@@ -57,11 +57,11 @@ class DaskEngine(Engine):
     _client: Client | None = None
     _own: OwnCluster | None = None
     _members: Members | None = None
-    _place: tempfile.TemporaryDirectory[str] | None = None
+    _place: ScratchFolder | None = None
     _is_lost = False
 
     def start(self) -> None:
-        self._place = tempfile.TemporaryDirectory(prefix="airprune-factory-")
+        self._place = ScratchFolder("factory")
         parcel = Parcel.of(self.factory, Path(self._place.name))
         quiet()
         if self.scheduler is None:
@@ -94,7 +94,7 @@ class DaskEngine(Engine):
     def as_completed(
         self, method: str, calls: Sequence[Call], *, until: Callable[[], int] | None = None
     ) -> Generator[tuple[int, Any]]:
-        """Without `until` one per worker is handed out, since they may be long."""
+        """Yields results as they end; without `until` one call per worker is handed out, since they may be long."""
         held: dict[int, Future] = {}  # what the last call shares with its neighbours
 
         def submit(index: int) -> Future:
@@ -157,7 +157,7 @@ class DaskEngine(Engine):
     def _ended(
         self, waiting: deque[int], submit: Callable[[int], Future], has_room: Callable[[int, Sequence[int]], bool]
     ) -> Generator[tuple[int, Any]]:
-        """(index, result or the `KilledWorker` it came to) of what `submit` hands out, as they end.
+        """Yields (index, result or the `KilledWorker` it came to) of what `submit` hands out, as they end.
 
         What the cluster has lost is handed out again.
         """
@@ -185,7 +185,7 @@ class DaskEngine(Engine):
             self._cancel([future for _, future in under_way.values()])
 
     def _next_keys(self, ended: queue.SimpleQueue[Future], under_way: Mapping[Any, tuple[int, Future]]) -> list[Any]:
-        """The next one that ended; if none does for a while, those that nobody will ever do."""
+        """Returns the next key that ended; if none does for a while, those that no worker will ever do."""
         if time.monotonic() > self._looked + _LOOK_AROUND_S:
             self._wait_for_workers()
         with contextlib.suppress(queue.Empty):
@@ -223,7 +223,7 @@ class DaskEngine(Engine):
         return f"{what}-{self._name}-{next(self._numbers)}"
 
     def _result(self, future: Future) -> Any:
-        """The future's result, a `Refusal` if it must be asked for again, or the `KilledWorker` it came to."""
+        """Returns the future's result, a `Refusal` if it must be submitted again, or the `KilledWorker` it came to."""
         while True:
             try:
                 result = future.result(timeout=_LOOK_AROUND_S)
@@ -249,18 +249,18 @@ class DaskEngine(Engine):
         return result
 
     def _cancel(self, futures: list[Future]) -> None:
-        """Long tasks see it and stop."""
+        """Cancels futures; long tasks see it and stop."""
         if futures and self._is_connected:
             with contextlib.suppress(OSError, TimeoutError):
                 self.client.cancel(futures, force=True)
 
     def _is_stranded(self, future: Future) -> bool:
-        """Whether every worker that the task may go to has left."""
+        """True if every worker that the task may go to has left."""
         places = self._places.get(future)
         return places is not None and self.members.accepted.isdisjoint(places)
 
     def _look_around(self) -> None:
-        """Is the scheduler there, who has joined, who has left?"""
+        """Checks that the scheduler answers, and which workers have joined or left."""
         self._check_connection()
         if self._own is not None:
             self._own.replace_dead()
@@ -271,7 +271,7 @@ class DaskEngine(Engine):
         self._looked = time.monotonic()
 
     def _wait_for_workers(self) -> None:
-        """Until there is one that may work."""
+        """Waits until there is a worker that may take part."""
         started = time.monotonic()
         patience, is_said = started + _NO_WORKERS_S, False
         self._look_around()
@@ -295,7 +295,7 @@ class DaskEngine(Engine):
 
     @property
     def _is_connected(self) -> bool:
-        """Whether there is any use in telling the scheduler something."""
+        """True if the scheduler can be reached."""
         return not self._is_lost and self.client.status == "running"
 
     def _lost(self) -> WorkFailed:

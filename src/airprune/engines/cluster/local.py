@@ -1,27 +1,32 @@
 """A cluster of this machine's own: a scheduler in this process and worker processes that live as long as it does.
 
-It speaks TLS on loopback with certificates made for the occasion, so that nobody else on the machine can hand it work.
+It speaks TLS on loopback with certificates made for the occasion, so that no other user of the machine can use it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-import tempfile
+import os
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import LocalCluster
+from distributed import LocalCluster, Worker
 
 from airprune.engines.base import MAX_TRIES
 from airprune.engines.children import Child, stop
 from airprune.engines.cluster.certificates import make_certificates, security_of
+from airprune.engines.cluster.scratch import ScratchFolder
 from airprune.engines.machine import workers_here
+from airprune.engines.worker_process import leave_with_the_driver
 
 _GRACE_S = 2.0
 # Dask starts a web server beside every scheduler and worker, dashboard or not: let it have nothing to show. And let
-# workers not look at their own stack a hundred times a second for a profile that nobody sees.
+# workers not look at their own stack a hundred times a second for a profile that is not shown.
 WITHOUT_PAGES: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
@@ -35,7 +40,7 @@ class OwnCluster:
     """Started by its constructor; `close` ends it."""
 
     def __init__(self, workers: int | None) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="airprune-cluster-")
+        self._folder = ScratchFolder("cluster")
         self.tls = Path(self._folder.name) / "tls"
         self._cluster: LocalCluster | None = None
         self._workers: list[Child] = []
@@ -62,9 +67,8 @@ class OwnCluster:
             self._workers.append(self._start())
 
     def _start(self) -> Child:
-        return Child.start(
-            "-m", "airprune.engines.cluster.local_worker", self.address, str(self.tls), self._folder.name
-        )
+        """Starts a worker process, which runs this module."""
+        return Child.start("-m", "airprune.engines.cluster.local", self.address, str(self.tls), self._folder.name)
 
     def replace_dead(self) -> None:
         for place, child in enumerate(self._workers):
@@ -89,3 +93,28 @@ class OwnCluster:
             with contextlib.suppress(TimeoutError):
                 self._cluster.close(timeout=_GRACE_S)
         self._folder.cleanup()
+
+
+async def _work(address: str, tls: str, folder: str) -> None:
+    """Serves as a worker of the scheduler at this address until it leaves."""
+    import airprune.engines.cluster.tasks  # noqa: F401  # now, not when the first task arrives
+
+    dask.config.set(WITHOUT_PAGES)
+    worker = Worker(
+        address,
+        nthreads=1,
+        name=str(os.getpid()),  # by which the driver knows it
+        host="127.0.0.1",
+        security=security_of(tls, "worker", scheduler=address),
+        local_directory=folder,
+        dashboard=False,
+        memory_limit=0,
+        silence_logs=logging.CRITICAL,
+    )
+    await worker
+    await worker.finished()
+
+
+if __name__ == "__main__":
+    threading.Thread(target=leave_with_the_driver, args=[int(sys.argv[4])], daemon=True).start()
+    asyncio.run(_work(*sys.argv[1:4]))

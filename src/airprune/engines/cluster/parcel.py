@@ -1,4 +1,4 @@
-"""A factory and its files: placed once per machine, told apart by hash, opened once per worker.
+"""A factory and its files: placed once per machine, identified by hash, opened once per worker.
 
 A worker on the driver's machine, or on a shared file system, opens the driver's own files. On other machines one worker
 receives the files from the driver and keeps them in a folder named after their hash, for itself and its neighbours.
@@ -23,14 +23,14 @@ from airprune.engines.machine import single_thread
 from airprune.errors import WorkFailed
 
 PART_BYTES = 8 * 2**20
-_WORKSHOP = "factory.pickle"
+_FACTORY = "factory.pickle"
 _COMPLETE = "complete"
 _STALE_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parcel:
-    """Where the files are and what they must be; travels with every task.
+    """Locates the files and names their digest; travels with every task.
 
     Attributes:
       folder: the driver's; other machines may see it, too.
@@ -44,13 +44,13 @@ class Parcel:
     def of(cls, factory: WorkerFactory, place: Path) -> Parcel:
         """Puts the packed factory beside its files, or into `place` if it has none."""
         folder = factory.folder or place
-        (folder / _WORKSHOP).write_bytes(pack(factory))
+        (folder / _FACTORY).write_bytes(pack(factory))
         return cls(folder=folder, digest=_digest(folder))
 
     @property
     def here(self) -> Path | None:
-        """The folder on this machine, if there is one."""
-        if (self.folder / _WORKSHOP).is_file():
+        """Folder on this machine, if there is one."""
+        if (self.folder / _FACTORY).is_file():
             return self.folder
         kept = self._kept
         return kept if (kept / _COMPLETE).exists() and _is_ours(_home()) else None
@@ -60,7 +60,7 @@ class Parcel:
         return _home() / self.digest
 
     def open(self) -> Any:
-        """The worker, with this machine's files; refuses files with other contents."""
+        """Opens the worker with this machine's files; refuses files with other contents."""
         folder = self.here
         if folder is None:
             raise WorkFailed(f"The files of factory {self.digest[:12]}… are not on this machine.")
@@ -69,17 +69,17 @@ class Parcel:
             raise WorkFailed(
                 f"{folder} holds data with hash {found[:12]}…, but this run's data has {self.digest[:12]}…."
             )
-        factory = unpack((folder / _WORKSHOP).read_bytes())
+        factory = unpack((folder / _FACTORY).read_bytes())
         worker = opened(factory, None if factory.folder is None else folder)
-        single_thread()  # whoever started this process
+        single_thread()  # however this process was started
         return worker
 
     def make_room(self, num_bytes: int) -> None:
-        """For files to come; clears away what nobody has used for a day. An `OSError` if they would not fit."""
+        """Makes room for files to come; clears away what was not used for a day. An `OSError` if they would not fit."""
         home, kept = _home(), self._kept
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_ours(home):
-            raise PermissionError(errno.EACCES, "it belongs to somebody else", str(home))
+            raise PermissionError(errno.EACCES, "it belongs to another user", str(home))
         for other in home.iterdir():
             if other != kept and time.time() - other.stat().st_mtime > _STALE_S:
                 shutil.rmtree(other, ignore_errors=True)
@@ -109,7 +109,7 @@ def size_of(folder: Path) -> int:
 
 
 def parts_of(folder: Path) -> Iterator[tuple[str, int, bytes]]:
-    """(file name, offset, bytes) of all files, in pieces small enough to send."""
+    """Yields (file name, offset, bytes) of all files, in pieces small enough to send."""
     for path in _files(folder):
         with path.open("rb") as file:
             while piece := file.read(PART_BYTES):

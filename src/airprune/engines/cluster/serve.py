@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,8 +24,9 @@ from distributed.security import Security
 from airprune.engines.base import MAX_TRIES
 from airprune.engines.cluster.certificates import security_of
 from airprune.engines.cluster.connection import quiet
-from airprune.engines.cluster.crew import Crew, PlanningContext, is_loopback, last_words
+from airprune.engines.cluster.crew import Crew, WorkerSettings, is_loopback, last_words
 from airprune.engines.cluster.local import ONE_AT_A_TIME, WITHOUT_PAGES
+from airprune.engines.cluster.scratch import ScratchFolder
 from airprune.engines.machine import causes, worker_environment, workers_here
 from airprune.errors import UsageError, WorkFailed
 
@@ -44,7 +44,7 @@ def serve_scheduler(
     """Runs a scheduler until SIGINT or SIGTERM; `announce` gets its address and the dashboard's, if there is one."""
     if tls is None and not insecure and not is_loopback(host):
         raise UsageError(
-            f"A scheduler on {host!r} without TLS lets everybody who reaches it run code on the cluster: "
+            f"A scheduler on {host!r} without TLS lets any process that reaches it run code on the cluster: "
             "give --tls FOLDER (made by `airprune cluster certificates FOLDER`), or --insecure to insist."
         )
     if dashboard and importlib.util.find_spec("bokeh") is None:
@@ -117,15 +117,15 @@ def serve_workers(
     insecure: bool = False,
     memory_limit: str = "0",
     patience_s: float = 60.0,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
     """Runs worker processes until SIGINT or SIGTERM, or until there has been no scheduler for `patience_s`.
 
-    Each is watched by a Nanny, which starts it anew if it dies. `tell` gets a sentence when they join and leave.
+    Each is watched by a Nanny, which starts it anew if it dies. `report` gets a sentence when they join and leave.
     """
     num_workers = workers_here(workers, field="--workers")
-    with tempfile.TemporaryDirectory(prefix="airprune-workers-", ignore_cleanup_errors=True) as folder:
-        terms = PlanningContext(
+    with ScratchFolder("workers") as folder:
+        settings = WorkerSettings(
             scheduler=scheduler,
             host=host,
             tls=tls,
@@ -134,9 +134,9 @@ def serve_workers(
             patience_s=patience_s,
             folder=folder,
         )
-        terms.security()  # its files are there
+        settings.security()  # its files are there
         if "://" in scheduler:
-            terms.check(scheduler)
+            settings.check(scheduler)
         elif not Path(scheduler).exists() and not scheduler.endswith(".json"):
             raise UsageError(
                 f"The scheduler must be an address like tls://host:8786 or a scheduler file, got {scheduler!r}."
@@ -145,7 +145,7 @@ def serve_workers(
         os.environ.update(worker_environment(), DASK_LOGGING__DISTRIBUTED="critical")
         try:
             with _children_deaf_to_ctrl_c():
-                asyncio.run(_workers(Crew(terms, num_workers, tell)))
+                asyncio.run(_workers(Crew(settings, num_workers, report)))
         finally:
             for child in multiprocessing.active_children():
                 child.kill()
@@ -158,7 +158,7 @@ async def _workers(crew: Crew) -> None:
 
 @contextlib.contextmanager
 def _children_deaf_to_ctrl_c() -> Iterator[None]:
-    """A terminal sends Ctrl-C to the workers as well, but only this process shall act on it.
+    """Keeps Ctrl-C from workers: a terminal sends it to them as well, but only this process shall act on it.
 
     Processes inherit the signals that the thread which starts them blocks. One idle thread stays open to them.
     """
@@ -174,7 +174,7 @@ def _children_deaf_to_ctrl_c() -> Iterator[None]:
 
 
 def _stop_event() -> asyncio.Event:
-    """Set by Ctrl-C, by SIGTERM, and when the terminal closes, unless `nohup` says to ignore that."""
+    """Returns an event that is set by Ctrl-C, by SIGTERM, and when the terminal closes, unless under `nohup`."""
     stop = asyncio.Event()
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     for number in (signal.SIGINT, signal.SIGTERM, *([] if nohup else [signal.SIGHUP])):

@@ -1,4 +1,4 @@
-"""What runs on the workers of a cluster.
+"""Functions that run on the workers of a cluster.
 
 Nothing here raises for trouble of our own: a `Refusal` or `Trouble` travels through the merges to the driver in place
 of a result, so that Dask's exceptions are about Dask alone.
@@ -40,7 +40,7 @@ class Refusal:
 
     @property
     def is_loss(self) -> bool:
-        """Whether the same may happen again and again; a worker that is refused does it once."""
+        """True if the same may happen again and again; a worker is excluded only once."""
         return self.missing or not self.worker
 
 
@@ -62,23 +62,10 @@ def greet(wanted: dict[str, str], parcel: Parcel, *, dask_worker: Any = None) ->
         return Refusal(dask_worker.address, f"cannot look for the run's files: {os_trouble(error)}")
 
 
-def make_room(parcel: Parcel, num_bytes: int, *, dask_worker: Any = None) -> Refusal | None:
-    """Before the files are sent to this machine."""
-    return _tried(dask_worker, parcel, lambda: parcel.make_room(num_bytes))
-
-
-def receive(parcel: Parcel, name: str, offset: int, piece: bytes, *, dask_worker: Any = None) -> Refusal | None:
-    return _tried(dask_worker, parcel, lambda: parcel.receive(name, offset, piece))
-
-
-def complete(parcel: Parcel, *, dask_worker: Any = None) -> Refusal | None:
-    return _tried(dask_worker, parcel, parcel.complete)
-
-
-def _tried(dask_worker: Any, parcel: Parcel, step: Callable[[], None]) -> Refusal | None:
-    """A machine that cannot keep the files keeps none of them."""
+def keep(step: Callable[..., None], parcel: Parcel, *arguments: Any, dask_worker: Any = None) -> Refusal | None:
+    """Takes a step of keeping the files, a method of `Parcel`; a machine that cannot keep them all keeps none."""
     try:
-        step()
+        step(parcel, *arguments)
     except OSError as error:
         parcel.forget()
         return Refusal(dask_worker.address, f"cannot keep the run's files: {os_trouble(error)}")
@@ -105,7 +92,7 @@ class _Opened:
 
 
 def call(task: Any, shared: Any, *, method: str, parcel: Parcel, wanted: dict[str, str]) -> Any:
-    """`worker.<method>(shared, task)`."""
+    """Returns `worker.<method>(shared, task)`."""
     dask_worker = get_worker()
     refusal = None if _Opened.digest == parcel.digest else greet(wanted, parcel, dask_worker=dask_worker)
     if refusal is not None:
@@ -113,7 +100,7 @@ def call(task: Any, shared: Any, *, method: str, parcel: Parcel, wanted: dict[st
     key = dask_worker.get_current_task()
 
     def is_cancelled() -> bool:
-        """Whether the driver has cancelled the task or has gone."""
+        """True if the driver has cancelled the task or has ended."""
         state = dask_worker.state.tasks.get(key)
         return state is None or state.state == "cancelled"
 
@@ -153,7 +140,7 @@ def batch(
     wanted: dict[str, str],
     merged: Callable[[Iterable[Any]], Any],
 ) -> Any:
-    """`call` for each of some tasks, merged in order as they end; as `merge` does it with parts that were kept."""
+    """Runs `call` for each of some tasks, merged in order as they end, as `merge` does it with parts that were kept."""
 
     def parts() -> Iterator[Any]:
         for task in lot:
@@ -169,7 +156,7 @@ def batch(
 
 
 def merge(parts: list[Any], merged: Callable[[list[Any]], Any]) -> Any:
-    """Some parts, in order. Works on a copy of the first, which is used up: Dask may want it again."""
+    """Merges some parts, in order. Works on a copy of the first, which is used up: Dask may want it again."""
     for part in parts:
         if isinstance(part, Refusal | Trouble):
             return part
@@ -177,19 +164,19 @@ def merge(parts: list[Any], merged: Callable[[list[Any]], Any]) -> Any:
 
 
 def finish(parts: list[Any], group: Group, shared: Any) -> Any:
-    """The group's result: all that travels to the driver."""
+    """Returns the group's result: all that travels to the driver."""
     part = merge(parts, group.merge)
     return part if isinstance(part, Refusal | Trouble) else dataclasses.replace(group, shared=shared).finish(part)
 
 
 def hold(shared: Any) -> Any:
-    """What several tasks take; a task of its own, so that Dask makes it again if it is lost."""
+    """Returns what several tasks share; a task of its own, so that Dask makes it again if it is lost."""
     return shared
 
 
 def forget(parcel: Parcel) -> None:
-    """The work is over: its memory and this machine's copy of its files."""
-    if _ALONE.acquire(blocking=False):  # never wait for somebody's task in the worker's own thread
+    """Frees the memory of work that is over, and this machine's copy of its files."""
+    if _ALONE.acquire(blocking=False):  # never wait for a task in the worker's own thread
         try:
             if _Opened.digest == parcel.digest:
                 _Opened.digest = _Opened.worker = None
@@ -199,10 +186,10 @@ def forget(parcel: Parcel) -> None:
 
 
 async def expel(address: str, *, dask_scheduler: Any) -> None:
-    """On the scheduler: lets go of a worker that hangs, so that what it has under way or holds is done elsewhere.
+    """Drops a worker that hangs, on the scheduler, so that what it has under way or holds is done elsewhere.
 
-    Dask tells the others to hang up on it. Its nanny, if it has one that answers, replaces it. Otherwise it leaves as
-    soon as it sees that it was let go.
+    Dask makes the others hang up on it. Its nanny, if it has one that answers, replaces it. Otherwise it leaves as
+    soon as it sees that it was dropped.
     """
     worker = dask_scheduler.workers.get(address)
     if worker is None:

@@ -1,7 +1,7 @@
-"""What the code of a process is: digests of its files, not only what an installation says of itself.
+"""Identifies the code of a process by digests of its files, not only by the version of its installation.
 
-The digest of airprune's own files is taken when this module is imported, and again when it is asked for: whoever has
-other files by now may import some of them, and is no longer what it was.
+The digest of airprune's own files is taken when this module is imported, and again for each check: a process
+whose files have changed may import some of them, and is not what it was.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ _FILES = "files"
 
 
 def code_digest() -> str:
-    """SHA-256 of every Python file of airprune, as they lie there now."""
+    """Returns the SHA-256 of all Python files of airprune, as they lie there now."""
     home = Path(airprune.__file__).parent
     return _digest(home, home.rglob("*.py"))
 
 
 def _build_digest(package: str) -> str:
-    """Of the module in which a package's build has noted its version and commit; read, since torch takes seconds to
-    import."""
+    """Returns the digest of the module in which a package's build has noted its version and commit.
+
+    Read, not imported, since torch takes seconds to import.
+    """
     spec = importlib.util.find_spec(package)
     home = Path(spec.origin).parent if spec and spec.origin else Path()
     return _digest(home, [home / "version.py"])
@@ -47,7 +49,7 @@ _AT_START = code_digest()
 
 
 def versions() -> dict[str, str]:
-    """What the bits of a result depend on, whatever the work; a factory may refuse to open for more.
+    """Returns the versions on which the bits of any result depend; a factory may refuse to open for more reasons.
 
     Of a package first the version, which says most, then what its files are.
     """
@@ -59,7 +61,7 @@ def versions() -> dict[str, str]:
 
 
 def difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str | None:
-    """The first way in which a worker's code is not the driver's, as the rest of a sentence about the worker.
+    """Returns the first difference of a worker's code from the driver's, as the rest of a sentence about the worker.
 
     Where one of them has no native kernel there is nothing to compare: a factory that needs it asks for it.
     """
@@ -71,6 +73,6 @@ def difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str | Non
 
 
 def change_since_start() -> str | None:
-    """Whether this process's files are no longer those it was started with, as the rest of a sentence about it."""
+    """Returns the rest of a sentence about this process if its files are not those it was started with, else None."""
     now = code_digest()
     return None if now == _AT_START else f"has airprune {_FILES} {now} now but was started with {_AT_START}; restart it"

@@ -23,5 +23,3 @@ AGGREGATIONS: Registry[type[Aggregation]] = Registry(
         "predicted": "airprune.methods.aggregation.predicted:Predicted",
     },
 )
-
-__all__ = ["AGGREGATIONS", "Aggregation"]

@@ -1,4 +1,4 @@
-"""What an aggregation is: an ordered monoid (zero, add, merge) and what the parent makes of the sum."""
+"""The base class of aggregations: an ordered monoid (zero, add, merge), and the combined model from the sum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Aggregation(Component):
       Sum: what is added up: masked sums, or a class derived from them. Adding and merging happen in a fixed order, so
         every engine ends in the same bits.
       counts: at the cloud, which samples a child stands for: those of all devices it serves, or of the uploads it has
-        heard since the last global round.
+        received since the last global round.
       by_group: whether a device that uploads for others combines them by this rule; its sum then has its own
         `add_member`.
     """
@@ -40,11 +40,11 @@ class Aggregation(Component):
         return state
 
     def absent(self, combined: Array, previous: Array, heard_share: float) -> Array:
-        """Returns an edge's combined model with the devices counted that it serves and did not hear from.
+        """Returns an edge's combined model with those of its devices counted that did not upload.
 
         Args:
           previous: what the edge had.  [num_state]
-          heard_share: of its devices' weight that was heard.
+          heard_share: share of its devices' weight that uploaded.
         """
         return combined
 

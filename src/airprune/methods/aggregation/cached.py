@@ -1,4 +1,4 @@
-"""An edge that counts all of its devices: who was not heard from counts by data with the model that the edge had.
+"""Averages over all devices of an edge: those that did not upload count with the previous model of the edge.
 
 next = (Σ_heard D w + Σ_others D previous) / Σ D: the data-weighted mean, damped by the share of the data heard.
 """
@@ -15,11 +15,11 @@ class Cached(DataWeighted):
     """The data-weighted mean of all devices of an edge."""
 
     name = "cached"
-    summary = "the data-weighted mean of all devices of an edge, those not heard from counting as unchanged"
+    summary = "data-weighted mean over all devices of an edge; those without an upload count as unchanged"
     source = "after HybridFL (Wu et al.)"
 
     def absent(self, combined: Array, previous: Array, heard_share: float) -> Array:
-        """previous + heard (combined − previous); with everybody heard, the mean as it is."""
+        """previous + heard (combined − previous); if all devices uploaded, the mean as it is."""
         if heard_share >= 1.0:
             return combined
         before = previous.astype(np.float64)

@@ -12,7 +12,7 @@ class DataWeighted(MaskedMean):
     """The masked mean by samples."""
 
     name = "data-weighted"
-    summary = "each weight averaged over the children that sent it, who count by their samples"
+    summary = "mean of each weight over the children that sent it, weighted by their samples"
     source = "FedAvg, HierFAVG"
 
     def weights(self, num_samples: Array) -> Array:

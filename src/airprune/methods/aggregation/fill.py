@@ -1,4 +1,4 @@
-"""What a child did not send counts as unchanged: the masked mean damped by coverage.
+"""Counts weights that a child did not send as unchanged: the masked mean damped by coverage.
 
 fill − previous = (share of the children that sent the weight) · (masked mean − previous), for any masks.
 """
@@ -15,11 +15,11 @@ class Fill(Aggregation):
     """The mean over all children."""
 
     name = "fill"
-    summary = "the mean over all children, a weight that one did not send counting as unchanged"
+    summary = "mean over all children; a weight that a child did not send counts as unchanged"
     source = "after FedDrop (Wen et al.)"
 
     def finish(self, total: MaskedSum, previous: Array) -> Array:
-        """(Σ c w ⊙ m + (Σ c − Σ c m) previous) / Σ c. Where everybody sent a weight, exactly the masked mean."""
+        """(Σ c w ⊙ m + (Σ c − Σ c m) previous) / Σ c. Where all children sent a weight, exactly the masked mean."""
         if total.all_weight <= 0.0:
             return previous
         missing, before = total.all_weight - total.weight, previous.astype(np.float64)

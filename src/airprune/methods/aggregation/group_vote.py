@@ -3,8 +3,8 @@
     v_g = sign(Σ over the group of sign(w_n − previous)),   next = previous + η sign(Σ_g |g| v_g)
 
 The group's master sends its vote with one bit per weight, which has no zero: a tie inside a group goes to the master's
-own sign. Groups count by the devices that voted in them. Who uploads for itself is a group of one, so that without
-groups this is `vote`.
+own sign. Groups count by the devices that voted in them. A device that uploads for itself is a group of one, so that
+without groups this is `vote`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Ballot:
 
 @dataclass(eq=False)
 class GroupedVotes(MaskedSum):
-    """Who has sent what, and the votes of each group.
+    """The masked sum, and the votes of each group.
 
     Attributes:
       ballots: by the number of the group's master; below 0 for children that are in no group.
@@ -82,13 +82,13 @@ class GroupVote(Vote):
     """A vote of groups of devices."""
 
     name = "group-vote"
-    summary = "a majority vote in every group of devices, then one over the groups by their size"
+    summary = "majority vote in every D2D group, then over the groups"
     source = "own: sign-SGD with majority vote (Bernstein et al. 2018) in device-to-device groups"
     Sum = GroupedVotes
     by_group = True
 
     masters: Literal["by-size", "alike"] = Field(
-        default="by-size", description="how a group's vote counts: as many times as it has devices, or once"
+        default="by-size", description="weight of a group's vote: its number of devices, or 1"
     )
 
     def finish(self, total: MaskedSum, previous: Array) -> Array:

@@ -1,4 +1,4 @@
-"""A cloud that trusts edges by the data behind their models: the samples of the devices that they have heard from."""
+"""Weights edges at the cloud by the samples of the devices that uploaded to them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from airprune.methods.aggregation.data_weighted import DataWeighted
 
 
 class HeardWeighted(DataWeighted):
-    """The masked mean by samples that were heard."""
+    """The masked mean by the samples of uploads."""
 
     name = "heard-weighted"
-    summary = "as data-weighted, edges counting by the samples of the devices they heard from"
+    summary = "data-weighted mean, edges weighted by the samples of the devices that uploaded"
     source = "after HybridFL (Wu et al.)"
     counts = "heard"

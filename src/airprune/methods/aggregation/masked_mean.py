@@ -10,7 +10,7 @@ class MaskedMean(Aggregation):
     """The mean over the children that sent a weight."""
 
     name = "masked-mean"
-    summary = "each weight averaged over the children that sent it, who count alike"
+    summary = "mean of each weight over the children that sent it, unweighted"
     source = "the paper, Eqs. (12) and (13)"
 
     def finish(self, total: MaskedSum, previous: Array) -> Array:

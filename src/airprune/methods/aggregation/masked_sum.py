@@ -51,7 +51,7 @@ class MaskedSum:
         return replace(self, total=self.total.copy(), masked_weight=weight, masked_count=self.masked_count.copy())
 
     def add(self, state: Array, mask: Array | None, weight: float = 1.0) -> None:
-        """One device. `state` is zero wherever `mask` (over the prunable slice) is false; None keeps everything."""
+        """Adds one device. `state` is zero wherever `mask` (over the prunable slice) is false; None: all are kept."""
         if state.dtype == np.float32 and not native.trouble:
             native.add_state(self.total, state, weight)
         else:
@@ -68,11 +68,11 @@ class MaskedSum:
                 native.add_counts(self.masked_count, mask)
 
     def add_member(self, state: Array, mask: Array | None, weight: float, *, is_master: bool, master: int) -> None:
-        """One device, and the number of the one that uploads for it; groups make no difference here."""
+        """Adds one device, given the number of the one that uploads for it; groups make no difference here."""
         self.add(state, mask, weight)
 
     def count(self, weight: float, *, is_dense: bool) -> None:
-        """One device of which the arrays know already."""
+        """Counts a device that is in the arrays already."""
         self.all_weight += weight
         self.all_count += 1
         if is_dense:
@@ -80,7 +80,7 @@ class MaskedSum:
             self.dense_count += 1
 
     def merge(self, other: MaskedSum) -> None:
-        """The devices of `other` after those of this sum."""
+        """Adds the devices of `other` after those of this sum."""
         self.total += other.total
         if self.masked_weight is not None or other.masked_weight is not None:
             self.masked_weight = self._masked_weight() + other._masked_weight()
@@ -96,7 +96,7 @@ class MaskedSum:
 
     @property
     def kept_by(self) -> Array:
-        """How many devices kept each prunable weight: Γ of the paper.  [num_prunable]"""
+        """Number of devices that kept each prunable weight: Γ of the paper.  [num_prunable]"""
         return self.masked_count + self.dense_count
 
     @property

@@ -1,8 +1,8 @@
-"""What the silent children would have sent is predicted from what the others sent, as far as children agree.
+"""Predicts the updates that were not sent from those that were, as far as children agree.
 
 A weight that n of N children sent is worth, to all N, their mean for the n and a prediction for the others. If
 children's updates scatter around a common one with variance σ², and common updates have variance τ², the best linear
-prediction of an update nobody has seen is n τ² / (n τ² + σ²) of the mean of the n that were. So
+prediction of an update that was not sent is n τ² / (n τ² + σ²) of the mean of the n that were. So
 
     next = previous + d (masked mean − previous),   d = s + (1 − s) n / (n + q),   s = n / N,   q = σ² / τ².
 
@@ -61,12 +61,12 @@ class Predicted(Aggregation):
     """The masked mean where children agree, fill where they do not."""
 
     name = "predicted"
-    summary = "the masked mean where children agree, fill where they contradict each other"
-    source = "own; best linear prediction of what was not sent"
+    summary = "masked mean with unsent weights predicted from the others, as far as children agree"
+    source = "own; best linear prediction of unsent weights"
     Sum = SumOfSquares
 
     def finish(self, total: MaskedSum, previous: Array) -> Array:
-        """Where everybody sent a weight, exactly the masked mean."""
+        """Returns the damped mean; where all children sent a weight, exactly the masked mean."""
         assert isinstance(total, SumOfSquares)
         mean = total.mean(previous)
         if total.all_weight <= 0.0:

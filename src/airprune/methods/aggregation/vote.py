@@ -1,4 +1,4 @@
-"""Majority vote (sign-SGD): every child says up or down for each weight, the parent moves one step with the majority.
+"""Majority vote (sign-SGD): every child votes up or down for each weight, the parent takes one step with the majority.
 
     next = previous + η sign(Σ c_n sign(w_n − previous))
 
@@ -22,24 +22,24 @@ class Vote(Aggregation):
     """One step with the majority."""
 
     name = "vote"
-    summary = "one step up or down for each weight, as the majority of the children says"
+    summary = "sign-SGD's majority vote: one step of fixed size per weight"
     source = "sign-SGD with majority vote (Bernstein et al. 2018)"
 
     rate: Positive | Literal["train"] = Field(
-        default="train", description="eta of a parent's step; train: the learning rate of the round"
+        default="train", description="eta: step size; train: the learning rate of the round"
     )
 
     def at_rate(self, learning_rate: float) -> Self:
         return type(self)(**self.model_dump() | {"rate": learning_rate}) if self.rate == "train" else self
 
     def read(self, state: Array, previous: Array) -> Array:
-        """Whole numbers, whose sums are exact: a tie is a tie."""
+        """Returns the votes as whole numbers, whose sums are exact: a tie is a tie."""
         return np.sign(state.astype(np.float64) - previous)
 
     def finish(self, total: MaskedSum, previous: Array) -> Array:
         return self.moved(previous, total.total)
 
     def moved(self, previous: Array, votes: Array) -> Array:
-        """One step from `previous` to where the votes point.  [num_state]"""
+        """Returns `previous` after one step in the direction of the votes.  [num_state]"""
         assert self.rate != "train"
         return (previous + self.rate * np.sign(votes)).astype(previous.dtype)

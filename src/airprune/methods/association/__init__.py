@@ -22,5 +22,3 @@ ASSOCIATIONS: Registry[type[Association]] = Registry(
         "conflict-graph": "airprune.methods.association.conflict_graph:ConflictGraph",
     },
 )
-
-__all__ = ["ASSOCIATIONS", "Association"]

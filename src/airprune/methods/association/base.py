@@ -1,4 +1,4 @@
-"""What an association is: before a round, which station serves each device, and over which channel."""
+"""The base class of associations: before a round, the station that serves each device, and its channel."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from airprune.wireless.network import Network
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AssociationView:
-    """What is known before devices are assigned.
+    """The network and its plans as an association sees them.
 
     Attributes:
       network: places and the edges that devices belong to by themselves.
       own_gain: large-scale gain to that edge.  [num_devices]
-      gains: to every station; drawn when asked for.  [num_devices, num_edges]
-      problem: of (devices, the station of each, the band of each) → what would have to be planned, over channels
+      gains: to every station; sampled when first called.  [num_devices, num_edges]
+      problem: (devices, the station of each, the band of each) → the plan problem, over channels
         without small-scale fading and with limits of clock and power. A device may appear on many bands.
-      plan: of such a problem, by the scheme and the options of the scenario.
+      plan: solves such a problem by the scheme and the options of the scenario.
       rounds: edge rounds of every station in a round of its parent.  [num_edges]
       link_s: how long a whole model takes from a station to its parent.  [num_edges]
       rng: a stream of the component's own.
@@ -42,11 +42,11 @@ class AssociationView:
     rng: np.random.Generator
 
     def served_by(self, edge: Array) -> Served:
-        """Every device at the station named, over its channel to that."""
+        """Returns the association of every device with the station named, over its channel to it."""
         return Served(edge=edge, gain=self.gains()[np.arange(len(edge)), edge])
 
     def upload_s(self) -> Array:
-        """How long each whole model takes to each station, alone on its band.  [num_devices, num_edges]"""
+        """Returns the upload time of each whole model to each station, alone on its band.  [num_devices, num_edges]"""
         count, num_edges = self.network.num_devices, self.network.num_edges
         device, station = np.divmod(np.arange(count * num_edges), num_edges)
         problem = self.problem(device, station, station)
@@ -57,12 +57,12 @@ class AssociationView:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Served:
-    """Who is served by whom from now on.
+    """The station of each device from now on.
 
     Attributes:
       edge: station of each device.  [num_devices]
       gain: large-scale gain to it.  [num_devices]
-      interrupted: devices that lose this round's upload; None for nobody.  [num_devices] bool
+      interrupted: devices that lose this round's upload; None: no device.  [num_devices] bool
     """
 
     edge: Array

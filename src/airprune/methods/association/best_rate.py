@@ -9,7 +9,7 @@ class BestRate(Association):
     """Associates by channel."""
 
     name = "best-rate"
-    summary = "every device at the station with the best channel"
+    summary = "association with the edge of the best channel"
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
         return view.served_by(view.gains().argmax(axis=1)), values

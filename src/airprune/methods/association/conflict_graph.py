@@ -1,6 +1,6 @@
 """Devices matched with the blocks of all stations' bands at the least energy that meets the deadline.
 
-Blocks are alike here, since who serves whom is decided once, over mean channels; the scheme of the same name matches an
+All blocks are equal here, since association is decided once, over mean channels; the scheme of the same name matches an
 edge's devices with its blocks in every round.
 """
 
@@ -18,11 +18,11 @@ class ConflictGraph(Association, ConflictOptions):
     """Associates by a matching of devices with blocks."""
 
     name = "conflict-graph"
-    summary = "devices matched with blocks of all stations at the least energy that meets the deadline"
+    summary = "matching of devices with resource blocks of all edges at the least energy within the deadline"
     source = "after Al-Abiad et al., arXiv:2107.03520"
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
-        """Every station has ⌈N/K⌉ blocks and the spare ones; who has no vertex stays with the best channel."""
+        """Every station has ⌈N/K⌉ blocks and the spare ones; a device without a vertex has the best channel."""
         count, num_edges = view.network.num_devices, view.network.num_edges
         blocks = -(-count // num_edges) + self.spare_blocks
         device, station = np.divmod(np.arange(count * num_edges), num_edges)

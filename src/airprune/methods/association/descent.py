@@ -1,4 +1,4 @@
-"""Who serves whom by descent: devices are transferred, and exchanged, while that lowers what the edges cost.
+"""Association by local search: devices are transferred, and exchanged, while that lowers the cost of the edges.
 
 Costs fall strictly over finitely many assignments, so it ends. An edge without devices costs nothing.
 """
@@ -14,7 +14,7 @@ from airprune.components.component import Array
 Group = tuple[int, tuple[int, ...]]
 """A station and the devices that it would serve, ascending."""
 Price = Callable[[Sequence[Group]], Array]
-"""What groups cost, none of them empty; many are asked for at once.  [num_groups]"""
+"""Returns the cost of each of many groups, none of them empty.  [num_groups]"""
 
 # A smaller fall is rounding.
 LEAST_FALL = 1e-12
@@ -23,7 +23,7 @@ _AT_ONCE = 200_000
 
 
 class Costs:
-    """Prices, each asked for once."""
+    """Caches the costs of groups."""
 
     def __init__(self, price: Price) -> None:
         self._price = price
@@ -60,9 +60,10 @@ def members(edge: Array, k: int, *, without: int = -1, plus: int = -1) -> Group:
 
 
 def descend(start: Array, num_edges: int, price: Price, *, worst: bool = False, exchanges: bool = True) -> Array:
-    """The assignment at which no transfer and no exchange lowers the sum (or the worst) of the edges' costs.
+    """Returns the assignment at which no transfer or exchange lowers the sum (or the worst) of the costs of the edges.
 
-    Devices in their order take their best transfer; only if nobody has one, the best exchange of two devices is made.
+    Devices in their order take their best transfer; only if no device has one, the best exchange of two devices is
+    made.
     """
     edge, costs = np.array(start, dtype=np.int64), Costs(price)
     combine: Callable[[Array], float] = np.max if worst else np.sum
@@ -80,7 +81,7 @@ def _current(edge: Array, num_edges: int, costs: Costs) -> Array:
 
 
 def _transfers(edge: Array, num_edges: int, costs: Costs, combine: Callable[[Array], float]) -> bool:
-    """One pass over all devices, in place; whether anybody moved."""
+    """Makes one pass over all devices, in place; returns whether a device moved."""
     moved, stale = False, True
     for n in range(len(edge)):
         if stale:  # all that the rest of the pass will ask for, at once
@@ -106,7 +107,7 @@ def _transfers(edge: Array, num_edges: int, costs: Costs, combine: Callable[[Arr
 
 
 def _exchange(edge: Array, num_edges: int, costs: Costs, combine: Callable[[Array], float]) -> bool:
-    """The best exchange of two devices on different edges, in place; whether there was one."""
+    """Makes the best exchange of two devices on different edges, in place; returns whether there was one."""
     now = _current(edge, num_edges, costs)
     pairs = [(i, j) for i in range(len(edge)) for j in range(i + 1, len(edge)) if edge[i] != edge[j]]
     costs.ask(group for i, j in pairs for group in _exchanged(edge, i, j))

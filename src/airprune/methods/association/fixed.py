@@ -9,7 +9,7 @@ class Fixed(Association):
     """Leaves every device where the network has it."""
 
     name = "fixed"
-    summary = "as the network says"
+    summary = "the network's own association, fixed for the run"
     source = "the paper"
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:

@@ -1,4 +1,4 @@
-"""Devices move from edge to edge between edge rounds, taking their samples and their memory along.
+"""Devices move from edge to edge between edge rounds, taking their samples and their persistent state along.
 
 A device that moves stands to its new station as it stood to the old one, so its channel stays as it is.
 """
@@ -21,21 +21,23 @@ class Handover(Association):
     """Moves devices at random."""
 
     name = "handover"
-    summary = "devices move to other edges between edge rounds"
+    summary = "mobility: devices hand over to other edges between edge rounds"
     source = "after Feng et al. (mobility)"
     when = "edge"
     fully_open: ClassVar = {"probability": 0.0}
 
-    probability: Ratio = Field(default=0.1, description="of a device moving before an edge round; 0: fixed")
+    probability: Ratio = Field(
+        default=0.1, description="probability that a device moves before an edge round; 0: fixed"
+    )
     to: Literal["any", "neighbour"] = Field(
-        default="any", description="any other edge, or the next one on either side of the ring"
+        default="any", description="target of a move: any other edge, or a neighbour on the ring of edges"
     )
     update: Literal["carried", "lost"] = Field(
-        default="carried", description="a device that moves takes part at its new edge, or uploads nothing this round"
+        default="carried", description="a moving device takes part at its new edge, or loses its upload of this round"
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """How many edges on, counted around the ring, each device now is from where it started."""
+        """Stores the offset of each device around the ring of edges from where it started."""
         return (Slot(name=PLACE, owner=Owner.RUN, shape=per_device, dtype="<i8"),)
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:

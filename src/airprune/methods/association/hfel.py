@@ -20,19 +20,24 @@ class Hfel(Association):
     """Associates by what the edges' plans cost."""
 
     name = "hfel"
-    summary = "transfers and exchanges of devices while they lower what the edges cost"
+    summary = "local search: transfers and exchanges of devices while they lower the cost of the edges"
     source = "after Luo et al. (HFEL)"
 
-    energy_weight: NonNegative = Field(default=1.0, description="of a joule of an edge's devices in a round")
-    time_weight: NonNegative = Field(default=1.0, description="of a second until an edge's last device has sent")
-    pruning_weight: NonNegative = Field(
-        default=0.0, description="of a pruning ratio; who blocks an edge counts as everybody pruned whole"
+    energy_weight: NonNegative = Field(
+        default=1.0, description="weight of the energy of an edge's devices in a round, per joule"
     )
-    objective: Literal["sum", "max"] = Field(default="sum", description="of the edges' costs")
-    exchanges: bool = Field(default=True, description="also of two devices; pairs are many on large networks")
+    time_weight: NonNegative = Field(
+        default=1.0, description="weight of the latency of an edge's slowest device, per second"
+    )
+    pruning_weight: NonNegative = Field(
+        default=0.0,
+        description="weight of a pruning ratio; a device without a feasible plan costs as N pruned whole",
+    )
+    objective: Literal["sum", "max"] = Field(default="sum", description="sum or maximum of the costs of the edges")
+    exchanges: bool = Field(default=True, description="also exchange pairs of devices; slow on large networks")
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
-        """From the best channel of everybody on."""
+        """Searches from the best channel of each device on."""
         edge = descend(
             view.gains().argmax(axis=1),
             view.network.num_edges,

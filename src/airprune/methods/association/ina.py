@@ -53,7 +53,7 @@ def exact(count: int, num_edges: int, price: Price) -> Array:
 
 
 def descended(upload_s: Array, price: Price, *, exchanges: bool) -> Array:
-    """The better end of two descents: from list scheduling, and from the best channel for everybody.
+    """The better end of two descents: from list scheduling, and from the best channel of each device.
 
     List scheduling looks at loads alone and may send devices round in a ring, out of which no exchange of two leads.
     """
@@ -77,13 +77,17 @@ class Ina(Association):
     """Associates by when the slowest edge ends."""
 
     name = "ina"
-    summary = "the assignment with which the slowest edge, with its way to the cloud, ends soonest"
+    summary = "association that minimises the time of the slowest edge, backhaul included"
     source = "after Dinh et al. (in-network aggregation)"
 
     exact_up_to: Count = Field(
-        default=MOST_DEVICES, le=MOST_DEVICES, description="devices of the network, for which the optimum is found"
+        default=MOST_DEVICES,
+        le=MOST_DEVICES,
+        description="largest number of devices for which the exact optimum is computed",
     )
-    exchanges: bool = Field(default=True, description="of the descent; pairs are many on large networks")
+    exchanges: bool = Field(
+        default=True, description="local search also exchanges pairs of devices; slow on large networks"
+    )
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
         def price(groups: Sequence[Group]) -> Array:

@@ -11,7 +11,7 @@ class Nearest(Association):
     """Associates by distance."""
 
     name = "nearest"
-    summary = "every device at the nearest station"
+    summary = "association with the nearest edge"
 
     def decide(self, view: AssociationView, values: Values) -> tuple[Served, Values]:
         network = view.network

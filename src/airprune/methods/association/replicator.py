@@ -99,24 +99,29 @@ class Replicator(Association):
     """Associates by shares of the edges that evolve from round to round."""
 
     name = "replicator"
-    summary = "edges grow with what they pay their devices, less what uploads cost them"
+    summary = "evolutionary edge association: replicator dynamics of rewards less upload costs"
     source = "after Lim et al.: evolutionary association, static rewards"
     when = "global"
 
     rewards: tuple[NonNegative, ...] = Field(
-        default=(), description="of every edge, shared by its devices; empty: 1 each"
+        default=(), description="reward of every edge, shared by its devices; empty: 1 each"
     )
     contest: Literal["none", "tullock"] = Field(
         default="none",
-        description="tullock: rewards are what a device is worth to each edge, who bid against each other",
+        description="tullock: rewards are values of a device to each edge, and the edges bid against each other",
     )
-    time_cost: NonNegative = Field(default=1.0, description="c_t, of a second of upload over an equal share")
-    speed: Annotated[float, Field(gt=0, le=1)] = Field(default=0.1, description="delta, of a step of the dynamics")
+    time_cost: NonNegative = Field(
+        default=1.0, description="c_t: cost of a second of upload over an equal bandwidth share"
+    )
+    speed: Annotated[float, Field(gt=0, le=1)] = Field(default=0.1, description="delta: step size of the dynamics")
     places: Literal["best-channel", "in-order"] = Field(
         default="best-channel",
-        description="who goes where: the least sum of uploads, or devices in order to the edge with most places left",
+        description="assignment of devices: least sum of upload times, or in order to the edge with most places free",
     )
-    steps: Count = Field(default=10_000, description="before a global round; fewer once the shares have settled")
+    steps: Count = Field(
+        default=10_000,
+        description="steps of the dynamics before a global round, at most; fewer once the shares have converged",
+    )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
         """x_k of every edge, up to a common factor: equal in the beginning."""

@@ -40,21 +40,21 @@ def compress(
     value_bits: float = 64.0,
     **options: Any,
 ) -> tuple[Array, float, Array]:
-    """One update, as one tensor, through the named code; with error feedback by handing the memory on.
+    """Compresses one update, as one tensor; with error feedback if the memory is passed on.
 
         decoded, bits, memory = compress(delta, "top-k", share=0.01, memory=memory)
 
     Args:
       delta: the update.  [n]
       name: of `COMPRESSIONS`.
-      memory: what earlier calls left out; None: nothing.  [n]
-      rng: a generator or a seed; needed by codes that draw random numbers.
+      memory: the compression error of earlier calls; None: zero.  [n]
+      rng: a generator or a seed; needed by stochastic compressors.
       value_bits: q̂, charged for one exact value.
-      options: of the code; whether a memory is kept is up to the caller here.
+      options: of the compressor; error feedback is up to the caller here.
 
     Returns:
-      What the receiver decodes (float64 [n]), the bits charged, and what was left out: delta + memory − decoded, in the
-      memory's own dtype if that is floating, else in float64.
+      What the receiver decodes (float64 [n]), the bits charged, and the compression error: delta + memory − decoded, in
+      the memory's own dtype if that is floating, else in float64.
     """
     if not isinstance(name, str):
         raise InvalidValue("compress.name", "must be the name of a compression", shown(name), 'Example: "quantised"')
@@ -88,7 +88,7 @@ def _vector(field: str, values: ArrayLike) -> Array:
 class _NoRandomness:
     def random(self, size: int) -> Array:
         raise InvalidValue(
-            "compress.rng", "must be given, because this code draws random numbers", "None", "Example: rng=0"
+            "compress.rng", "must be given, because this compressor is stochastic", "None", "Example: rng=0"
         )
 
 

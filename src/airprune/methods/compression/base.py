@@ -1,8 +1,8 @@
-"""What a compression is, what its messages are, and error feedback, which serves all of them.
+"""The base class of compressors, their messages, and error feedback, which is the same for all.
 
 A device sends Δ = trained − received, of the counted weights it holds. A compression says how many bits that takes
-(to the planner as a line, to the clock exactly), turns Δ into bytes and bytes back into Δ. What the code leaves out can
-be remembered and added to the next Δ.
+(to the planner as a line, to the clock exactly), turns Δ into bytes and bytes back into Δ. With
+error feedback the compression error is added to the next Δ.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,13 +25,13 @@ SCALE_BITS = 64
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Wire:
-    """What an encoder may know besides the numbers.
+    """The settings of a message that encoder and decoder share.
 
     Attributes:
       value_bits: q̂, what one exact value is charged; 64 in the paper.
       num_weights: W, all counted weights of the model; an index takes ⌈log2 W⌉ bits, however few weights are sent.
       num_tensors: tensors of the model that carry counted weights: one scale each.
-      code: what the planner has chosen among the compression's `codes` or rungs; None: the options decide.
+      code: the level that the planner has chosen among `codes`; None: the options decide.
     """
 
     value_bits: float
@@ -47,7 +47,7 @@ class Wire:
 
 @dataclass(frozen=True)
 class Code:
-    """One rung of a ladder.
+    """One compression level of a set.
 
     Attributes:
       bits_per_weight: never below what a message takes, beside the fixed bits of the compression's `line`.
@@ -74,11 +74,17 @@ class Message:
 
 
 class Compression(Component):
-    """What travels and how many bits it takes. `values` are float64 [n]; `starts` [num_tensors + 1] are the offsets of
-    the tensors in them, from 0 to n; a tensor of which nothing is sent is empty.
+    """A compressor of updates.
 
-    One that keeps a slot has what it left out of earlier updates added to the next (error feedback); see `Remembering`.
+    `values` are float64 [n]; `starts` [num_tensors + 1] are the offsets of the tensors in them, from 0 to n; a tensor
+    of which nothing is sent is empty.
+
+    One that keeps a slot has error feedback; see `Remembering`.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.owner = f"Scenario.compression.{cls.name}"  # unless another section chooses it
 
     @abstractmethod
     def line(self, wire: Wire) -> tuple[float, float]:
@@ -101,7 +107,7 @@ class Compression(Component):
         return False
 
     def ladder(self, wire: Wire) -> tuple[Code, ...] | None:
-        """Returns codes among which a planner may choose for each device, cheapest first; None: one for all."""
+        """Returns the levels among which a planner may choose for each device, cheapest first; None: one for all."""
         return None
 
     def codes(self, wire: Wire) -> Sequence[int] | None:
@@ -113,7 +119,7 @@ class Compression(Component):
 
 
 class Remembering(Compression):
-    """A compression whose option `memory` says whether it remembers what it left out.
+    """A compressor whose option `memory` turns error feedback on.
 
     Members declare the option themselves, after their others, with the default that suits them.
     """
@@ -122,7 +128,7 @@ class Remembering(Compression):
         memory: bool
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """What a device has left out of its updates so far."""
+        """Persists the compression error of each device."""
         return (Slot(name=f"{self.name}.error", owner=Owner.DEVICE, shape=all_weights),) if self.memory else ()
 
 
@@ -134,7 +140,7 @@ def transmit(
     memory: Array | None,
     rng: Generator,
 ) -> tuple[Array, Message, Array | None]:
-    """One update through the code, with error feedback if there is a memory.
+    """Encodes and decodes one update, with error feedback if there is a memory.
 
         wanted = Δ + memory;   sent = decode(encode(wanted));   memory' = wanted − sent
 
@@ -142,12 +148,12 @@ def transmit(
       top-k       exactly in what is sent; in the rest, memory' is `wanted` rounded to the memory's dtype, thus exactly
                   in float64, and in float32 whenever float32 can hold `wanted`
       the others  to half a unit in the last place of memory' in its dtype: `wanted − sent` is rounded
-    A NaN or Inf makes no trouble here: it arrives as one and stays in the memory, so that a diverged device shows.
+    A NaN or Inf arrives as one and stays in the memory, so that a diverged device shows.
 
     Args:
       update: Δ of the sent weights.  [n]
       starts: offsets of the tensors in it.  [num_tensors + 1]
-      memory: what earlier rounds left out of the same weights; None: without error feedback.  [n]
+      memory: the compression error of earlier rounds in the same weights; None: without error feedback.  [n]
 
     Returns:
       What the receiver decodes (float64), the message, the new memory.
@@ -163,7 +169,7 @@ def transmit(
 
 
 def check_length(component: str, message: Message, num_bytes: int) -> None:
-    """A payload that was cut or belongs to another code must not be read as numbers."""
+    """Refuses a payload that was cut or belongs to another compressor."""
     if len(message.payload) != num_bytes:
         rule = f"must have {num_bytes:,} bytes for {message.num_weights:,} weights by {component}"
         raise InvalidValue("Message.payload", rule, f"{len(message.payload):,}")

@@ -16,15 +16,14 @@ class Cast(Remembering):
     """Every value in one floating-point format."""
 
     name = "cast"
-    summary = "every value unchanged, or rounded to a shorter floating-point format"
+    summary = "uncompressed values, or rounded to a shorter floating-point format"
     source = "the paper's upload; shorter formats as published"
     fully_open: ClassVar = {"format": "exact"}
-    owner: ClassVar[str] = "Scenario.compression.cast"
 
     format: Literal["exact", "float32", "bfloat16", "float16"] = Field(
         default="exact", description="exact: unchanged, at the scenario's bits per weight; else 32, 16 or 16 bits"
     )
-    memory: bool = Field(default=False, description="add what rounding left out to the next update")
+    memory: bool = Field(default=False, description="error feedback: add the rounding error to the next update")
 
     def line(self, wire: Wire) -> tuple[float, float]:
         return self._value_bits(wire), 0.0

@@ -1,13 +1,13 @@
-"""A ladder of codes from a seventh of a bit to 32 bits per weight; the planner chooses a rung for each device.
+"""A set of compression levels from a seventh of a bit to 32 bits per weight; the planner chooses one per device.
 
 Below two bits the largest entries travel as signs (`ternary`), above it all entries in a few bits (`rounded`), at the
-top as 32-bit values (`cast`). One memory serves all rungs, so a device may change its code from round to round and
-nothing that it once left out is forgotten. Without a planner that chooses, everybody stands on the rung of `bits`.
+top as 32-bit values (`cast`). One error feedback serves all levels, so a device may change its level from round to
+round. Without a planner that chooses, all devices have the level of `bits`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ from airprune.methods.compression.ternary import Ternary
 
 
 class Rung(NamedTuple):
-    """A code, and the share of its energy that a Laplacian update loses by it."""
+    """A level, and the share of its energy that a Laplacian update loses by it."""
 
     compression: Compression
     error: float
@@ -35,17 +35,16 @@ RUNGS = (
 
 
 class Ladder(Remembering):
-    """A code for each device."""
+    """A compression level for each device."""
 
     name = "ladder"
-    summary = "a code for each device, from 0.14 to 32 bits per weight, chosen by the planner; the rest is remembered"
+    summary = "set of compression levels, 0.14 to 32 bits per weight, chosen per device; error feedback"
     source = "own"
-    owner: ClassVar[str] = "Scenario.compression.ladder"
 
     bits: Annotated[float, Field(gt=0, le=32)] = Field(
-        default=4.0, description="per weight, where the scheme chooses no code: the best one with so many at the most"
+        default=4.0, description="bits per weight at most, where the scheme chooses no level"
     )
-    memory: bool = Field(default=True, description="add what was left out to the next update")
+    memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")
 
     def ladder(self, wire: Wire) -> tuple[Code, ...]:
         return tuple(Code(rung.compression.line(wire)[0], rung.error) for rung in RUNGS)
@@ -54,7 +53,7 @@ class Ladder(Remembering):
         return range(len(RUNGS))
 
     def line(self, wire: Wire) -> tuple[float, float]:
-        """Fixed bits that suffice for every rung."""
+        """Returns fixed bits that suffice for every level."""
         fixed = max(rung.compression.line(wire)[1] for rung in RUNGS)
         return self._code(wire).line(wire)[0], fixed
 

@@ -1,4 +1,4 @@
-"""s levels and a sign per weight, one scale per tensor, rounded at random so that the mean is right (QSGD).
+"""s levels and a sign per weight, one scale per tensor, by stochastic rounding, unbiased (QSGD).
 
     Q(x) = scale · sign(x) · (⌊y⌋ + Bernoulli(y − ⌊y⌋)) / s,   y = s |x| / scale,   Q(0) = 0
 
@@ -27,21 +27,22 @@ class Quantised(Remembering):
     """A few levels and a sign per weight."""
 
     name = "quantised"
-    summary = "a few levels and a sign per weight, one scale per tensor, right on average"
-    source = "QSGD (Alistarh et al. 2017) with norm = l2; norm = max and the memory are additions"
-    owner: ClassVar[str] = "Scenario.compression.quantised"
+    summary = "unbiased stochastic quantisation: levels and a sign per weight, one scale per tensor"
+    source = "QSGD (Alistarh et al. 2017) with norm = l2; norm = max and error feedback are additions"
     either: ClassVar[tuple[tuple[str, str], ...]] = (("bits", "levels"),)
 
     bits: Annotated[int, Field(ge=2, le=16)] | None = Field(
         default=4,
-        description="per weight with its sign: s = 2^(bits − 1) − 1 levels; the most if a scheme chooses codes",
+        description="bits per weight with its sign: s = 2^(bits − 1) − 1 levels; the most, if a scheme chooses levels",
     )
-    levels: Annotated[int, Field(ge=1, le=2**40)] | None = Field(default=None, description="s, instead of bits")
-    norm: Literal["max", "l2"] = Field(default="max", description="scale of a tensor: its largest entry, or its length")
-    stochastic: bool = Field(default=True, description="round at random, right on average; false: to the nearest level")
-    memory: bool = Field(
-        default=True, description="add what was left out to the next update; off unless asked for if norm is l2"
+    levels: Annotated[int, Field(ge=1, le=2**40)] | None = Field(
+        default=None, description="s: number of levels, instead of bits"
     )
+    norm: Literal["max", "l2"] = Field(
+        default="max", description="scale of a tensor: its largest entry, or its L2 norm"
+    )
+    stochastic: bool = Field(default=True, description="stochastic rounding, unbiased; false: to the nearest level")
+    memory: bool = Field(default=True, description="error feedback; default false if norm is l2")
 
     @model_validator(mode="before")
     @classmethod
@@ -73,7 +74,7 @@ class Quantised(Remembering):
         return 1 + self.num_levels.bit_length()
 
     def codes(self, wire: Wire) -> range:
-        """A code is the bits per weight: of all numbers of levels that take so many, the largest is the best."""
+        """A level is the bits per weight: of all s that take so many, the largest is the best."""
         return range(2, self.code_bits + 1)
 
     def width_and_levels(self, wire: Wire) -> tuple[int, int]:
@@ -133,7 +134,7 @@ class Quantised(Remembering):
 
 
 def _scale(magnitude: Array, norm: str) -> float:
-    """Of one tensor; 0 if nothing of it is sent, NaN if it is not finite."""
+    """Returns the scale of one tensor; 0 if nothing of it is sent, NaN if it is not finite."""
     peak = float(magnitude.max(initial=0.0))
     if not math.isfinite(peak):
         return math.nan

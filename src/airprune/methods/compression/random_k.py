@@ -1,7 +1,7 @@
-"""k entries of the update at random. Their places are drawn from a seed that travels along, so they cost no bits.
+"""k entries of the update at random. Their places follow from a seed that is sent along, so they cost no bits.
 
-Without a memory the entries are sent times n / k, so that the mean is right; with one they are sent as they are,
-because what is enlarged to be right on average would leave a memory that grows without bound (Mem-SGD).
+Without error feedback the entries are scaled by n / k, which makes them unbiased; with it they are sent unscaled,
+because the error of the scaled ones would grow without bound (Mem-SGD).
 """
 
 from __future__ import annotations
@@ -19,20 +19,17 @@ SEED_BITS = 64
 
 
 class RandomK(TopK):
-    """Entries at random places, which a seed tells."""
+    """Entries at random places, which follow from a seed."""
 
     name = "random-k"
-    summary = "k entries of the update at random, right on average; their places cost no bits"
-    source = "random sparsification; with a memory Mem-SGD's random-k (Stich et al. 2018)"
+    summary = "random-k sparsification of the update, unbiased; positions follow from a seed"
+    source = "random sparsification; with error feedback Mem-SGD's random-k (Stich et al. 2018)"
     fully_open: ClassVar = {"share": 1.0}
-    owner: ClassVar[str] = "Scenario.compression.random-k"
 
-    memory: bool = Field(
-        default=False, description="add what was left out to the next update, and send entries as they are"
-    )
+    memory: bool = Field(default=False, description="error feedback; entries are then sent unscaled")
 
     def line(self, wire: Wire) -> tuple[float, float]:
-        """Of a share, k ≤ share · n + (1 − share), because at least one entry is sent."""
+        """With a share, k ≤ share · n + (1 − share), because at least one entry is sent."""
         if self.share is None:
             return 0.0, self.message_bits(wire, wire.num_weights)
         return self.share * wire.value_bits, (1.0 - self.share) * wire.value_bits + SEED_BITS
@@ -43,7 +40,7 @@ class RandomK(TopK):
     def encode(self, wire: Wire, values: Array, starts: Array, rng: Generator) -> Message:
         """Values travel as in `top-k`."""
         seed = int(rng.random(1)[0] * 2**53)
-        index = drawn(seed, values.size, self.count_sent(wire, values.size))
+        index = sampled_places(seed, values.size, self.count_sent(wire, values.size))
         with np.errstate(over="ignore"):
             stored = (values[index] * self._factor(values.size, index.size)).astype(value_format(wire))
         payload = np.uint64(seed).astype("<u8").tobytes() + stored.tobytes()
@@ -54,14 +51,16 @@ class RandomK(TopK):
         check_length(f"random-{count}", message, SEED_BITS // 8 + count * stored.itemsize)
         seed = int(np.frombuffer(message.payload[: SEED_BITS // 8], "<u8")[0])
         values = np.zeros(message.num_weights)
-        values[drawn(seed, message.num_weights, count)] = np.frombuffer(message.payload[SEED_BITS // 8 :], stored)
+        values[sampled_places(seed, message.num_weights, count)] = np.frombuffer(
+            message.payload[SEED_BITS // 8 :], stored
+        )
         return values
 
     def _factor(self, num_weights: int, count: int) -> float:
         return 1.0 if self.memory or count == 0 else num_weights / count
 
 
-def drawn(seed: int, num_weights: int, count: int) -> Array:
+def sampled_places(seed: int, num_weights: int, count: int) -> Array:
     """Places of `count` different weights, each as likely as the others, in ascending order."""
     if count >= num_weights:
         return np.arange(num_weights)

@@ -8,15 +8,15 @@ the one with the least squared error. So
 
     ‖x − sent‖² = ‖x‖² − ⟨x, level⟩² / ‖level‖² < ‖x‖²:
 
-no code of this family ever loses more than it was given, and a memory of what it loses cannot grow without bound.
-That is what `quantised` lacks at few bits: right on average, but with an error that may exceed the update. b = 1 is
+the error never exceeds the update, and error feedback cannot grow without bound.
+That is what `quantised` lacks at few bits: it is unbiased, but its error may exceed the update. b = 1 is
 `sign`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -34,12 +34,11 @@ class Rounded(Remembering):
     """The nearest of evenly spaced levels."""
 
     name = "rounded"
-    summary = "a few bits per weight, to the nearest level; never loses more than it was given"
+    summary = "deterministic quantisation to a few bits with least-squares scale and error feedback"
     source = "own; uniform quantiser with the least-squares scale, error feedback after Karimireddy et al."
-    owner: ClassVar[str] = "Scenario.compression.rounded"
 
-    bits: Annotated[int, Field(ge=1, le=16)] = Field(default=4, description="per weight")
-    memory: bool = Field(default=True, description="add what was left out to the next update")
+    bits: Annotated[int, Field(ge=1, le=16)] = Field(default=4, description="bits per weight")
+    memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")
 
     def line(self, wire: Wire) -> tuple[float, float]:
         return float(self.bits), float(SCALE_BITS * wire.num_tensors)
@@ -87,7 +86,7 @@ def _rounded(values: Array, width: int) -> tuple[float, Array]:
 
 
 def _best_step(groups: Sequence[tuple[Array, int]], width: int) -> float:
-    """Cuts ever more until that loses more."""
+    """Returns the step with the least loss: cuts ever more until that loses more."""
     best, least = 0.0, np.inf
     for cut in CUTS:
         step = 2.0 ** (1 - width - cut / 2)

@@ -1,9 +1,9 @@
-"""One bit per weight: its sign, times one scale per tensor or a step size that everybody knows (sign-SGD)."""
+"""One bit per weight: its sign, times one scale per tensor or a step size that is known to all (sign-SGD)."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,15 +16,14 @@ class Sign(Remembering):
     """One bit per weight."""
 
     name = "sign"
-    summary = "one bit per weight, one scale per tensor or a fixed step size"
-    source = "sign-SGD (Bernstein et al. 2018); with the mean and a memory EF-signSGD (Karimireddy et al. 2019)"
-    owner: ClassVar[str] = "Scenario.compression.sign"
+    summary = "one-bit sign compression, one scale per tensor or a fixed step size"
+    source = "sign-SGD (Bernstein et al. 2018); with the mean and error feedback EF-signSGD (Karimireddy et al. 2019)"
 
     scale: Literal["mean"] | Annotated[float, Field(gt=0)] = Field(
         default="mean",
-        description="what a sign stands for: mean |entry| of its tensor, or a step size, which is not sent",
+        description="magnitude of a sign: mean |entry| of its tensor, or a fixed step size, which is not sent",
     )
-    memory: bool = Field(default=True, description="add what was left out to the next update")
+    memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")
 
     def line(self, wire: Wire) -> tuple[float, float]:
         return 1.0, float(self._scale_bits(wire))

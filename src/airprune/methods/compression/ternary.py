@@ -10,7 +10,7 @@ whatever the values: 0.44 bits per weight at m = 16, where no code could do with
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -25,12 +25,11 @@ class Ternary(Remembering):
     """The largest entries as signs."""
 
     name = "ternary"
-    summary = "the largest entries as signs and one scale per tensor; what is left out is remembered"
+    summary = "sparse ternary: signs of the largest entries, one scale per tensor, error feedback"
     source = "after sparse ternary compression (Sattler et al. 2019), with positions as Elias–Fano lists"
-    owner: ClassVar[str] = "Scenario.compression.ternary"
 
-    one_in: Annotated[int, Field(ge=2, le=2**20)] = Field(default=16, description="m: one weight in so many is sent")
-    memory: bool = Field(default=True, description="add what was left out to the next update")
+    one_in: Annotated[int, Field(ge=2, le=2**20)] = Field(default=16, description="m: one weight in m is sent")
+    memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")
 
     @property
     def low_bits(self) -> int:
@@ -86,7 +85,7 @@ class Ternary(Remembering):
         return values
 
     def _list_bits(self, num_weights: int) -> int:
-        """Of the positions."""
+        """Number of bits of the positions."""
         return self.num_sent(num_weights) * (self.low_bits + 1) + self._last_high(num_weights)
 
     def _last_high(self, num_weights: int) -> int:
@@ -94,12 +93,12 @@ class Ternary(Remembering):
 
 
 def _first(place: Array, starts: Array) -> Array:
-    """Where each tensor begins among the chosen entries."""
+    """Returns the place among the chosen entries at which each tensor begins."""
     return np.searchsorted(place, starts[:-1])
 
 
 def _counts(place: Array, starts: Array) -> Array:
-    """Chosen entries of each tensor."""
+    """Returns the number of chosen entries of each tensor."""
     return np.diff(np.searchsorted(place, starts))
 
 

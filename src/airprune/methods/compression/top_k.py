@@ -1,4 +1,4 @@
-"""The largest entries of the update with their places; with a memory, what is not sent now is sent later (Mem-SGD)."""
+"""The largest entries of the update with their places; with error feedback, the rest is sent later (Mem-SGD)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ class TopK(Remembering):
     """The largest entries and their places."""
 
     name = "top-k"
-    summary = "the largest k entries of the update; the rest is remembered"
+    summary = "top-k sparsification of the update with error feedback"
     source = "Mem-SGD (Stich et al. 2018), error feedback on the update"
     fully_open: ClassVar = {"share": 1.0}
-    owner: ClassVar[str] = "Scenario.compression.top-k"
     either: ClassVar[tuple[tuple[str, str], ...]] = (("share", "count"),)
 
     share: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=0.1,
-        description="k over the weights of the update, rounded down, at least one; the most if a scheme chooses codes",
+        description="k over the weights of the update, rounded down, at least one; the most if schemes choose levels",
     )
     count: Annotated[int, Field(ge=1, le=2**40)] | None = Field(default=None, description="k, instead of share")
-    memory: bool = Field(default=True, description="add what was left out to the next update")
+    memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")
 
     @model_validator(mode="before")
     @classmethod
@@ -54,7 +53,7 @@ class TopK(Remembering):
         return min(num_weights, max(1, math.floor(Fraction(repr(self.share)) * num_weights)))
 
     def codes(self, wire: Wire) -> range:
-        """A code is k itself."""
+        """A level is k itself."""
         return range(1, self.num_sent(wire.num_weights) + 1)
 
     def count_sent(self, wire: Wire, num_weights: int) -> int:
@@ -62,7 +61,7 @@ class TopK(Remembering):
         return self.num_sent(num_weights) if wire.code is None else min(wire.code, num_weights)
 
     def line(self, wire: Wire) -> tuple[float, float]:
-        """Of a share, k ≤ share · n + (1 − share), because at least one entry is sent."""
+        """With a share, k ≤ share · n + (1 − share), because at least one entry is sent."""
         if self.share is None:
             return 0.0, self.num_sent(wire.num_weights) * entry_bits(wire)
         return self.share * entry_bits(wire), (1.0 - self.share) * entry_bits(wire)

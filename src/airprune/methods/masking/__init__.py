@@ -37,5 +37,3 @@ MASKINGS: Registry[type[Masking]] = Registry(
         "small-model": "airprune.methods.masking.small_model:SmallModel",
     },
 )
-
-__all__ = ["MASKINGS", "Masking"]

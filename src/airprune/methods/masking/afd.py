@@ -1,9 +1,9 @@
-"""Adaptive federated dropout: units that were kept when the loss fell are kept again, and drawn first later on.
+"""Adaptive federated dropout: units that were kept when the loss fell are kept again, and sampled first later on.
 
 A score map says how much the loss fell with each unit. After a round of loss L: if L is below the loss before, the kept
-units score its relative fall and the same units train again; else units are drawn anew, those with a score first and in
-proportion to it, the others by chance. One map for all devices (`single`, judged once per global round) or one for each
-(`multi`, judged whenever the device has trained).
+units score its relative fall and the same units train again; else units are sampled again, those with a score first and
+in proportion to it, the others by chance. One map for all devices (`single`, updated once per global round) or one for
+each (`multi`, updated whenever the device has trained).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SCORES, KEYS, LOSS = "afd.scores", "afd.keys", "afd.loss"
 KEPT, SEEN = "afd.kept", "afd.seen"
 
 
-def drawn_keys(scores: Array, rng: np.random.Generator) -> Array:
-    """Ranks of all units: those with a score first, drawn in proportion to it (Gumbel), then the others by chance."""
+def sampled_keys(scores: Array, rng: np.random.Generator) -> Array:
+    """Ranks of all units: those with a score first, sampled in proportion to it (Gumbel), then the others by chance."""
     scored = scores > 0.0
     chance = rng.gumbel(size=len(scores)) + np.log(np.where(scored, scores, 1.0))
     keys = np.empty(len(scores))
@@ -47,15 +47,15 @@ def learnt(memory: Mapping[str, Array], kept: Array, loss: float, rng: np.random
     if loss < before:
         scores = np.where(kept, (before - loss) / before, scores)
     else:
-        keys = drawn_keys(scores, rng)
+        keys = sampled_keys(scores, rng)
     return {SCORES: scores, KEYS: keys, LOSS: np.array([loss])}
 
 
 class Afd(Masking):
-    """Units drawn by a score map."""
+    """Units sampled by a score map."""
 
     name = "afd"
-    summary = "hidden units drawn by a score map: those that were kept when the loss fell come again"
+    summary = "adaptive federated dropout: a score map keeps units that lowered the loss"
     source = "after Bouacida, Hou, Zang, Liu (adaptive federated dropout)"
     whole_units: ClassVar[bool] = True
 
@@ -90,11 +90,11 @@ class Afd(Masking):
         return weights_at(graph, family[0]), weights_at(graph, family[-1])
 
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-        """Every device tells its training loss."""
+        """Charges the training loss that every device sends."""
         return Charges(always_bits=64.0)
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-        """Of a single map: judges the last global round, then chooses the units for everybody."""
+        """Returns the mask for all devices, if they share a map: evaluates the last global round first."""
         if self.maps == "multi":
             return None, values
         graph, rng = graph_of(view.shape), view.rng()
@@ -103,7 +103,7 @@ class Afd(Masking):
             values |= learnt(values, values[KEPT] > 0.0, total / count, rng)
             values |= {KEPT: np.ones(graph.num_units), SEEN: np.array([view.global_round, 0.0, 0.0])}
         elif not values[KEYS].any():
-            values[KEYS] = drawn_keys(values[SCORES], rng)
+            values[KEYS] = sampled_keys(values[SCORES], rng)
         width = width_of(graph, int(view.keep.min()), self._widths(graph))
         kept = foremost(graph, width, values[KEYS])
         values[KEPT] = values[KEPT] * np.concatenate(kept)
@@ -122,11 +122,11 @@ class Afd(Masking):
             return narrowed(graph, view.shared)
         width = width_of(graph, view.keep, self._widths(graph))
         is_first = view.memory[LOSS][0] == 0.0
-        keys = drawn_keys(view.memory[SCORES], view.rng) if is_first else view.memory[KEYS]
+        keys = sampled_keys(view.memory[SCORES], view.rng) if is_first else view.memory[KEYS]
         return narrowed(graph, graph.mask(foremost(graph, width, keys)))
 
     def finish(self, run: LocalRun, memory: Memory) -> Values:
-        """Of a device's own map. The units of its first round are not asked for again: there is no loss to compare."""
+        """Updates a device's own map. The units of its first round get no score: there is no loss to compare."""
         view = run.view
         if self.maps == "single":
             return {}

@@ -21,10 +21,12 @@ class Averaged(Ranking):
     source = "after Molchanov et al."
 
     importance: Text = Field(default="taylor", description="taylor is (w · gradient)² of one minibatch per round")
-    ema: Ratio = Field(default=0.9, description="weight of the scores so far; 0: those of this round alone")
+    ema: Ratio = Field(
+        default=0.9, description="decay of the exponential moving average; 0: scores of this round alone"
+    )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """Scores so far. They start from zero, which scales all scores of a device alike and so never reorders them."""
+        """Stores the scores so far. They start from zero, which scales all scores of a device equally."""
         return (Slot(name=SCORES, owner=Owner.DEVICE, shape=prunable_weights, dtype="<f8"),)
 
     def choose(self, view: DeviceView) -> SubModel:

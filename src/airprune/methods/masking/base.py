@@ -1,4 +1,4 @@
-"""What a masking is: how many whole weights a budget buys, and which of them a device holds, moves and sends."""
+"""The base class of maskings: how many whole weights fit a budget, and which a device holds, trains and sends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airprune.wireless.device_speed.work import SecondPass
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SubModel:
-    """Which prunable weights do what on one device in one edge round; None means all of them.  Each [num_prunable] bool
+    """The role of each prunable weight on one device in one edge round; None: all of them.  Each [num_prunable] bool
 
     Attributes:
       sent: what travels to the edge and counts in its average.
@@ -53,16 +53,16 @@ WHOLE = SubModel()
 
 
 class DeviceView(ABC):
-    """What a device knows when it chooses: the dense model it received, and how many prunable weights it may keep.
+    """A device as its masking sees it: the dense model it received, and how many prunable weights it may keep.
 
-    What costs something is made when first asked for. Whoever shows it says how: by `loss`, `_gradient` and `_rng`.
+    Costly values are computed on first use, by the `loss`, `_gradient` and `_rng` of a subclass.
 
     Args:
       device: its number in the network.
       round_index: edge rounds since the start of the run.
       keep: whole prunable weights that fit its budget.
       received: the flat state; read-only.  [num_state]
-      shared: what `prepare` made for everybody.
+      shared: what `prepare` returned for all devices.
       memory: this device's slots.
     """
 
@@ -110,7 +110,7 @@ class DeviceView(ABC):
         return self._gradient().copy()
 
     def passing_gradient(self) -> Array:
-        """The same in place, for who is done with it before the first step and does not ask again.  [num_prunable]"""
+        """Returns the same in place: to be used before the first step, and once.  [num_prunable]"""
         known: Array | None = vars(self).get("dense_gradient")
         return self._gradient() if known is None else known
 
@@ -121,19 +121,19 @@ class DeviceView(ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundView:
-    """What the driver shows a component before and after an edge round.
+    """An edge round as the driver shows it to components, before and after.
 
     Attributes:
       round_index: edge rounds since the start of the run.
       num_rounds: of the whole run.
       model: the cloud's model as of the last global round.  [num_state]
-      now: what the cloud would have if it averaged at the moment of asking.  [num_state]
-      device: who takes part, ascending.  [num_devices asked]
-      keep: whole prunable weights of each of them.  [num_devices asked]
+      now: what the cloud would have if it averaged now.  [num_state]
+      device: the selected devices, ascending.  [num_selected]
+      keep: whole prunable weights of each of them.  [num_selected]
       rng: a stream of this round.
       device_rng: of a device's number: the stream with which that device chooses in this round.
       run_rng: a stream that is the same in every round.
-      train_loss: mean over all samples of the round; NaN before it, or if nobody arrived.
+      train_loss: mean over all samples of the round; NaN before it, or if no upload arrived.
     """
 
     round_index: int
@@ -153,7 +153,7 @@ class RoundView:
 
 @dataclass(frozen=True)
 class Charges:
-    """What a masking costs beside the weights.
+    """The costs of a masking beside the weights.
 
     Attributes:
       uplink_bits: per device that sends fewer than all weights, e.g. which ones they are.
@@ -180,9 +180,9 @@ class Charges:
 FREE = Charges()
 
 
-def as_prepared(view: RoundView, told: Array | None) -> Array:
-    """Returns the `counts` of a masking whose `prepare` makes the mask of everybody."""
-    return np.full_like(view.keep, view.shape.prunable_weights if told is None else np.count_nonzero(told))
+def as_prepared(view: RoundView, shared: Array | None) -> Array:
+    """Returns the `counts` of a masking whose `prepare` makes one mask for all devices."""
+    return np.full_like(view.keep, view.shape.prunable_weights if shared is None else np.count_nonzero(shared))
 
 
 class Masking(LocalComponent):
@@ -207,7 +207,7 @@ class Masking(LocalComponent):
     def bounds(self, shape: ModelShape, values: Values) -> tuple[int, int] | None:
         """Returns the fewest and the most prunable weights of its sub-models in the round to come.
 
-        Plans stay between them, and who cannot carry the fewest is left out. None: any number.
+        Plans stay between them, and a device that cannot train the fewest is excluded. None: any number.
         """
         return None
 
@@ -216,13 +216,13 @@ class Masking(LocalComponent):
         return FREE
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-        """Returns what all devices are told, and the run's slots as they change; in the driver, after planning."""
+        """Returns an array for all devices, and the run's slots as they change; in the driver, after planning."""
         return None, values
 
-    def counts(self, view: RoundView, told: Array | None) -> Array | None:
-        """Returns the whole prunable weights that each device sends, given what `prepare` made; in the driver.
+    def counts(self, view: RoundView, shared: Array | None) -> Array | None:
+        """Returns the whole prunable weights that each device sends, given the array of `prepare`; in the driver.
 
-        They may exceed the budgets unless it `adapts`. None: as the budgets say.  [num_devices asked]
+        They may exceed the budgets unless it `adapts`. None: as the budgets say.  [num_selected]
         """
         return None
 
@@ -239,15 +239,15 @@ class Masking(LocalComponent):
 
     @property
     def adapts(self) -> bool:
-        """Tells whether it keeps the deadline that its scheme keeps."""
+        """True if it keeps the deadline that its scheme keeps."""
         return True
 
     @property
     def whole_units(self) -> bool:
-        """Tells whether its masks remove whole units, which saves work on dense hardware."""
+        """True if its masks remove whole units, which saves work on dense hardware."""
         return False
 
     @property
     def by_data(self) -> bool:
-        """Tells whether a device's samples have a part in which weights it sends, so that the mask tells of them."""
+        """True if the mask depends on the samples of a device, and so reveals something about them."""
         return True

@@ -1,4 +1,4 @@
-"""What maskings share that give all devices one mask, kept in a slot of the run from round to round."""
+"""Shared by maskings that give all devices one mask, kept in a slot of the run from round to round."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airprune.methods.masking.core.masks import largest
 
 
 class OneMask(Masking):
-    """A masking whose `prepare` tells all devices one mask, and whose pruned weights are gone.
+    """A masking whose `prepare` sends all devices one mask, and whose pruned weights are removed for good.
 
     Attributes:
       mask: the slot of the mask.
@@ -25,8 +25,8 @@ class OneMask(Masking):
         """The mask: all weights until something is pruned."""
         return (Slot(name=self.mask, owner=Owner.RUN, shape=prunable_weights, dtype="|b1", start=1.0),)
 
-    def counts(self, view: RoundView, told: Array | None) -> Array:
-        return as_prepared(view, told)
+    def counts(self, view: RoundView, shared: Array | None) -> Array:
+        return as_prepared(view, shared)
 
     def choose(self, view: DeviceView) -> SubModel:
         """The common mask is held, moved and sent."""

@@ -25,7 +25,7 @@ def sparsity_at(final: float, progress: float) -> float:
 
 
 def scheduled(view: RoundView, sparsity: float, until: int) -> Array:
-    """The budget, or the schedule's count where that is smaller; at least one weight per row.  [num_devices asked]"""
+    """The budget, or the schedule's count where that is smaller; at least one weight per row.  [num_selected]"""
     size = view.shape.prunable_weights
     wanted = size - int(sparsity_at(sparsity, view.round_index / until) * size + 1e-9)
     return np.minimum(view.keep, max(wanted, view.shape.layers.num_rows))
@@ -40,11 +40,11 @@ class Dpf(Masking):
     """Sparse forward passes, dense steps."""
 
     name = "dpf"
-    summary = "the forward pass uses the largest weights, steps move all; what is not sent is remembered"
+    summary = "dynamic pruning with feedback: sparse forward pass, dense steps; unsent weights stay local"
     source = "after Lin et al.; the federated form is own"
 
     every: Count = Field(default=16, description="local steps between two masks")
-    sparsity: Ratio = Field(default=0.0, description="final pruned share, if the deadline asks for less")
+    sparsity: Ratio = Field(default=0.0, description="final sparsity, where the deadline needs less")
     until: Count = Field(default=25, description="edge rounds until it is reached")
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
@@ -58,7 +58,7 @@ class Dpf(Masking):
         """A bitmap, and gradients of all weights."""
         return Charges(uplink_bits=float(shape.prunable_weights), dense_gradients=True)
 
-    def counts(self, view: RoundView, told: Array | None) -> Array:
+    def counts(self, view: RoundView, shared: Array | None) -> Array:
         return scheduled(view, self.sparsity, self.until)
 
     def choose(self, view: DeviceView) -> SubModel:

@@ -1,10 +1,10 @@
 """Dynamic pruning with feedback, at the cloud: devices hold the largest weights of its model, as many as fit.
 
-The cloud keeps every weight. One that nobody holds waits at its value, and is used again as soon as others have become
-smaller; one that some devices hold moves through them alone. The order is that of the cloud's last model, so a device's
-weights stay the same within a global round, and devices with less time hold a part of what others do. The order is
-told, so no uplink says which weights are sent. The model is used, and judged, with the largest weights alone: as many
-as the device that held the most.
+The cloud keeps every weight. One that no device holds waits at its value, and is used again as soon as others have
+become smaller; one that some devices hold moves through them alone. The order is that of the cloud's last model, so a
+device's weights stay the same within a global round, and devices with less time hold a part of what others do. The
+order is sent to all, so no uplink says which weights are sent. The model is used, and evaluated, with the largest
+weights alone: as many as the device that held the most.
 
 Differs from `dpf`: gradients of weights that a device does not hold are neither computed nor sent.
 """
@@ -30,11 +30,11 @@ class DpfGlobal(Masking):
     """The largest weights of a model that the cloud keeps whole."""
 
     name = "dpf-global"
-    summary = "the largest weights of the cloud's model, as many as fit; the cloud remembers the others"
+    summary = "dynamic pruning with feedback at the cloud: devices hold its largest weights that fit"
     source = "after Lin et al.; the federated form is own"
     by_data: ClassVar[bool] = False
 
-    sparsity: Ratio = Field(default=0.0, description="final pruned share, if the deadline asks for less")
+    sparsity: Ratio = Field(default=0.0, description="final sparsity, where the deadline needs less")
     until: Count = Field(default=25, description="edge rounds until it is reached")
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
@@ -47,7 +47,7 @@ class DpfGlobal(Masking):
         held = {HELD: np.array([most])} if most else {}
         return np.abs(view.model[view.shape.prunable]), values | held
 
-    def counts(self, view: RoundView, told: Array | None) -> Array:
+    def counts(self, view: RoundView, shared: Array | None) -> Array:
         return scheduled(view, self.sparsity, self.until)
 
     def choose(self, view: DeviceView) -> SubModel:
@@ -58,7 +58,7 @@ class DpfGlobal(Masking):
         return SubModel(sent=mask, held=mask, moves=mask)
 
     def evaluated(self, shape: ModelShape, model: Array, values: Values) -> Array:
-        """With the largest weights alone."""
+        """Returns the model with the largest weights alone."""
         most, sizes = int(values[HELD][0]), np.abs(model[shape.prunable])
         if most == 0 or most >= sizes.size:
             return model

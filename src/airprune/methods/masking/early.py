@@ -1,7 +1,8 @@
 """Pruning once, as early as possible: when the weights that would be kept have stopped changing.
 
 Before each global round the largest weights of the cloud's model, as many as the tightest device of the first round
-could carry, are compared with those of the round before. Until they are alike often enough, rounds are dense and late.
+could train, are compared with those of the round before. Until they are similar often enough, rounds are dense and miss
+the deadline.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ class Early(OneMask):
     """Magnitude pruning, once and early."""
 
     name = "early"
-    summary = (
-        "the smallest weights go at once and for good, when the choice has stopped changing; dense and late before"
-    )
+    summary = "one-shot magnitude pruning as soon as the mask is stable; dense and past the deadline before"
     source = "after Shen et al."
     mask = MASK
     adapts: ClassVar[bool] = False
     by_data: ClassVar[bool] = False
 
-    similarity: Ratio = Field(default=0.9, description="of the kept weights of two global rounds: shared / in either")
-    times: Count = Field(default=3, description="how often in a row they must be as similar")
+    similarity: Ratio = Field(
+        default=0.9, description="Jaccard index of the masks of two global rounds that counts as stable"
+    )
+    times: Count = Field(default=3, description="consecutive stable rounds before pruning")
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """What is left, and would have been a global round ago; target, alike rounds in a row, last global round."""
+        """Stores the mask, the candidate of the last global round; target, stable rounds in a row, last round."""
         (left,) = super().slots(shape)
         return (left, replace(left, name=BEFORE), count_slot(PROGRESS, 3))
 
@@ -55,8 +56,8 @@ class Early(OneMask):
         if values[MASK].all() and target < view.shape.prunable_weights and (first or view.global_round > last):
             size = np.abs(view.model[view.shape.prunable])
             now = choose_mask(size, keep=target, layers=view.shape.layers)
-            alike = not first and jaccard(now, values[BEFORE]) >= self.similarity
-            streak = streak + 1 if alike else 0
+            stable = not first and jaccard(now, values[BEFORE]) >= self.similarity
+            streak = streak + 1 if stable else 0
             values = {**values, BEFORE: now, MASK: now if streak >= self.times else values[MASK]}
         values = {**values, PROGRESS: np.array([target, streak, view.global_round])}
         if values[MASK].all():

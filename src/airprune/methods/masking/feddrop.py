@@ -1,12 +1,13 @@
-"""Federated dropout: in every round the server draws which hidden units a device gets, as many as fit its deadline.
+"""Federated dropout: in every round the server samples which hidden units a device gets, as many as fit its deadline.
 
-Of each hidden layer stays the same share, rounded up, of units drawn without replacement; u of U units that stay count
-U/u times while they train, so that what reads them sees the same mean. Exact numbers instead of coin flips: no device
-is ever late by chance. The mask follows from the run's seed and costs no uplink.
+Of each hidden layer stays the same share, rounded up, of units sampled without replacement; u of U units that stay
+count U/u times while they train, so that what reads them sees the same mean. Exact numbers instead of coin flips: no
+device ever misses the deadline by chance. The mask follows from the run's seed and costs no uplink.
 
 Differs from the source, which flips a coin for every unit with a rate chosen by the channel. `draw = "bernoulli"` does
 that: each unit stays with probability u/U, and counts U/u times, whatever the coins say. A device with many of them has
-more than fits and is late; where all coins of a layer fall the other way, the unit nearest to staying stays.
+more than fits and misses the deadline; where all coins of a layer fall the other way, the unit nearest to staying
+stays.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from airprune.methods.masking.base import Array, DeviceView, Masking, RoundView,
 from airprune.methods.masking.widths import graph_of, narrowed, weights_at, weights_within, width_of
 
 
-def drawn(graph: UnitGraph, keep: int, rng: np.random.Generator) -> Array:
-    """The weights of units drawn without replacement, as many as `keep` weights buy.  [num_prunable] bool"""
+def sampled_units(graph: UnitGraph, keep: int, rng: np.random.Generator) -> Array:
+    """The weights of units sampled without replacement, as many as `keep` weights buy.  [num_prunable] bool"""
     width = width_of(graph, keep, graph.every_width)
     return graph.mask(foremost(graph, width, rng.random(graph.num_units)))
 
@@ -40,23 +41,23 @@ def flipped(graph: UnitGraph, width: float, rng: np.random.Generator) -> list[Ar
 
 
 class FedDrop(Masking):
-    """Units drawn anew in every round."""
+    """Random units, new in every round."""
 
     name = "feddrop"
-    summary = "hidden units drawn anew for every device and round, as many as fit; the kept ones count for the dropped"
+    summary = "federated dropout: random hidden units per device and round, as many as fit"
     source = "after Wen et al. (FedDrop)"
     by_data: ClassVar[bool] = False
     whole_units: ClassVar[bool] = True
 
     subnets: Literal["per-device", "uniform"] = Field(
         default="per-device",
-        description="a sub-network for each device; or one for all, as large as everybody can carry",
+        description="a sub-network for each device; or one for all, as large as the slowest device can train",
     )
     draw: Literal["exact", "bernoulli"] = Field(
         default="exact",
-        description="as many units as fit; or a coin for each, right on average: devices are late now and then",
+        description="as many units as fit; or independent draws, as many on average: devices may miss the deadline",
     )
-    scale: bool = Field(default=True, description="let the kept units count for the dropped ones while training")
+    scale: bool = Field(default=True, description="inverted dropout: scale kept units up while training")
 
     @model_validator(mode="after")
     def _coins_are_per_device(self) -> Self:
@@ -75,7 +76,7 @@ class FedDrop(Masking):
         return weights_at(graph, graph.every_width[0]), shape.prunable_weights
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-        """One draw for all; or the width of each device, from which the server and the device draw alike."""
+        """Returns one sample of units for all; or widths, from which server and device sample the same units."""
         if self.draw == "bernoulli":
             widths = np.zeros(view.device.max(initial=0) + 1)
             graph = graph_of(view.shape)
@@ -83,19 +84,19 @@ class FedDrop(Masking):
             return widths, values
         if self.subnets == "per-device":
             return None, values
-        return drawn(graph_of(view.shape), int(view.keep.min()), view.rng()), values
+        return sampled_units(graph_of(view.shape), int(view.keep.min()), view.rng()), values
 
-    def counts(self, view: RoundView, told: Array | None) -> Array:
-        """What fits, or what the coins of the round say."""
+    def counts(self, view: RoundView, shared: Array | None) -> Array:
+        """Returns the weights that fit, or those of the random draws of the round."""
         if self.draw == "exact":
             return view.keep
-        assert told is not None
+        assert shared is not None
         graph = graph_of(view.shape)
-        kept = [flipped(graph, float(told[n]), view.device_rng(n)) for n in view.device.tolist()]
+        kept = [flipped(graph, float(shared[n]), view.device_rng(n)) for n in view.device.tolist()]
         return np.array([graph.num_weights([int(stays.sum()) for stays in units]) for units in kept], dtype=np.int64)
 
     def choose(self, view: DeviceView) -> SubModel:
-        """The drawn units, with U/u on the weights that read them."""
+        """Chooses the sampled units, with U/u on the weights that read them."""
         graph = graph_of(view.shape)
         if self.draw == "bernoulli":
             assert view.shared is not None
@@ -103,7 +104,7 @@ class FedDrop(Masking):
             mask = graph.mask(flipped(graph, width, view.rng))
         else:
             width = width_of(graph, view.keep, graph.every_width)
-            mask = drawn(graph, view.keep, view.rng) if view.shared is None else view.shared
+            mask = sampled_units(graph, view.keep, view.rng) if view.shared is None else view.shared
         return narrowed(graph, mask, (graph.sizes / graph.counts(width)).tolist() if self.scale else None)
 
     @property

@@ -70,13 +70,15 @@ class FedDst(OneMask):
     """One sparse mask that devices readjust."""
 
     name = "feddst"
-    summary = "one sparse mask for all, in which devices swap small weights for promising ones every few rounds"
+    summary = "dynamic sparse training: devices prune and regrow one sparse mask every few rounds"
     source = "FedDST (Bibikar et al.), with a shorter schedule"
     mask = MASK
 
     every: Count = Field(default=5, description="edge rounds between two readjustments")
-    share: Ratio = Field(default=0.5, description="of each layer's kept weights that the first readjustment would swap")
-    until: Count = Field(default=25, description="edge rounds in which that share falls to zero, as half a cosine")
+    share: Ratio = Field(
+        default=0.5, description="share of each layer's kept weights that the first readjustment would prune and regrow"
+    )
+    until: Count = Field(default=25, description="edge rounds in which that share decays to zero, by a cosine")
 
     def share_at(self, round_index: int) -> float:
         """α/2 (1 + cos(π t / t_end)), 0 from t_end on."""
@@ -85,7 +87,7 @@ class FedDst(OneMask):
         return self.share / 2.0 * (1.0 + math.cos(math.pi * round_index / self.until))
 
     def readjusts(self, round_index: int) -> bool:
-        """Tells whether devices swap weights in this round."""
+        """Returns whether devices swap weights in this round."""
         return (round_index - 1) % self.every == 0 and round_index > 0 and self.share_at(round_index) > 0.0
 
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
@@ -110,7 +112,7 @@ class FedDst(OneMask):
         return SubModel(sent=mask, held=mask, moves=mask, start=np.where(grown, 0.0, view.weights))
 
     def report(self, run: LocalRun, before: Memory, after: Memory) -> Values:
-        """How many devices hold each weight, from the masks that they have sent."""
+        """Reports the device's mask: the sum is the number of devices that hold each weight."""
         view = run.view
         return {UNION: self._readjusted(view)[0].astype(np.int64)} if self._swaps(view) else {}
 

@@ -1,7 +1,7 @@
 """FedPart: after some rounds of the whole model, one layer at a time is trained and sent for some rounds, in cycles.
 
 The layers that take turns are the prunable ones; weights that are never pruned are trained in every round. Turns do not
-ask whether a layer fits: where it does not, the round is late.
+ask whether a layer fits: where it does not, the round misses the deadline.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class FedPart(FedPt):
     """Training of one layer at a time."""
 
     name = "fedpart"
-    summary = "after a warm-up one layer at a time is trained and sent, in turn, whatever the deadline"
+    summary = "partial network updates: after a warm-up, one layer at a time; ignores the deadline"
     source = "after FedPart (Wang et al.)"
     fully_open: ClassVar = {"warm_up": MAX_COUNT}
     adapts: ClassVar[bool] = False
@@ -29,7 +29,7 @@ class FedPart(FedPt):
     warm_up: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(
         default=5, description="edge rounds in which the whole model is trained first"
     )
-    rounds_each: Count = Field(default=2, description="edge rounds that a layer's turn takes")
+    rounds_each: Count = Field(default=2, description="edge rounds for which a layer is trained")
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
         """The layer whose turn it is."""

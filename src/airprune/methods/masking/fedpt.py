@@ -1,6 +1,6 @@
-"""FedPT: one part of the weights, drawn once, is trained and sent; the rest stays as it was initialised.
+"""FedPT: one random part of the weights is trained and sent; the rest stays as it was initialised.
 
-All devices draw the same order of the weights from the seed, so nobody needs to be told. A round trains the first of
+All devices sample the same order of the weights from the seed, so no mask is sent. A round trains the first of
 them, as many as the tightest device can send: where channels stand still, the same part for the whole run.
 """
 
@@ -16,7 +16,7 @@ class FedPt(Masking):
     """Training of one random part."""
 
     name = "fedpt"
-    summary = "one random part of the weights is trained for the whole run, the rest is frozen"
+    summary = "partial training: one fixed random part of the weights is trained, the rest frozen"
     source = "after FedPT (Sidahmed et al.)"
     dense_compute = 2 / 3  # forward pass and input gradients; weight gradients only for what moves
     by_data: ClassVar[bool] = False
@@ -28,9 +28,9 @@ class FedPt(Masking):
             return None, values
         return choose_mask(view.run_rng().random(layers.num_weights), keep=keep, layers=layers), values
 
-    def counts(self, view: RoundView, told: Array | None) -> Array:
-        return as_prepared(view, told)
+    def counts(self, view: RoundView, shared: Array | None) -> Array:
+        return as_prepared(view, shared)
 
     def choose(self, view: DeviceView) -> SubModel:
-        """Everything is held and used; what was told moves and is sent."""
+        """Holds and uses all weights; those of the common mask are trained and sent."""
         return SubModel(sent=view.shared, moves=view.shared)

@@ -1,7 +1,7 @@
-"""FjORD's ordered dropout: every minibatch trains a width drawn among those that the device can carry.
+"""FjORD's ordered dropout: every minibatch trains a width sampled among those that the device can train.
 
 The device holds and sends the leading units of its largest width; a step uses, and moves, only those of the width that
-was drawn, the same for all layers. So the leading units learn to do without the others, and every width is a model.
+was sampled, the same for all layers. So the leading units learn to do without the others, and every width is a model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Fjord(LeadingUnits):
     """The leading units, every minibatch at a width of its own."""
 
     name = "fjord"
-    summary = "the leading units that fit; every minibatch trains a width drawn among the smaller ones"
+    summary = "ordered dropout: leading units that fit; every minibatch trains a sampled width"
     source = "after Horváth et al. (FjORD)"
     fully_open: ClassVar = {"widths": [1.0]}
 
@@ -35,12 +35,12 @@ class Fjord(LeadingUnits):
         masks = [leading_mask(graph, width) for width in self.widths if width <= largest]
         if len(masks) == 1:
             return held
-        drawn: list[int] = []
+        sampled: list[int] = []
 
         def forward(step: int, weights: Array) -> Array:
-            """The width of a step, drawn in the order of the steps."""
-            while len(drawn) <= step:
-                drawn.append(int(view.rng.integers(len(masks))))
-            return masks[drawn[step]]
+            """Returns the mask of a step; widths are sampled in the order of the steps."""
+            while len(sampled) <= step:
+                sampled.append(int(view.rng.integers(len(masks))))
+            return masks[sampled[step]]
 
         return dataclasses.replace(held, forward=forward, forward_only=True, units=None)

@@ -2,9 +2,9 @@
 
     loss(p_max, labels) + loss(p, softmax of the p_max output)
 
-Both are propagated back, the predictions of p_max being constants in the second, and one step follows. p is drawn among
-all widths up to p_max. A step computes W(p_max) + W(p) weights, on average W(p_max) + mean W(p): that is charged, also
-where p_max is drawn, which has nothing to learn from itself.
+Both are propagated back, the predictions of p_max being constants in the second, and one step follows. p is sampled
+among all widths up to p_max. A step computes W(p_max) + W(p) weights, on average W(p_max) + mean W(p): that is charged,
+also where p_max is sampled, which has nothing to learn from itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FjordKd(Fjord):
     """Ordered dropout in which the widest sub-model teaches."""
 
     name = "fjord-kd"
-    summary = "as fjord; the widest sub-model learns from labels and teaches the width that was drawn"
+    summary = "ordered dropout with self-distillation: the widest sub-model teaches the sampled width"
     source = "after Horváth et al. (FjORD with distillation)"
     teaches = True
 
@@ -33,7 +33,7 @@ class FjordKd(Fjord):
         return held if held.forward is None else dataclasses.replace(held, forward_only=False, teaches=True)
 
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-        """A second pass; with one width there is nobody to teach."""
+        """A second pass; with one width there is none to teach."""
         if len(self.widths) == 1:
             return FREE
         graph = graph_of(shape)

@@ -15,7 +15,7 @@ class Frozen(Probe):
     """The paper's choice, without its zeros."""
 
     name = "frozen"
-    summary = "as probe, but what does not fit keeps its received value instead of becoming zero"
+    summary = "as probe, but pruned weights keep their received values (partial training)"
     source = "own; after partial training (FedPT, FedPart, FedPLT)"
     dense_compute = 2 / 3  # forward pass and input gradients; weight gradients only for what moves
 

@@ -1,6 +1,6 @@
 """Iterative magnitude pruning: in the first half of the run, every few rounds the smallest weights go for good.
 
-The target is what the tightest device of the first round can carry. Until it is reached, rounds are later than the
+The target is what the tightest device of the first round can train. Until it is reached, rounds miss the
 deadline, unless `late` is off: then all goes at once before the first round, which is one-shot magnitude pruning.
 """
 
@@ -41,18 +41,19 @@ class Iterative(OneMask):
     """Magnitude pruning, step by step."""
 
     name = "iterative"
-    summary = "the smallest weights of each layer go for good, in many small steps of the first half of the run"
+    summary = "iterative magnitude pruning per layer, in small steps over the first half of the run"
     source = "as in PruneFL's repository (Jiang et al.)"
     mask = MASK
     by_data: ClassVar[bool] = False
 
-    steps: Count = Field(default=20, description="prunings, equally spaced in the first half of the run")
+    steps: Count = Field(default=20, description="pruning steps, equally spaced over the first half of the run")
     late: bool = Field(
-        default=True, description="miss the deadline until the last pruning; false: prune all before the first round"
+        default=True,
+        description="miss the deadline until the last pruning step; false: one-shot pruning before the first round",
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """What is left, how many weights shall be left, and prunings done."""
+        """Stores the mask, the target number of weights, and the number of pruning steps done."""
         return (*super().slots(shape), count_slot(TARGET), count_slot(DONE))
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:

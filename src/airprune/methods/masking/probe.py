@@ -11,7 +11,7 @@ class Probe(Ranking):
     """The paper's choice, on one minibatch of the dense model."""
 
     name = "probe"
-    summary = "the paper's: each device ranks the received weights and zeroes what does not fit"
+    summary = "the paper's: each device ranks the received weights and zeroes those that do not fit"
     source = "as published, corrected"
 
     def choose(self, view: DeviceView) -> SubModel:

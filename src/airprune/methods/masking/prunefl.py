@@ -7,7 +7,7 @@ equally long, so seconds are counted in weights.
 Differs from the source. Its first stage, long training on one device, is here the first edge rounds: all devices train,
 and after each round the mask is reconfigured by what device 0 has seen, for the price of a mask. Later this happens
 every 5 edge rounds instead of 50. The deadline caps the mask (the source's `max_density`), so the first one is the
-largest weights that fit. Gradients are sent whatever the deadline: those rounds are late.
+largest weights that fit. Gradients are sent whatever the deadline: those rounds miss it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def reconfigured(
 
 
 def by_weight(shape: ModelShape, squares: Array) -> Array:
-    """Of all parameters, those of the prunable weights and the sum over all other weights.  [num_prunable + 1]"""
+    """Returns the entries of the prunable weights and the sum over all other weights.  [num_prunable + 1]"""
     others = shape.is_weight[: squares.size].copy()
     others[shape.prunable] = False
     return np.append(squares[shape.prunable], squares[others].sum())
@@ -94,17 +94,17 @@ class PruneFl(OneMask):
     """One mask, reconfigured by squared gradients."""
 
     name = "prunefl"
-    summary = "one mask for all, reconfigured every few rounds for the most squared gradient per second"
+    summary = "one adaptive mask for all devices, reconfigured by squared gradient per second"
     source = "PruneFL (Jiang et al.), with a shorter schedule"
     fully_open: ClassVar = {"share": 0.0}
     mask = MASK
     adapts: ClassVar[bool] = False
 
     every: Count = Field(default=5, description="edge rounds between two reconfigurations")
-    share: Ratio = Field(default=0.3, description="of the kept weights that a reconfiguration may take out")
+    share: Ratio = Field(default=0.3, description="share of the kept weights that a reconfiguration may prune")
     half_life: Positive = Field(default=10_000.0, description="edge rounds until that share has halved")
     initial_rounds: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(
-        default=5, description="first edge rounds, each followed by a reconfiguration by what device 0 has seen"
+        default=5, description="first edge rounds, each followed by a reconfiguration by the gradients of device 0"
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
@@ -148,7 +148,7 @@ class PruneFl(OneMask):
         return {SQUARES: not_sent(view, run).astype(kept.dtype)}
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
-        """A reconfiguration, if anybody has reported."""
+        """Reconfigures the mask, if a device has reported."""
         view, sums = outcome.view, outcome.sums
         if SQUARES not in sums:
             return {}
@@ -170,5 +170,5 @@ class PruneFl(OneMask):
         return round_index < self.initial_rounds
 
     def _is_due(self, round_index: int) -> bool:
-        """Whether the mask is reconfigured after this round."""
+        """Returns whether the mask is reconfigured after this round."""
         return self._is_starting(round_index) or (round_index + 1) % self.every == 0

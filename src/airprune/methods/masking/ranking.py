@@ -1,4 +1,4 @@
-"""What maskings share that rank weights by an importance: their options, scores and the best weights that fit."""
+"""Shared by maskings that rank weights by an importance: options, scores and the best weights that fit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def scores_of(ranking: Ranking, view: DeviceView) -> Array:
 
 
 def by_moves(ranking: Ranking) -> bool:
-    """Whether exactly the weights stay that a step on the probe minibatch moves most, as the paper has it."""
+    """Returns whether the weights stay that a step on the probe minibatch moves most, as in the paper."""
     return (ranking.importance, ranking.scope, ranking.structure) == ("update", "global", "weights")
 
 

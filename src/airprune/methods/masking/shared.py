@@ -1,7 +1,7 @@
 """One mask for all devices: they report their scores every few rounds, and the cloud ranks the sums.
 
-The ranking is kept between reports. Each round takes from its top as many weights as the tightest device can carry, so
-the mask of a round with less time lies inside that of one with more, and nobody is late.
+The ranking is kept between reports. Each round takes from its top as many weights as the tightest device can train, so
+the mask of a round with less time lies inside that of one with more, and no device misses the deadline.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Shared(Ranking):
     """One ranking for all."""
 
     name = "shared"
-    summary = "one mask for all devices, from their summed scores, chosen again every few rounds"
+    summary = "one pruning mask for all devices, from their summed scores, renewed every few rounds"
 
     every: Count = Field(
         default=5, description="edge rounds between two reports of scores, and so between two rankings"
@@ -48,7 +48,7 @@ class Shared(Ranking):
         return Charges(always_bits=value_bits * shape.prunable_weights, probe=self.count_probe)
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-        """The top of the ranking, as many as everybody can carry."""
+        """Returns the top of the ranking, as many weights as all devices can train."""
         keep, layers = int(view.keep.min()), view.shape.layers
         if keep >= layers.num_weights:
             return None, values
@@ -72,5 +72,5 @@ class Shared(Ranking):
         return {RANKING: sums[RANKING]} if RANKING in sums else {}
 
     def _is_due(self, round_index: int) -> bool:
-        """Whether devices send scores in this round: the last before a new ranking."""
+        """Returns whether devices send scores in this round: the last before a new ranking."""
         return (round_index + 1) % self.every == 0

@@ -1,7 +1,8 @@
-"""One small model for everybody: the leading units at the largest width that all devices can carry.
+"""One small model for all devices: the leading units at the largest width that all devices can train.
 
-The width is that of the first round's weakest device and stays for the run; who cannot carry it in a later round is
-left out of that round. What lies outside is never trained, never sent and no part of the model that is judged.
+The width is that of the first round's weakest device and stays for the run; a device that cannot train it in a later
+round is excluded from that round. What lies outside is never trained, never sent and no part of the model that is
+evaluated.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ SIZE = "small-model.weights"
 
 
 class SmallModel(Masking):
-    """One small model for everybody."""
+    """One small model for all devices."""
 
     name = "small-model"
-    summary = "one model of the largest width that everybody can carry"
+    summary = "one small model for all devices, of the largest width that every device can train"
     source = "after Cheng, Charles, Garrett, Rush (baselines of federated dropout)"
     by_data: ClassVar[bool] = False
     whole_units: ClassVar[bool] = True
 
     width: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None, description="share of every hidden layer's units; none: what all can carry in the first round"
+        default=None,
+        description="share of every hidden layer's units; none: as the slowest device of the first round allows",
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
@@ -59,7 +61,7 @@ class SmallModel(Masking):
         return narrowed(graph, leading_mask(graph, width_of(graph, view.keep, self._widths(graph))))
 
     def evaluated(self, shape: ModelShape, model: Array, values: Values) -> Array:
-        """Without the units that nobody trains."""
+        """Returns the model without the units that no device trains."""
         graph = graph_of(shape)
         small = model.copy()
         small[shape.prunable] *= leading_mask(graph, width_of(graph, int(values[SIZE][0]), self._widths(graph)))

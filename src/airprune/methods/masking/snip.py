@@ -28,7 +28,7 @@ class Snip(OneMask):
     """Pruning by the first round's gradient."""
 
     name = "snip"
-    summary = "after one dense round, the weights with the least |w · gradient| go for good"
+    summary = "one-shot pruning by connection sensitivity |w · gradient| after one dense round"
     source = "SNIP (Lee et al.), federated as in PruneFL's repository"
     mask = MASK
     adapts: ClassVar[bool] = False
@@ -38,7 +38,7 @@ class Snip(OneMask):
         return (*super().slots(shape), Slot(name=SCORES, owner=Owner.RUN, shape=prunable_weights, dtype="<f8"))
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
-        """Everything in the first round."""
+        """Returns no mask in the first round."""
         if view.round_index == 0:
             return None, values
         return fitted(values[MASK], int(view.keep.min()), lambda: values[SCORES]), values

@@ -1,4 +1,4 @@
-"""What maskings of whole units share: a family of narrower models, and the widest of them that a budget buys."""
+"""Shared by maskings of whole units: a family of narrower models, and the widest of them that a budget buys."""
 
 from __future__ import annotations
 

@@ -16,5 +16,3 @@ OBJECTIVES: Registry[type[Objective]] = Registry(
         "scaffold": "airprune.methods.objectives.scaffold:Scaffold",
     },
 )
-
-__all__ = ["OBJECTIVES", "Objective"]

@@ -1,4 +1,4 @@
-"""What an objective is: a term added to the gradient of every local step, and what the device remembers of it."""
+"""The base class of local objectives: a term added to the gradient of every local step, and its persistent state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LocalRun:
-    """What a device has done in one edge round, for what is remembered of it.
+    """The local training of a device in one edge round, from which slots and reports follow.
 
     Attributes:
       view: what the masking saw when it chose.

@@ -14,11 +14,11 @@ class Prox(Objective):
     """The loss and a proximal term."""
 
     name = "prox"
-    summary = "the loss and a pull to the received model"
+    summary = "the loss and a proximal term to the received model"
     source = "FedProx, as published"
     fully_open: ClassVar = {"mu": 0.0}
 
-    mu: NonNegative = Field(default=0.01, description="weight of the pull to the received model; 0: plain")
+    mu: NonNegative = Field(default=0.01, description="weight of the proximal term; 0: plain")
 
     def adjust(self, gradient: Array, weights: Array, received: Array, memory: Memory) -> None:
         """∇ + μ (w − w_received)."""

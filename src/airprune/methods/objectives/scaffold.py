@@ -1,4 +1,4 @@
-"""SCAFFOLD: every step is corrected by what the device's own gradients lack of everybody's.
+"""SCAFFOLD: every local step is corrected by control variates against client drift.
 
     g ← ∇F + c − c_n
     after S steps of η:   c_n⁺ = c_n − c + (w_received − w_trained) / (η S)
@@ -23,7 +23,7 @@ class Scaffold(Objective):
     """Control variates: one of each device, one of all."""
 
     name = "scaffold"
-    summary = "the loss with each step corrected by control variates, which double the upload"
+    summary = "the loss with control variates against client drift; doubles the upload"
     source = "SCAFFOLD (Karimireddy et al. 2020), option II"
     broadcast = (COMMON,)
     plain_steps = True

@@ -20,5 +20,3 @@ SELECTIONS: Registry[type[Selection]] = Registry(
         "ratio-cap": "airprune.methods.selection.ratio_cap:RatioCap",
     },
 )
-
-__all__ = ["SELECTIONS", "Selection"]

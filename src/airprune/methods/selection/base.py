@@ -1,4 +1,4 @@
-"""What a selection is: who is asked to take part in an edge round. A device that is not asked costs nothing."""
+"""The base class of client selections: the devices that take part in an edge round. The others cost nothing."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Candidates:
 
     Attributes:
       device: their numbers in the network, ascending.
-      edge: who serves each.
-      rates_bps: of some of these devices → their r_n of this round; computed for whom it is asked for.
+      edge: the edge of each.
+      rates_bps: some of these devices → their r_n of this round, computed for them alone.
       num_samples: D_n.
       rng: a stream of the component's own, the same for every edge and scheme.
       memory: the component's slots; read-only.
-      block_rates_bps: of (devices, number of blocks) → their full-band rates with the gain of each block of the band,
+      block_rates_bps: (devices, number of blocks) → their full-band rates with the gain of each block of the band,
         for schemes that assign blocks.  [num_devices, num_blocks]
       device_names, edge_names: of the whole network by their numbers, for people; empty: the numbers.
     """
@@ -50,11 +50,11 @@ class Candidates:
 
 def known_rates(device: Array, rate_bps: Array) -> Callable[[Array], Array]:
     """`Candidates.rates_bps` of devices, ascending, whose rates are known."""
-    return lambda asked: rate_bps[np.searchsorted(device, asked)]
+    return lambda wanted: rate_bps[np.searchsorted(device, wanted)]
 
 
 class Selection(Component):
-    """One client selection. What is not overridden drops no device, ends no round early and remembers nothing."""
+    """One client selection. What is not overridden drops no device, ends no round early and keeps no state."""
 
     @abstractmethod
     def before(self, candidates: Candidates) -> Array:

@@ -10,7 +10,7 @@ class BestChannel(ShareSelection):
     """Selects the share by channels."""
 
     name = "best-channel"
-    summary = "the share of each edge's devices with the best channels"
+    summary = "client selection by channel: the share of each edge's devices with the best rates"
 
     def before(self, candidates: Candidates) -> Array:
         return best_of_each_edge(candidates, candidates.full_band_rate_bps, self.share)

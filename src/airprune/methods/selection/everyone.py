@@ -9,7 +9,7 @@ class Everyone(Selection):
     """Selects all devices."""
 
     name = "everyone"
-    summary = "all devices, in every round"
+    summary = "all devices in every round"
     source = "the paper"
 
     def before(self, candidates: Candidates) -> Array:

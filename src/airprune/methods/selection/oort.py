@@ -1,4 +1,4 @@
-"""Oort: devices with much to teach and short rounds are asked again; the rest of the places go to the never tried.
+"""Oort: devices of high utility and short rounds are selected again; the other places go to untried devices.
 
     U = D · loss                                                        utility of a device's last upload
     score = (min(U, U_95) − 0.999 min U) / range + √(0.1 ln t / t_last)
@@ -20,7 +20,7 @@ from airprune.settings.section import Count, NonNegative, Ratio
 
 UTILITY, LAST, DURATION = "oort.utility", "oort.last_round", "oort.duration_s"
 PERCENTILE, GAINS = "oort.percentile", "oort.gains"
-_CLIP = 0.95  # quantile beyond which utilities count alike
+_CLIP = 0.95  # quantile beyond which utilities count equally
 _FLAT, _JUMP = 0.1, 5.0  # changes of utility between two windows at which the pacer moves
 _SMALL = 1e-4
 
@@ -34,7 +34,7 @@ def preferred_duration_s(duration_s: Array, percentile: float) -> float:
 
 
 def scores(utility: Array, last: Array, duration_s: Array, *, t: int, preferred_s: float, penalty: float) -> Array:
-    """Of devices that were tried before; `t` and `last` count rounds from 1.  [num_devices]"""
+    """Returns the scores of devices that were tried before; `t` and `last` count rounds from 1.  [num_devices]"""
     clip = np.sort(utility)[min(int(len(utility) * _CLIP), len(utility) - 1)]
     least = 0.999 * utility.min()
     gain = (np.minimum(utility, clip) - least) / max(utility.max() - least, _SMALL)
@@ -44,8 +44,8 @@ def scores(utility: Array, last: Array, duration_s: Array, *, t: int, preferred_
     return score
 
 
-def by_lot(weight: Array, draws: Array, count: int) -> Array:
-    """Places of `count` winners, one after the other with odds by weight: the least exponential draws over weights."""
+def sampled_places(weight: Array, draws: Array, count: int) -> Array:
+    """Samples `count` places without replacement with odds by weight: the least exponential draws over weights."""
     with np.errstate(divide="ignore"):
         return np.argsort(draws / weight, kind="stable")[:count]
 
@@ -54,26 +54,31 @@ class Oort(ShareSelection):
     """Selects by the last losses and durations, and a share of the untried. Defaults of the authors' code."""
 
     name = "oort"
-    summary = "devices with large losses, much data and short rounds, and a share of those never tried"
+    summary = "guided client selection: large losses, much data, short rounds, with exploration"
     source = "after Oort (Lai et al.), rules of the authors' code"
 
-    explore: Ratio = Field(default=0.9, description="share of places for devices never tried, in the beginning")
-    explore_decay: Ratio = Field(default=0.98, description="of that share, per round")
-    explore_least: Ratio = Field(default=0.2, description="that share is never less, while some are untried")
-    percentile: NonNegative = Field(
-        default=50.0, description="of durations, beyond which a device is slow; the pacer moves it; from 100 on: none"
+    explore: Ratio = Field(default=0.9, description="initial share of places for devices never selected before")
+    explore_decay: Ratio = Field(default=0.98, description="decay of that share per round")
+    explore_least: Ratio = Field(
+        default=0.2, description="lower bound of that share, while some devices were never selected"
     )
-    penalty: NonNegative = Field(default=2.0, description="exponent with which slow devices lose score; 0: none")
+    percentile: NonNegative = Field(
+        default=50.0,
+        description="percentile of durations beyond which a device is slow; moved by the pacer; from 100 on: none",
+    )
+    penalty: NonNegative = Field(default=2.0, description="exponent of the penalty of slow devices; 0: none")
     cut_off: Ratio = Field(
-        default=0.95, description="of the first score that gets no place; all above it draw for the places"
+        default=0.95,
+        description="share of the first score without a place; places are sampled among all scores above it",
     )
     pacer_every: Count = Field(default=20, description="rounds between two moves of the percentile")
-    pacer_step: NonNegative = Field(default=10.0, description="by which the percentile moves; 0: never")
+    pacer_step: NonNegative = Field(default=10.0, description="change of the percentile in one move; 0: never")
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """Of every device: U, the round of its last upload (0: never tried), its duration. And the pacer's:
+        """Stores U, the round of the last upload (0: never tried) and the duration of every device.
 
-        the percentile, and the exploited devices' mean utilities, summed over the last window and over this one.
+        And of the pacer: the percentile, and the exploited devices' mean utilities, summed over the last window and
+        over this one.
         """
         return (
             Slot(name=UTILITY, owner=Owner.RUN, shape=per_device, dtype="<f8"),
@@ -84,7 +89,7 @@ class Oort(ShareSelection):
         )
 
     def before(self, candidates: Candidates) -> Array:
-        """Scores are compared among all candidates, places given edge by edge; one number is drawn for each device."""
+        """Compares scores among all candidates, places given edge by edge; one number is sampled for each device."""
         device, memory, t = candidates.device, candidates.memory, candidates.round_index + 1
         tried = memory[LAST][device] > 0
         score = np.zeros(len(device))
@@ -100,24 +105,24 @@ class Oort(ShareSelection):
                 penalty=self.penalty,
             )
         draws = candidates.rng.exponential(size=len(device))
-        asked = np.zeros(len(device), dtype=bool)
+        selected = np.zeros(len(device), dtype=bool)
         for edge in np.unique(candidates.edge):
             here = np.flatnonzero(candidates.edge == edge)
-            asked[self._places(here, tried, score, candidates.num_samples, draws, t)] = True
-        return asked
+            selected[self._places(here, tried, score, candidates.num_samples, draws, t)] = True
+        return selected
 
     def _places(self, here: Array, tried: Array, score: Array, num_samples: Array, draws: Array, t: int) -> Array:
-        """Who of an edge's candidates is asked: the best tried, some untried by their data, then whoever is left."""
+        """Returns the selected candidates of an edge: the best tried, some untried by their data, then any others."""
         wanted = number_of(self.share, len(here))
         old, new = here[tried[here]], here[~tried[here]]
         exploit = min(int(wanted * (1.0 - self.explored_share(t))) if len(new) else wanted, len(old))
         if exploit:
             ranked = np.sort(score[old])[::-1]
             old = old[score[old] >= self.cut_off * ranked[min(exploit, len(ranked) - 1)]]
-        chosen = old[by_lot(score[old], draws[old], exploit)]
-        chosen = np.append(chosen, new[by_lot(num_samples[new], draws[new], wanted - len(chosen))])
+        chosen = old[sampled_places(score[old], draws[old], exploit)]
+        chosen = np.append(chosen, new[sampled_places(num_samples[new], draws[new], wanted - len(chosen))])
         others = np.setdiff1d(here, chosen)
-        return np.append(chosen, others[by_lot(np.ones(len(others)), draws[others], wanted - len(chosen))])
+        return np.append(chosen, others[sampled_places(np.ones(len(others)), draws[others], wanted - len(chosen))])
 
     def explored_share(self, t: int) -> float:
         """0.9 · 0.98^t, but at least 0.2."""
@@ -128,7 +133,7 @@ class Oort(ShareSelection):
         return 64.0
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
-        """Of who arrived: U, the round, the duration; then the pacer."""
+        """Stores U, round and duration of the devices that arrived; then moves the pacer."""
         memory, t = outcome.candidates.memory, outcome.candidates.round_index + 1
         arrived = outcome.device[outcome.arrived]
         utility, last, duration_s = (memory[name].copy() for name in (UTILITY, LAST, DURATION))

@@ -1,7 +1,7 @@
 """The devices whose channels are better than they usually are: ⌈C N_k⌉ of every edge, by r_n / running mean of r_n.
 
-A device far away is asked as often as one nearby, each in its good rounds. Where channels never change all are equal,
-and chance decides.
+A device far away is selected as often as one nearby, each in its good rounds. Where channels never change all are
+equal, and chance decides.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class ProportionalFair(ShareSelection):
     """Selects the share by channels compared with what they usually are."""
 
     name = "proportional-fair"
-    summary = "the share of each edge's devices whose channels are best compared with their running mean"
+    summary = "proportional fair client selection: best rates relative to their running means"
     source = "proportional fair scheduling, after Yang et al."
 
     window: Count = Field(
-        default=100, description="rounds that the running mean looks back; while fewer have passed, the plain mean"
+        default=100, description="rounds of the running mean; before as many have passed, the plain mean"
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
@@ -36,14 +36,14 @@ class ProportionalFair(ShareSelection):
         )
 
     def before(self, candidates: Candidates) -> Array:
-        """A device that was never seen is held against the others: the first round asks the best channels."""
+        """A device that was never seen is held against the others: the first round selects the best channels."""
         rate, known = candidates.full_band_rate_bps, candidates.memory[ROUNDS][candidates.device] > 0
         usual = np.where(known, candidates.memory[MEAN][candidates.device], np.mean(rate))
         order = np.lexsort((candidates.rng.random(len(rate)), rate / usual))
         return best_of_each_edge(candidates, np.argsort(order), self.share)
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
-        """R ← R + (r − R) / min(t, window), of all candidates, asked or not."""
+        """R ← R + (r − R) / min(t, window), of all candidates, selected or not."""
         seen = outcome.candidates
         mean, rounds = seen.memory[MEAN].copy(), seen.memory[ROUNDS].copy()
         rounds[seen.device] += 1

@@ -15,7 +15,7 @@ class ShareSelection(Selection):
     fully_open: ClassVar = {"share": 1.0}
 
     share: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.1, description="C, of each edge's devices, rounded up; 1: everyone"
+        default=0.1, description="C: share of each edge's devices, rounded up; 1: all"
     )
 
     def most(self, count: int) -> int:
@@ -26,9 +26,9 @@ class RandomShare(ShareSelection):
     """Selects the share at random."""
 
     name = "random-share"
-    summary = "a random share of each edge's devices"
+    summary = "client sampling: a random share of each edge's devices"
     source = "FedAvg, as published"
 
     def before(self, candidates: Candidates) -> Array:
-        """One number is drawn for each device of the edges that are active; the largest are selected."""
+        """One number is sampled for each device of the edges that are active; the largest are selected."""
         return best_of_each_edge(candidates, candidates.rng.random(len(candidates.device)), self.share)

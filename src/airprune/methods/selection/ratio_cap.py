@@ -1,7 +1,7 @@
-"""Devices that would be pruned too much are dropped from the round, one after the other, and the rest share their band.
+"""Devices that would be pruned too much are dropped, one after the other, and the rest share their bandwidth.
 
 On an edge without a plan, the device with the worst channel goes first. Or, where edges are small, the best set of all:
-argmin over S of Σ_S ρ + ν (N − |S|), a device that is left out counting as one that is pruned whole.
+argmin over S of Σ_S ρ + ν (N − |S|), an excluded device counting as one that is pruned whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airprune.planning import Plan, PlanProblem
 from airprune.planning.schemes import plan as plan_by
 from airprune.settings.section import Count, NonNegative, Ratio
 
-# All 2^N sets of an edge's devices are planned: beyond it, for longer than anybody waits.
+# All 2^N sets of an edge's devices are planned: beyond it, that takes too long.
 MOST_DEVICES = 12
 
 
@@ -40,19 +40,21 @@ class RatioCap(Selection):
     """Selects all devices and drops those that would be pruned too much."""
 
     name = "ratio-cap"
-    summary = "everyone, then without those whose models would be pruned too much"
+    summary = "all devices but those whose pruning ratios would exceed a cap"
     source = "after Liu et al. 2022"
     fully_open: ClassVar = {"max_ratio": 1.0}
 
     max_ratio: Ratio = Field(
-        default=0.8, description="largest pruning ratio that is worth a place; 1: nobody is dropped"
+        default=0.8, description="largest pruning ratio of a selected device; 1: no device is dropped"
     )
-    min_devices: Count = Field(default=1, description="of each edge, that stay whatever their ratios")
+    min_devices: Count = Field(default=1, description="devices of each edge that stay whatever their pruning ratios")
     search: Literal["one-by-one", "exact"] = Field(
         default="one-by-one",
-        description=f"exact: the best of all sets of an edge's devices, of which there are at most {MOST_DEVICES}",
+        description=f"exact: the best subset of an edge's devices, of which there are at most {MOST_DEVICES}",
     )
-    left_out_cost: NonNegative = Field(default=1.0, description="of exact: nu, of a device that is left out, in ratios")
+    left_out_cost: NonNegative = Field(
+        default=1.0, description="nu of the exact search: cost of an excluded device, in pruning ratios"
+    )
 
     def before(self, candidates: Candidates) -> Array:
         return everyone(candidates)

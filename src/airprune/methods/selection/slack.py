@@ -1,9 +1,9 @@
-"""HybridFL: edges ask more devices the fewer of them used to answer, and the round ends when enough have, of all edges.
+"""HybridFL: edges select more devices where fewer used to respond, and the round ends when enough of all have.
 
-    θ_r = Σ asked · submitted / Σ asked²      an edge's slack factor: least squares through 0 over past rounds, first 1
-    C_r = C / θ_r, at least C, at most 1      the share that the edge asks, by lot
+    θ_r = Σ selected · submitted / Σ selected²   an edge's slack factor: least squares through 0 over past rounds, first
+    1 C_r = C / θ_r, at least C, at most 1         the share of its devices that the edge samples
 
-Nobody is probed: an edge learns from what came in. The round is over with the ⌈C N⌉-th upload, or at the deadline.
+No device is probed: an edge learns from the uploads. The round is over with the ⌈C N⌉-th upload, or at the deadline.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from airprune.methods.selection.random_share import ShareSelection
 PRODUCT, SQUARE = "slack.asked_submitted", "slack.asked_sq"
 
 
-def shares_asked(share: float, product: Array, square: Array) -> Array:
+def sampled_shares(share: float, product: Array, square: Array) -> Array:
     """C_r of every edge.  [num_edges]"""
     slack = np.divide(product, square, out=np.ones(len(square)), where=square > 0.0)
     return np.clip(np.divide(share, slack, out=np.ones(len(square)), where=slack > 0.0), share, 1.0)
 
 
 class Slack(ShareSelection):
-    """Selects at random, more devices where fewer used to answer."""
+    """Selects at random, more devices where fewer used to respond."""
 
     name = "slack"
-    summary = "more of each edge's devices the fewer used to answer; the round ends when enough have"
+    summary = "client sampling by past response rates; the round ends when a quota has uploaded"
     source = "after HybridFL (Wu et al.)"
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
@@ -39,7 +39,7 @@ class Slack(ShareSelection):
         )
 
     def before(self, candidates: Candidates) -> Array:
-        shares = shares_asked(self.share, candidates.memory[PRODUCT], candidates.memory[SQUARE])
+        shares = sampled_shares(self.share, candidates.memory[PRODUCT], candidates.memory[SQUARE])
         return best_of_each_edge(candidates, candidates.rng.random(len(candidates.device)), shares[candidates.edge])
 
     def barrier(self, arrives_s: Array, num_devices: int) -> float:
@@ -50,10 +50,10 @@ class Slack(ShareSelection):
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
         memory = outcome.candidates.memory
         num_edges = len(memory[SQUARE])
-        asked = np.bincount(outcome.edge, minlength=num_edges)
+        selected = np.bincount(outcome.edge, minlength=num_edges)
         submitted = np.bincount(outcome.edge, outcome.arrived, minlength=num_edges)
-        return {PRODUCT: memory[PRODUCT] + asked * submitted, SQUARE: memory[SQUARE] + asked**2.0}
+        return {PRODUCT: memory[PRODUCT] + selected * submitted, SQUARE: memory[SQUARE] + selected**2.0}
 
     def most(self, count: int) -> int:
-        """Returns all: where hardly any device answered, C_r is 1."""
+        """Returns all: where hardly any device responded, C_r is 1."""
         return count

@@ -1,9 +1,9 @@
-"""What a topology is: a tree of averaging nodes. Its leaves are the stations, whose devices share a band.
+"""The base class of topologies: a tree of averaging nodes. Its leaves are the stations, whose devices share a band.
 
     root (the cloud) ── level 0 ── level 1 ── … ── the last level: stations ── devices
 
-Every level says who is whose child, how many rounds a node runs in one round of its parent, and how fast its link to
-the parent is. The rounds of a level go on in step; a node that has fewer of them waits for the others at its parent.
+Every level has the parent of each node, how many rounds a node runs in one round of its parent, and how fast its link
+to the parent is. The rounds of a level go on in step; a node that has fewer of them waits for the others at its parent.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Tree:
         return len(self.levels)
 
     def nodes(self, level: int) -> slice:
-        """Where a level's nodes lie among all; level −1 is the root alone."""
+        """Returns the place of a level's nodes among all; level −1 is the root alone."""
         if level < 0:
             return slice(0, 1)
         start = 1 + sum(part.num_nodes for part in self.levels[:level])
@@ -81,7 +81,7 @@ class Tree:
         return int(self.levels[level].rounds.max())
 
     def active(self, level: int, counters: Sequence[int]) -> Array:
-        """Which nodes of a level still have rounds to run, given how many each level has run.  [num_nodes] bool"""
+        """Returns the nodes of a level that have rounds left, given how many each level has run.  [num_nodes] bool"""
         alive = np.ones(1, dtype=bool)
         for part, done in zip(self.levels[: level + 1], counters, strict=False):
             alive = alive[part.parent] & (done < part.rounds)
@@ -98,12 +98,12 @@ class Tree:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Due:
-    """Who delivers in this round, and since when it has been training.  Arrays [num_devices]
+    """The devices that deliver in this round, and the rounds they trained for.  Arrays [num_devices]
 
     Attributes:
-      delivers: who does.
+      delivers: whether it does.
       lag: rounds since the model it started from; 0: this round's.
-      period_s: how long the round lasts at each one's edge, whoever delivers.
+      period_s: duration of the round at each one's edge.
     """
 
     delivers: Array
@@ -116,7 +116,7 @@ class RootView:
     """A global round as it ends at the stations.
 
     Attributes:
-      edge: who serves each device.  [num_devices]
+      edge: the edge of each device.  [num_devices]
       received_bits: what each station's devices have sent it in this global round.  [num_edges]
       model_bits, num_weights: of a whole model.
       cloud_rate_bps: full-band rates of all devices straight to the cloud in this round.  [num_devices]
@@ -137,7 +137,7 @@ class RootView:
 
 @dataclass(frozen=True, kw_only=True)
 class RootRound:
-    """What it takes to combine the stations' models.
+    """The cost of combining the stations' models.
 
     Attributes:
       latency_s: after the slowest station is done, beyond its link.
@@ -161,8 +161,8 @@ class Topology(Component):
       stations: whether the edges serve the devices, or the cloud itself over one band.
       adapts: whether its edge rounds keep the deadline if the scheme does.
       masters: whether its relay hands updates to a device that may combine them by the rule of the edge's aggregation.
-      apart: whether the models of the nodes below the root stay apart: the root sends nothing down, and what is judged
-        is the mean of their predictions. The root's own model is their mean, which nobody uses.
+      apart: whether the models of the nodes below the root stay apart: the root sends nothing down, and the mean of
+        their predictions is evaluated. The root's own model is their mean, which is not used.
     """
 
     stations: ClassVar[Literal["edges", "cloud"]] = "edges"
@@ -195,7 +195,7 @@ class Topology(Component):
     def due(self, latency_s: Array, edge: Array, deadline_s: float, round_index: int) -> Due | None:
         """Returns which devices deliver now; None: all do. Not together with `relay`.
 
-        Devices that started from different models are averaged apart, then these averages alike. Needs the slot
+        Devices that started from different models are averaged apart, then these averages equally. Needs the slot
         `HISTORY`: the models with which the last rounds of each edge began, the latest first.
 
         Args:
@@ -207,7 +207,7 @@ class Topology(Component):
 
     @property
     def top(self) -> int:
-        """The level whose models are judged and sent down: −1 is the root."""
+        """The level whose models are evaluated and sent down: −1 is the root."""
         return 0 if self.apart else -1
 
 

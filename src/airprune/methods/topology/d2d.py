@@ -1,6 +1,6 @@
 """D2D-FedAvg: near devices hand their updates to a master, which uploads one model for all of them.
 
-Grouping, at every edge and in every edge round: devices by rate, the best first; who is in no group yet becomes a
+Grouping, at every edge and in every edge round: devices by rate, the best first; a device without a group becomes a
 master and takes the nearest such devices within reach. Members send to their master in turn over the whole band, groups
 at the same time; then the masters share the uplink as the scheme says. A member leaves if the round would end earlier
 with its own upload. The master adds with counts, so the edge's average is that of all devices whatever the groups.
@@ -43,7 +43,7 @@ def without_leavers(master: Array, turn_s: Array, upload_s: Array) -> Array:
     """The same groups after members have left whose own upload ends the round earlier.  [num_devices]
 
     The round ends after the slowest group's turns and the masters' uploads, which take Σ upload_s if they end together.
-    Only who leaves the slowest group can end it earlier: the one with the largest gain goes first.
+    Only a member of the slowest group can end it earlier: the one with the largest gain goes first.
 
     Args:
       turn_s: how long each sends to its master; 0 for masters.
@@ -74,14 +74,16 @@ class D2d(Topology):
     """Groups near devices; options say which, and the links inside a group."""
 
     name = "d2d"
-    summary = "near devices hand their updates to a master, which uploads for all of them"
+    summary = "D2D groups: near devices send their updates to a master, which uploads for all of them"
     source = "after D2D-FedAvg (Zhang et al.)"
     fully_open: ClassVar = {"max_distance_m": 0.0}
     masters = True
 
-    max_distance_m: NonNegative = Field(default=50.0, description="of a member to its master; 0: no groups")
-    max_members: Count = Field(default=4, description="of a group, besides its master")
-    power_dbm: Decibel = Field(default=23.0, description="of a device that sends to another")
+    max_distance_m: NonNegative = Field(
+        default=50.0, description="largest distance of a member to its master; 0: no groups"
+    )
+    max_members: Count = Field(default=4, description="largest number of members of a group, besides its master")
+    power_dbm: Decibel = Field(default=23.0, description="transmit power between devices")
     min_distance_m: Positive = Field(default=3.0, description="nearer devices have the path loss of this distance")
 
     def relay(self, view: RelayView) -> Relay:

@@ -1,9 +1,9 @@
-"""Several models that nobody averages: each learns from the devices of its own edges, and all predict together.
+"""Several models that are never averaged: each learns from the devices of its own edges, and all predict together.
 
-One model for each edge, or `members` of them to which the edges are dealt evenly and in order. A prediction is the mean
-of the members' probabilities.
+One model for each edge, or `members` of them among which the edges are partitioned evenly and in order. A prediction is
+the mean of the members' probabilities.
 
-Differs from the source, which deals devices: here a band belongs to an edge, and its devices to one model.
+Differs from the source, which partitions devices: here a band belongs to an edge, and its devices to one model.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ class Ensemble(Topology):
     """Keeps several models apart."""
 
     name = "ensemble"
-    summary = "models that stay apart, one per edge or per few edges, and predict together"
+    summary = "ensemble of models, one per edge or group of edges, never averaged; mean prediction"
     source = "after Cheng, Charles, Garrett, Rush (ensembles against federated dropout)"
     apart = True
 
-    members: Count | None = Field(default=None, description="models to which edges are dealt; none: one for each edge")
+    members: Count | None = Field(
+        default=None, description="number of models among which edges are partitioned; none: one for each edge"
+    )
 
     def build(self, rounds: Array) -> Tree:
         edges, members = len(rounds), self.members

@@ -1,4 +1,4 @@
-"""The paper's baseline without hierarchy: the cloud's own band serves all devices."""
+"""The paper's baseline without hierarchy: the cloud's own bandwidth serves all devices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ class Flat(Topology):
     """Has the cloud serve the devices."""
 
     name = "flat"
-    summary = "the cloud's own band serves all devices"
+    summary = "no edges: the cloud's own bandwidth serves all devices"
     source = "the paper's baseline"
     stations = "cloud"

@@ -37,7 +37,7 @@ def chosen_edge(
     max_latency_s: float | None = None,
     max_workload: float | None = None,
 ) -> int | None:
-    """argmin U_i over the edges that may average; an infinite latency excludes one. None if nobody may."""
+    """argmin U_i over the edges that may average; an infinite latency excludes one. None if no edge may."""
     may = np.isfinite(latency_s)
     if max_latency_s is not None:
         may &= latency_s <= max_latency_s
@@ -49,7 +49,7 @@ def chosen_edge(
 
 
 def queueing_s(num_devices: Array, service_rate: Array) -> Array:
-    """1 / (μ − N); infinite where more ask than are served."""
+    """1 / (μ − N); infinite where requests exceed the service rate."""
     spare = service_rate - num_devices
     return np.where(spare > 0.0, 1.0 / np.where(spare > 0.0, spare, 1.0), np.inf)
 
@@ -63,18 +63,22 @@ class Fog(Topology):
 
     name = "fog"
     summary = "one of the edges, chosen by latency and workload, averages for all"
-    source = "FogFL (Saha, Misra, Deb), its choice of the node"
+    source = "FogFL (Saha, Misra, Deb), its choice of the aggregating node"
     fully_open: ClassVar = {}
 
-    alpha: Ratio = Field(default=0.5, description="weight of latency; the rest is that of workload")
-    rate_bps: Positive | None = Field(default=1e9, description="between any two edges; none: takes no time")
+    alpha: Ratio = Field(default=0.5, description="weight of latency; workload has 1 − alpha")
+    rate_bps: Positive | None = Field(default=1e9, description="rate between any two edges; none: takes no time")
     cloud_bps: Positive | None = Field(
-        default=None, description="of each edge to the cloud, if no edge may average; none: takes no time"
+        default=None, description="rate of each edge to the cloud, used if no edge may average; none: takes no time"
     )
-    max_latency_s: Positive | None = Field(default=None, description="L_max, of an edge that may average; none: any")
-    max_workload_bytes: Positive | None = Field(default=None, description="O_max of such an edge; none: any")
-    cycles_per_weight: NonNegative = Field(default=1.0, description="to add one weight of one edge's model")
-    cpu_hz: Positive = Field(default=3e9, description="of an edge")
+    max_latency_s: Positive | None = Field(
+        default=None, description="L_max: largest latency of an edge that may average; none: any"
+    )
+    max_workload_bytes: Positive | None = Field(
+        default=None, description="O_max: largest workload of an edge that may average; none: any"
+    )
+    cycles_per_weight: NonNegative = Field(default=1.0, description="CPU cycles to add one weight of one edge's model")
+    cpu_hz: Positive = Field(default=3e9, description="CPU frequency of an edge")
     service_factor: Positive = Field(default=10.0, description="μ_i / N_i: requests served per second and device")
 
     def root(self, view: RootView) -> RootRound:

@@ -1,4 +1,4 @@
-"""The paper's tree: every edge is a child of the cloud, over fibre that takes no time unless told otherwise."""
+"""The paper's tree: every edge is a child of the cloud, over fibre that takes no time unless set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Hierarchical(Topology):
     source = "the paper"
 
     backhaul_bps: Positive | None = Field(
-        default=None, description="of every edge; none: takes no time, as in the paper"
+        default=None, description="backhaul rate of every edge; none: takes no time, as in the paper"
     )
 
     def build(self, rounds: Array) -> Tree:

@@ -26,19 +26,19 @@ class Lan(Topology):
     """Has an edge's devices average on their LAN."""
 
     name = "lan"
-    summary = "an edge's devices average among themselves on a LAN; one of them uploads to the cloud"
+    summary = "ring all-reduce among the devices of an edge's LAN; one of them uploads to the cloud"
     source = "after LanFL (Yuan et al.)"
     fully_open: ClassVar = {}
     adapts = False
 
-    rate_bps: Positive = Field(default=100e6, description="of each device's own link in the LAN, both ways at once")
-    power_w: Positive = Field(default=0.1, description="of a device while it sends in the LAN")
+    rate_bps: Positive = Field(default=100e6, description="rate of each device's own full-duplex link in the LAN")
+    power_w: Positive = Field(default=0.1, description="power of a device while it sends in the LAN")
     wan_bps: Positive | None = Field(
-        default=None, description="of each LAN to the cloud; none: over the cloud's radio band"
+        default=None, description="rate of each LAN to the cloud; none: over the cloud's radio bandwidth"
     )
 
     def relay(self, view: RelayView) -> Relay:
-        """Everybody in the ring at once: each is a group of its own, and none uploads."""
+        """Returns the ring of all devices at once: each is a group of its own, and none uploads."""
         count = len(view.edge)
         _, place, sizes = np.unique(view.edge, return_inverse=True, return_counts=True)
         return Relay(

@@ -1,7 +1,7 @@
-"""What devices of one edge do among themselves before anybody uploads: groups, times, bits and joules.
+"""Device-to-device groups of an edge before the uplink: members, times, bits and joules.
 
 Devices of a group send to its head one after the other; groups do so at the same time. Only then is the edge's band
-free for the uplink, so everybody at an edge where somebody relays waits for the slowest group.
+free for the uplink, so all devices of an edge with a relay wait for its slowest group.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from airprune.wireless.channel import Radio
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RelayView:
-    """The devices that are asked, as a topology sees them before the plan.  Arrays [num_devices], in one order
+    """The selected devices, as a topology sees them before the plan.  Arrays [num_devices], in one order
 
     Attributes:
-      edge: who serves each.
+      edge: the edge of each.
       full_band_rate_bps: r_n to its edge.
       compute_s: how long it trains the whole model.
       model_bits: what it sends if it keeps every weight.
-      positions_m: where everybody stands; an error where the network knows none.  [num_devices, 2]
+      positions_m: places of all devices; an error where the network knows none.  [num_devices, 2]
     """
 
     edge: Array
@@ -38,12 +38,12 @@ class RelayView:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relay:
-    """Who tells whom before the uplink.  Arrays [num_devices]
+    """The transmissions between devices before the uplink.  Arrays [num_devices]
 
     Attributes:
       head: place of the device whose group each is in; a device alone heads itself.
-      uploads: who then sends to the edge, for all of its group.
-      sends: bits that each sends to other devices, per bit of its own update; 0 for who sends nothing.
+      uploads: whether it then sends to the edge, for all of its group.
+      sends: bits that each sends to other devices, per bit of its own update; 0 if nothing.
       rate_bps: over which it does.
       power_w: while it does.
     """
@@ -56,7 +56,7 @@ class Relay:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everybody uploads, and nothing else."""
+        """True if all devices upload, and nothing else happens."""
         return not np.any(self.sends > 0.0) and bool(self.uploads.all())
 
     @property
@@ -66,11 +66,11 @@ class Relay:
         return sizes
 
     def sending_s(self, bits: Array) -> FloatArray:
-        """How long each sends to other devices, given the bits of its own update."""
+        """Returns how long each sends to other devices, given the bits of its own update."""
         return np.where(self.sends > 0.0, self.sends * bits / self.rate_bps, 0.0)
 
     def over_s(self, compute_s: Array, bits: Array, edge: Array) -> FloatArray:
-        """When the relaying of each device's edge is over; 0 where nobody relays.
+        """Returns when the relaying of each device's edge is over; 0 where no device relays.
 
         max over the edge's groups of (its slowest training + Σ of its devices' turns).
         """
@@ -85,7 +85,7 @@ class Relay:
         return over[place]
 
     def without(self, leaves: Array) -> Relay:
-        """Everybody marked uploads for itself; whole groups must be marked."""
+        """Returns the relay in which all marked devices upload for themselves; whole groups must be marked."""
         return replace(
             self,
             head=np.where(leaves, np.arange(len(leaves)), self.head),

@@ -1,8 +1,8 @@
 """TT-Prune: the edge averages every ΔT = T_th / M, and slower devices deliver every second, third, … time.
 
 A device that takes T_n is in tier m = ⌈T_n / ΔT⌉ and delivers in rounds k ≡ 0 (mod m) what it trained from the model of
-round k − m. Each tier is averaged by itself, then the tiers that delivered count alike. The tier that a device would be
-in with a whole model and an equal share of the band, but at most M, gives the deadline m ΔT that its plan must keep.
+round k − m. Each tier is averaged by itself, then the tiers that delivered count equally. The tier that a device would
+be in with a whole model and an equal share of the band, but at most M, gives the deadline m ΔT that its plan must keep.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ class Tiers(Topology):
     """Averages several times per deadline."""
 
     name = "tiers"
-    summary = "the edge averages several times per deadline; slower devices deliver more rarely"
+    summary = "time-triggered: the edge averages several times per deadline; slower devices deliver less often"
     source = "after TT-Prune (Zhang, Deng, Mahmoodi)"
     fully_open: ClassVar = {"tiers": 1}
 
     tiers: Annotated[int, Field(ge=1, le=64)] = Field(
-        default=2, description="M: averages per deadline, and models that an edge remembers; 1: everybody in step"
+        default=2,
+        description="M: averages per deadline, and number of models that an edge stores; 1: all devices in every round",
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
@@ -54,7 +55,7 @@ class Tiers(Topology):
         return problem.deadline_s * tier_of(share, 1.0 / self.tiers) / self.tiers
 
     def due(self, latency_s: Array, edge: Array, deadline_s: float, round_index: int) -> Due:
-        """Where a baseline is later than the deadline, ΔT is a part of its slowest device's time instead."""
+        """Returns the tiers due; where the slowest device misses the deadline, ΔT is a part of its time instead."""
         period_s = np.full(len(edge), deadline_s / self.tiers)
         for k in np.unique(edge).tolist():
             slowest_s = np.nanmax(latency_s[edge == k], initial=deadline_s)

@@ -1,7 +1,8 @@
 """A tree of any depth: levels of averaging nodes between the edges and the cloud.
 
-Edges, and the nodes of each level, are dealt evenly and in order to the level above. Hierarchical SGD with three levels
-is `nodes = [2], rounds = [3]`: two regions average their edges three times before the cloud averages the regions.
+Edges, and the nodes of each level, are partitioned evenly and in order among the level above. Hierarchical SGD with
+three levels is `nodes = [2], rounds = [3]`: two regions average their edges three times before the cloud averages the
+regions.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from airprune.methods.topology.base import Array, Level, Topology, Tree, edges_b
 from airprune.settings.section import Count, Positive
 
 
-def _dealt(children: int, parents: int) -> Array:
+def _partitioned(children: int, parents: int) -> Array:
     """Parent of each child: consecutive children together, as evenly as possible."""
     if children < parents:
         rule = f"must have no more nodes in a level than below it ({children})"
@@ -32,9 +33,12 @@ class TreeTopology(Topology):
     source = "hierarchical SGD, any depth"
 
     nodes: tuple[Count, ...] = Field(default=(2,), description="averaging nodes of each level between cloud and edges")
-    rounds: tuple[Count, ...] = Field(default=(1,), description="of each such level per round of the level above it")
+    rounds: tuple[Count, ...] = Field(
+        default=(1,), description="rounds of each such level per round of the level above it"
+    )
     rate_bps: tuple[Positive, ...] = Field(
-        default=(), description="of the links up from each such level and from the edges; empty: they take no time"
+        default=(),
+        description="rates of the links up from each such level and from the edges; empty: they take no time",
     )
 
     @model_validator(mode="after")
@@ -54,10 +58,10 @@ class TreeTopology(Topology):
             levels.append(
                 Level(
                     name=f"level-{number + 1}",
-                    parent=_dealt(nodes, above),
+                    parent=_partitioned(nodes, above),
                     rounds=np.full(nodes, level_rounds),
                     rate_bps=np.full(nodes, rates[number]),
                 )
             )
             above = nodes
-        return Tree((*levels, edges_below(_dealt(len(rounds), above), rounds, rates[-1])))
+        return Tree((*levels, edges_below(_partitioned(len(rounds), above), rounds, rates[-1])))

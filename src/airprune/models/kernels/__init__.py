@@ -1,4 +1,4 @@
-"""What computes gradients. To add a kernel, write its file and list it here; `auto` takes the first that serves.
+"""Kernels, which compute gradients. To add one, write its file and list it here; `auto` takes the first that serves.
 
 base      what a kernel is
 native    the paper's CNN in C

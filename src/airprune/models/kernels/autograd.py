@@ -57,7 +57,7 @@ class MinibatchLoss:
         return index if self.twin is None else index.to(self.twin.device)
 
     def outputs(self, batch: Array) -> torch.Tensor:
-        """What the model says of these samples, before the softmax.  [num_samples, num_classes]"""
+        """Returns the model's scores of these samples, before the softmax.  [num_samples, num_classes]"""
         x = self.x[self.index(batch)]
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)

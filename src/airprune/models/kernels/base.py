@@ -1,4 +1,4 @@
-"""What a kernel is: minibatch gradients of a flat model, on samples that lie in arrays."""
+"""Kernels: minibatch gradients of a flat model, on samples that lie in arrays."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from airprune.models.losses import CROSS_ENTROPY
 
 Array = np.ndarray
 Gradient = Callable[[Array], float]
-"""Of the numbers of a minibatch's samples: leaves ∇F(w, ξ) in `model.gradient_array`, returns F(w, ξ)."""
+"""Called with the numbers of a minibatch's samples: leaves ∇F(w, ξ) in `model.gradient_array`, returns F(w, ξ)."""
 
 
 class Teaching(Protocol):
     """Gradients of two kinds: from labels, with what was predicted, and from predictions."""
 
     def teach(self, batch: Array) -> tuple[float, Any]:
-        """As a `Gradient`; returns F and the probabilities of all classes."""
+        """Computes like a `Gradient`; returns F and the probabilities of all classes."""
 
     def learn(self, batch: Array, probabilities: Any) -> float:
         """∇ of the cross-entropy to these probabilities, in `model.gradient_array`; returns that cross-entropy."""
@@ -40,7 +40,7 @@ class Stacked(Protocol):
         """w ← w − η g of one row in float32, by the native library."""
 
     def gradients(self, first: int, batches: Sequence[Array]) -> list[float] | None:
-        """As a `Gradient` of so many rows from `first`, on minibatches of one size; None: not of this size."""
+        """Computes like a `Gradient` for so many rows from `first`, on minibatches of one size; None: not this size."""
 
     def alone(self, row: int, batch: Array) -> float:
         """The `Gradient` of one row."""

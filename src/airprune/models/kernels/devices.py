@@ -1,4 +1,4 @@
-"""What torch computes on besides the CPU, and a model's twin there.
+"""Devices that torch computes on besides the CPU, and a model's twin there.
 
 Weights, masks, steps and messages stay in the arrays of a `FlatModel`. Its twin on a device gets them before each
 minibatch and gives gradients and buffers back, so nothing but the kernel knows of devices.
@@ -23,7 +23,7 @@ ACCELERATORS = ("cuda", "mps")
 
 
 def is_there(name: str) -> bool:
-    """Whether torch finds such a device on this machine."""
+    """True if torch finds such a device on this machine."""
     import torch
 
     if name == "cuda":
@@ -32,7 +32,7 @@ def is_there(name: str) -> bool:
 
 
 def device_named(wanted: str, *, float64: bool = False) -> str:
-    """What `train.device` means on this machine."""
+    """Returns the device that `train.device` means on this machine."""
     if wanted == "cpu":
         return wanted
     if wanted == "auto":
@@ -54,7 +54,7 @@ def torch_device(name: str) -> torch.device:
 
 
 def seed_layers(name: str, seed: int) -> None:
-    """Of layers that draw, such as Dropout, on this device; they draw on the CPU as well."""
+    """Seeds layers that draw, such as Dropout, on this device and on the CPU, where they draw as well."""
     import torch
 
     torch.default_generator.manual_seed(seed)
@@ -88,7 +88,7 @@ class Twin:
         self.state.copy_(torch.from_numpy(np.ascontiguousarray(state)))
 
     def take(self) -> None:
-        """Everything as the model has it now."""
+        """Copies everything as the model has it now."""
         self.state.copy_(self.model.state)
         for mine, its in self._counters:
             its.copy_(mine)
@@ -96,7 +96,7 @@ class Twin:
             self.module.train(self.model.module.training)
 
     def give(self) -> None:
-        """What a forward and a backward pass have changed: gradients and buffers."""
+        """Copies back what a forward and a backward pass have changed: gradients and buffers."""
         trained = self.model.num_parameters
         self.model.gradient.copy_(self.gradient)
         self.model.state[trained:].copy_(self.state[trained:])

@@ -30,7 +30,7 @@ def guard(module: nn.Module) -> None:
 
 
 def may_crash(part: nn.Module) -> bool:
-    """Whether a layer is a convolution that may crash with channels last; sizes of images, which decide, too, vary."""
+    """True for a convolution that may crash with channels last; that depends on image sizes too, which vary."""
     if not isinstance(part, _ConvNd) or part.groups > 1 or max(part.stride) == 1:
         return False
     # Of a transposed convolution, the second size counts the channels that come out, which is where it crashes.
@@ -44,5 +44,5 @@ def _channel_by_channel(
 
 
 def _plain(value: Any) -> Any:
-    """By way of a flat tensor: of a single channel, `contiguous` would leave the strides of channels last."""
+    """Copies by way of a flat tensor: of one channel, `contiguous` would leave the strides of channels last."""
     return value.flatten().view(value.shape) if isinstance(value, torch.Tensor) else value

@@ -64,7 +64,7 @@ class Place(NamedTuple):
         return view
 
     def values(self, row: int, stretch: Stretch) -> Tensor:
-        """Of a row of a stretch."""
+        """Returns the values of a row of a stretch."""
         return self.row(self.states, -1 if stretch.alike else row)
 
 
@@ -142,7 +142,7 @@ def _products(left: Tensor, right: Tensor, *, each: bool) -> Tensor:
 
 
 def is_aligned(rows: Tensor) -> bool:
-    """Whether each begins at a cache line, as a fresh product does; some products round otherwise elsewhere."""
+    """True if each begins at a cache line, as a fresh product does; some products round otherwise elsewhere."""
     return rows.data_ptr() % LINE_BYTES == 0 and rows.stride(0) * rows.element_size() % LINE_BYTES == 0
 
 

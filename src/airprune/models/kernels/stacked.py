@@ -46,7 +46,7 @@ TRIED_ROWS = 24
 
 
 class _Way(Enum):
-    """How rows are computed: products of all rows in one call, in one call each, or each row by autograd."""
+    """Ways to compute rows: products of all rows in one call, in one call each, or each row by autograd."""
 
     TOGETHER = 0
     EACH = 1
@@ -55,7 +55,7 @@ class _Way(Enum):
 
 @dataclass
 class _Trial:
-    """Of minibatches of one size: the way that was not found to differ, and on how many rows it agreed."""
+    """The way for minibatches of one size that was not found to differ, and on how many rows it agreed."""
 
     way: _Way = _Way.TOGETHER
     num_agreed: int = 0
@@ -158,7 +158,7 @@ class Stack:
         return self._computed(stretch, batches)
 
     def _are_alike(self, first: int, stop: int) -> bool:
-        """Whether rows have all been loaded with one state, which is then in its place; else each is in its own."""
+        """True if all rows have been loaded with one state, which is then in its place; else each is in its own."""
         rows = self.rows[first:stop]
         loaded = rows[0].loaded
         if loaded is not None and all(row.loaded is loaded for row in rows):
@@ -184,7 +184,7 @@ class Stack:
         return self._alone.value(batch)
 
     def _tried(self, stretch: Stretch, batches: Sequence[Array], trial: _Trial) -> list[float]:
-        """By autograd, and to compare also the way that is tried."""
+        """Computes by autograd, and to compare also by the way that is tried."""
         rows = self.rows[stretch.rows]
         try:
             losses = self._computed(stretch, batches)
@@ -212,7 +212,7 @@ class Stack:
 
     @torch.no_grad()
     def sample_bytes(self) -> int:
-        """Of one sample on its way through the layers.
+        """Bytes of one sample on its way through the layers.
 
         Raises:
           Unstackable: if it does not get through.
@@ -284,7 +284,7 @@ def chain_of(module: nn.Module, places: dict[str, Place]) -> list[Layer]:
     if any(True for _ in module.buffers()):
         raise Unstackable("it has buffers")
     if not all(_is_known(part) for part in module.modules()):
-        raise Unstackable("a forward pass of somebody's own may do more than a trace of it shows")
+        raise Unstackable("a forward pass of the user's own may do more than a trace of it shows")
     try:
         graph = fx.symbolic_trace(module).graph
     except Exception as error:  # whatever a forward pass makes of being traced
@@ -308,12 +308,12 @@ def chain_of(module: nn.Module, places: dict[str, Place]) -> list[Layer]:
 
 
 def _is_known(part: nn.Module) -> bool:
-    """Whether its forward pass is torch's or airprune's, which do the same every time."""
+    """True if its forward pass is torch's or airprune's, which do the same every time."""
     return type(part).__module__.partition(".")[0] in ("torch", "airprune") and "forward" not in vars(part)
 
 
 def build(model: FlatModel, x: Array, y: Array, *, loss: Loss | None, batch_size: int, num_rows: int) -> Stack | None:
-    """At most so many rows, as fit; None if the model cannot be stacked or is too large for it to pay."""
+    """Returns a stack of at most so many rows, as fit; None if the model cannot be stacked or is too large."""
     alone = MinibatchLoss(model, x, y, loss=loss)
     try:
         one = Stack(model, alone, 1)

@@ -27,7 +27,7 @@ def train_chunk(
     total: Array,
     counts: Array,
 ) -> tuple[list[float], Array] | None:
-    """As `NativeGradient.train_chunk`, as many devices at once as there are rows.
+    """Trains like `NativeGradient.train_chunk`, as many devices at once as there are rows.
 
     None also if their minibatches are not of the same sizes, or cannot be computed together.
     """
@@ -48,7 +48,7 @@ def train_chunk(
 
 
 class _Group:
-    """As many devices as there are rows, or fewer.
+    """The training of as many devices as there are rows, or fewer.
 
     Who prunes sits behind all others, so that both kinds lie side by side.
 
@@ -71,7 +71,7 @@ class _Group:
         self.masks: list[Array | None] = [None] * len(keep)
 
     def train(self, losses: Array, lost: Array) -> bool:
-        """Whether all has gone well; fills in the losses [num_devices, num_steps] and ‖w − w ⊙ m‖² [num_devices]."""
+        """True if all has gone well; fills in losses [num_devices, num_steps] and ‖w − w ⊙ m‖² [num_devices]."""
         for row in self.rows:
             self._stack.rows[row].load(self._received)
         pruning = self._seated[self._num_whole :]
@@ -96,7 +96,7 @@ class _Group:
         devices = self._seated[first:]
         try:
             found = self._stack.gradients(first, [self._batches[device][step] for device in devices])
-        except Exception:  # somebody's samples: each alone tells whose
+        except Exception:  # bad samples of some device: training each alone shows whose
             return False
         if found is not None:
             losses[devices, step] = found

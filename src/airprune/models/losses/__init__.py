@@ -1,9 +1,9 @@
-"""What is minimised, and what models are judged by. To add one, write its file and list it here.
+"""Lists the losses and metrics. To add one, write its file and list it here.
 
-base            what a loss and a metric are
+base            the interface of losses and metrics
 classification  cross-entropy, accuracy
 regression      mse, mae, huber
-own             functions that somebody brought along
+own             functions of users
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cross-entropy of class scores, and the share of samples whose highest score is their class."""
+"""Defines cross-entropy of class scores, and accuracy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def total(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def together(outputs: torch.Tensor) -> torch.Tensor:
-    """Logits of the mean of the members' probabilities.
+    """Returns the logits of the mean of the members' probabilities.
 
     Args:
       outputs: logits.  [num_models, num_samples, num_classes]
@@ -42,11 +42,13 @@ def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 CROSS_ENTROPY = Loss(
     name="cross-entropy",
-    summary="of class scores and one class per sample",
+    summary="cross-entropy of class scores and one class per sample",
     mean=mean,
     total=total,
     targets="classes",
     metric="accuracy",
     together=together,
 )
-ACCURACY = Metric(name="accuracy", summary="share of samples classified right", mean=accuracy, total=correct)
+ACCURACY = Metric(
+    name="accuracy", summary="share of samples that are classified correctly", mean=accuracy, total=correct
+)

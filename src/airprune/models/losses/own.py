@@ -1,4 +1,4 @@
-"""Losses and metrics that somebody brought along as functions, and the names that scenarios give them."""
+"""Losses and metrics that users bring along as functions, and the names that scenarios give them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from airprune.models.losses.base import Loss, Metric
 if TYPE_CHECKING:
     from airprune.scenario import Scenario
 
-# Torch's functions for what has a name here.
+# Functions of torch that have a name here.
 _KNOWN = {"cross_entropy": "cross-entropy", "mse_loss": "mse", "huber_loss": "huber"}
 _KNOWN_METRICS = {"l1_loss": "mae"}
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What a run minimises, and what else its models are judged by."""
+class Criteria:
+    """The loss that a run minimises, and the metric that its models are evaluated by besides."""
 
     loss: Loss
     metric: Metric | None
@@ -33,17 +33,17 @@ class Judged:
 
     @property
     def adds_up(self) -> bool:
-        """Whether sums over parts of the test set add up to those over all of it."""
+        """True if sums over parts of the test set add up to those over all of it."""
         return self.loss.total is not None and (self.metric is None or self.metric.total is not None)
 
     @property
     def key(self) -> str:
-        """Of the metric in a record."""
+        """The metric's key in a record."""
         return f"test_{'' if self.metric is None else self.metric.name.replace('-', '_')}"
 
 
 def named(scenario: Scenario, loss: Any, metric: Any) -> Scenario:
-    """The scenario with the names of what was given in place of its own; None leaves its own."""
+    """Returns the scenario with the names of the given functions; None leaves its own."""
     changes = {}
     if loss is not None:
         changes["train.loss"] = _name("run.loss", loss, _KNOWN, Loss)
@@ -52,15 +52,17 @@ def named(scenario: Scenario, loss: Any, metric: Any) -> Scenario:
     return scenario.with_values(changes) if changes else scenario
 
 
-def judged(scenario: Scenario, loss: Any = None, metric: Any = None) -> Judged:
-    """Of a scenario that `named` has made; functions that have no name in the lists must be given again."""
+def criteria_of(scenario: Scenario, loss: Any = None, metric: Any = None) -> Criteria:
+    """Returns the criteria of a scenario that `named` has made; functions without a name here must be given again."""
     train = scenario.train
     chosen = _chosen("loss", train.loss, loss, LOSSES, lambda: Loss(name=train.loss, summary="", mean=loss))
     name = chosen.metric if train.metric == AUTO else train.metric
     if not name:
-        return Judged(chosen, None)
+        return Criteria(chosen, None)
     short = name.removeprefix(OWN)
-    return Judged(chosen, _chosen("metric", name, metric, METRICS, lambda: Metric(name=short, summary="", mean=metric)))
+    return Criteria(
+        chosen, _chosen("metric", name, metric, METRICS, lambda: Metric(name=short, summary="", mean=metric))
+    )
 
 
 def _chosen(kind: str, name: str, given: Any, known: Any, made: Callable[[], Any]) -> Any:

@@ -1,6 +1,6 @@
-"""Losses of numbers: squared, absolute, and squared near zero but absolute far from it.
+"""Defines losses of numbers: squared, absolute, and Huber.
 
-Outputs [samples, 1] fit targets [samples], which torch by itself would spread to [samples, samples].
+Outputs [samples, 1] fit targets [samples], which torch by itself would broadcast to [samples, samples].
 """
 
 from __future__ import annotations

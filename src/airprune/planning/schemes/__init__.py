@@ -1,4 +1,4 @@
-"""One file per scheme: how shares and ratios are chosen. To add one, write its file and list it here."""
+"""Lists the schemes, one file each, that allocate shares and ratios. To add one, write its file and list it here."""
 
 from __future__ import annotations
 

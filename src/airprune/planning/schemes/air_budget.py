@@ -1,7 +1,7 @@
-"""The air budget: shares and bits per weight chosen together, so that the least of the updates is lost.
+"""Chooses shares and bits per weight together, so that the compression error of the updates is least.
 
-Pruning is the last resort: where not even the cheapest code of all devices fits, everybody on the edge has that code
-and `optimal` decides what else must go; within an energy budget `energy` does, which may also clock down.
+Pruning is the last resort: where not even the cheapest level of all devices fits, all devices of the edge take it and
+`optimal` decides what is pruned; within an energy budget `energy` does, which may also lower the CPU frequency.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from airprune.planning.compression_levels import Ladder, choose_levels
 from airprune.planning.feasibility import min_deadline_s
-from airprune.planning.ladder import Ladder, climb
 from airprune.planning.plan import Status
 from airprune.planning.problem import PlanProblem
 from airprune.planning.schemes.base import Allocation, Scheme
@@ -25,29 +25,29 @@ Array = np.ndarray
 
 
 class AirBudget(Scheme):
-    """Minimises the error of the updates over shares and codes."""
+    """Minimises the compression error of the updates over shares and levels."""
 
     name = "air-budget"
-    summary = "shares and bits per weight chosen together so that the least of the updates is lost"
+    summary = "jointly optimal bandwidth shares and bits per weight: least compression error of the updates"
     source = "own"
     chooses_codes = True
 
     fair: bool = Field(
-        default=False, description="the most bits for whoever has the fewest, instead of the least error in all"
+        default=False, description="maximise the smallest bits per weight of an edge, instead of the least total error"
     )
 
     def allocate(self, problem: PlanProblem) -> Allocation:
-        """Everybody's rung by `planning.ladder.climb`; what is left of the band goes to all in proportion."""
+        """Takes the levels of `choose_levels`; the remaining bandwidth goes to all devices in proportion."""
         ladder = problem.ladder or Ladder(float(np.max(problem.bits_per_weight)), 0.0)
         cheapest = float(ladder.bits_per_weight[0])
-        if np.any(problem.bits_per_weight != cheapest):  # it is what everybody has where pruning must help
+        if np.any(problem.bits_per_weight != cheapest):  # all have it where pruning must help
             problem = dataclasses.replace(problem, bits_per_weight=cheapest)
         weights = problem.largest_model_weights
         upload_s = _upload_s(problem, weights)
-        found = climb(problem, ladder, weights, upload_s, fair=self.fair)
+        found = choose_levels(problem, ladder, weights, upload_s, fair=self.fair)
         groups = problem.groups
         total = groups.spread(groups.sum(found.share))
-        with np.errstate(divide="ignore", invalid="ignore"):  # nobody needs any band
+        with np.errstate(divide="ignore", invalid="ignore"):  # no device needs bandwidth
             share = np.minimum(found.share * ((1.0 - ROUNDING_MARGIN) / total), 1.0)
         share = np.where((total > 0.0) & (total <= 1.0 - ROUNDING_MARGIN), share, found.share)
         plain = Allocation(
@@ -56,8 +56,8 @@ class AirBudget(Scheme):
             status=np.where(np.isnan(found.price), "", Status.OK.value).astype("<U24"),
             shadow_price=found.price,
             min_deadline_s=min_deadline_s(problem) if problem.limits is None else _fallback(problem).min_deadline_s,
-            bits_per_weight=ladder.bits_per_weight[found.rung],
-            code=found.rung,
+            bits_per_weight=ladder.bits_per_weight[found.level],
+            code=found.level,
         )
         if np.isnan(found.price).any():
             plain = _with_pruning(problem, ladder, plain)
@@ -65,7 +65,7 @@ class AirBudget(Scheme):
 
 
 def _upload_s(problem: PlanProblem, weights: Array) -> Array:
-    """τ: what deadline and energy budget leave for the upload.  [num_devices]"""
+    """Returns τ, the time that deadline and energy budget leave for the upload.  [num_devices]"""
     compute_s = problem.seconds_per_weight * weights + problem.extra_seconds
     left_s = problem.deadline_s - compute_s
     limits = problem.limits
@@ -76,7 +76,7 @@ def _upload_s(problem: PlanProblem, weights: Array) -> Array:
 
 
 def _with_pruning(problem: PlanProblem, ladder: Ladder, plain: Allocation) -> Allocation:
-    """The same with `optimal`, or `energy` within an energy budget, at the cheapest code on edges that have no plan."""
+    """Replaces edges without a plan by `optimal`, or `energy` within a budget, at the cheapest level."""
     limits = problem.limits
     lacking = plain.status == ""
     short = problem.groups.spread(lacking)
@@ -98,12 +98,12 @@ def _with_pruning(problem: PlanProblem, ladder: Ladder, plain: Allocation) -> Al
 
 
 def _fallback(problem: PlanProblem) -> Allocation:
-    """Who decides where pruning is needed; with which deadlines there is a plan at all, is up to it too."""
+    """Returns the allocation with pruning, which also decides the smallest deadline."""
     return (Optimal() if problem.limits is None else Energy()).allocate(problem)
 
 
 def _put(values: Any, where: Array, others: Any) -> Array:
-    """A copy with other values in some places."""
+    """Returns a copy with other values in some places."""
     changed = np.array(values)
     changed[where] = others
     return changed

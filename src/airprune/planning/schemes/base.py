@@ -1,4 +1,4 @@
-"""What a scheme is, and the parts that schemes share."""
+"""Defines a scheme, and the parts that schemes share."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Array = np.ndarray
 
 
 class Scheme(Component):
-    """One way to choose (b, ρ).
+    """The base of schemes, each a way to allocate bandwidth shares b and pruning ratios ρ.
 
     Attributes:
-      adapts: whether it promises the deadline; a baseline that does not may be `late`.
+      adapts: whether its plans meet the deadline; a baseline that does not adapt may be `late`.
       needs_limits: whether it chooses clock and power, and so needs `PlanProblem.limits`.
-      chooses_codes: whether it chooses bits per weight from `PlanProblem.ladder`, if there is one.
+      chooses_codes: whether it chooses compression levels from `PlanProblem.ladder`, if there is one.
       fits_codes: whether it takes the largest of `PlanProblem.codes` that fits, if there are any.
     """
 
@@ -36,19 +36,19 @@ class Scheme(Component):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        cls.owner = f"Scenario.plan.{cls.name}"  # also where a script gives the options, and no scenario
+        cls.owner = f"Scenario.plan.{cls.name}"  # also for options of a script, without a scenario
 
     @abstractmethod
     def allocate(self, problem: PlanProblem) -> Allocation:
-        """Returns the choice itself."""
+        """Returns the shares and ratios of every device."""
 
     def blocks(self, num_devices: int) -> int | None:
-        """Returns how many blocks the band of an edge with so many devices has; None: it is shared without blocks."""
+        """Returns the number of bandwidth blocks of an edge with so many devices; None: shared without blocks."""
         return None
 
     @classmethod
     def plans_fleets(cls) -> bool:
-        """Whether rates and compute times are all it needs: neither limits nor codes."""
+        """True if it needs only rates and compute times, neither limits nor compression levels."""
         return not (cls.needs_limits or cls.chooses_codes or cls.fits_codes)
 
     def plan(self, problem: PlanProblem) -> Plan:
@@ -78,11 +78,7 @@ class Scheme(Component):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Allocation:
-    """What `Scheme.allocate` returns: the fields of a `Plan` that differ between schemes.
-
-    `cpu_hz`, `power_w`, `bits_per_weight`, `code` and `block` are None if they are as given, `blocking` if the band
-    alone decides it.
-    """
+    """The result of `Scheme.allocate`: the fields of a `Plan` that differ between schemes, with the same meaning."""
 
     share: Array
     ratio: Array
@@ -98,38 +94,40 @@ class Allocation:
 
 
 def equal_shares(problem: PlanProblem) -> Array:
-    """b_n = 1 / N_k: every device of an edge gets the same share."""
+    """Returns b_n = 1 / N_k: every device of an edge gets the same share."""
     return problem.groups.spread(1.0 / problem.groups.counts)
 
 
 def status_of_box(problem: PlanProblem, lower_share: Array) -> Array:
-    """ok where Σ b_min ≤ 1, else whether compute or bandwidth is short.  [num_edges]"""
-    never = problem.groups.any(np.isinf(lower_share))
-    fits = problem.groups.sum(lower_share) <= 1.0
-    return _words(np.where(fits, Status.OK, np.where(never, Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_BANDWIDTH)))
+    """Returns ok where Σ b_min ≤ 1, else whether compute or bandwidth is short.  [num_edges]"""
+    return _status(problem, problem.groups.sum(lower_share) <= 1.0, np.isinf(lower_share))
 
 
 def status_of_latency(problem: PlanProblem, share: Array, ratio: Array, *, cpu_hz: Array | None = None) -> Array:
-    """ok where every device meets the deadline, else late.  [num_edges]"""
+    """Returns ok where every device meets the deadline, else late.  [num_edges]"""
     late = latency_s(problem, share, ratio, cpu_hz=cpu_hz) > problem.deadline_s * (1.0 + DEADLINE_TOLERANCE)
     return _words(np.where(problem.groups.any(late), Status.LATE, Status.OK))
 
 
 def status_of_fixed_shares(problem: PlanProblem, share: Array) -> Array:
-    """ok where ρ_max meets the deadline with the given shares, else what is short.  [num_edges]"""
+    """Returns ok where ρ_max meets the deadline with the given shares, else what is short.  [num_edges]"""
     need = share_for_weights(problem, problem.smallest_model_weights)
-    groups = problem.groups
-    # Rounding is a share of the deadline; of what extra seconds leave of it, it is a larger one.
+    # Rounding is a share of the deadline, and a larger share of the time that extra seconds leave.
     with np.errstate(divide="ignore", invalid="ignore"):
         tolerance = DEADLINE_TOLERANCE * (problem.deadline_s / problem.time_for_weights_s)
     never = np.isinf(need)
-    short = groups.any((need > share * (1.0 + tolerance)) | never)
-    never = groups.any(never)
-    return _words(np.where(~short, Status.OK, np.where(never, Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_BANDWIDTH)))
+    short = problem.groups.any((need > share * (1.0 + tolerance)) | never)
+    return _status(problem, ~short, never)
+
+
+def _status(problem: PlanProblem, fits: Array, never: Array) -> Array:
+    """Returns ok on edges that fit; else compute is short where a device never meets the deadline, or bandwidth."""
+    short = np.where(problem.groups.any(never), Status.INFEASIBLE_COMPUTE, Status.INFEASIBLE_BANDWIDTH)
+    return _words(np.where(fits, Status.OK, short))
 
 
 def equal_share_latency_s(problem: PlanProblem, weights: Array) -> Array:
-    """The slowest device of each edge when all upload `weights` over equal shares.  [num_edges]"""
+    """Returns the latency of the slowest device of each edge if all send `weights` over equal shares.  [num_edges]"""
     latency = device_latency_s(
         weights,
         seconds_per_weight=problem.seconds_per_weight,

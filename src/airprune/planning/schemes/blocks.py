@@ -1,6 +1,6 @@
-"""One block of the band for each device: what the schemes share that match devices with blocks.
+"""Assigns one block of the bandwidth to each device, for schemes that match devices with blocks.
 
-An edge of N devices splits its band into S = N + spare blocks. A device in a block has an S-th of the band at the
+An edge of N devices splits its bandwidth into S = N + spare blocks. A device in a block has an S-th of it at the
 block's own gain. All pairs of a device and a block are one `PlanProblem`, so that every formula is the usual one.
 """
 
@@ -20,12 +20,12 @@ from airprune.planning.tradeoff import share_for_weights
 
 Array = np.ndarray
 Assign = Callable[[Array], Array]
-"""Of costs [devices, blocks], infinite where impossible → the block of each device, −1 for none."""
+"""Maps costs [devices, blocks], infinite where impossible, to the block of each device, −1 for none."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Every device with every block of its edge.  Arrays [num_pairs], device by device
+    """The pairs of every device with every block of its edge.  Arrays [num_pairs], device by device
 
     Attributes:
       share: 1/S.
@@ -49,10 +49,10 @@ class Pairs:
 def allocate_blocks(
     problem: PlanProblem, *, spare: int, offer: Callable[[Fit], tuple[Array, Array]], assign: Assign
 ) -> Allocation:
-    """Every edge's devices matched with its blocks by their costs; who gets none blocks its edge.
+    """Matches every edge's devices with its blocks by their costs; a device without a block makes its edge infeasible.
 
     Args:
-      offer: (what every pair costs, at which level of clock and power); impossible pairs are left out later.
+      offer: (cost of every pair, its level of clock and power); impossible pairs are excluded later.
     """
     pairs = Pairs.of(problem, spare)
     cost, level = offered(pairs.fit, offer)
@@ -79,14 +79,14 @@ def allocate_blocks(
 
 
 def offered(fit: Fit, offer: Callable[[Fit], tuple[Array, Array]]) -> tuple[Array, Array]:
-    """(costs, infinite where a pair is impossible; levels)."""
+    """Returns (costs, infinite where a pair is impossible; levels)."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # pairs without a rate
         cost, level = offer(fit)
     return np.where(fit.possible, cost, np.inf), level
 
 
 def _status(problem: PlanProblem, pairs: Pairs, uncovered: Array) -> Array:
-    """What is short for those who get no block: time to compute, energy, or band."""
+    """Returns what devices without a block lack: compute time, energy, or bandwidth."""
     compute_s = problem.seconds_per_weight * problem.smallest_model_weights
     slow = problem.groups.any(uncovered & (compute_s >= problem.time_for_weights_s))
     dear = share_for_weights(pairs.fit.levels.problem, pairs.fit.levels.problem.smallest_model_weights) <= pairs.share

@@ -1,7 +1,7 @@
-"""Theorem 3 verbatim, Eqs. (34) and (35), with the multiplier that spends the whole band.
+"""Evaluates Theorem 3 verbatim, Eqs. (34) and (35), with the multiplier that spends the whole bandwidth.
 
-Kept to show what the printed formula does: it knows no box, so in the paper's own parameter range it hands out
-negative shares. Use `optimal` to plan.
+It shows what the printed formula does: it has no bounds, so in the paper's own parameter range it allocates negative
+shares. Use `optimal` to plan.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class ClosedForm(Scheme):
     """Evaluates Theorem 3 as printed."""
 
     name = "closed-form"
-    summary = "Theorem 3 as printed, without the box; its status tells when it cannot be used"
+    summary = "Theorem 3 as printed, without bounds on shares and ratios; its status shows where it fails"
 
     def allocate(self, problem: PlanProblem) -> Allocation:
-        """b = (s u − q̂) / (a r) with u = (1 + Σ q̂/(a r)) / Σ s/(a r), and the ρ of Eq. (35), wherever they fall.
+        """Returns b = (s u − q̂) / (a r) with u = (1 + Σ q̂/(a r)) / Σ s/(a r), and the ρ of Eq. (35), unbounded.
 
-        Eq. (34) divides by a; where compute is free it has no value, and the edge counts as outside the box. The
-        theorem knows no fixed bits and no extra seconds: with them, s and ρ are those of the widened Eq. (26), and the
-        shares are the stationary point of the problem without its box, which is what the theorem prints without them.
+        Eq. (34) divides by a; where compute is free it has no value, and the edge counts as outside the bounds. The
+        theorem has no fixed bits and no extra seconds: with them, s and ρ are those of the widened Eq. (26), and the
+        shares are the stationary point of the unbounded problem, which is what the theorem prints without them.
         """
         groups = problem.groups
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -39,7 +39,7 @@ class ClosedForm(Scheme):
             ratio = unclipped_ratio_for_share(problem, share)
             is_number = np.isfinite(share) & np.isfinite(ratio)
             share, ratio = np.where(is_number, share, np.nan), np.where(is_number, ratio, np.nan)
-            # Where the formula loses all its digits, it may land inside the box and still be late.
+            # Where the formula loses all its digits, it may be within bounds and still miss the deadline.
             in_time = latency_s(problem, share, ratio) <= problem.deadline_s * (1.0 + _LOST_DIGITS)
             inside = (
                 in_time

@@ -1,4 +1,4 @@
-"""One block for each device at the least energy that meets the deadline: an independent set of a conflict graph.
+"""Assigns one block to each device at the least energy that meets the deadline, an independent set of a graph.
 
 After Al-Abiad, Hassan and Hossain (arXiv:2107.03520). Vertices are pairs of a device and a block; those of one device,
 and those of one block, are in conflict: the lightest independent set that covers all devices is an assignment.
@@ -23,27 +23,29 @@ Array = np.ndarray
 
 
 class ConflictOptions(Section):
-    """How vertices are chosen."""
+    """The options of the choice of vertices."""
 
     search: Literal["exact", "greedy"] = Field(
-        default="exact", description="the least sum, or again and again the cheapest vertex that is left"
+        default="exact", description="exact: the least sum of energies; greedy: the cheapest pairs first"
     )
     whole_models: bool = Field(
-        default=False, description="whoever cannot send a whole model in time is not asked; else models are pruned"
+        default=False, description="drop devices that cannot send a whole model in time; else prune models"
     )
-    spare_blocks: int = Field(default=0, ge=0, le=10_000, description="of every edge's band, more than it has devices")
+    spare_blocks: int = Field(
+        default=0, ge=0, le=10_000, description="bandwidth blocks beyond an edge's number of devices"
+    )
 
     @property
     def assign(self) -> Assign:
         return assigned if self.search == "exact" else greedily_assigned
 
     def narrowed(self, problem: PlanProblem) -> PlanProblem:
-        """Where models are sent whole, as whole as ρ_min leaves them."""
+        """Returns the problem without pruning beyond ρ_min, if models are sent whole."""
         return replace(problem, max_pruning_ratio=problem.min_pruning_ratio) if self.whole_models else problem
 
 
 def least_energy(fit: Fit) -> tuple[Array, Array]:
-    """(energy at the slowest clock and the least power that meet the deadline, their level).
+    """Returns (energy at the slowest clock and the least power that meet the deadline, their level).
 
     Per weight that is trained, times those of the largest model: the energy itself if nothing is pruned. By the energy
     itself, the worst block would win where models must be pruned to fit.
@@ -53,10 +55,10 @@ def least_energy(fit: Fit) -> tuple[Array, Array]:
 
 
 class ConflictGraph(Scheme, ConflictOptions):
-    """Minimises the energy over blocks."""
+    """Minimises the energy over assignments of blocks."""
 
     name = "conflict-graph"
-    summary = "one block of the band for each device, with the clock and power of least energy that meet the deadline"
+    summary = "one bandwidth block per device, with the CPU frequency and power of least energy that meet the deadline"
     source = "after Al-Abiad et al., arXiv:2107.03520"
     needs_limits = True
 

@@ -1,4 +1,4 @@
-"""The largest models within a deadline and an energy budget: pruning, clock and power chosen together.
+"""Finds the largest models within a deadline and an energy budget: pruning, clock and power chosen together.
 
 After Pervej, Jin and Dai (arXiv:2308.01562), with equal shares; exact, where they approximate by convex problems.
 """
@@ -20,15 +20,15 @@ Array = np.ndarray
 
 
 class Energy(Scheme):
-    """Maximises the models within deadline and energy budget, with equal shares."""
+    """Maximises the kept weights within deadline and energy budget, with equal shares."""
 
     name = "energy"
-    summary = "equal shares; the largest models within deadline and energy, with the clock and power for them"
+    summary = "equal shares; CPU frequency and power that keep the largest models within deadline and energy budget"
     source = "after Pervej et al., arXiv:2308.01562"
     needs_limits = True
 
     def allocate(self, problem: PlanProblem) -> Allocation:
-        """b = 1/N_k, then the largest W with which some (f, p) meets deadline and budget, at the cheapest such."""
+        """Sets b = 1/N_k, then the largest W with which some (f, p) meets deadline and budget, at the cheapest such."""
         share = equal_shares(problem)
         fit = Fit.of(problem, share)
         status = status_of_fixed_shares(problem, share)
@@ -50,8 +50,8 @@ class Fit:
     """The largest models within deadline and budget, given the shares.  Arrays [num_devices]
 
     Attributes:
-      ratio, weights: ρ inside its box, and W(ρ).
-      level: the cheapest of clock and power at which they are there in time.
+      ratio, weights: ρ within its bounds, and W(ρ).
+      level: the cheapest level of clock and power at which they meet the deadline.
       needed_s: the smallest deadline for the smallest model.
     """
 
@@ -63,9 +63,9 @@ class Fit:
 
     @classmethod
     def of(cls, problem: PlanProblem, share: Array) -> Fit:
-        """What the deadline allows, W_T(z), grows with the level z; what the energy allows, W_E(z), falls.
+        """Finds the largest W where W_T(z), which the deadline allows and grows, meets W_E(z), which the energy allows.
 
-        Both are in closed form. The largest W lies where they cross, found by bisection down to the last bit.
+        Both are in closed form in the level z. They cross where bisection finds it, down to the last bit.
         """
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             levels = Levels.of(problem, share)
@@ -80,11 +80,11 @@ class Fit:
 
     @property
     def possible(self) -> Array:
-        """Whether the smallest model is there in time and within the budget."""
+        """True if the smallest model meets the deadline within the energy budget."""
         return self.needed_s <= self.levels.problem.deadline_s * (1.0 + DEADLINE_TOLERANCE)
 
     def with_time_worth(self, joules_per_second: float) -> Array:
-        """The level at which a second saved costs that much, as far as deadline and budget allow."""
+        """Returns the level at which a second saved costs that much, as far as deadline and budget allow."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             wanted, _ = last_level(lambda z: self.levels.second_j(z) <= joules_per_second, self.levels)
             affordable = self.weights * (1.0 - ROUNDING_MARGIN)
@@ -93,7 +93,7 @@ class Fit:
 
 
 def _smallest_deadline_s(levels: Levels, weights: Array) -> Array:
-    """How soon `weights` are there if all of the budget is spent; infinite where it never suffices."""
+    """Returns the smallest deadline of `weights` if all of the budget is spent; infinite where it never suffices."""
     affordable = weights * (1.0 - ROUNDING_MARGIN)
     level, _ = last_level(lambda z: levels.weights_in_budget(z) >= affordable, levels)
     enough = levels.weights_in_budget(level) >= affordable

@@ -1,8 +1,8 @@
-"""Equal shares and whole models; every device sends with the largest code that meets the deadline.
+"""Gives equal shares and whole models; every device sends at the largest compression level that meets the deadline.
 
-How compressions without a rule for the band keep a deadline: with b = 1/N_k a device has b r (T_th − x − a W) bits for
-its message, which are so many entries of top-k or random-k, so many levels of a quantiser. Nobody prunes. A device for
-which not even the smallest code fits blocks its edge. Without codes to choose from, `equal-resolved` decides.
+This is how compressors without a bandwidth rule meet a deadline: with b = 1/N_k a device has b r (T_th − x − a W) bits
+for its message, which are so many entries of top-k or random-k, so many levels of a quantiser. No device prunes. A
+device for which not even the smallest level fits blocks its edge. Without levels, `equal-resolved` decides.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from airprune.planning.schemes.equal_resolved import EqualResolved
 
 
 class EqualCodes(EqualResolved):
-    """Gives every device the largest code that fits."""
+    """Gives every device the largest compression level that fits."""
 
     name = "equal-codes"
-    summary = "equal shares and whole models, each device with the largest code that meets the deadline"
+    summary = "equal shares, whole models; each device at the largest compression level that meets the deadline"
     fits_codes = True
 
     def allocate(self, problem: PlanProblem) -> Allocation:

@@ -1,4 +1,4 @@
-"""Equal shares, ratios re-optimised for them: a fair baseline that does meet the deadline."""
+"""Gives equal shares, with ratios re-optimised for them: a fair baseline that meets the deadline."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Array = np.ndarray
 
 
 class EqualResolved(Scheme):
-    """Shares the band equally and prunes as little as that allows."""
+    """Shares the bandwidth equally and prunes as little as that allows."""
 
     name = "equal-resolved"
-    summary = "equal shares, each ratio the smallest that meets the deadline with its share"
+    summary = "equal shares; each pruning ratio the smallest that meets the deadline with its share"
 
     def allocate(self, problem: PlanProblem) -> Allocation:
-        """b = 1/N_k, then the smallest ρ that meets the deadline, Eq. (31)."""
+        """Sets b = 1/N_k, then the smallest ρ that meets the deadline, Eq. (31)."""
         share = equal_shares(problem)
         status = status_of_fixed_shares(problem, share)
         return Allocation(
@@ -39,9 +39,9 @@ class EqualResolved(Scheme):
 
 
 def _blocking(problem: PlanProblem) -> Array:
-    """The fewest devices without whom the others meet the deadline with equal shares, those first who need most.
+    """Returns the fewest devices without which the others meet the deadline with equal shares, largest needs first.
 
-    Whoever stays of m devices has the share 1/m: the largest m whose m smallest needs are all at most that.
+    If m devices stay, each has the share 1/m: the largest m whose m smallest needs are all at most that.
     """
     groups = problem.groups
     need = groups.arrange(share_for_weights(problem, problem.smallest_model_weights))

@@ -1,4 +1,4 @@
-"""Whole models at the least weighted sum of energy and delay: clocks and shares chosen together, full power.
+"""Sends whole models at the least weighted sum of energy and delay: clocks and shares chosen together, full power.
 
 After Luo et al. (HFEL), exactly: the problem of an edge is convex, and one search over its end t solves it.
 """
@@ -25,7 +25,7 @@ Array = np.ndarray
 _FIRST_LATER = 1e-13
 # Sums of shares are no better than this.
 _ROUNDING = 1e-14
-# What is left of the band just after the soonest end, at the least.
+# Bandwidth that is left just after the soonest end, at the least.
 _LEAST_BAND = 1e-16
 
 
@@ -33,18 +33,18 @@ class Hfel(Scheme):
     """Minimises the weighted sum of energy and delay of each edge."""
 
     name = "hfel"
-    summary = "whole models at the least weighted sum of energy and delay, with the clocks and shares for it"
+    summary = "whole models; CPU frequencies and shares with the least weighted sum of energy and delay"
     source = "after Luo et al. (HFEL)"
     adapts = False
     needs_limits = True
 
-    energy_weight: NonNegative = Field(default=1.0, description="lambda_e, of a joule of its devices")
-    time_weight: Positive = Field(default=1.0, description="lambda_t, of a second until its last device has sent")
+    energy_weight: NonNegative = Field(default=1.0, description="weight lambda_e of a joule")
+    time_weight: Positive = Field(default=1.0, description="weight lambda_t of a second of delay")
 
     def allocate(self, problem: PlanProblem) -> Allocation:
-        """min λ_e Σ (κ f³ · D/f + p u/b) + λ_t t  over t, f, b  subject to  D/f + u/b ≤ t, Σ b ≤ 1, f inside its range.
+        """Minimises λ_e Σ (κ f³ · D/f + p u/b) + λ_t t over t, f, b with D/f + u/b ≤ t, Σ b ≤ 1, f inside its range.
 
-        D = (a W + x) f_max are the cycles of a device and u = (q̂ W + e) / r its upload over the whole band;
+        D = (a W + x) f_max are the cycles of a device and u = (q̂ W + e) / r its upload over the whole bandwidth;
         W = W(ρ_min).
         """
         limits, groups = limits_of(problem), problem.groups
@@ -71,14 +71,14 @@ class Hfel(Scheme):
 
 @dataclass(frozen=True, eq=False)
 class _Edges:
-    """Devices of some edges; all arrays [num_devices].
+    """The devices of some edges.  Arrays [num_devices]
 
     With t given, a device chooses its sending time s = u/b, and the clock that leaves it: f = D / (t − s). Its energy
-    grows with s and is convex, its band u/s falls. At the optimum every device gains the same from more band:
+    grows with s and is convex, its share u/s falls. At the optimum every device gains the same from more bandwidth:
 
         s² (2 κ f³ + p) = u / ω²    with one ω for the edge, Σ u/s = 1.
 
-    How much energy a later end saves is then Σ (u / (ω s)² − p), which is 2 κ f³ where the clock is free.
+    A later end then saves the power Σ (u / (ω s)² − p), which is 2 κ f³ where the clock is free.
     """
 
     groups: EdgeGroups
@@ -104,7 +104,7 @@ class _Edges:
         )
 
     def best_end_s(self, soonest_s: Array, joules_per_second: float) -> Array:
-        """The end at which the energy that a later one saves is worth λ_t / λ_e a second.  [num_edges]"""
+        """Returns the end at which the energy that a later one saves is worth λ_t / λ_e a second.  [num_edges]"""
 
         def worth(log_later: Array) -> Array:
             saved = self._saved_w(soonest_s * (1.0 + np.exp(log_later)))
@@ -130,7 +130,7 @@ class _Edges:
         return self.groups.sum(np.maximum(want / sending_s**2 - self.power_w, 0.0))
 
     def _sending_s(self, end_s: Array) -> tuple[Array, Array]:
-        """(s of every device when the band is spent, u / ω²).
+        """Returns (s of every device when the bandwidth is spent, u / ω²).
 
         A device takes at least ω √(u p), and at most ω √(u (2 κ f_max³ + p)) more than what its full clock needs:
         between these ω is looked for.
@@ -151,7 +151,7 @@ class _Edges:
         return self.uplink_s * np.exp(-2.0 * self.groups.spread(log_level))
 
     def _sending_at(self, end: Array, want: Array) -> Array:
-        """s with s² (2 κ f³ + p) = u/ω²; at most what the full clock leaves, at least what the slowest one leaves.
+        """Returns s with s² (2 κ f³ + p) = u/ω², between the times that the slowest and the full clock leave.
 
         The left side is convex in s, so that Newton falls to the root from above.
         """

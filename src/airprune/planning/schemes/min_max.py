@@ -1,4 +1,4 @@
-"""The fairest plan: the largest pruning ratio of an edge is as small as possible."""
+"""Finds the fairest plan: the largest pruning ratio of an edge is as small as possible."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Array = np.ndarray
 
 
 class MinMax(Scheme):
-    """Minimises the largest ratio."""
+    """Minimises the largest pruning ratio of each edge."""
 
     name = "min-max"
-    summary = "the fairest: the largest ratio of each edge as small as possible"
+    summary = "fairest: the largest pruning ratio of each edge is as small as possible"
 
     def allocate(self, problem: PlanProblem) -> Allocation:
-        """All devices of an edge take one common ratio t, each held inside its own box: ρ = clip(t, ρ_min, ρ_max).
+        """Gives all devices of an edge one common ratio t, each within its own bounds: ρ = clip(t, ρ_min, ρ_max).
 
         The shares that ρ needs shrink as t grows, so the smallest t with Σ b ≤ 1 is found down to the last bit. The
-        shadow price is −dt/dB: how much the largest ratio would fall per unit of band.
+        shadow price is −dt/dB: the fall of the largest ratio per unit of bandwidth.
         """
         groups = problem.groups
         common = _smallest_common(problem)
@@ -48,7 +48,7 @@ def _weights(problem: PlanProblem, ratio: Array) -> Array:
 
 
 def _smallest_common(problem: PlanProblem) -> Array:
-    """The smallest t with Σ b ≤ 1, or 1, of every edge: secants and bisection in turn, until no number is between.
+    """Returns the smallest t with Σ b ≤ 1, or 1, of every edge: secants and bisection until no number is between.
 
     A secant lands within a few units in the last place of t, on either side; steps of so many units to both sides of it
     close the bracket.  [num_edges]
@@ -75,12 +75,12 @@ def _smallest_common(problem: PlanProblem) -> Array:
 
 
 def _excess(problem: PlanProblem, common: Array) -> Array:
-    """Σ b − 1 on every edge."""
+    """Returns Σ b − 1 on every edge."""
     return problem.groups.sum(share_for_weights(problem, _weights(problem, _ratio(problem, common)))) - 1.0
 
 
 def _price(problem: PlanProblem, ratio: Array, common: Array) -> Array:
-    """1 / Σ db/dκ over the devices that follow t; db/dκ = W_fully (q̂ D + a e) / (r (D − a W)²)."""
+    """Returns 1 / Σ db/dκ over the devices that follow t; db/dκ = W_fully (q̂ D + a e) / (r (D − a W)²)."""
     left_s = problem.time_for_weights_s - problem.seconds_per_weight * _weights(problem, ratio)
     with np.errstate(divide="ignore", invalid="ignore"):
         cost = problem.bits_per_weight * problem.fc_weights * problem.time_for_weights_s

@@ -1,4 +1,4 @@
-"""The soonest end without pruning: shares with which all devices of an edge arrive together.
+"""Ends as soon as possible without pruning: shares with which all devices of an edge arrive together.
 
 With equal compute times the round takes a W + Σ q̂ W / r: the uploads one after the other would take no longer.
 """
@@ -16,14 +16,14 @@ Array = np.ndarray
 
 
 class MinMaxTime(Scheme):
-    """Minimises the time of whole models."""
+    """Minimises the round time of whole models."""
 
     name = "min-max-time"
-    summary = "whole models, and shares with which all devices of an edge arrive together, as soon as possible"
+    summary = "whole models; shares with which all devices of an edge arrive together, as soon as possible"
     adapts = False
 
     def allocate(self, problem: PlanProblem) -> Allocation:
-        """ρ = ρ_min; b = (q̂ W + e) / (r (T − a W − x)) with the smallest T for which Σ b ≤ 1."""
+        """Sets ρ = ρ_min and b = (q̂ W + e) / (r (T − a W − x)) with the smallest T for which Σ b ≤ 1."""
         ratio = np.array(problem.min_pruning_ratio)
         soonest_s, share = soonest(problem, problem.largest_model_weights)
         return Allocation(
@@ -36,9 +36,9 @@ class MinMaxTime(Scheme):
 
 
 def soonest(problem: PlanProblem, weights: Array) -> tuple[Array, Array]:
-    """(the smallest time in which each edge has `weights` of all its devices, the shares for that).
+    """Returns (the smallest time in which each edge has `weights` of all its devices, the shares for that).
 
-    [num_edges], [num_devices]; equal shares where somebody has no rate and no time suffices.
+    [num_edges], [num_devices]; equal shares where a device has no rate and no time suffices.
     """
     end_s = min_deadline_s(problem, weights)
     never = problem.groups.spread(~np.isfinite(end_s))

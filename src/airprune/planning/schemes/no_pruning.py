@@ -1,28 +1,22 @@
-"""The paper's "No Pruning": equal shares, whole models, however long it takes."""
+"""Gives equal shares and whole models, however long it takes: the paper's "No Pruning"."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from airprune.planning.problem import PlanProblem
-from airprune.planning.schemes.base import (
-    Allocation,
-    Scheme,
-    equal_share_latency_s,
-    equal_shares,
-    status_of_latency,
-)
+from airprune.planning.schemes.base import Allocation, Scheme, equal_share_latency_s, equal_shares, status_of_latency
 
 
 class NoPruning(Scheme):
     """Prunes nothing."""
 
     name = "no-pruning"
-    summary = "equal shares and whole models, whatever the deadline says"
+    summary = "equal shares and whole models, whatever the deadline"
     adapts = False
 
     def allocate(self, problem: PlanProblem) -> Allocation:
-        """ρ = 0 even where ρ_min is larger, b = 1/N_k."""
+        """Sets ρ = 0 even where ρ_min is larger, and b = 1/N_k."""
         share = equal_shares(problem)
         ratio = np.zeros(problem.num_devices)
         return Allocation(

@@ -1,4 +1,4 @@
-"""Joint optimum of shares and ratios: the paper's "Optimal Pruning", Section V, inside the box."""
+"""Finds the joint optimum of shares and ratios: the paper's "Optimal Pruning", Section V, within bounds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from airprune.planning.water_filling import ratio_of_filling, water_fill
 
 
 class Optimal(Scheme):
-    """Minimises what is pruned, exactly."""
+    """Minimises the weighted sum of pruning ratios, exactly."""
 
     name = "optimal"
-    summary = "shares and ratios chosen together so that the least is pruned (exact)"
+    summary = "jointly optimal bandwidth shares and pruning ratios: least pruning, exact"
 
     def allocate(self, problem: PlanProblem) -> Allocation:
-        """Minimise Σ c ρ: water-filling for b, then the smallest ρ that b allows, Eq. (31)."""
+        """Minimises Σ c ρ: water-filling for b, then the smallest ρ that b allows, Eq. (31)."""
         filling = water_fill(problem)
         return Allocation(
             share=filling.share,

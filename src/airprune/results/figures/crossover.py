@@ -1,4 +1,4 @@
-"""The picture of a crossover: time to the target, and its ratio to the reference's, over what was swept."""
+"""The figure of a crossover: time to the target, and its ratio to the reference's, over the swept value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Point(NamedTuple):
 
 
 def crossover_figure(found: Crossover, target: float) -> Figure:
-    """Time to the target, and with several groups the ratio: below 1 the reference is beaten."""
+    """Draws the time to the target, and with several groups the ratio: below 1 the reference is slower."""
     ratios = found.ratios
     figure, axes = new_figure(2 if ratios else 1)
     styles = styles_for(list(found.costs))

@@ -1,5 +1,5 @@
-"""Pictures of runs and comparisons, fit for a paper: units on every axis, one colour, marker and line style per scheme
-everywhere (so that grey prints stay readable), vector output where the file name asks for it."""
+"""Figures of runs and comparisons, fit for a paper: units on every axis, one colour, marker and line style per scheme
+everywhere (so that grey prints stay readable), vector output by file name."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from airprune import files
 from airprune.results.figures.styles import Style, styles_for
 from airprune.results.measures import MEASURES, Measure
 
-# Of pictures: for screens, for papers, for the web.
+# Of figures: for screens, for papers, for the web.
 FORMATS = ("png", "pdf", "svg")
-# Of a line that something is measured against.
+# The colour of target and reference lines.
 TARGET_COLOUR = "#B03A00"
 MUCH_LONGER = 5.0
 _DPI = 150
 _LABEL_LENGTH = 40
 _AT_TOP, _AT_BOTTOM = 0.965, 0.035  # of the height of an axes
-# Text that journals take: TrueType in PDF, outlines in SVG; equal pictures are equal files.
+# Text that journals take: TrueType in PDF, outlines in SVG; equal figures are equal files.
 _FILES_LOOK: Any = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "airprune"}
 _NO_DATES: dict[str, Any] = {
     ".png": {"Software": None},
@@ -40,7 +40,7 @@ _NO_DATES: dict[str, Any] = {
 
 
 class PaperColumn(StrEnum):
-    """How wide a picture is in a two-column paper of the IEEE."""
+    """The width of a figure in a two-column paper of the IEEE."""
 
     single = "single"
     double = "double"
@@ -53,8 +53,12 @@ class PaperColumn(StrEnum):
 def new_figure(
     columns: int, *, rows: int = 1, width: float = 4.2, height: float = 3.2, paper: PaperColumn | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """Axes in the house look, row by row; `paper` makes the whole picture as wide as that, one panel above the other
-    where two would not fit, and its text 7 and 8 points high."""
+    """Returns axes in the house look, row by row.
+
+    Args:
+      paper: makes the whole figure as wide as that, one panel above the other where two would not fit, with text of 7
+        and 8 points.
+    """
     if paper is not None:
         columns, rows = (1, rows * columns) if paper is PaperColumn.single else (columns, rows)
         width, height = paper.width_in / columns, height * min(1.0, paper.width_in / columns / width)
@@ -72,17 +76,17 @@ def new_figure(
 
 
 def draw_line(ax: Axes, x: ArrayLike, y: ArrayLike, style: Style, label: str, *, every: int | None = None) -> None:
-    """A curve in its style, with a marker at every so many points."""
+    """Draws a curve in its style, with a marker at every so many points."""
     ax.plot(x, y, style.line, color=style.colour, marker=style.marker, markevery=every, markersize=4, label=label)
 
 
 def draw_band(ax: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, style: Style) -> None:
-    """An interval around a curve."""
+    """Draws an interval around a curve."""
     ax.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
 
 
 def draw_off_scale(ax: Axes, x: Sequence[float], style: Style, *, above: bool) -> None:
-    """Marks at the upper or the lower border, for values that no axis has."""
+    """Draws marks at the upper or the lower border, for values outside any axis."""
     heights, marker = [_AT_TOP if above else _AT_BOTTOM] * len(x), "^" if above else "v"
     ax.plot(x, heights, marker, color=style.colour, markersize=7, transform=ax.get_xaxis_transform())
 
@@ -95,9 +99,10 @@ def draw_curves(
     against: str = "global_round",
     measures: Mapping[str, Measure] = MEASURES,
 ) -> None:
-    """One curve per name: the mean over seeds, with a band from the lowest to the highest seed.
+    """Draws one curve per name: the mean over seeds, with a band from the lowest to the highest seed.
 
-    Where one curve is several times as long as another, as time is without hierarchy, the axis is logarithmic.
+    A measure that is missing leaves a gap. Where one curve is several times as long as another, as time is without
+    hierarchy, the axis is logarithmic.
     """
     styles = styles_for(list(runs_by_name))
     axis = measures[against]
@@ -106,8 +111,8 @@ def draw_curves(
         points = min(len(records) for records in runs)
         if points == 0:
             continue
-        x = np.mean([[record[against] * axis.axis_scale for record in records[:points]] for records in runs], axis=0)
-        y = np.array([[record[measure] for record in records[:points]] for records in runs])
+        x = np.mean([_values(records[:points], against) * axis.axis_scale for records in runs], axis=0)
+        y = np.array([_values(records[:points], measure) for records in runs])
         starts.append(x[0])
         ends.append(x[-1])
         draw_line(ax, x, y.mean(0), styles[name], name, every=max(1, points // 10))
@@ -121,6 +126,10 @@ def draw_curves(
     ax.set_ylabel(measures[measure].axis_label)
 
 
+def _values(records: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
+    return np.array([math.nan if record.get(name) is None else record[name] for record in records])
+
+
 def curve_panel(
     runs_by_name: Mapping[str, list[list[dict[str, Any]]]],
     *,
@@ -129,20 +138,14 @@ def curve_panel(
     paper: PaperColumn | None = None,
     measures: Mapping[str, Measure] = MEASURES,
 ) -> Figure:
-    """One panel, with gaps where a measure is None; with several names, the legend below."""
-    shown = {
-        plain_label(name): [[_with_gaps(row) for row in run] for run in runs] for name, runs in runs_by_name.items()
-    }
+    """Draws one panel; with several names, the legend below."""
+    shown = {plain_label(name): runs for name, runs in runs_by_name.items()}
     lines = math.ceil(len(shown) / 2) if len(shown) > 1 else 0
     figure, (ax,) = new_figure(1, height=3.2 + 0.2 * lines, paper=paper)
     draw_curves(ax, shown, measure=measure, against=against, measures=measures)
     if lines:
         outside_legend(figure, ax, most_columns=2)
     return figure
-
-
-def _with_gaps(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: math.nan if value is None else value for name, value in row.items()}
 
 
 def comparison_figure(
@@ -152,9 +155,9 @@ def comparison_figure(
     target: float | None = None,
     paper: PaperColumn | None = None,
 ) -> Figure:
-    """Accuracy against rounds, simulated time and uploaded bits, and the loss against rounds; a line at the target.
+    """Draws accuracy against rounds, time and uploaded bits, and the loss against rounds; a line at the target.
 
-    The legend follows the order of the names. A picture for a paper has no title: its caption says it.
+    The legend follows the order of the names. A figure for a paper has no title: its caption says it.
     """
     figure, axes = new_figure(2, rows=2, paper=paper)
     draw_curves(axes[0], runs_by_name, measure="test_loss")
@@ -171,15 +174,15 @@ def comparison_figure(
 
 
 def draw_target(ax: Axes, target: float) -> None:
-    """The accuracy that is asked for."""
+    """Draws the target accuracy."""
     ax.axhline(target, color=TARGET_COLOUR, linewidth=1.0, linestyle="--")
 
 
 def save_figure(figure: Figure, *paths: Path) -> None:
-    """PNG, PDF or SVG by the file names; without dates inside, so that equal pictures are equal files.
+    """Writes PNG, PDF or SVG by the file names; without dates inside, so that equal figures are equal files.
 
     A letter that the font lacks becomes a box without ado. Laid out once, and then for good: with a layout left to do,
-    every `savefig` would draw the picture twice.
+    every `savefig` would draw the figure twice.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
@@ -193,12 +196,12 @@ def save_figure(figure: Figure, *paths: Path) -> None:
 
 
 def figure_files(stem: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
-    """The files of a picture."""
+    """Returns the files of a figure."""
     return tuple(stem.with_name(f"{stem.name}.{name}") for name in formats)
 
 
 def curve_axes(ax: Axes, rows: Sequence[Mapping[str, Any]], *, measure: str, against: str = "global_round") -> None:
-    """Curves from a tidy table with columns series, seed, global_round and the measures."""
+    """Draws curves from a tidy table with columns series, seed, global_round and the measures."""
     runs: dict[str, dict[Any, list[dict[str, Any]]]] = {}
     for row in rows:
         runs.setdefault(row["series"], {}).setdefault((row.get("preset"), row["seed"]), []).append(dict(row))
@@ -206,7 +209,7 @@ def curve_axes(ax: Axes, rows: Sequence[Mapping[str, Any]], *, measure: str, aga
 
 
 def outside_legend(figure: Figure, of: Axes | Sequence[Artist], *, most_columns: int = 6, above: bool = False) -> None:
-    """The legend of one axes, or of these, below the whole picture, or above it."""
+    """Adds the legend of one axes, or of these lines, below the whole figure, or above it."""
     handles = of.get_legend_handles_labels()[0] if isinstance(of, Axes) else of
     labels = [str(handle.get_label()) for handle in handles]
     columns = max(1, min(len(labels), most_columns))
@@ -216,7 +219,7 @@ def outside_legend(figure: Figure, of: Axes | Sequence[Artist], *, most_columns:
 
 
 def plain_label(name: str) -> str:
-    """A name as matplotlib shows it to the letter: no formulas, no leading underscore, which would hide it."""
+    """Returns a name as matplotlib shows it to the letter: no formulas, no leading underscore, which would hide it."""
     text = " ".join(name.split())
     text = text if len(text) <= _LABEL_LENGTH else text[: _LABEL_LENGTH - 1] + "…"
     text = text.encode(errors="replace").decode().replace("\\", "/").replace("$", r"\$")
@@ -224,5 +227,5 @@ def plain_label(name: str) -> str:
 
 
 def note(figure: Figure, text: str) -> None:
-    """A caption above the picture that says what was run."""
+    """Adds a caption above the figure."""
     figure.suptitle(text, fontsize=8, color="#555555")

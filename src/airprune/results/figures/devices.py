@@ -16,7 +16,7 @@ _LEFT_OUT = "#BBBBBB"
 
 
 def timeline(devices: EdgeRound, *, deadline_s: float | None) -> Figure:
-    """Compute and uplink of every device, one after the other, against the deadline."""
+    """Draws compute and uplink of every device, one after the other, against the deadline."""
     chosen = devices.slowest(MAX_BARS)
     figure, ax = _bars_figure(devices, chosen)
     compute, uplink = (np.nan_to_num(values[chosen]) for values in (devices.compute_s, devices.uplink_s))
@@ -41,7 +41,7 @@ def timeline(devices: EdgeRound, *, deadline_s: float | None) -> Figure:
 
 
 def device_bars(devices: EdgeRound, values: np.ndarray, *, label: str, colour: str) -> Figure:
-    """One value in [0, 1] per device; grey for those left out."""
+    """Draws one value in [0, 1] per device; grey for excluded ones."""
     chosen = devices.slowest(MAX_BARS)
     figure, ax = _bars_figure(devices, chosen)
     colours = [colour if devices.fate[i] == "ok" else _LEFT_OUT for i in chosen]

@@ -28,7 +28,7 @@ class Band(NamedTuple):
 
 
 class RealRun(NamedTuple):
-    """When a method really had an accuracy."""
+    """The time at which a method really had an accuracy."""
 
     method: str
     time_s: float
@@ -38,7 +38,7 @@ class RealRun(NamedTuple):
 def forecast_figure(
     bands: Mapping[str, Band], target: float, *, caption: str, real_run: RealRun | None = None
 ) -> Figure:
-    """One curve and band per method against the target; a star where the real run reached it."""
+    """Draws one curve and band per method against the target; a star where the real run reached it."""
     figure, (ax,) = new_figure(1, width=6.4, height=4.0)
     styles = styles_for(list(bands))
     for method, band in bands.items():

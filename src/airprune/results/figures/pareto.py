@@ -36,7 +36,7 @@ def pareto_figure(
     target: float | None,
     caption: str,
 ) -> Figure:
-    """One panel per cost: every method's points, and the front through those that no other method beats.
+    """Draws one panel per cost: every method's points, and the front through those that no other method beats.
 
     Args:
       curves: measure of cost → method → its points.
@@ -59,7 +59,7 @@ def pareto_figure(
 
 
 def front_of(curves: Mapping[str, Curve]) -> list[tuple[str, float, float]]:
-    """(method, cost, accuracy) of the points that no other beats, by rising cost."""
+    """Returns (method, cost, accuracy) of the points that no other beats, by rising cost."""
     points = [(name, *point) for name, mine in curves.items() for point in mine]
     return [points[i] for i in pareto_front([(cost, accuracy) for _, cost, accuracy in points])]
 
@@ -119,7 +119,7 @@ def _legend(figure: Figure, styles: dict[str, Style]) -> None:
 
 
 def _styles(names: Sequence[str]) -> dict[str, Style]:
-    """As everywhere; where colours repeat, markers do not."""
+    """Returns the usual styles; where colours repeat, markers do not."""
     markers = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
     colours = styles_for([str(i) for i in range(len(names))]).values()
     return {

@@ -16,7 +16,7 @@ from airprune.errors import InvalidValue, UsageError, WorkFailed
 from airprune.results.figures.curves import new_figure
 from airprune.text import printable
 
-# Paul Tol's "muted" scheme: ten hues told apart with every kind of colour vision.
+# Paul Tol's "muted" scheme: ten hues that differ for every kind of colour vision.
 _PALETTE = (
     "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499", "#DDDDDD",
 )  # fmt: skip
@@ -27,12 +27,12 @@ _LEAST_NAMED_SHARE = 0.035  # of the axis, below which a bar is too narrow for i
 
 
 def draw_partition(counts: ArrayLike, edge: ArrayLike, path: Path | str | None = None) -> Figure:
-    """Stacked bars, one per device: how many samples of which class it holds.
+    """Draws stacked bars, one per device: its samples by class.
 
     Args:
       counts: as partition_table gives.  [num_devices, num_classes]
       edge: of each device.  [num_devices]
-      path: where to write the picture; the ending says the format.
+      path: the file to write; its ending says the format.
     """
     table, edge_of = np.asarray(counts), np.asarray(edge)
     if table.ndim != 2 or table.size == 0 or table.shape[0] != edge_of.size or edge_of.ndim != 1:

@@ -1,4 +1,4 @@
-"""How schemes are drawn, everywhere the same. Needs no drawing library, so that the page can tell its own."""
+"""Styles of schemes, the same in all figures. Needs no drawing library, so that the web page can use them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Style:
-    """How one scheme or variant is drawn wherever it appears."""
+    """The looks of one scheme or variant in all figures."""
 
     colour: str
     marker: str
     line: str
 
 
-# Okabe and Ito's palette, then Tol's: told apart by all eyes; markers and dashes tell them apart in grey.
+# Okabe and Ito's palette, then Tol's, for all kinds of colour vision; markers and dashes differ in grey prints.
 STYLES: dict[str, Style] = {
     "optimal": Style("#0072B2", "o", "-"),
     "equal-resolved": Style("#56B4E9", "v", "-."),
@@ -48,9 +48,9 @@ _LINES = ("-", "--", "-.", ":")
 
 
 def styles_for(names: Sequence[str]) -> dict[str, Style]:
-    """A style per name: the scheme's own, or one of the spare ones that nobody else in the picture uses.
+    """Returns a style per name: the scheme's own, or a spare one that no other name in the figure has.
 
-    Where there are more names than spare colours, markers and dashes tell those of one colour apart.
+    Where there are more names than spare colours, names of one colour differ in markers and dashes.
     """
     chosen = {name: STYLES[name] for name in names if name in STYLES}
     free = [style for style in _SPARE if style.colour not in {used.colour for used in chosen.values()}] or list(_SPARE)

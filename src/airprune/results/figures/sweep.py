@@ -1,4 +1,4 @@
-"""The picture of a sweep: accuracy, and time, bits and joules to the target, against the value that was swept."""
+"""The figure of a sweep: accuracy, and time, bits and joules to the target, against the swept value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Point(NamedTuple):
 
 
 def sweep_figure(rows: Sequence[Row], target: float | None, *, paper: PaperColumn | None = None) -> Figure | None:
-    """Mean and 95 % interval over seeds; one curve per combination of the other swept keys. None if no key was swept.
+    """Draws mean and 95 % interval over seeds; one curve per combination of the other keys. None if no key was swept.
 
     ▲ stands where a seed has not reached the target. Of the swept keys the numeric one with the most values is the
     axis; names stand side by side if there is none.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from airprune.planning.schemes import SCHEMES
+from airprune.results.findings import Arm, findings
 from airprune.results.latex import summary_latex
 from airprune.results.measures import MEASURES, SUMMARY
 from airprune.results.report.markup import Markup, badge, code_block, details, note, paragraph, table
@@ -24,7 +25,7 @@ from airprune.results.report.target import target_section
 from airprune.results.statistics import diverged_words, estimate_text, summary
 from airprune.results.time_to_target import default_target, evaluations
 from airprune.scenario import Scenario
-from airprune.text import clocks_text, counted, exact
+from airprune.text import MISSING, clocks_text, counted, exact
 
 Runs = Mapping[str, Mapping[int, Run]]
 
@@ -56,16 +57,28 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
         name=folder.resolve().name,
         lead=_lead(runs),
         sections=[
+            *_findings(runs),
             Section("Summary", _summary(runs, place)),
             *([] if target is None else [target_section(folder, tests, _first_scenarios(runs), place, target)]),
             curves_section(curves, place, about=about),
-            Section("What the variants differ in", _differences(runs)),
+            Section("Differences between variants", _differences(runs)),
             Section("Runs", _runs_table(runs, place)),
             Section("Scenario", _scenario(runs)),
             environment_section(environment, remark),
             _repeat(folder, runs),
         ],
     )
+
+
+def _findings(runs: Runs) -> list[Section]:
+    """Begins the report with the sentences that end the comparison in a terminal."""
+    scenarios = _first_scenarios(runs)
+    last = {
+        variant: {seed: run.rounds[-1] for seed, run in _counted(by_seed).items()} for variant, by_seed in runs.items()
+    }
+    arms = [Arm.of(variant, scenario, last[variant]) for variant, scenario in scenarios.items()]
+    sentences = findings([arm for arm in arms if arm is not None])
+    return [Section("What this comparison shows", [paragraph(sentence) for sentence in sentences])] if sentences else []
 
 
 def _all(runs: Runs) -> list[Run]:
@@ -83,7 +96,7 @@ def _lead(runs: Runs) -> Markup:
 
 
 def _counted(by_seed: Mapping[int, Run]) -> dict[int, Run]:
-    """The runs that estimates rest on: the finished ones; what there is, if none is; none if one has diverged."""
+    """Returns the runs of the estimates: finished ones; all, if none is; none if one has diverged."""
     if any(run.divergence for run in by_seed.values()):
         return {}
     with_rounds = {seed: run for seed, run in by_seed.items() if run.rounds}
@@ -93,15 +106,18 @@ def _counted(by_seed: Mapping[int, Run]) -> dict[int, Run]:
 def _summary(runs: Runs, place: Place) -> list[Markup]:
     chosen = {variant: [run.rounds for run in _counted(by_seed).values()] for variant, by_seed in runs.items()}
     estimates = summary({variant: rounds for variant, rounds in chosen.items() if rounds})
+    rates = {variant: scenario.train.learning_rate for variant, scenario in _first_scenarios(runs).items()}
+    rates = rates if len(set(rates.values())) > 1 else {}
     rows = [
         (
             variant,
+            *([f"{rates[variant]:g}" if variant in rates else MISSING] if rates else []),
             _seeds_word(by_seed, len(chosen[variant])),
             *(estimate_text(estimates.get(variant, {}).get(name), name) for name in SUMMARY),
         )
         for variant, by_seed in runs.items()
     ]
-    header = ("variant", "seeds", *(MEASURES[name].heading for name in SUMMARY))
+    header = ("variant", *(["learning rate"] if rates else []), "seeds", *(MEASURES[name].heading for name in SUMMARY))
     about = (
         "Last global round: mean over seeds ± half-width of the 95 % interval (Student's t). A single seed has no "
         "interval. Runs that are not finished count only where a variant has no other."
@@ -122,7 +138,7 @@ def _seeds_word(by_seed: Mapping[int, Run], used: int) -> str:
 
 
 def _first_scenarios(runs: Runs) -> dict[str, Scenario]:
-    """Each variant's scenario, of its lowest seed that can be read."""
+    """Returns each variant's scenario, of its lowest seed that can be read."""
     found = {}
     for variant, by_seed in runs.items():
         readable = [run.scenario for run in by_seed.values() if run.scenario is not None]
@@ -169,7 +185,7 @@ def _scenario(runs: Runs) -> list[Markup]:
 
 
 def _environment(runs: Runs) -> tuple[dict[str, Any], str]:
-    """The environment of the first run that has one, and a remark on the others."""
+    """Returns the environment of the first run that has one, and a remark on the others."""
     known = [run.environment for run in _all(runs) if run.environment]
     if not known:
         return {}, ""
@@ -179,7 +195,7 @@ def _environment(runs: Runs) -> tuple[dict[str, Any], str]:
     keys = sorted(
         {str(key) for other in others for key in known[0].keys() | other.keys() if other.get(key) != known[0].get(key)}
     )
-    return known[0], f"Of the first run; {counted(len(others), 'run')} differ in {', '.join(keys)}."
+    return known[0], f"The machine of the first run; {counted(len(others), 'run')} differ in {', '.join(keys)}."
 
 
 def _repeat(folder: Path, runs: Runs) -> Section:
@@ -212,5 +228,5 @@ def _repeat(folder: Path, runs: Runs) -> Section:
 
 
 def _word(value: Any) -> str:
-    """A value as `--also` takes it: without blanks."""
+    """Returns a value as `--also` takes it: without blanks."""
     return exact(value).replace(", ", ",")

@@ -1,6 +1,6 @@
-"""Text as HTML: the pieces of a page, which the macros of templates/parts.html make.
+"""Text as HTML: the pieces of a report, made by the macros of templates/parts.html.
 
-They escape what they are given, unless that is `Markup` already.
+They escape their arguments, except `Markup`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def _legible(value: object) -> str:
-    """Any value as text that a page can hold; Jinja escapes it then."""
+    """Returns any value as text that HTML can hold; Jinja escapes it then."""
     if isinstance(value, Markup):
         return value
     if value is None:
@@ -60,25 +60,25 @@ def join(parts: Iterable[Markup]) -> Markup:
 
 
 def link(text: str, target: str) -> Markup:
-    """A link to a file, `target` being its path from the page."""
+    """Returns a link to a file, `target` being its path from the report."""
     return element("a", text, href=quote(target.encode(errors="surrogateescape")))
 
 
 def table(
     header: Sequence[str], rows: Sequence[Sequence[object]], *, label: str, words: Sequence[str] = (), class_: str = ""
 ) -> Markup:
-    """A table that scrolls in its own box. `words`: the columns that hold text, not numbers."""
+    """Returns a table that scrolls in its own box. `words`: the columns that hold text, not numbers."""
     return _parts.table(header, rows[:MAX_ROWS], label, words, class_, max(0, len(rows) - MAX_ROWS))
 
 
 def facts_table(facts: Mapping[str, Any], *, label: str) -> Markup:
-    """Names and values, one pair per line."""
+    """Returns a table of names and values, one pair per line."""
     header = ("name", "value")
     return table(header, [(name, readable(value)) for name, value in facts.items()], label=label, words=header)
 
 
 def image(png: Path, *, alt: str, caption: object, class_: str = "") -> Markup:
-    """A PNG file inside the page."""
+    """Returns a PNG file as part of the report."""
     try:
         content = files.read_bytes(png, max_bytes=_MAX_PNG_BYTES)
     except OSError:

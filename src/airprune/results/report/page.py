@@ -1,4 +1,4 @@
-"""The page around the sections: title, contents, looks, and the place where pictures are kept."""
+"""The report around the sections: title, contents, looks, and the place of its figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airprune.tables import write_text_atomic
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it; without content it is left out."""
+    """A heading and its content; omitted without content."""
 
     title: str
     content: Sequence[Markup]
@@ -41,11 +41,11 @@ class Page:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a page and its pictures are written.
+    """The place where a report and its figures are written.
 
     Attributes:
-      folder: what the page is about.
-      formats: of pictures beside PNG, which the page needs.
+      folder: the subject of the report.
+      formats: of figures beside PNG, which the report needs.
     """
 
     out: Path
@@ -58,13 +58,13 @@ class Place:
         return self.out.parent / ("figures" if self.out.stem == "report" else f"{self.out.stem}-figures")
 
     def link_to(self, path: Path) -> Markup:
-        """A link that works as long as page and file stay where they are."""
+        """Returns a link that works as long as report and file stay where they are."""
         return link(path.name, os.path.relpath(path.resolve(), self.out.parent.resolve()))
 
     def add_figure(self, figure: Figure, name: str, *, alt: str, caption: str, table: str = "") -> Markup:
-        """Saves a picture and puts it into the page; `table` is the CSV it shows.
+        """Saves a figure and returns it as part of the report; `table` is the CSV it shows.
 
-        What an earlier page kept of it in other formats is drawn again, so that all files show the same.
+        Files of an earlier report in other formats are drawn again, so that all files show the same.
         """
         files.make_folder(self.figures)
         png, *others = figure_files(self.figures / name)
@@ -79,7 +79,7 @@ class Place:
             write_rows(self.figures / name, rows)
 
     def add_text(self, text: str, name: str) -> Markup:
-        """Keeps a text beside the pictures; a link to it."""
+        """Writes a text beside the figures; returns a link to it."""
         files.make_folder(self.figures)
         write_text_atomic(self.figures / name, text, follow_link=False)
         return self.link_to(self.figures / name)

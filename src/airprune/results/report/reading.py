@@ -1,11 +1,10 @@
-"""What a folder holds, as far as it can be read: a report of a broken or half-written folder shows the rest.
+"""Reads a folder as far as it can be read: a report of a broken or half-written folder shows the rest.
 
-Needs neither torch nor a drawing library; a scenario is read when it is asked for.
+Needs neither torch nor a drawing library; a scenario is read when it is first used.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -22,6 +21,7 @@ from airprune.errors import AirpruneError
 from airprune.results.measures import CURVE_COLUMNS, DEPLOYED_MEASURES, DEVICE_COLUMNS, MEASURES, Measure
 from airprune.rounds.records import EdgeRecord, GlobalRecord, Record, records_version
 from airprune.runs.layout import RunFolder
+from airprune.runs.lines import read_json
 
 if TYPE_CHECKING:
     from airprune.scenario import Scenario
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 MAX_TEXT = 200_000
-MAX_JSON_BYTES = 2**24
-# How many devices a picture of one edge round shows.
+# How many devices a figure of one edge round shows.
 MAX_BARS = 60
 _SEED_FOLDER = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d{1,19})", re.DOTALL)
-# Beyond what any run measures; larger ones would overflow in a picture's arithmetic.
+# Beyond what any run measures; larger ones would overflow in a figure's arithmetic.
 _LARGEST = 1e30
 
 
@@ -73,14 +72,14 @@ class Run:
 
     @property
     def import_words(self) -> list[str]:
-        """What must be on a command line that repeats it, if it was started with files of the user's."""
+        """The options of a command that repeats it, if it was started with a user's own files."""
         files = self.environment.get("imported")
         paths = [file.get("path") for file in files if isinstance(file, dict)] if isinstance(files, list) else []
         return [word for path in paths if isinstance(path, str) for word in ("--import", writable(path))]
 
     @property
     def measures(self) -> Mapping[str, Measure]:
-        """How its numbers are called."""
+        """The measures of its numbers."""
         return DEPLOYED_MEASURES if self.is_deployed else MEASURES
 
     @property
@@ -89,7 +88,7 @@ class Run:
 
     @property
     def divergence(self) -> str:
-        """Which models are not finite numbers; empty unless training diverged."""
+        """A sentence that names the models that are not finite numbers; empty unless training diverged."""
         last = self.records[-1] if self.records else None
         return (last.diverged or "") if isinstance(last, GlobalRecord) else ""
 
@@ -126,7 +125,7 @@ class EdgeRound:
 
     @property
     def num_devices(self) -> int:
-        """Of the round, whether the lists have all of them or a sample."""
+        """The number of devices of the round, even if the lists have a sample of them."""
         return len(self.device) if self.sampled_of is None else self.sampled_of
 
     def deadline_s(self, scenario: Scenario | None) -> float | None:
@@ -135,7 +134,7 @@ class EdgeRound:
         return self.own_deadline_s if fixed_s == "auto" else fixed_s
 
     def rows(self) -> list[Row]:
-        """The devices as a tidy table."""
+        """Returns the devices as a tidy table."""
         return [
             {
                 "device": self.device[i],
@@ -147,7 +146,7 @@ class EdgeRound:
         ]
 
     def slowest(self, limit: int) -> list[int]:
-        """Places of all devices, or of so many of the slowest; ordered by edge."""
+        """Returns the places of all devices, or of so many of the slowest; ordered by edge."""
         places = list(range(len(self.device)))
         if len(places) > limit:
             latency = np.nan_to_num(self.compute_s + self.uplink_s)
@@ -160,24 +159,24 @@ def is_run(path: Path) -> bool:
 
 
 def seed_runs(path: Path) -> dict[tuple[str, int], Path]:
-    """(variant, seed) → run folder, variants in the order asked for, others after them by name, seeds ascending."""
+    """Returns (variant, seed) → run folder, variants in their order, others after them by name, seeds ascending."""
     found = {}
     for child in path.iterdir():
         names = variant_and_seed(child.name)
         if names and files.is_folder(child) and is_run(child):
             found[names] = child
-    place = {name: index for index, name in enumerate(asked_order(path))}
+    place = {name: index for index, name in enumerate(variant_order(path))}
     return dict(sorted(found.items(), key=lambda item: (place.get(item[0][0], len(place)), item[0])))
 
 
 def variant_and_seed(name: str) -> tuple[str, int] | None:
-    """What the name of a run folder says in a comparison or a sweep; None for another name."""
+    """Returns variant and seed from the name of a run folder in a comparison or a sweep; None for another name."""
     match = _SEED_FOLDER.fullmatch(name)
     return (writable(match["variant"]), int(match["seed"])) if match else None
 
 
-def asked_order(path: Path) -> list[str]:
-    """Folder names of a comparison's or a sweep's variants as they were asked for; what is not noted is not there."""
+def variant_order(path: Path) -> list[str]:
+    """Reads the folder names of a comparison's or a sweep's variants in their order; empty if it is not recorded."""
     for note in ("comparison.json", "sweep.json"):
         found = read_json(path / note)
         names = found.get("variants") if isinstance(found, dict) else None
@@ -206,7 +205,7 @@ def read_run(path: Path) -> Run:
 
 
 def scenario_or_trouble(path: Path) -> tuple[Scenario | None, str]:
-    """The scenario of a run folder, or None and why it cannot be read, in one sentence."""
+    """Reads the scenario of a run folder; or returns None and why it cannot be read, in one sentence."""
     try:
         return RunFolder(path).scenario(), ""
     except AirpruneError as error:
@@ -216,21 +215,21 @@ def scenario_or_trouble(path: Path) -> tuple[Scenario | None, str]:
 
 
 def troubles(folder: Path) -> list[str]:
-    """Why scenarios in a run or comparison folder cannot be read, each reason once."""
+    """Returns why scenarios in a run or comparison folder cannot be read, each reason once."""
     paths = [folder] if is_run(folder) else [*seed_runs(folder).values()]
     found = [scenario_or_trouble(path)[1] for path in paths if os.path.lexists(path / "scenario.toml")]
     return list(dict.fromkeys(filter(None, found)))
 
 
 def target_of(runs: Iterable[Run]) -> float | None:
-    """The first `rounds.target_accuracy` that a scenario names."""
+    """Returns the first `rounds.target_accuracy` that a scenario names."""
     scenarios = (run.scenario for run in runs)
     targets = (scenario.rounds.target_accuracy for scenario in scenarios if scenario is not None)
     return next((target for target in targets if target is not None), None)
 
 
 def last_edge_round(records: Sequence[Record]) -> EdgeRound | None:
-    """The last edge round whose lists fit together."""
+    """Returns the last edge round whose lists have equal lengths."""
     for record in reversed(records):
         if isinstance(record, EdgeRecord) and (found := edge_round(record)) is not None:
             return found
@@ -238,7 +237,7 @@ def last_edge_round(records: Sequence[Record]) -> EdgeRound | None:
 
 
 def edge_round(record: EdgeRecord) -> EdgeRound | None:
-    """The edge round of a record; None if its lists do not fit together."""
+    """Returns the edge round of a record; None if its lists differ in length."""
     columns = {name: getattr(record, name) for name in DEVICE_COLUMNS}
     lengths = {len(record.edge), len(record.fate), *map(len, columns.values())}
     if not record.device or lengths != {len(record.device)}:
@@ -257,7 +256,7 @@ def edge_round(record: EdgeRecord) -> EdgeRound | None:
 
 
 def edge_rows(record: EdgeRecord) -> list[Row]:
-    """Status, waiting time, price and coverage of every edge of an edge round."""
+    """Returns status, waiting time, price and coverage of every edge of an edge round."""
     coverage = {entry.edge: entry for entry in record.coverage}
     rows = []
     for i, edge in enumerate(record.edge_id):
@@ -276,17 +275,17 @@ def edge_rows(record: EdgeRecord) -> list[Row]:
 
 
 def round_row(record: GlobalRecord) -> Row:
-    """The numbers of a global round; None where a measure is missing or no number."""
+    """Returns the numbers of a global round; None where a measure is missing or no number."""
     return {name: drawable(getattr(record, name)) for name in (*CURVE_COLUMNS, "participants", "left_out")}
 
 
 def drawable(value: float | None) -> float | None:
-    """A number that pictures and tables can cope with, or None."""
+    """Returns a number that figures and tables can show, or None."""
     return float(value) if value is not None and abs(value) < _LARGEST else None
 
 
 def writable(value: object) -> str:
-    """A value as text that can be written in UTF-8: half a surrogate pair cannot."""
+    """Returns a value as text that can be written in UTF-8: half a surrogate pair cannot."""
     return str(value).encode(errors="replace").decode()
 
 
@@ -298,15 +297,8 @@ def read_text(path: Path) -> str:
         return ""
 
 
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(files.read_bytes(path, max_bytes=MAX_JSON_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None
-
-
 def differences(scenarios: Mapping[str, Scenario]) -> dict[str, dict[str, Any]]:
-    """Key → value by name, of every key in which at least two of the scenarios differ."""
+    """Returns key → value by name, for every key in which at least two of the scenarios differ."""
     values: dict[str, dict[str, Any]] = {}
     for name, scenario in scenarios.items():
         first = next(iter(scenarios.values()))

@@ -32,7 +32,7 @@ from airprune.runs.measured import measured_s, read_measured
 from airprune.scenario import Scenario
 from airprune.text import capitalised, clocks_text, counted, exact, number
 
-# What is told in large numbers, of the last global round.
+# Shown in large numbers, of the last global round.
 _TILES = ("test_accuracy", "test_loss", "time_s", "uploaded_weights", "uploaded_bits", "energy_j")
 _DEPLOYED_TIMES = "Times are those the deployment was planned with, unless they are called measured."
 _EDGE_COLUMNS = ("edge_latency_s", "shadow_price", "min_count", "num_uncovered")
@@ -53,7 +53,7 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
             curves_section({scheme: [run.rounds]}, place, measures=run.measures),
             Section("Last edge round", _devices(run, scheme, place)),
             Section("Scenario", _scenario(run)),
-            environment_section(run.environment, "Where the run was started."),
+            environment_section(run.environment, "The machine that started the run."),
             _repeat(run),
         ],
         times=_DEPLOYED_TIMES if run.is_deployed else Page.times,
@@ -86,9 +86,9 @@ def _summary(run: Run) -> list[Markup]:
     fates = _fates(run.records)
     if any(fates.values()):
         reasons = ", ".join(f"{count:,} {fate}" for fate, count in fates.items() if count)
-        found.append(note(f"Left out, counted once per device and edge round: {reasons}."))
+        found.append(note(f"Excluded, counted once per device and edge round: {reasons}."))
     if run.num_damaged > 0:
-        found.append(note(f"{counted(run.num_damaged, 'line')} of records.jsonl could not be read and left out."))
+        found.append(note(f"{counted(run.num_damaged, 'line')} of records.jsonl cannot be read."))
     if run.version > RECORDS_VERSION:
         found.append(
             note(f"The records are of version {run.version}, later than this airprune's {RECORDS_VERSION}: update it.")
@@ -97,7 +97,7 @@ def _summary(run: Run) -> list[Markup]:
 
 
 def _to_target(run: Run, target: float | None) -> list[Markup]:
-    """What it took to reach the target, in large numbers."""
+    """Returns the costs of the target, in large numbers."""
     if target is None or not run.rounds:
         return []
     tests = evaluations(run.records)
@@ -136,9 +136,9 @@ def _devices(run: Run, scheme: str, place: Place) -> list[Markup]:
     until = "" if deadline_s is None else f", against the deadline of {deadline_s * 1e3:g} ms"
     about = f"Global round {devices.global_round}, edge round {devices.edge_round}; {devices.num_devices:,} devices."
     if devices.sampled_of is not None:
-        about += f" Recorded, and shown, is a random sample of {len(devices.device):,}."
+        about += f" Recorded and shown is a random sample of {len(devices.device):,}."
     if len(devices.device) > MAX_BARS:
-        about += f" The pictures show the {MAX_BARS} slowest; devices.csv has all."
+        about += f" The figures show the {MAX_BARS} slowest; devices.csv has all."
     colour = styles_for([scheme])[scheme].colour
     planned = "Planned c" if run.is_deployed else "C"
     pictures = [
@@ -155,7 +155,7 @@ def _devices(run: Run, scheme: str, place: Place) -> list[Markup]:
         span = f"{np.nanmin(values):.3f} to {np.nanmax(values):.3f}" if np.isfinite(values).any() else "no values"
         figure = device_bars(devices, values, label=label, colour=colour)
         caption = f"{capitalised(label)} of each device: {span}."
-        grey = " Grey: left out." if any(fate != "ok" for fate in devices.fate) else ""
+        grey = " Grey: excluded." if any(fate != "ok" for fate in devices.fate) else ""
         pictures.append(
             place.add_figure(figure, MEASURES[name].stem, alt=caption, caption=caption + grey, table="devices.csv")
         )
@@ -197,7 +197,7 @@ def _scenario(run: Run) -> list[Markup]:
             if key not in ("name", "seed")
         ]
         if changes:
-            found.append(paragraph("What differs from the defaults, which are the paper's:"))
+            found.append(paragraph("These values differ from the defaults, which are the paper's:"))
             found.append(table(("key", "here", "default"), changes, label="Changes", words=("key", "here", "default")))
         else:
             found.append(paragraph("All values are the defaults, which are the paper's."))

@@ -24,7 +24,7 @@ PANELS = (
 
 
 def curve_rows(series: str, seed: int | None, rounds: Iterable[Row]) -> list[Row]:
-    """A run's lines of the tidy table of curves."""
+    """Returns a run's lines of the tidy table of curves."""
     return [{"series": series, "seed": seed, **{name: row[name] for name in CURVE_COLUMNS}} for row in rounds]
 
 
@@ -35,7 +35,7 @@ def curves_section(
     about: str = "",
     measures: Mapping[str, Measure] = MEASURES,
 ) -> Section:
-    """Every measure against rounds, time, bits and joules."""
+    """Returns the section with every measure against rounds, time, bits and joules."""
     drawn = {name: [run for run in runs if run] for name, runs in runs_by_name.items()}
     drawn = {name: runs for name, runs in drawn.items() if runs}
     panels = [
@@ -54,7 +54,7 @@ def _has_values(runs_by_name: Mapping[str, Sequence[Sequence[Row]]], measure: st
 
 
 def _for_papers(place: Place) -> list[Markup]:
-    """How to have the pictures in the formats that the page goes without."""
+    """Returns a note on how to make the figures in other formats."""
     if place.formats:
         return []
     words = ["airprune", "report", str(place.folder), "--column", "single"]
@@ -78,7 +78,7 @@ def _panel(
 
 
 def _ends(name: str, runs: Sequence[Sequence[Row]], measure: str) -> str:
-    """What a curve says in words: where it starts and ends, averaged over seeds."""
+    """Describes a curve: its start and its end, averaged over seeds."""
     points = [(run[0].get(measure), run[-1].get(measure)) for run in runs]
     whole = [(first, last) for first, last in points if first is not None and last is not None]
     if not whole:
@@ -94,7 +94,7 @@ def environment_section(environment: Mapping[str, Any], about: str) -> Section:
 
 
 def commands(lines: Iterable[Sequence[str]]) -> Markup:
-    """Commands to copy into a shell."""
+    """Returns commands to copy into a shell."""
     text = "\n".join(shlex.join(words) for words in lines)
     return element("pre", element("code", text), class_="command", tabindex="0")
 
@@ -104,12 +104,12 @@ def repeat_section(lines: Sequence[Sequence[str]], *notes: str) -> Section:
 
 
 def beside(folder: Path) -> str:
-    """A new folder's name, for repeating what is in `folder`."""
+    """Returns a new folder's name, for repeating the runs of `folder`."""
     return f"{folder}-again"
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
-    """0, 1, 2, 5 → 0-2,5."""
+    """Returns seeds as text: 0, 1, 2, 5 → 0-2,5."""
     parts: list[list[int]] = []
     for seed in seeds:
         if parts and seed == parts[-1][-1] + 1:

@@ -12,8 +12,8 @@ from airprune.results.latex import target_latex
 from airprune.results.measures import MEASURES, TO_TARGET
 from airprune.results.report.markup import Markup, note, table
 from airprune.results.report.page import Place, Section
-from airprune.results.report.reading import read_json
 from airprune.results.time_to_target import TIME, Runs, ToTarget, reference_among, target_text, tidy_row, to_target
+from airprune.runs.lines import read_json
 from airprune.scenario import Scenario
 from airprune.settings.toml_text import flat
 from airprune.text import MISSING
@@ -28,7 +28,7 @@ _ABOUT = (
 def target_section(
     folder: Path, runs: Mapping[str, Runs], scenarios: Mapping[str, Scenario], place: Place, target: float
 ) -> Section:
-    """Of every variant, from the tests of its runs; `scenarios` are those that can be read."""
+    """Returns the section on all variants, from the tests of their runs; `scenarios` are those that can be read."""
     schemes = {variant: scenarios[variant].plan.scheme if variant in scenarios else "" for variant in runs}
     sweep = read_json(folder / "sweep.json")
     reference = reference_among(schemes) if sweep is None else None  # a sweep has one for each value
@@ -53,7 +53,7 @@ def target_section(
 def _crossover(
     sweep: Any, scenarios: Mapping[str, Scenario], reached: Mapping[str, ToTarget], place: Place, target: float
 ) -> list[Markup]:
-    """Only of a sweep, which says what it varied."""
+    """Returns the crossover of a sweep, whose note names the swept keys; nothing for a comparison."""
     keys = sweep.get("swept") if isinstance(sweep, dict) else None
     if not isinstance(keys, list):
         return []

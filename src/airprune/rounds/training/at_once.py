@@ -3,7 +3,7 @@
 Between two gradients, which fill the processor's caches, a device's round in Python costs several times what it costs
 by itself. `device_round` says what is done; this does the same with the same functions in C, to the bit, for devices
 without momentum, decay, diagnostics, memory, reports, codes or clipping. All others go the usual way, and so does a
-chunk in which anything fails: there it is told which device it was.
+chunk in which anything fails: there the device is found.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def train_at_once(
       stack: models like the device's, if these can be trained together.
     """
     train, shape = _trainer(device, stack), device.shape
-    if train is None or not _only_trains(device) or not _is_for_all_alike(task, device):
+    if train is None or not _only_trains(device) or not _treats_all_equally(task, device):
         return None
     steps = (None,) * len(task.devices) if task.local_steps is None else task.local_steps
     batches = [
@@ -65,7 +65,7 @@ def train_at_once(
             total=total.total,
             counts=total.masked_count,
         )
-    except ValueError:  # somebody's samples: each alone tells whose
+    except ValueError:  # bad samples of some device: training each alone shows whose
         return None
     if trained is None:
         return None
@@ -81,7 +81,7 @@ def _trainer(device: Device, stack: Stacked | None) -> Callable[..., tuple[list[
 
 
 def _only_trains(device: Device) -> bool:
-    """Whether a device's round is: the largest moves of a probe, plain SGD, and what it holds to the sum as it is."""
+    """True if a device's round is: the largest moves of a probe, plain SGD, and what it holds to the sum as it is."""
     settings, method = device.settings, device.method
     does_more = (
         device.adjusts
@@ -107,8 +107,8 @@ def _only_trains(device: Device) -> bool:
     )
 
 
-def _is_for_all_alike(task: TrainTask, device: Device) -> bool:
-    """Whether nothing of the task is for one device alone but how much it keeps; who prunes counts as one."""
+def _treats_all_equally(task: TrainTask, device: Device) -> bool:
+    """True if nothing of the task is for one device alone but how much it keeps and whether it prunes."""
     if task.code is not None or task.group is not None or task.memory:
         return False
     pruned = [n for n, keep in enumerate(task.keep) if keep < device.shape.prunable_weights]
@@ -119,7 +119,7 @@ def _is_for_all_alike(task: TrainTask, device: Device) -> bool:
 def _statistics(
     device: Device, task: TrainTask, batches: Sequence[Sequence[Array]], losses: Sequence[float], lost: Array
 ) -> DeviceStatistics:
-    """As `device_round` counts them.
+    """Returns the devices' statistics as `device_round` counts them.
 
     Args:
       losses: of all minibatches.
@@ -144,7 +144,7 @@ def _statistics(
 
 
 def _mean_losses(batches: Sequence[Sequence[Array]], losses: Sequence[float]) -> tuple[Array, Array]:
-    """How many samples each device has trained on, and its mean loss over them, added minibatch by minibatch."""
+    """Returns each device's number of trained samples and mean loss over them, added minibatch by minibatch."""
     sizes = np.array([len(batch) for own in batches for batch in own])
     weighted, stops = losses * sizes, np.cumsum([len(own) for own in batches])
     if len(batches) == len(losses):  # one minibatch each

@@ -7,7 +7,7 @@ number of workers, adds the same numbers in the same order and ends in the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +43,11 @@ def chunks_of(devices: Array, samples_per_device: float) -> list[Array]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainTask(Task):
-    """Some devices of one edge in one edge round.
+    """The training of some devices of one edge in one edge round.
 
     Attributes:
       weights: c_n of each in the edge's average.
-      code: the rung that each sends with, if the planner has chosen.
+      code: the compression level that each sends with, if the planner has chosen.
       local_steps: after which each stops, where that is not as in every round.
       group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
       store: where the devices' memory is; stays with the driver.
@@ -113,7 +113,7 @@ class EdgeGroup(Group):
     """One edge round of one edge: the model its devices receive, and who trains it.
 
     Attributes:
-      drop_failing: whether a device that fails for good is left out; else it ends the run.
+      drop_failing: whether a device that fails for good is excluded; else it ends the run.
       served_weight: Σ c_n of all devices of the edge, if those count that are not heard from.
       min_contributors: t; a weight that fewer devices kept counts as kept by none.
     """
@@ -133,9 +133,7 @@ class EdgeGroup(Group):
             self.store.put(part.statistics.device.tolist(), part.memory)
         return replace(part, memory={})
 
-    @staticmethod
-    def merge(parts: Iterable[ChunkSum]) -> ChunkSum:
-        return merge_sums(parts)
+    merge = staticmethod(merge_sums)
 
     def finish(self, part: ChunkSum) -> EdgeResult:
         return finish_sum(
@@ -160,7 +158,7 @@ class EdgeGroup(Group):
 def groups_of(run: Experiment, at: Place, state: RunState, plan: RoundPlan) -> list[Started]:
     """All devices that will make it, by edge and by when they began, in ascending order."""
     timed, here = plan.timed, plan.timed.takes_part
-    pairs = distinct_pairs(timed.opened.edge[here], plan.lag[here])
+    pairs = distinct_pairs(timed.planned.edge[here], plan.lag[here])
     return [(edge, began, _group(run, at, state, plan, edge, began)) for edge, began in pairs]
 
 
@@ -178,20 +176,20 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
 
     Of devices that began at different times, those that began `started` rounds ago.
     """
-    scenario, opened, method = run.scenario, plan.timed.opened, run.method
-    positions = np.flatnonzero(plan.timed.takes_part & (opened.edge == edge) & (plan.lag == started))
+    scenario, planned, method = run.scenario, plan.timed.planned, run.method
+    positions = np.flatnonzero(plan.timed.takes_part & (planned.edge == edge) & (plan.lag == started))
     received = state.edge_states[edge].copy()
     if started:
         received = state.values[HISTORY][edge, started].astype(received.dtype)
     steps = at.local_steps
     tasks = [
         TrainTask(
-            devices=tuple(opened.device[chunk].tolist()),
-            keep=tuple(opened.keep[chunk].tolist()),
-            weights=tuple(method.edge.weights(run.data_sizes[opened.device[chunk]]).tolist()),
-            code=None if opened.code is None else tuple(opened.code[chunk].tolist()),
-            group=None if opened.relay is None else tuple(opened.device[opened.relay.head[chunk]].tolist()),
-            local_steps=None if steps is None else tuple(steps[opened.device[chunk]].tolist()),
+            devices=tuple(planned.device[chunk].tolist()),
+            keep=tuple(planned.keep[chunk].tolist()),
+            weights=tuple(method.edge.weights(run.data_sizes[planned.device[chunk]]).tolist()),
+            code=None if planned.code is None else tuple(planned.code[chunk].tolist()),
+            group=None if planned.relay is None else tuple(planned.device[planned.relay.head[chunk]].tolist()),
+            local_steps=None if steps is None else tuple(steps[planned.device[chunk]].tolist()),
             learning_rate=at.learning_rate,
             global_round=at.global_round,
             edge_round=at.step,
@@ -203,7 +201,7 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
     return EdgeGroup(
         shared=Broadcast(
             model=received,
-            mask=opened.mask,
+            mask=planned.mask,
             values={name: state.values[name] for name in method.objective.broadcast},
         ),
         tasks=tuple(tasks),

@@ -72,7 +72,7 @@ class Together:
         num_samples: Sequence[int],
         failed: Callable[[int, Exception], Failure],
     ) -> Iterator[Upload | Failure]:
-        """Of each device in order, as soon as it and those before it have ended; a view that may soon be overwritten.
+        """Yields the devices' uploads in order, each as soon as it can; a view that may soon be overwritten.
 
         Args:
           begin: starts the round of the device of this number on a seat; again if it fails, up to `MAX_TRIES` times.
@@ -136,7 +136,7 @@ class Together:
     def _losses(self, first: int, batches: Sequence[Array]) -> list[float] | None:
         try:
             return self.stack.gradients(first, batches)
-        except Exception:  # somebody's samples: each alone tells whose
+        except Exception:  # bad samples of some device: training each alone shows whose
             return None
 
     def _alone(self, row: int, batch: Array) -> float | Exception:
@@ -147,7 +147,7 @@ class Together:
 
 
 def together(device: Device, num_devices: int) -> Together | None:
-    """For at most so many devices like this one at once; None if they are to be trained one after the other."""
+    """Returns a trainer of at most so many such devices at once; None if they are trained one after the other."""
     settings = device.settings
     stack_of = KERNELS[settings.kernel].stack
     if stack_of is None or settings.device != "cpu" or settings.diagnostics or device.teaching is not None:

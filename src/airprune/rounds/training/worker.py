@@ -1,4 +1,4 @@
-"""What trains a chunk of devices and judges parts of the test set, in whatever process it lives."""
+"""The worker: trains chunks of devices and evaluates parts of the test set, in any process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from airprune.rounds.sending import with_own_layers
 from airprune.rounds.sums import ChunkSum, Failure, chunk_sum
 from airprune.rounds.training.at_once import train_at_once
 from airprune.rounds.training.chunks import MAX_CHUNK_DEVICES, DeviceFailed, TrainTask
-from airprune.rounds.training.judging import Judge, judge_for
+from airprune.rounds.training.evaluator import Evaluator, evaluator_for
 from airprune.rounds.training.together import Steps, together
 
 Array = np.ndarray
@@ -40,10 +40,10 @@ class Job(WorkerFactory):
 
     Attributes:
       model: where it comes from.
-      judged: the loss and the metric, pickled by value so that functions of a user's script reach the workers.
+      criteria: the loss and the metric, pickled by value so that functions of a user's script reach the workers.
       dataset: anything whose `open()` gives the `Dataset`: in a worker process, a map of shared files.
       samples: the training samples of each device.
-      drop_failing: whether a device whose training fails `MAX_TRIES` times is left out; else it ends the run.
+      drop_failing: whether a device whose training fails `MAX_TRIES` times is excluded; else it ends the run.
     """
 
     model: ModelSource
@@ -53,7 +53,7 @@ class Job(WorkerFactory):
     method: LocalMethod
     wire: Wire
     seed: int
-    judged: bytes
+    criteria: bytes
     drop_failing: bool = False
     folder: Path | None = None
     setup_payload: bytes | None = None
@@ -67,7 +67,7 @@ class Job(WorkerFactory):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OwnTest:
-    """A device whose own model is to be judged: its own layers, and its samples of the test set."""
+    """A device whose own model is to be evaluated: its own layers, and its samples of the test set."""
 
     memory: Mapping[str, Array]
     samples: Array
@@ -75,15 +75,15 @@ class OwnTest:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HeldTest:
-    """A device whose sub-model of a state is to be judged on the test samples from `start`.
+    """A device whose sub-model of a state is to be evaluated on the test samples from `start`.
 
     Attributes:
-      told: what the masking told everybody.
+      shared: what the masking prepared for all devices.
       place: of the randomness with which it chooses: global round, edge round.
     """
 
     orders: Orders
-    told: Array | None
+    shared: Array | None
     place: tuple[int, int]
     start: int
 
@@ -93,14 +93,14 @@ class Worker:
 
     def __init__(self, job: Job, dataset: Dataset) -> None:
         self.job = job
-        model, settings, judged = job.model.open(), job.settings, cloudpickle.loads(job.judged)
+        model, settings, criteria = job.model.open(), job.settings, cloudpickle.loads(job.criteria)
         x, y = dataset.train_x, dataset.train_y
-        self.device = Device(model, x, y, settings, job.method, job.wire, loss=judged.loss)
+        self.device = Device(model, x, y, settings, job.method, job.wire, loss=criteria.loss)
         self.together = together(self.device, MAX_CHUNK_DEVICES)
         self._streams_of: tuple[int, ...] | None = None
         self._streams: tuple[Streams, WholeNumbers]
-        self.judge: Judge = judge_for(
-            model, dataset.test_x, dataset.test_y, judged, kernel=settings.kernel, device=settings.device
+        self.evaluator: Evaluator = evaluator_for(
+            model, dataset.test_x, dataset.test_y, criteria, kernel=settings.kernel, device=settings.device
         )
 
     def train(self, received: Broadcast, task: TrainTask) -> ChunkSum:
@@ -114,7 +114,7 @@ class Worker:
         return chunk_sum(self.job.method.aggregation, self.device.shape, received.model, task, uploads)
 
     def _uploads(self, received: Broadcast, task: TrainTask) -> Iterator[Upload | Failure]:
-        """Each device as if it were the first of its process: its own random streams, no trace of those before it.
+        """Yields each device's upload as if it were the first of its process: nothing of earlier devices is left.
 
         Layers that draw, such as Dropout, have a stream of their own, too.
         """
@@ -130,9 +130,9 @@ class Worker:
                 yield self._alone(received, own, streams, layer_seeds)
 
     def _randomness(self, *place: int) -> tuple[Streams, WholeNumbers]:
-        """Of the devices, and of layers that draw, in one edge round; made once for all of its chunks.
+        """Returns the random streams of devices, and of layers that draw, in one edge round; made once for all chunks.
 
-        Making them costs as much as twenty devices, and whoever asks for a device's stream gets it from its start.
+        Making them costs as much as twenty devices, and a device's stream is always given from its start.
         """
         if self._streams_of != place:
             self._streams_of = place
@@ -140,7 +140,7 @@ class Worker:
         return self._streams
 
     def _in_step(self, received: Broadcast, orders: Sequence[Orders], streams: Streams) -> Iterator[Upload | Failure]:
-        """Of devices that are trained together; nothing in their model draws or counts."""
+        """Trains devices together; nothing in their model draws or counts."""
         assert self.together is not None
         samples = [self.job.samples[own.device] for own in orders]
 
@@ -171,7 +171,7 @@ class Worker:
         raise AssertionError  # a try ends in an upload, a failure or an error
 
     def _failure(self, device: int, error: Exception) -> Failure:
-        """What stands for a device that has failed for good; raises if the run is to end at once."""
+        """Returns what stands for a device that has failed for good; raises if the run is to end at once."""
         if isinstance(error, NotFinite):
             return Failure(device, str(error), diverged=True)
         failure = Failure(device, "".join(traceback.format_exception(error)).rstrip())
@@ -180,36 +180,36 @@ class Worker:
         return failure
 
     def evaluate(self, states: Array, start: int) -> tuple[float, float]:
-        """(Σ loss, Σ metric) of the mean prediction on the test samples from `start`, at most TEST_PART of them."""
-        return self.judge.total(states, slice(start, start + TEST_PART))
+        """Returns (Σ loss, Σ metric) of the mean prediction on at most TEST_PART test samples from `start`."""
+        return self.evaluator.total(states, slice(start, start + TEST_PART))
 
     def predict(self, states: Array, start: int) -> Array:
         """The models' mean prediction for the same samples, for a loss or metric that must see all at once."""
-        return self.judge.outputs(states, slice(start, start + TEST_PART))
+        return self.evaluator.outputs(states, slice(start, start + TEST_PART))
 
     def evaluate_own(self, state: Array, task: OwnTest) -> tuple[float, float]:
-        """(Σ loss, Σ metric) of a device's model, made of a common state and its own layers, on its test samples."""
+        """Returns (Σ loss, Σ metric) of a device's model, a common state with its own layers, on its test samples."""
         own = with_own_layers(state, task.memory, self.device.shape)
-        return self.judge.total(own[np.newaxis], task.samples)
+        return self.evaluator.total(own[np.newaxis], task.samples)
 
     def evaluate_held(self, state: Array, task: HeldTest) -> tuple[float, float]:
-        """(Σ loss, Σ metric) of what a device holds of a state, on a part of the test samples."""
+        """Returns (Σ loss, Σ metric) of what a device holds of a state, on a part of the test samples."""
         held = held_model(
             self.device,
-            Broadcast(model=state, mask=task.told),
+            Broadcast(model=state, mask=task.shared),
             task.orders,
             samples=self.job.samples[task.orders.device],
             streams=Streams(self.job.seed, *task.place),
         )
-        return self.judge.total(held[np.newaxis], slice(task.start, task.start + TEST_PART))
+        return self.evaluator.total(held[np.newaxis], slice(task.start, task.start + TEST_PART))
 
     def test_gradient(self, state: Array, start: int) -> Array:
         """Σ of the loss gradients at a state over test samples from `start`: a part of ∇F(w_q) of Theorem 1."""
-        return self.judge.gradient(state, slice(start, start + TEST_PART))
+        return self.evaluator.gradient(state, slice(start, start + TEST_PART))
 
 
 def _orders(task: TrainTask, number: int) -> Orders:
-    """Of a device of a chunk."""
+    """Returns the orders of one device of a chunk."""
     return Orders(
         device=task.devices[number],
         keep=task.keep[number],

@@ -1,4 +1,4 @@
-"""The scenarios that come with the package: one TOML file each, its first line saying what it is."""
+"""Reads the scenarios that come with the package: one TOML file each, described by its first line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airprune.errors import UnknownName
 
 
 def presets() -> dict[str, str]:
-    """Every preset's name and what it is."""
+    """Returns the description of every preset by name."""
     return {name: _text(file).splitlines()[0].lstrip("# ") for name, file in _files().items()}
 
 
@@ -21,7 +21,7 @@ def preset_text(name: str) -> str:
 
 
 def _files() -> dict[str, Traversable]:
-    found = (files("airprune.scenario.presets")).iterdir()
+    found = files("airprune.scenario.presets").iterdir()
     named = {file.name.removesuffix(".toml"): file for file in found if file.name.endswith(".toml")}
     return {name: named[name] for name in sorted(named)}
 

@@ -1,9 +1,9 @@
-"""Which method, how many bits, which deadline, how long until X %, how sure: pilots, the planner, and a forecast.
+"""Advice on method, bits, deadline and time to an accuracy, from pilots, the planner and a forecast.
 
 candidates  the methods to choose from, and the lossless one that they are measured by
 pilots      small runs of all of them, and a longer one of the lossless method, within a time budget
-curves      the learning curve that a pilot's accuracies tell, and how surely
-slowdown    how many rounds a method needs for one of the lossless method
+curves      the learning curve of a pilot, and its uncertainty
+slowdown    the rounds that a method needs for one of the lossless method
 rehearsal   a run's clock without its learning: time, bits and joules of an edge round
 forecast    rounds, time, bits and joules until an accuracy, with intervals; the method to take
 checking    the forecast against the real run

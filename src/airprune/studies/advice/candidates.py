@@ -10,8 +10,8 @@ from airprune.methods import DEFAULT_METHOD, METHODS
 from airprune.scenario import Scenario
 
 LOSSLESS = "no-pruning"
-"""Whole models, every bit of them: what the others are measured by."""
-DEFAULT_CANDIDATES = (LOSSLESS, "adaptive-pruning", "frozen-pruning", "adaptive")
+"""Whole models, every bit of them: the reference of the others."""
+DEFAULT_CANDIDATES = (LOSSLESS, "adaptive-pruning", "frozen-pruning", "adaptive-bits")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class Candidate:
     """A method as a scenario of its own.
 
     Attributes:
-      words: what makes it of the common scenario, as on a command line.
+      words: its changes of the common scenario, as on a command line.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Candidate:
 
 
 def candidates(base: Scenario, names: Sequence[str] = DEFAULT_CANDIDATES, words: Sequence[str] = ()) -> list[Candidate]:
-    """The named methods, the lossless one first whether asked for or not: without it there is nothing to compare to.
+    """Returns the named methods, the lossless one always first: the others are compared with it.
 
     Args:
       words: `key=value` changes that apply to all, and win over what a method sets.

@@ -19,7 +19,7 @@ Watched = Callable[[Iterable[dict[str, Any]], Scenario], Iterator[dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The evaluation at which a run first had an accuracy; its best one if it never had.
+    """The evaluation at which a run first reached an accuracy; its best one if it never did.
 
     Attributes:
       edge_rounds: until then, or in all.
@@ -30,14 +30,14 @@ class Outcome:
     at: Evaluation
 
     def error(self, forecast: Forecast) -> float | None:
-        """Forecast time by real time, less 1; None if either was never."""
+        """Returns forecast time by real time, less 1; None if either was never reached."""
         forecast_s = forecast.time_s.median
         if not self.reached or not self.at.time_s or not math.isfinite(forecast_s):
             return None
         return forecast_s / self.at.time_s - 1.0
 
     def as_forecast(self, forecast: Forecast) -> bool:
-        """Whether the interval has it."""
+        """True if the outcome lies in the forecast's interval."""
         low, _, high = forecast.rounds
         return low <= self.edge_rounds <= high if self.reached else high > self.edge_rounds
 
@@ -64,22 +64,22 @@ class Outcome:
         error = self.error(forecast)
         _, rounds, _ = forecast.rounds
         expected = "never" if error is None else f"{forecast.time_s.median:.3g} s, {rounds:.0f} rounds"
-        told = "" if error is None else f", an error of {error:+.0%}"
+        off = "" if error is None else f", an error of {error:+.0%}"
         return (
             f"Checked: {forecast.method} reached {target:.1%} after {self.at.time_s:.3g} s, {self.edge_rounds} edge "
-            f"rounds; forecast were {expected}{told}; {inside} the interval."
+            f"rounds; the forecast was {expected}{off}; that is {inside} the interval."
         )
 
 
 def outcome_of(scenario: Scenario, target: float, *, watched: Watched = lambda records, _: iter(records)) -> Outcome:
-    """Runs a scenario, judged after every edge round, until it has the accuracy, or to its end."""
+    """Runs a scenario, evaluated after every edge round, until it has the accuracy, or to its end."""
     judged = scenario.with_("rounds.evaluate_every", "edge")
     with contextlib.closing(run(judged)) as records:
         return first_with(watched(records, judged), target)
 
 
 def first_with(records: Iterable[dict[str, Any]], target: float) -> Outcome:
-    """What the records tell until the first accuracy of at least `target`, by the rule of `time_to_target`."""
+    """Reads records until the first accuracy of at least `target`, by the rule of `time_to_target`."""
     read, edge_rounds = [], 0
     for found in records:
         record = record_from(found, only=FIELDS)

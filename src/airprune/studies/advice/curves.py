@@ -1,4 +1,4 @@
-"""The learning curve that a pilot's accuracies tell, and how surely.
+"""The learning curve of a pilot's accuracies, and its uncertainty.
 
 The error after t rounds is modelled as e(t) = e∞ + A t^−p. All (e∞, A, p) of a grid are weighed by how well they
 explain the pilot's errors, in logarithms, and by a broad prior on p; a few hundred of them, as many as their weight
@@ -25,7 +25,7 @@ _ENDS = np.exp(np.linspace(-0.2, 0.2, 41))
 _USUAL_POWER, _POWER_SPREAD = 0.8, np.log(2.0)
 # Accuracies scatter by about so much of the error; worth as much as so many rounds.
 _USUAL_SCATTER, _SCATTER_ROUNDS = 0.04, 4.0
-# Neighbouring rounds err alike: so much of a round's evidence is its own.
+# Neighbouring rounds have similar errors: so much of a round's evidence is its own.
 _OWN_EVIDENCE = 0.2
 # A model that has seen one round is still leaving chance behind.
 _SKIPPED, _NEEDED = 1, 5
@@ -51,13 +51,13 @@ class LearningCurve:
     pace: Array | float = 1.0
 
     def accuracy_at(self, rounds: Array) -> Array:
-        """1 − e(t) of every curve, at rounds of its own.  [..., NUM_DRAWS]"""
+        """Returns 1 − e(t) of every curve, at rounds of its own.  [..., NUM_DRAWS]"""
         with np.errstate(divide="ignore", over="ignore"):
             error = self.floor + (self.last - self.floor) * (rounds * self.pace / self.rounds) ** -self.power
         return 1.0 - np.minimum(error, 1.0)
 
     def rounds_to(self, accuracy: float) -> Array:
-        """t with e(t) = 1 − accuracy; ∞ where a curve never gets there.  [NUM_DRAWS]"""
+        """Returns t with e(t) = 1 − accuracy; ∞ where a curve never reaches it.  [NUM_DRAWS]"""
         above = (1.0 - accuracy) - self.floor
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             rounds = self.rounds / self.pace * (above / (self.last - self.floor)) ** (-1.0 / self.power)
@@ -65,7 +65,7 @@ class LearningCurve:
 
 
 def fit_curve(accuracy: Array) -> LearningCurve:
-    """What accuracies after rounds 1, 2, … tell."""
+    """Fits curves to accuracies after rounds 1, 2, …"""
     error = np.maximum(1.0 - np.asarray(accuracy, dtype=np.float64), _LEAST_ERROR)
     count = len(error)
     rounds = np.arange(1, count + 1)
@@ -86,13 +86,13 @@ def fit_curve(accuracy: Array) -> LearningCurve:
 
 
 def _spread_evenly(weight: Array) -> Array:
-    """Indices that represent the weights: each as often as its weight says, to within one."""
+    """Returns indices that represent the weights: each as often as its weight says, to within one."""
     edges = np.cumsum(weight) / weight.sum()
     return np.minimum(np.searchsorted(edges, (np.arange(NUM_DRAWS) + 0.5) / NUM_DRAWS), len(weight) - 1)
 
 
 def rising(accuracy: Array) -> Array:
-    """The nearest curve that never falls, by pooling neighbours that do (isotonic regression)."""
+    """Returns the nearest curve that never falls, by pooling neighbours that do (isotonic regression)."""
     levels: list[float] = []
     sizes: list[int] = []
     for value in np.asarray(accuracy, dtype=np.float64).tolist():
@@ -106,7 +106,7 @@ def rising(accuracy: Array) -> Array:
 
 
 def crossing(rounds: Array, curve: Array, level: float) -> float:
-    """When a curve that never falls first reaches a level, in between two rounds if need be; NaN outside its range."""
+    """Returns when a curve that never falls first reaches a level, between rounds if need be; NaN outside its range."""
     if level < curve[0] or level > curve[-1]:
         return float("nan")
     i = int(np.searchsorted(curve, level))

@@ -22,13 +22,13 @@ from airprune.studies.advice.slowdown import NONE, Slowdown, lossless_rounds_at,
 Array = np.ndarray
 
 INTERVAL = 0.8
-"""How likely a true value lies in an interval, if pilots tell the truth."""
+"""The probability that a true value lies in an interval, if pilots are representative."""
 # Without a target: this much below what the lossless method is forecast to end with.
 _BELOW_THE_END = 0.02
-# A real run is ahead of a reference that asks a share of the devices, since it averages more of them: on the paper's
+# A real run is ahead of a reference that selects a share of the devices, since it averages more of them: on the paper's
 # network with a fifth by 0, 15 and 35 % of the rounds after 5, 10 and 13. By so much in logarithms, give or take this.
 _LEAD, _LEAD_STD = 0.15, 0.15
-# An accuracy that needs more than so many times the reference pilot's rounds is beyond what it can tell.
+# An accuracy that needs more than so many times the reference pilot's rounds is beyond what the pilot shows.
 _FARTHEST = 8.0
 # Interval ends this far apart, by ratio, are still called …
 _SURE, _ROUGH = 1.6, 4.0
@@ -58,7 +58,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forecast:
-    """What is to be expected of one method.
+    """The forecast of one method.
 
     Attributes:
       slowdown: its rounds for one of the lossless method's.
@@ -143,7 +143,7 @@ class Advice:
             return (
                 f"No method is likely to reach {self.target:.1%} within {self.schedule} edge rounds; {best.method} "
                 f"gets closest, to about {best.final_accuracy.median:.1%} after "
-                f"{best.cost.seconds * self.schedule:.3g} s. Ask for more rounds.global_rounds or a lower --target."
+                f"{best.cost.seconds * self.schedule:.3g} s. Give more rounds.global_rounds or a lower --target."
             )
         low, median, high = best.time_s
         gain = lossless.time_s.median / median
@@ -159,7 +159,7 @@ class Advice:
 def advise(
     methods: Sequence[Candidate], experiment: Experiment, pilots: Pilots, *, target: float | None = None
 ) -> Advice:
-    """From what the pilots showed and what the planner says of the real run's rounds.
+    """Forecasts every method from the pilots and the planner's costs of the real run's rounds.
 
     Args:
       methods: the lossless one first.
@@ -202,7 +202,7 @@ def forecast(
     schedule: int,
     seed: int,
 ) -> Forecast:
-    """One method's, from the lossless learning curve and how far it falls behind."""
+    """Forecasts one method from the lossless learning curve and its slowdown."""
     laws = behind.drawn(rng_for(seed, "advice").standard_normal((NUM_DRAWS, 3)))
     lossless_rounds = curve.rounds_to(target)
     rounds = np.maximum(rounds_after(laws, lossless_rounds), 1.0)

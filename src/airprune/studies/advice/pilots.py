@@ -1,8 +1,8 @@
 """Pilots: small runs of every method, and a longer one of the lossless method at the scenario's own size.
 
 A small pilot has the scenario's network, radio, planner and model, few samples, and as many steps per round as the real
-run has, so that what a method loses in a round, and makes good again, is alike. Only its slowdown against the lossless
-pilot of the same seed is read from it. The reference has the scenario's own samples and batches, and asks a random
+run has, so that a method loses as much in a round, and regains as much. Only its slowdown against the lossless
+pilot of the same seed is read from it. The reference has the scenario's own samples and batches, and selects a random
 share of each edge's devices in every round, which costs little accuracy and leaves the time for many rounds; the
 learning curve is read from it.
 """
@@ -41,12 +41,12 @@ _MEASURED: dict[str, Any] = {**WITHIN, "rounds.evaluate_every": "edge", "diagnos
 _CODES = ("bits_per_weight", "code_error")
 
 Report = Callable[[int, int, float], None]
-"""Told (pilots done, pilots in all, seconds until the budget is used up)."""
+"""Receives (pilots done, pilots in all, seconds until the budget is used up)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pilot:
-    """What a pilot showed.
+    """The result of a pilot.
 
     Attributes:
       accuracy: after every edge round.
@@ -62,7 +62,7 @@ class Pilots:
     """All of them.
 
     Attributes:
-      reference: the lossless method at the scenario's own size, and the share of devices it asked.
+      reference: the lossless method at the scenario's own size, and the share of devices it selected.
       small: by method, one per seed.
       small_samples: what each of these trained on.
       seconds: what all took.
@@ -170,10 +170,10 @@ def run_pilots(
 
 
 def ends_s(budget_s: float, workers: int, num_methods: int) -> list[float]:
-    """When each pilot's time is over, from the start: the reference's, then all methods' seed by seed.
+    """Returns when each pilot's time is over, from the start: the reference's, then all methods' seed by seed.
 
     One worker has the reference, the others the small pilots one after the other; a single worker has both. The first
-    seed has the most time, since late rounds tell more than a second seed.
+    seed has the most time, since late rounds are worth more than a second seed.
     """
     num_small = SEEDS * num_methods
     if budget_s == math.inf or workers > num_small:
@@ -187,7 +187,7 @@ def ends_s(budget_s: float, workers: int, num_methods: int) -> list[float]:
 
 
 def small_scenario(scenario: Scenario, experiment: Experiment, seed: int) -> Scenario:
-    """Fewer samples in smaller batches; `experiment` has the real sizes."""
+    """Returns a scenario with fewer samples in smaller batches; `experiment` has the real sizes."""
     devices, own = experiment.network.num_devices, int(experiment.data_sizes.sum())
     samples = min(own, max(SMALL_SAMPLES, SMALL_PER_DEVICE * devices))
     batch = scenario.train.batch_size
@@ -203,7 +203,7 @@ def small_scenario(scenario: Scenario, experiment: Experiment, seed: int) -> Sce
 
 
 def reference_scenario(lossless: Scenario, experiment: Experiment) -> tuple[Scenario, float]:
-    """(the scenario itself with fewer devices asked per round, which share of them)."""
+    """Returns (the scenario itself with fewer selected devices per round, their share)."""
     trained = float(np.sum(lossless.train.samples_seen(experiment.data_sizes)))
     share = min(1.0, REFERENCE_SAMPLES / trained) if lossless.selection.name == "everyone" else 1.0
     changes = {**_MEASURED, "data.test_samples": min(REFERENCE_TEST, experiment.dataset.num_test)}
@@ -213,13 +213,13 @@ def reference_scenario(lossless: Scenario, experiment: Experiment) -> tuple[Scen
 
 
 def described(pilots: Pilots) -> str:
-    """What was run."""
+    """Describes the pilots in a sentence."""
     few = min(len(pilot.accuracy) for found in pilots.small.values() for pilot in found)
     many = max(len(pilot.accuracy) for found in pilots.small.values() for pilot in found)
     small = f"{few}" if few == many else f"{few} … {many}"
     return (
         f"Pilots: {len(pilots.small)} methods × {len(pilots.seeds)} seeds with {pilots.small_samples:,} samples for "
         f"{small} edge rounds; the lossless one with its own samples for {len(pilots.reference.accuracy)}"
-        + (f", asking {pilots.share:.0%} of the devices" if pilots.share < 1.0 else "")
+        + (f", with {pilots.share:.0%} of the devices selected" if pilots.share < 1.0 else "")
         + f"; {pilots.seconds:.0f} s."
     )

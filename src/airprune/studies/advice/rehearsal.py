@@ -23,14 +23,14 @@ _PLANNED_DEVICES = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class RoundCost:
-    """What an edge round takes on average.
+    """The mean cost of an edge round.
 
     Attributes:
       seconds: simulated; a global round's, with its links, by its number of edge rounds.
       bits, joules: of all devices together.
-      bits_per_weight: what a device sends by the weights of the whole model.
+      bits_per_weight: bits that a device sends, per weight of the whole model.
       deadline_s: T_th.
-      meets_deadline: whether the round of every edge did.
+      meets_deadline: True if the rounds of all edges did.
     """
 
     seconds: float
@@ -42,12 +42,12 @@ class RoundCost:
 
 
 class _StandIn(Engine):
-    """Nobody trains; every code loses what it is said to lose."""
+    """An engine that trains nothing; every compression level has the error that it is given."""
 
     num_workers = 1
 
     def __init__(self, error_of: Callable[[int], float]) -> None:
-        super().__init__(_Nobody())
+        super().__init__(_NoWorkers())
         self._error_of = error_of
 
     def start(self) -> None: ...
@@ -70,16 +70,16 @@ class _StandIn(Engine):
         return DeviceStatistics(**columns)
 
 
-class _Nobody(WorkerFactory):
+class _NoWorkers(WorkerFactory):
     def open(self, folder: object) -> None: ...
 
 
 def rehearse(experiment: Experiment, code_error: Mapping[float, float]) -> RoundCost:
-    """Goes through the first global rounds.
+    """Rehearses the first global rounds; returns their mean cost.
 
     Args:
-      code_error: what codes were seen to lose, by their bits per weight, for deadlines that tune themselves; of others
-        the ladder's own word is taken.
+      code_error: measured errors of compression levels, by their bits per weight, for deadlines that tune themselves;
+        for others the set of levels gives the error.
     """
     scenario = experiment.scenario
     per_global = max(scenario.edge_rounds_on(experiment.network))
@@ -115,7 +115,7 @@ def rehearse(experiment: Experiment, code_error: Mapping[float, float]) -> Round
 
 
 def _errors(experiment: Experiment, seen: Mapping[float, float]) -> Callable[[int], float]:
-    ladder = experiment.terms.ladder
+    ladder = experiment.context.ladder
     if ladder is None:
         return lambda rung: 0.0
     said = dict(zip(ladder.bits_per_weight.tolist(), ladder.error.tolist(), strict=True))

@@ -1,10 +1,10 @@
-"""How many rounds a method needs for those of the lossless method, from pilots of both on the same samples.
+"""Rounds that a method needs for those of the lossless method, from pilots of both on the same samples.
 
 At equal accuracy the lossless pilot is at round t0 and the method's at round t: log(t / t0) = a + s log t0 + d / t0.
-With a alone the method needs e^a times as many rounds throughout; d tells of a late start that is made good, as where
+With a alone the method needs e^a times as many rounds throughout; d stands for a late start that is made good, as where
 the first rounds train a part of the weights; s > 0 of a method that falls back further and further, as those do whose
 losses are never made good. Least squares over the pairs of all seeds, with a prior that expects no slowdown and knows
-no better: what short pilots cannot tell apart stays open, and widens the forecast.
+no better: differences that short pilots cannot show stay open, and widen the forecast.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = np.ndarray
 
 # What is expected of a, s and d before any pilot: 0, give or take this.
 _PRIOR_STD = np.array([0.5, 0.4, 1.0])
-# Pairs scatter by at least so much, and of neighbouring pairs only so many tell something new.
+# Pairs scatter by at least so much, and of neighbouring pairs only this share is independent.
 _LEAST_SCATTER, _OWN_EVIDENCE = 0.1, 0.25
 # A small pilot's slowdown is not quite that of the real run.
 _TRANSFER_STD = 0.1
@@ -47,13 +47,13 @@ class Slowdown:
         return float(np.exp(_terms(np.array(10.0)) @ self.law))
 
     def drawn(self, normal: Array) -> Array:
-        """Laws as they may be, from standard normal numbers of the same shape.  [num_laws, 3]"""
+        """Samples laws, given standard normal numbers of the same shape.  [num_laws, 3]"""
         spread = np.linalg.cholesky(self.covariance + 1e-18 * np.eye(3))
         return self.law + normal @ spread.T
 
 
 def rounds_after(laws: Array, lossless_rounds: Array) -> Array:
-    """t of each law at a t0 of its own; ∞ stays ∞.  [num_laws]"""
+    """Returns t of each law at a t0 of its own; ∞ stays ∞.  [num_laws]"""
     finite = np.where(np.isfinite(lossless_rounds), lossless_rounds, 1.0)
     with np.errstate(over="ignore"):
         rounds = finite * np.exp(np.sum(_terms(finite) * laws, axis=-1))
@@ -61,13 +61,13 @@ def rounds_after(laws: Array, lossless_rounds: Array) -> Array:
 
 
 def lossless_rounds_at(laws: Array, rounds: Array) -> Array:
-    """t0 of each law at all of some rounds t.  [num_rounds, num_laws]"""
-    log_t = np.maximum.accumulate(np.log(_GRID) + laws @ _terms(_GRID).T, axis=1)  # nobody unlearns by training on
+    """Returns t0 of each law at all of some rounds t.  [num_rounds, num_laws]"""
+    log_t = np.maximum.accumulate(np.log(_GRID) + laws @ _terms(_GRID).T, axis=1)  # training on never loses accuracy
     return np.exp([np.interp(np.log(rounds), of_law, np.log(_GRID)) for of_law in log_t]).T
 
 
 def slowdown(lossless: Sequence[Array], method: Sequence[Array]) -> Slowdown:
-    """From accuracies after every round, one curve per seed; curve i of both is of the same seed."""
+    """Fits the law to accuracies after every round, one curve per seed; curve i of both is of the same seed."""
     pairs = [pairs_at_equal_accuracy(*curves) for curves in zip(lossless, method, strict=True)]
     t0, t = np.concatenate(pairs).T
     design, behind = _terms(t0), np.log(t / t0)
@@ -103,7 +103,7 @@ def pairs_at_equal_accuracy(lossless: Array, method: Array) -> Array:
 
 
 def _terms(lossless_rounds: Array) -> Array:
-    """What a, s and d are factors of.  [..., 3]"""
+    """Returns the factors of a, s and d.  [..., 3]"""
     t0 = np.asarray(lossless_rounds, dtype=np.float64)
     return np.stack((np.ones_like(t0), np.log(t0), 1.0 / np.maximum(t0, 1.0)), axis=-1)
 

@@ -3,9 +3,9 @@
 driver     a list of runs: what is finished is skipped, the rest is done on any engine, or one by one
 values     `key=a,b` and `seed=0-9` as lists of values
 runs       the combinations: checked scenarios, and a folder for each run
-folder     the sweep's folder: its note, who writes it, results as a table
+folder     the sweep's folder: its note, its lock, results as a table
 whole_run  whole runs as tasks of any engine
-files      a run's files on their way between machines
+files      a run's files that are sent between machines
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class CampaignRun:
 
 
 Watch = Callable[[CampaignRun, Iterator[dict[str, Any]]], Iterable[dict[str, Any]]]
-"""Passes on the records of a run, e.g. to show them meanwhile."""
+"""Passes on the records of a run, e.g. to show progress."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Outcome:
 
 
 def at_a_time(engine: EngineSection | None, num_runs: int) -> int:
-    """How many of so many runs go on side by side, as far as that is known here."""
+    """Returns how many of so many runs go on side by side, as far as that is known here."""
     if engine is None or engine.name == "serial":
         return 1
     return min(engine.workers or (num_cores() if engine.scheduler is None else num_runs), num_runs)
@@ -108,11 +108,11 @@ class Campaign:
         return self.run_folder(run).has_finished(run.scenario)
 
     def missing(self) -> list[CampaignRun]:
-        """Runs that are not finished yet."""
+        """Returns the runs that are not finished yet."""
         return [run for run in self.runs if not self.is_finished(run)]
 
     def last_round(self, run: CampaignRun) -> dict[str, Any] | None:
-        """The last global round of a finished run."""
+        """Returns the last global round of a finished run."""
         folder = self.run_folder(run)
         if not self.is_finished(run) or not os.path.lexists(folder.records_file):
             return None

@@ -1,4 +1,4 @@
-"""The files of a run on their way between machines, and how a machine finds out whether they have to travel."""
+"""The files of a run that are sent between machines, and a check whether they have to be."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_BYTES = 2**31
 
 @dataclass(frozen=True)
 class Marker:
-    """A file in the sweep's folder with contents that nobody can guess."""
+    """A file in the sweep's folder with contents that cannot be guessed."""
 
     path: Path
     contents: str
@@ -36,7 +36,7 @@ class Marker:
 
     @contextmanager
     def placed(self) -> Iterator[None]:
-        """For the time of the sweep."""
+        """Keeps the marker in the folder while the sweep runs."""
         out = self.path.parent
         for left_behind in (*out.glob(f"{_MARKER}*"), *out.glob(f"{_ARRIVING}*")):
             if files.is_folder(left_behind):
@@ -53,7 +53,7 @@ class Marker:
             self.path.unlink(missing_ok=True)
 
     def is_here(self) -> bool:
-        """Whether this process may write the very folder."""
+        """True if this process can write the very folder."""
         try:
             found = files.read_bytes(self.path, max_bytes=len(self.contents)).decode()
             return found == self.contents and os.access(self.path.parent, os.W_OK)
@@ -62,7 +62,7 @@ class Marker:
 
 
 def files_in(folder: Path) -> Files:
-    """All that belongs to the run; none for a folder without one. OSError if that is more than can travel."""
+    """Reads all files of the run; none for a folder without one. OSError if they are too large to be sent."""
     if not RunFolder(folder).has_run:
         return {}
     found: Files = {}

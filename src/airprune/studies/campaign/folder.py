@@ -1,26 +1,26 @@
 """A sweep's folder: one run folder per run beside these files.
 
-sweep.json    what the runs have in common, so that another scenario's sweep is not mixed in
-sweep.csv     one row per run: what was varied, and the last global round
+sweep.json    the settings that all runs share, so that another scenario's sweep is not mixed in
+sweep.csv     one row per run: the swept values, and the last global round
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import airprune
-from airprune import files
 from airprune.engines import check_engine
 from airprune.errors import UsageError
 from airprune.results.crossover import Crossover, Row, Swept, crossover_of
 from airprune.results.measures import TO_TARGET
 from airprune.results.statistics import num_diverged, summary
-from airprune.results.time_to_target import TIME, Evaluation, ToTarget, evaluations_in, tidy_row, to_target
+from airprune.results.time_to_target import TIME, Evaluation, evaluations_in, tidy_row, to_target
 from airprune.runs.layout import RunFolder
+from airprune.runs.lines import read_json
 from airprune.runs.lock import locked
 from airprune.runs.naming import value_text
 from airprune.studies.campaign.driver import Campaign, CampaignRun
@@ -29,14 +29,13 @@ from airprune.tables import write_csv_atomic, write_text_atomic
 from airprune.text import shown
 
 _NOTE = "sweep.json"
-_MAX_NOTE_BYTES = 2**24
 _TABLE = "sweep.csv"
 _LEADING = ("seed", "folder", "state")
 _TARGET_COLUMNS = ("target_accuracy", "reached", *TO_TARGET)
 
 
 def crossover_in(rows: Sequence[Row]) -> Crossover | None:
-    """Time to the target over the one swept key that is a number; None without such a key, or a target."""
+    """Returns time to the target over the one swept key that is a number; None without such a key, or a target."""
     return crossover_of(
         Swept(values=row.values, scheme=row.scheme, costs=row.to_target.costs[TIME])
         for row in rows
@@ -54,7 +53,7 @@ class SweepFolder(Campaign):
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Claims the folder for this sweep; refuses one that holds another scenario's, or that somebody is writing."""
+        """Claims the folder for this sweep; refuses one that holds another scenario's, or that is being written."""
         settings = self.sweep.engine
         check_engine(
             settings.name, workers=settings.workers, scheduler=settings.scheduler
@@ -73,7 +72,7 @@ class SweepFolder(Campaign):
             yield
 
     def rows(self, target: float | None = None) -> list[Row]:
-        """One per combination of values, in order; with a target, what it took to reach it."""
+        """Returns a row per combination of values, in order; with a target, also the costs until it was reached."""
         lasts: dict[str, list[tuple[SweptRun, dict[str, Any] | None]]] = {}
         for run in self.sweep.runs:
             name = json.dumps([value_text(value) for value in run.values.values()])
@@ -81,7 +80,9 @@ class SweepFolder(Campaign):
         finished = {name: [run for run, last in pairs if last is not None] for name, pairs in lasts.items()}
         there = {name: [[last] for _, last in pairs if last is not None] for name, pairs in lasts.items()}
         estimates = summary({name: rounds for name, rounds in there.items() if rounds})
-        reached = {} if target is None else self._to_target(finished, target)
+        reached = (
+            {} if target is None else to_target({name: self._tests(mine) for name, mine in finished.items()}, target)
+        )
         return [
             Row(
                 values=pairs[0][0].values,
@@ -96,24 +97,19 @@ class SweepFolder(Campaign):
         ]
 
     def evaluations(self) -> dict[str, dict[int, list[Evaluation]]]:
-        """Every test of the models of the finished runs, by combination and seed."""
-        found: dict[str, dict[int, list[Evaluation]]] = {}
+        """Reads every test of the models of the finished runs, by combination and seed."""
+        found: dict[str, list[SweptRun]] = {}
         for run in filter(self.is_finished, self.sweep.runs):
-            variant = run.folder_name.rpartition("-seed")[0]
-            found.setdefault(variant, {})[run.scenario.seed] = evaluations_in(self.run_folder(run))
-        return found
+            found.setdefault(run.folder_name.rpartition("-seed")[0], []).append(run)
+        return {variant: self._tests(runs) for variant, runs in found.items()}
 
-    def _to_target(self, runs: Mapping[str, Sequence[SweptRun]], target: float) -> dict[str, ToTarget]:
-        found = {
-            name: {run.scenario.seed: evaluations_in(self.run_folder(run)) for run in mine}
-            for name, mine in runs.items()
-        }
-        return to_target(found, target)
+    def _tests(self, runs: Iterable[SweptRun]) -> dict[int, list[Evaluation]]:
+        return {run.scenario.seed: evaluations_in(self.run_folder(run)) for run in runs}
 
     def write_table(self, failed: Sequence[CampaignRun], target: float | None = None) -> Path:
-        """`sweep.csv`; what a run has not measured, or has not come to, is left empty.
+        """Writes `sweep.csv`; cells without a measurement are empty.
 
-        With a target also whether a run reached it, and what it took.
+        With a target also whether a run reached it, and its costs.
         """
         runs, lasts = self.sweep.runs, [self.last_round(run) or {} for run in self.sweep.runs]
         measured = {name: None for last in lasts for name, value in last.items() if not isinstance(value, list | dict)}
@@ -135,7 +131,7 @@ class SweepFolder(Campaign):
         return path
 
     def _target_columns(self, finished: Sequence[bool], target: float) -> list[list[Any]]:
-        """The target, whether it was reached (empty: not known), and the costs (empty: none, or not known)."""
+        """Returns the target, whether it was reached (empty: unknown), and the costs (empty: none, or unknown)."""
         rows = []
         for run, is_finished in zip(self.sweep.runs, finished, strict=True):
             tests = evaluations_in(self.run_folder(run)) if is_finished else []
@@ -146,10 +142,10 @@ class SweepFolder(Campaign):
         if RunFolder(self.path).has_run:
             raise UsageError(f"{self.path} holds a single run; choose another folder for a sweep.")
         try:
-            theirs = json.loads(files.read_bytes(self.path / _NOTE, max_bytes=_MAX_NOTE_BYTES))["fixed"]
+            theirs = read_json(self.path / _NOTE)["fixed"]
             differ = [(key, mine) for key, mine in fixed.items() if key in theirs and theirs[key] != mine]
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
-            return  # none, or spoilt; every run folder refuses another scenario by itself
+        except (TypeError, KeyError):
+            return  # none, or corrupted; every run folder refuses another scenario by itself
         for key, here in differ:
             raise UsageError(
                 f"{self.path} holds a sweep of another scenario: {key} is {shown(here)} here, and another value there; "

@@ -28,7 +28,7 @@ class SweptRun(CampaignRun):
 
     @classmethod
     def of(cls, values: Mapping[str, Any], scenario: Scenario) -> SweptRun:
-        """In a folder that is named by the values alone: a sweep that grows finds its old runs."""
+        """Returns a run in a folder that is named by the values alone: a sweep that grows finds its old runs."""
         named = " ".join(f"{key}={value_text(value)}" for key, value in values.items())
         return cls(
             label=f"{named or scenario.name}, seed {scenario.seed}",
@@ -53,11 +53,11 @@ class Sweep:
 
     @classmethod
     def of(cls, base: Scenario, words: Sequence[str]) -> Sweep:
-        """From `key=value,value` words; one that is wrong in any combination is refused by the scenario's own rule."""
+        """Reads `key=value,value` words; refuses a value that the scenario's own rules refuse in any combination."""
         by_key = values_by_key(words, base)
         count = math.prod(len(values) for values in by_key.values())
         if count > MAX_RUNS:
-            raise UsageError(f"The sweep asks for {count:,} runs; at most {MAX_RUNS:,}. Give fewer values or seeds.")
+            raise UsageError(f"The sweep needs {count:,} runs; at most {MAX_RUNS:,}. Give fewer values or seeds.")
         keys = tuple(key for key, values in by_key.items() if len(values) > 1 and key != "seed")
         for key in keys:
             if key in ("name", "data.data_dir", "rounds.target_accuracy") or key.partition(".")[0] == "engine":
@@ -76,7 +76,7 @@ class Sweep:
         return cls(keys=keys, runs=tuple(runs), engine=engine)
 
     def fixed(self) -> dict[str, Any]:
-        """What all runs have in common and results depend on, by key."""
+        """Returns the settings that all runs share and results depend on, by key."""
         values = flat(self.runs[0].scenario.to_dict())
         varies = {"name", "method", "seed", "data.data_dir", "network.table", "rounds.target_accuracy"}
         varies |= {*self.keys, *_brought_by(self.keys)}
@@ -85,7 +85,7 @@ class Sweep:
 
 
 def _brought_by(keys: Sequence[str]) -> set[str]:
-    """What comes and goes with a choice: the options of the components, and with a method all choices."""
+    """Returns the keys that change with a choice: the options of the components, and with a method all choices."""
     fields = Scenario.choice_fields()
     if "method" in keys:
         keys = [*keys, *(f"{section}.{field}" for section, field, _ in fields)]

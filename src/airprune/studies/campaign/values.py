@@ -1,4 +1,4 @@
-"""`key=a,b` and `seed=0-9` as lists of values; which of them are right is the scenario's business."""
+"""`key=a,b` and `seed=0-9` as lists of values; the scenario checks them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLOSING = {"[": "]", "{": "}"}
 
 
 def values_by_key(words: Sequence[str], base: Scenario) -> dict[str, list[str]]:
-    """The values of every key, as text, in the order given; ranges of keys that take whole numbers are written out."""
+    """Returns the values of every key, as text, in the order given, with ranges of whole numbers written out."""
     found: dict[str, list[str]] = {}
     for word in words:
         key, equals, text = word.partition("=")
@@ -32,7 +32,7 @@ def values_by_key(words: Sequence[str], base: Scenario) -> dict[str, list[str]]:
 
 
 def split(text: str) -> list[str]:
-    """The parts between commas, but for commas in brackets and quotes: `[1,2],[3,4]` has two."""
+    """Returns the parts between commas, except commas in brackets and quotes: `[1,2],[3,4]` has two."""
     parts, start, waiting_for = [], 0, ""  # closing brackets and quotes, the innermost last
     for place, letter in enumerate(text):
         if waiting_for and letter == waiting_for[-1]:
@@ -61,7 +61,7 @@ def _values(key: str, text: str, base: Scenario) -> Iterator[str]:
         if last < first:
             raise InvalidValue(key, "must have ranges that go up", shown(part), f"Example: {key}=0-4")
         if last - first >= MAX_RUNS:
-            raise UsageError(f"{key}={part} asks for {last - first + 1:,} runs or more; at most {MAX_RUNS:,}.")
+            raise UsageError(f"{key}={part} needs {last - first + 1:,} runs or more; at most {MAX_RUNS:,}.")
         yield from map(str, range(first, last + 1))
 
 

@@ -27,14 +27,14 @@ from airprune.studies.campaign.files import Files, Marker, files_in, put_files
 from airprune.tables.source import MAX_TABLE_BYTES
 
 _LOOK_S = 0.5
-# How long a folder may stay somebody else's: a run that has lost its driver leaves it after its current round.
+# How long another process may hold a folder: a run that has lost its driver leaves it after its current round.
 _PATIENCE_S = 600.0
 
 Read = Callable[[Iterator[dict[str, Any]]], Any]
 
 
 def read_all(records: Iterable[dict[str, Any]]) -> None:
-    """Lets a run come to its end; its folder has what there is to know."""
+    """Lets a run come to its end; its folder has the results."""
     for _ in records:
         pass
 
@@ -46,7 +46,7 @@ class WholeRun(Task):
     Attributes:
       folder: None: it leaves nothing behind.
       toml: its scenario; as text, since a Dask scheduler would look for the options of a user's component.
-      carries: whether what there is of it, and the network's table, go with it, since workers may not see them.
+      carries: True if its files and the network's table are sent along, since workers may not see them.
     """
 
     folder: Path | None
@@ -72,7 +72,7 @@ class WholeRun(Task):
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a run: what went wrong, in one line, the files, if they must travel, and what was read."""
+    """The end of a run: its error in one line, its files if they must travel, and the result of `read`."""
 
     trouble: str | None
     files: Files | None = None
@@ -114,7 +114,7 @@ def own_kernel() -> str:
 
 
 def _away(task: WholeRun, name: str) -> Done:
-    """In a folder of this machine's own."""
+    """Runs a task in a folder of this machine's own."""
     with tempfile.TemporaryDirectory(prefix="airprune-run-") as place:
         folder, scenario = Path(place) / name, task.scenario
         put_files(task.files, folder)
@@ -145,7 +145,7 @@ def finish(task: WholeRun, *, blame_machine: bool = False) -> Done:
 
 
 def until_diverged(records: Iterable[dict[str, Any]]) -> Generator[dict[str, Any]]:
-    """The records of a run; one that diverges has come to a result, which its last record tells."""
+    """Yields the records of a run; one that diverges ends like others, with a last record that says so."""
     with contextlib.suppress(Diverged):
         yield from records
 

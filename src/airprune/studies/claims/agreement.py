@@ -1,4 +1,4 @@
-"""Whether seeds agree on an order more than chance would have them: Page's test, exactly."""
+"""Page's exact test: do seeds agree on an order more than chance explains?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_LEVELS = 12
 
 
 def page_p(ranks: Sequence[np.ndarray]) -> float:
-    """How often orders drawn at random, one per seed, agree as much on a trend in either direction: Page's test.
+    """Returns how often random orders, one per seed, agree as much on a trend in either direction: Page's test.
 
     The statistic is the sum over seeds of sum_i i rank_i. Its distribution is exact: that of one seed by dynamic
     programming over which ranks are taken, that of all by convolution.
@@ -31,7 +31,7 @@ def page_p(ranks: Sequence[np.ndarray]) -> float:
 
 @cache
 def _order_counts(num_levels: int) -> np.ndarray:
-    """How many of the orders of so many levels have sum_i i rank_i = 0, 1, 2, …"""
+    """Counts the orders of so many levels that have sum_i i rank_i = 0, 1, 2, …"""
     if num_levels > _MOST_LEVELS:
         raise ValueError(f"num_levels must be at most {_MOST_LEVELS}, got {num_levels}")
     largest = num_levels * (num_levels - 1) * (2 * num_levels - 1) // 6

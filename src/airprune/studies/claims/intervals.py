@@ -1,4 +1,4 @@
-"""How measured numbers decide a claim.
+"""Rules by which measured numbers decide a claim.
 
 Runs differ by their seeds, so a claim about runs is decided by an interval over seeds. One seed has none, and such a
 claim cannot be decided on it. Claims about planning alone need no seeds.
@@ -27,24 +27,24 @@ ONE_SEED = "one seed has no interval; give several, e.g. --seeds 0-4"
 
 
 def is_significant(difference: Estimate) -> bool:
-    """Whether the 95 % interval leaves out zero; never with a single seed, whose half-width is NaN."""
+    """True if the 95 % interval excludes zero; never with a single seed, whose half-width is NaN."""
     return abs(difference.mean) > difference.half_width
 
 
 def is_negligible(difference: Estimate, noise: float) -> bool:
-    """Whether the 95 % interval shows that there is no difference worth the name; never with a single seed."""
+    """True if the 95 % interval shows that any difference is below the noise; never with a single seed."""
     return abs(difference.mean) + difference.half_width < noise
 
 
 def why_undecided(difference: Estimate, otherwise: str) -> str:
-    """The end of the reason of a claim that cannot be decided; `otherwise` if there are several seeds."""
+    """Returns the end of the reason of a claim that cannot be decided; `otherwise` if there are several seeds."""
     return ONE_SEED if math.isnan(difference.half_width) else otherwise
 
 
 def judge_trend(
     levels: Sequence[str], by_level: Sequence[np.ndarray], *, rising: bool, noise: float, what: str
 ) -> Judgement:
-    """Whether a measure rises (or falls) along ordered levels; arrays hold one value per seed, seeds aligned.
+    """Judges whether a measure rises (or falls) along ordered levels; arrays hold one value per seed, seeds aligned.
 
     A trend is there if the ends differ beyond their interval, or if the seeds agree on the order more than chance
     would have them (Page's test): they may differ widely in size and still agree in order. It holds if it has the
@@ -69,49 +69,49 @@ def judge_trend(
     if is_trend:
         return Judgement(Verdict.FAILS, f"{ends}: it goes the other way.", numbers)
     if is_negligible(whole, noise):
-        return Judgement(Verdict.FAILS, f"{ends}: no change worth the name.", numbers)
+        return Judgement(Verdict.FAILS, f"{ends}: no change above the noise.", numbers)
     return Judgement(Verdict.UNDECIDED, f"{ends}: {_too_close(whole)}.", numbers)
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """From 0; equal values share none because measured ones never are equal."""
+    """Returns ranks from 0; equal values share none because measured ones never are equal."""
     return np.argsort(np.argsort(values))
 
 
 def _rank_correlation(ranks: np.ndarray) -> float:
-    """Spearman's, of a series against its own order."""
+    """Returns Spearman's rank correlation of a series with its own order."""
     return float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1])
 
 
 def judge_better(
     better: np.ndarray, worse: np.ndarray, *, noise: float, what: str, names: tuple[str, str]
 ) -> Judgement:
-    """Whether the first mean exceeds the second beyond the interval of their difference."""
+    """Judges whether the first mean exceeds the second beyond the interval of their difference."""
     difference, numbers, sentence = _compared(better, worse, what, names)
     if is_significant(difference):
         return Judgement(Verdict.of(difference.mean > 0), f"{sentence}.", numbers)
     if is_negligible(difference, noise):
-        return Judgement(Verdict.FAILS, f"{sentence}: no difference worth the name.", numbers)
+        return Judgement(Verdict.FAILS, f"{sentence}: no difference above the noise.", numbers)
     return Judgement(Verdict.UNDECIDED, f"{sentence}: {_too_close(difference)}.", numbers)
 
 
 def judge_no_worse(
     mine: np.ndarray, other: np.ndarray, *, noise: float, what: str, names: tuple[str, str]
 ) -> Judgement:
-    """Whether the first mean falls short of the second by less than the noise, by the interval of their difference."""
+    """Judges whether the first mean is less than the noise below the second, by the interval of their difference."""
     difference, numbers, sentence = _compared(mine, other, what, names)
     if difference.mean - difference.half_width > -noise:
         return Judgement(Verdict.HOLDS, f"{sentence}.", numbers)
     if difference.mean + difference.half_width < -noise:
         return Judgement(Verdict.FAILS, f"{sentence}: more than {noise:g} is lost.", numbers)
-    why = why_undecided(difference, "the interval does not tell")
+    why = why_undecided(difference, "the interval decides neither way")
     return Judgement(Verdict.UNDECIDED, f"{sentence}: {why}.", numbers)
 
 
 def _compared(
     first: np.ndarray, second: np.ndarray, what: str, names: tuple[str, str]
 ) -> tuple[Estimate, dict[str, Any], str]:
-    """(difference, numbers, sentence) of two series, seeds aligned."""
+    """Returns (difference, numbers, sentence) of two series, seeds aligned."""
     difference = Estimate.of(list(first - second))
     numbers = {
         names[0]: Estimate.of(list(first)).text(".4f"),
@@ -122,7 +122,7 @@ def _compared(
 
 
 def judge_saving(saved: Estimate, sentence: str, numbers: dict[str, Any]) -> Judgement:
-    """Whether something is saved beyond the interval; `sentence` says what was measured."""
+    """Judges whether something is saved beyond the interval; `sentence` says what was measured."""
     if is_significant(saved):
         return Judgement(Verdict.of(saved.mean > 0), f"{sentence}.", numbers)
     why = why_undecided(saved, "its interval contains 0")
@@ -130,12 +130,12 @@ def judge_saving(saved: Estimate, sentence: str, numbers: dict[str, Any]) -> Jud
 
 
 def _too_close(difference: Estimate) -> str:
-    within = f"the difference, {difference.text('.4f')}, is within its interval; more seeds would tell"
+    within = f"the difference, {difference.text('.4f')}, is within its interval; more seeds would decide"
     return why_undecided(difference, within)
 
 
 def judge_ratio(ratio: Ratio, sentence: str, numbers: dict[str, Any]) -> Judgement:
-    """Whether a cost is lower than another one; `sentence` says what was measured.
+    """Judges whether a cost is lower than another one; `sentence` says what was measured.
 
     Decided by the interval; by the median where a seed is no pair; never by a single seed.
 

@@ -1,7 +1,7 @@
 """Finished runs in one small file, played.jsonl: all that a league's tables need, without the run folders.
 
 A line per run: the name of its folder, which is the hash of its scenario, a label, where it ran, and its measurements.
-A league given such a file goes on from there (`--played`), on another machine or after its folders are deleted. Runs of
+A league given such a file goes on from there (`--ledger`), on another machine or after its folders are deleted. Runs of
 methods from a user's own files are excluded: their hash does not cover the contents of those files.
 """
 
@@ -70,9 +70,9 @@ def read_ledger(path: Path) -> dict[str, Line]:
         with files.open_to_read(path) as file:
             text = files.read_at_most(file, _LONGEST_FILE + 1)
     except OSError as error:
-        raise UsageError(f"--played must be a file that a league wrote, got {path}: {error.strerror}.") from None
+        raise UsageError(f"--ledger must be a file that a league wrote, got {path}: {error.strerror}.") from None
     if len(text) > _LONGEST_FILE:
-        raise UsageError(f"--played must have at most {_LONGEST_FILE:,} bytes, got more in {path}.")
+        raise UsageError(f"--ledger must have at most {_LONGEST_FILE:,} bytes, got more in {path}.")
     found = {}
     for number, line in enumerate(text.splitlines(), start=1):
         try:
@@ -80,7 +80,7 @@ def read_ledger(path: Path) -> dict[str, Line]:
         except ValidationError as error:
             field = ".".join(map(str, error.errors()[0]["loc"])) or "the line"
             raise UsageError(
-                f"--played must be a file that a league wrote ({LEDGER}), got {path}, whose line {number} has no "
+                f"--ledger must be a file that a league wrote ({LEDGER}), got {path}, whose line {number} has no "
                 f"valid {field}."
             ) from None
         found[one.run] = one

@@ -263,9 +263,9 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         name="adaptive-is-as-accurate-and-sooner",
         where="own",
         text="Shares, bits and deadline chosen together: as accurate as no pruning, and sooner.",
-        needs=("adaptive",),
-        arms=_unpruned("adaptive"),
-        judge=every(no_worse("adaptive", "no pruning"), cheaper("adaptive", "no pruning")),
+        needs=("adaptive-bits",),
+        arms=_unpruned("adaptive-bits"),
+        judge=every(no_worse("adaptive-bits", "no pruning"), cheaper("adaptive-bits", "no pruning")),
     ),
     LeagueClaim(
         name="where-devices-sit-does-not-matter",

@@ -172,5 +172,5 @@ def tracks_named(text: str) -> list[Track]:
             raise UnknownName("track", word[:60], [*TRACKS, "all"])
         found |= mine
     if not found:
-        raise UsageError(f"--division must name at least one of {', '.join(TRACKS)} or all, got {text!r}.")
+        raise UsageError(f"--track must name at least one of {', '.join(TRACKS)} or all, got {text!r}.")
     return [TRACKS[name] for name in TRACKS if name in found]

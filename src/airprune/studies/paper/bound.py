@@ -26,7 +26,7 @@ FIGURE = TrainingFigure(
 
 
 def estimated_constants(records: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """L, φ, σ̂, D and Γ* as the largest (Γ*: smallest) values seen in the edge rounds of a run with diagnostics."""
+    """Returns L, φ, σ̂, D and Γ* as the largest (Γ*: smallest) values in the edge rounds of a run with diagnostics."""
     edges = [record for record in records if record["kind"] == "edge"]
 
     def largest(name: str) -> float:
@@ -48,7 +48,7 @@ def estimated_constants(records: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def rows(records: Sequence[dict[str, Any]], *, learning_rate: float, local_steps: int, num_weights: int) -> Rows:
-    """One row per global round: running mean of ‖∇F‖²/W, the two bounds, and what Assumption 3 alone gives.
+    """Returns a row per global round: running mean of ‖∇F‖²/W, the two bounds, and that of Assumption 3 alone.
 
     T of the theorem is the number of minibatch steps a device takes in an edge round. F is the mean test loss; F(w*) is
     taken as 0, its lower limit.
@@ -87,7 +87,9 @@ def rows(records: Sequence[dict[str, Any]], *, learning_rate: float, local_steps
     return found
 
 
-def draw(table: Rows, *, caption: str) -> Figure:
+def draw(tables: Tables, caption: str) -> Figure:
+    """Draws the measured gradient and both bounds."""
+    table = tables["bound"]
     figure, (ax,) = new_figure(1, width=6.0, height=4.0)
     x = column(table, "global_round")
     for name, label, style, colour in (

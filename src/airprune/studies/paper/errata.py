@@ -31,11 +31,14 @@ def rows() -> Rows:
 def _negative_bandwidth() -> tuple[bool, str]:
     shares = plan(paper_problem(ROWS[0], seed=0), "closed-form").bandwidth_share
     negative = int(np.count_nonzero(shares < 0))
-    return negative > 0, f"{negative} of 25 devices get a negative share, the lowest {shares.min():.2f} of the band."
+    return (
+        negative > 0,
+        f"{negative} of 25 devices get a negative share, the lowest {shares.min():.2f} of the bandwidth.",
+    )
 
 
 def _remark_2() -> tuple[bool, str]:
-    """Who gets more on each edge of the paper's network: the best channel or the worst?"""
+    """Compares, on each edge of the paper's network, the shares of the best channel and the worst."""
     problem = paper_problem(ROWS[0], seed=0)
     result = plan(problem)
     need_more = []
@@ -79,13 +82,12 @@ def _h2() -> tuple[bool, str]:
     }
     printed = convergence_bound(**settings, variant="paper").h2
     corrected = convergence_bound(**settings).h2
-    return not np.isclose(
-        printed, corrected
-    ), f"H2 = {float(printed):.4g} as printed, {float(corrected):.4g} by Eq. (58)."
+    evidence = f"H2 = {float(printed):.4g} as printed, {float(corrected):.4g} by Eq. (58)."
+    return not np.isclose(printed, corrected), evidence
 
 
 def _frozen_mask() -> tuple[bool, str]:
-    """A least-squares model: masked gradient steps leave |w − ŵ| = 0 wherever the mask is zero."""
+    """Shows on a least-squares model that masked gradient steps leave |w − ŵ| = 0 wherever the mask is zero."""
     rng = rng_for(0, "errata-mask")
     data, target, weights = rng.normal(size=(64, 40)), rng.normal(size=64), rng.normal(size=40)
     mask = rng.random(40) < 0.5
@@ -108,7 +110,7 @@ def _erratum(key: str) -> Judge:
     return judge
 
 
-# Name → (where, what is wrong).
+# Name → (where, the error).
 _ERRATA = {
     "negative-bandwidth": (
         "Theorem 3",

@@ -6,10 +6,9 @@ from matplotlib.figure import Figure
 
 from airprune.results.figures.curves import curve_axes, new_figure, note, outside_legend
 from airprune.results.measures import MEASURES
-from airprune.results.tidy import Rows, last_by_seed, select
+from airprune.results.tidy import last_by_seed, select
 from airprune.studies.claims import Judgement, combined
-from airprune.studies.claims.intervals import NOISE, judge_trend
-from airprune.studies.paper.claim import Judge, Tables, claims_about
+from airprune.studies.paper.claim import Judge, Tables, claims_about, series_trend
 from airprune.studies.paper.training import TrainingFigure
 
 RATIOS = (0.0, 0.3, 0.5, 0.7, 0.9)
@@ -20,7 +19,7 @@ def series_label(dataset: str, ratio: float) -> str:
     return f"{dataset}, ρ = {ratio:g}"
 
 
-# A deadline that binds nobody, and a box that leaves one ratio.
+# A deadline that no device misses, and bounds that leave one ratio.
 FIGURE = TrainingFigure(
     name="fig2",
     title="Fig. 2: fixed pruning ratios",
@@ -37,8 +36,9 @@ FIGURE = TrainingFigure(
 )
 
 
-def draw(rows: Rows, *, caption: str) -> Figure:
-    """Loss per global round on either data set, and the final accuracy by ratio."""
+def draw(tables: Tables, caption: str) -> Figure:
+    """Draws the loss per global round on either data set, and the final accuracy by ratio."""
+    rows = tables["fig2"]
     figure, axes = new_figure(3)
     for ax, dataset in zip(axes, DATASETS, strict=False):
         mine = [row for row in rows if row["series"].startswith(f"{dataset},")]
@@ -61,18 +61,11 @@ def draw(rows: Rows, *, caption: str) -> Figure:
 def _ratio_trend(measure: str, rising: bool) -> Judge:
     def judge(tables: Tables, preset: str) -> Judgement:
         rows = select(tables["fig2"], preset=preset)
-        return combined(
-            [
-                judge_trend(
-                    [f"ρ = {ratio:g}" for ratio in RATIOS],
-                    [last_by_seed(rows, measure, series=series_label(dataset, r)) for r in RATIOS],
-                    rising=rising,
-                    noise=NOISE[measure],
-                    what=f"{dataset}, {measure.replace('_', ' ')}",
-                )
-                for dataset in DATASETS
-            ]
-        )
+        parts = []
+        for dataset in DATASETS:
+            series = {f"ρ = {ratio:g}": series_label(dataset, ratio) for ratio in RATIOS}
+            parts.append(series_trend(rows, measure, series, rising=rising, about=f"{dataset}, "))
+        return combined(parts)
 
     return judge
 

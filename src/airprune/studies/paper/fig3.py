@@ -12,10 +12,9 @@ from airprune.planning.schemes import plan
 from airprune.results.figures.curves import curve_axes, new_figure, note, outside_legend
 from airprune.results.figures.styles import styles_for
 from airprune.results.measures import MEASURES
-from airprune.results.tidy import Rows, column, last_by_seed, select
+from airprune.results.tidy import Rows, column, select
 from airprune.studies.claims import Judgement, Verdict
-from airprune.studies.claims.intervals import NOISE, judge_trend
-from airprune.studies.paper.claim import Judge, Tables, claims_about
+from airprune.studies.paper.claim import Judge, Tables, claims_about, series_trend
 from airprune.studies.paper.table2 import ROWS, paper_problem
 from airprune.studies.paper.training import TrainingFigure
 
@@ -34,7 +33,7 @@ FIGURE = TrainingFigure(
 
 
 def ratio_rows(seeds: range = range(1)) -> Rows:
-    """ρ of the five devices of the first edge, nearest first, by the planner alone."""
+    """Returns ρ of the five devices of the first edge, nearest first, by the planner alone."""
     rows: Rows = []
     for seed in seeds:
         problem = paper_problem(ROWS[0], seed)
@@ -57,7 +56,9 @@ def ratio_rows(seeds: range = range(1)) -> Rows:
     return rows
 
 
-def draw(rows: Rows, ratios: Rows, *, caption: str) -> Figure:
+def draw(tables: Tables, caption: str) -> Figure:
+    """Draws loss and accuracy by deadline, and the ratio of each device."""
+    rows, ratios = tables["fig3"], tables["fig3_ratios"]
     figure, axes = new_figure(3)
     curve_axes(axes[0], rows, measure="test_loss")
     curve_axes(axes[1], rows, measure="test_accuracy")
@@ -77,14 +78,7 @@ def draw(rows: Rows, ratios: Rows, *, caption: str) -> Figure:
 def _deadline_trend(measure: str, rising: bool) -> Judge:
     def judge(tables: Tables, preset: str) -> Judgement:
         rows = select(tables["fig3"], preset=preset)
-        labels = [series_label(ms) for ms in DEADLINES_MS]
-        return judge_trend(
-            labels,
-            [last_by_seed(rows, measure, series=label) for label in labels],
-            rising=rising,
-            noise=NOISE[measure],
-            what=measure.replace("_", " "),
-        )
+        return series_trend(rows, measure, {label: label for label in FIGURE.series}, rising=rising)
 
     return judge
 

@@ -9,7 +9,7 @@ from airprune.results.figures.curves import curve_axes, new_figure, note, outsid
 from airprune.results.figures.styles import styles_for
 from airprune.results.measures import MEASURES
 from airprune.results.statistics import Estimate
-from airprune.results.tidy import Rows, last_by_seed, select, values
+from airprune.results.tidy import last_by_seed, select, values
 from airprune.studies.claims import Judgement, Verdict, combined
 from airprune.studies.claims.intervals import NOISE, ONE_SEED, judge_better, why_undecided
 from airprune.studies.paper.claim import Judge, Tables, claims_about
@@ -30,7 +30,9 @@ FIGURE = TrainingFigure(
 )
 
 
-def draw(rows: Rows, *, caption: str) -> Figure:
+def draw(tables: Tables, caption: str) -> Figure:
+    """Draws loss, accuracy and uploaded weights of the schemes."""
+    rows = tables["fig4"]
     figure, axes = new_figure(2, rows=2)
     curve_axes(axes[0], rows, measure="test_loss")
     curve_axes(axes[1], rows, measure="test_accuracy")

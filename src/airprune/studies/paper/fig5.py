@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from airprune.results.figures.curves import curve_axes, new_figure, note, outside_legend
-from airprune.results.tidy import Rows, last_by_seed, select
+from airprune.results.tidy import last_by_seed, select
 from airprune.studies.claims import Judgement, combined
 from airprune.studies.claims.intervals import NOISE, judge_better
 from airprune.studies.paper.claim import Tables, claims_about
@@ -36,7 +36,9 @@ FIGURE = TrainingFigure(
 )
 
 
-def draw(rows: Rows, *, caption: str) -> Figure:
+def draw(tables: Tables, caption: str) -> Figure:
+    """Draws loss and accuracy by partition and scheme."""
+    rows = tables["fig5"]
     figure, axes = new_figure(2, width=5.0)
     curve_axes(axes[0], rows, measure="test_loss")
     curve_axes(axes[1], rows, measure="test_accuracy")

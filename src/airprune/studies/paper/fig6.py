@@ -1,9 +1,9 @@
-"""Fig. 6: what a faster CPU gets: bandwidth share and pruning ratio of one device as its clock grows.
+"""Fig. 6: bandwidth share and pruning ratio of one device as its CPU clock grows.
 
 Four devices of an edge stay at 3 GHz while the fifth, at the same distance, sweeps its clock; once with 20 cycles per
 weight, where compute is a fiftieth of the round, once with 400, where it is a third. A device that is pruned to the cap
-needs more band the slower it computes, merely to send its smallest model in time; only above that does a faster CPU get
-more.
+needs more bandwidth the slower it computes, merely to send its smallest model in time; only above that does a faster
+CPU get more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEADLINE_S = 0.030
 
 
 def rows() -> Rows:
-    """`kind` optimal: the joint plan at each clock; `kind` given: the ratio at a given share, Eq. (31)."""
+    """Returns rows of `kind` optimal, the joint plan at each clock, and given, the ratio at a given share, Eq. (31)."""
     radio = Radio()
     gain = db_to_ratio(-path_loss_db(np.full(5, DISTANCE_M), radio))
     rate = full_band_rate_bps(snr(gain, radio), radio.bandwidth_hz)
@@ -66,7 +66,9 @@ def rows() -> Rows:
     return found
 
 
-def draw(table: Rows, *, caption: str) -> Figure:
+def draw(tables: Tables, caption: str) -> Figure:
+    """Draws share and ratio against the CPU clock, and the ratio at given shares."""
+    table = tables["fig6"]
     figure, axes = new_figure(3)
     for cycles, line in zip(CYCLES, ("-", "--"), strict=True):
         optimal = [r for r in select(table, kind="optimal", cycles_per_weight=cycles) if r["pruning_ratio"] is not None]
@@ -119,7 +121,7 @@ def _faster_cpu_gets_more(tables: Tables, preset: str) -> Judgement:
                 verdict,
                 f"{cycles} cycles per weight, {rows[0]['clock_ghz']:g} to {rows[-1]['clock_ghz']:g} GHz: share "
                 f"{share[0]:.3f} → {share.min():.3f} → {share[-1]:.3f}, lowest at {lowest:g} GHz, ratio {ratio[0]:.3f} "
-                f"→ {ratio[-1]:.3f}; a device pruned to the cap needs more band the slower it is.",
+                f"→ {ratio[-1]:.3f}; a device pruned to the cap needs more bandwidth the slower it is.",
                 {"share": share.round(4).tolist(), "ratio": ratio.round(4).tolist()},
             )
         )

@@ -1,4 +1,4 @@
-"""Figs. 2–5 once more with `frozen-pruning`: same plan and masks, but what is pruned keeps its received value.
+"""Figs. 2–5 once more with `frozen-pruning`: same plan and masks, but pruned weights keep their received value.
 
 The paper's claims are judged for it as well, by the same tests, with its runs in place of those that prune by zeroing.
 """
@@ -39,7 +39,7 @@ FIGURE = TrainingFigure(
         for label in labels
     },
 )
-# What is told of time, bits and joules to the target accuracy.
+# Compared by time, bits and joules to the target accuracy.
 COMPARED = TrainingFigure(
     name="frozen_target",
     title="Fig. 4 with frozen weights",
@@ -51,12 +51,14 @@ COMPARED = TrainingFigure(
 )
 
 
-def draw(rows: Rows, *, caption: str) -> Figure:
-    """Accuracy under fixed ratios, over simulated time under deadlines, and on unlike data."""
+def draw(tables: Tables, caption: str) -> Figure:
+    """Draws accuracy under fixed ratios, over simulated time under deadlines, and on non-IID data."""
     figure, axes = new_figure(3)
     shown = ("fig2", "global_round"), ("fig3", "time_s"), ("fig5", "global_round")
     for ax, (name, against) in zip(axes, shown, strict=True):
-        mine = [row for row in in_place(name, [], rows) if not row["series"].startswith("mnist")]  # the easier data
+        mine = [
+            row for row in in_place(name, [], tables["frozen"]) if not row["series"].startswith("mnist")
+        ]  # the easier data
         curve_axes(ax, mine, measure="test_accuracy", against=against)
         ax.legend(frameon=False, fontsize=6)
         ax.set_title(f"{name.replace('fig', 'Fig. ')}, frozen", fontsize=10)
@@ -65,7 +67,7 @@ def draw(rows: Rows, *, caption: str) -> Figure:
 
 
 def in_place(figure: str, rows: Rows, frozen: Rows) -> Rows:
-    """A figure's table with frozen runs in place of those that zeroed."""
+    """Returns a figure's table with frozen runs in place of those that zeroed."""
     prefix = _label(figure, "")
     mine = [{**row, "series": row["series"].removeprefix(prefix)} for row in frozen if row["series"].startswith(prefix)]
     exchanged = {row["series"] for row in mine}
@@ -73,7 +75,7 @@ def in_place(figure: str, rows: Rows, frozen: Rows) -> Rows:
 
 
 def _within_a_sentence(text: str) -> str:
-    """Without the capital of its first word, unless that is an abbreviation."""
+    """Returns a sentence without its first capital, unless that begins an abbreviation."""
     return text if text[1].isupper() else text[0].lower() + text[1:]
 
 

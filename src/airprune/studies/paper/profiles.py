@@ -1,4 +1,4 @@
-"""How much of the paper's schedule a reproduction runs: minutes, half an hour, or Table I to the letter."""
+"""The schedules of a reproduction: minutes, half an hour, or Table I to the letter."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Profile:
     """A schedule for all training figures.
 
     Attributes:
-      note: printed on every picture.
+      note: printed on every figure.
       seeds: one run of everything per seed.
       presets: the scenarios that claims are judged on.
-      changes: what differs from the preset.
+      changes: of the preset.
       samples_per_device: D_n; smaller networks have fewer samples in all.
-      target_accuracy: what time, bits and joules are told for: below what the paper's method ends with, so that it and
-        whoever does better reach it.
+      target_accuracy: the accuracy that time, bits and joules are given for: below that which the paper's method ends
+        with, so that this method and better ones reach it.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Profile:
     changes: dict[str, Any] = field(default_factory=dict)
 
     def scenario(self, preset: str, seed: int, changes: dict[str, Any]) -> Scenario:
-        """The preset on this profile's schedule, with one series' own changes on top."""
+        """Returns the preset on this profile's schedule, with one series' own changes on top."""
         base = Scenario.preset(preset).with_values({**self.changes, **changes, "seed": seed})
         return base.with_("data.train_samples", self.samples_per_device * base.num_devices)
 

@@ -23,9 +23,10 @@ from airprune.results.report.markup import (
     tiles,
 )
 from airprune.results.report.page import Page, Place, Section
-from airprune.results.report.reading import Run, is_run, read_json, read_run
+from airprune.results.report.reading import Run, is_run, read_run
 from airprune.results.report.sections import beside, environment_section, repeat_section, seeds_text
 from airprune.results.tidy import Rows, read_rows
+from airprune.runs.lines import read_json
 from airprune.studies.claims import verdict_of
 from airprune.studies.claims.table import claims_table, verdict_counts
 from airprune.studies.paper import to_target
@@ -50,7 +51,7 @@ def page(folder: Path, place: Place, target: float | None = None) -> Page:
         sections=[
             Section("Summary", _summary(claims)),
             Section("Claims", [claims_table(claims, _CLAIMS) if claims else note("There is no claim to show.")]),
-            Section("Figures", [_figure(picture, place) for picture in pictures_in(folder)]),
+            Section("Figures", [_figure(picture, place) for picture in figures_in(folder)]),
             Section("Tables", _tables(folder, tables, place)),
             Section("Profile", _profile_facts(profile, tables)),
             _environment(run),
@@ -153,7 +154,7 @@ class Picture:
         return [path for path in (*self.tables, *pictures) if path.exists()]
 
 
-def pictures_in(folder: Path) -> list[Picture]:
+def figures_in(folder: Path) -> list[Picture]:
     """Returns the figures of a folder in the paper's order; others after them."""
     order = list(ARTEFACTS)
     found = []

@@ -1,16 +1,16 @@
-"""A reproduction folder: runs, tidy tables, pictures, claims.
+"""A reproduction folder: runs, tidy tables, figures, claims.
 
 runs/<hash>/         every run once, however many figures need it; interrupted ones resume
-fig2.csv …           tidy tables, from which pictures and verdicts are made
-fig2.png, .pdf, .svg pictures (one per preset if there are several)
-claims.json          what holds, with numbers and reasons
+fig2.csv …           tidy tables, from which figures and verdicts are made
+fig2.png, .pdf, .svg figures (one per preset if there are several)
+claims.json          verdicts, with numbers and reasons
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,16 @@ from airprune.scenario.sections import EngineSection
 from airprune.studies.campaign import WITHIN, Campaign, CampaignRun
 from airprune.studies.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, frozen, table1, table2, to_target
 from airprune.studies.paper.claim import PaperClaim, Tables
-from airprune.studies.paper.claims import CLAIMS
 from airprune.studies.paper.profiles import Profile
 from airprune.studies.paper.training import TrainingFigure, run_path
 from airprune.tables import write_text_atomic
 
 PLACEMENTS = 40
+CLAIMS: tuple[PaperClaim, ...] = tuple(
+    claim
+    for module in (fig2, fig3, table2, fig4, to_target, fig5, fig6, frozen, bound, errata)
+    for claim in module.CLAIMS
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,7 @@ class Artefact:
 
     Attributes:
       tables: name → function of the reproduction that makes the rows.
-      draw: (tables, caption) → picture of one preset's rows; None for tables.
+      draw: returns the figure of one preset's tables and a caption; None for tables.
       needs: artefacts whose tables its claims are judged from, too.
     """
 
@@ -48,13 +52,13 @@ class Artefact:
     title: str
     tables: dict[str, Callable[[Reproduction], Rows]]
     training: TrainingFigure | None = None
-    draw: Callable[[dict[str, Rows], str], Figure] | None = None
+    draw: Callable[[Tables, str], Figure] | None = None
     needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """What is reproduced, on which schedule, and where."""
+    """A schedule, its seeds, and the folder of the reproduction."""
 
     profile: Profile
     seeds: tuple[int, ...]
@@ -65,13 +69,13 @@ class Reproduction:
         return self.out / "runs"
 
     def seeds_of(self, artefact: Artefact) -> tuple[int, ...]:
-        """The bound needs one run; everything else one per seed."""
+        """Returns the seeds of an artefact: the bound needs one run, everything else one per seed."""
         return self.seeds[:1] if artefact.name == "bound" else self.seeds
 
     def campaign(self, artefacts: Sequence[Artefact]) -> Campaign:
-        """Their runs, each once: several side by side, each on one core; a single one that is missing on all cores.
+        """Returns their runs, each once: several side by side, each on one core; a single missing one on all cores.
 
-        Side by side is cheaper: workers start once, and what devices trained need not travel.
+        Side by side is cheaper: workers start once, and trained models need not be sent.
         """
         once: dict[str, CampaignRun] = {}
         for artefact in artefacts:
@@ -86,7 +90,7 @@ class Reproduction:
         return Campaign(within, self.runs, EngineSection(name="processes", workers=at_a_time))
 
     def write(self, artefact: Artefact) -> list[Path]:
-        """Tables and pictures of an artefact whose runs are finished; the files written."""
+        """Writes tables and figures of an artefact whose runs are finished; returns the files."""
         written = []
         for name, make in artefact.tables.items():
             path = self.out / f"{name}.csv"
@@ -99,15 +103,12 @@ class Reproduction:
         for preset in presets:
             mine = {name: _of_preset(rows, preset) for name, rows in tables.items()}
             stem = artefact.name if len(presets) == 1 else f"{artefact.name}-{preset}"
-            caption = (
-                artefact.title
-                if artefact.training is None
-                else f"{artefact.title} · {preset or ''} · {self.profile.note}"
-            )
-            figure = artefact.draw(mine, caption)
-            pictures = figure_files(self.out / stem)
-            save_figure(figure, *pictures)
-            written += pictures
+            caption = artefact.title
+            if artefact.training is not None:
+                caption += f" · {preset or ''} · {self.profile.note}"
+            paths = figure_files(self.out / stem)
+            save_figure(artefact.draw(mine, caption), *paths)
+            written += paths
         return written
 
 
@@ -125,15 +126,15 @@ def _to_target(figure: TrainingFigure) -> Callable[[Reproduction], Rows]:
     )
 
 
-def _curves_artefact(figure: TrainingFigure, draw: Callable[..., Figure]) -> Artefact:
-    """A figure that is drawn from its curves alone."""
-    return Artefact(
-        name=figure.name,
-        title=figure.title,
-        tables={figure.name: _curves(figure)},
-        training=figure,
-        draw=lambda tables, caption: draw(tables[figure.name], caption=caption),
-    )
+def _trained(
+    figure: TrainingFigure,
+    draw: Callable[[Tables, str], Figure],
+    more: Mapping[str, Callable[[Reproduction], Rows]] | None = None,
+    needs: tuple[str, ...] = (),
+) -> Artefact:
+    """Returns a figure that is made of runs: the table of its curves, and more tables."""
+    tables = {figure.name: _curves(figure), **(more or {})}
+    return Artefact(name=figure.name, title=figure.title, tables=tables, training=figure, draw=draw, needs=needs)
 
 
 def _bound_rows(reproduction: Reproduction) -> Rows:
@@ -160,34 +161,20 @@ ARTEFACTS: dict[str, Artefact] = {
     for artefact in (
         Artefact(name="table1", title="Table I: parameters", tables={"table1": lambda _: table1.rows()}),
         Artefact(name="table2", title="Table II: latency of a round", tables={"table2": _table2_rows}),
-        _curves_artefact(fig2.FIGURE, fig2.draw),
-        Artefact(
-            name="fig3",
-            title=fig3.FIGURE.title,
-            tables={"fig3": _curves(fig3.FIGURE), "fig3_ratios": lambda _: fig3.ratio_rows()},
-            training=fig3.FIGURE,
-            draw=lambda tables, caption: fig3.draw(tables["fig3"], tables["fig3_ratios"], caption=caption),
-        ),
-        Artefact(
-            name="fig4",
-            title=fig4.FIGURE.title,
-            tables={"fig4": _curves(fig4.FIGURE), "fig4_target": _to_target(fig4.FIGURE)},
-            training=fig4.FIGURE,
-            draw=lambda tables, caption: fig4.draw(tables["fig4"], caption=caption),
-        ),
-        _curves_artefact(fig5.FIGURE, fig5.draw),
+        _trained(fig2.FIGURE, fig2.draw),
+        _trained(fig3.FIGURE, fig3.draw, {"fig3_ratios": lambda _: fig3.ratio_rows()}),
+        _trained(fig4.FIGURE, fig4.draw, {"fig4_target": _to_target(fig4.FIGURE)}),
+        _trained(fig5.FIGURE, fig5.draw),
         Artefact(
             name="fig6",
             title="Fig. 6: bandwidth and pruning against CPU clock",
             tables={"fig6": lambda _: fig6.rows()},
-            draw=lambda tables, caption: fig6.draw(tables["fig6"], caption=caption),
+            draw=fig6.draw,
         ),
-        Artefact(
-            name="frozen",
-            title=frozen.FIGURE.title,
-            tables={"frozen": _curves(frozen.FIGURE), "frozen_target": _to_target(frozen.COMPARED)},
-            training=frozen.FIGURE,
-            draw=lambda tables, caption: frozen.draw(tables["frozen"], caption=caption),
+        _trained(
+            frozen.FIGURE,
+            frozen.draw,
+            {"frozen_target": _to_target(frozen.COMPARED)},
             needs=("fig2", "fig3", "fig4", "fig5"),
         ),
         Artefact(
@@ -195,14 +182,14 @@ ARTEFACTS: dict[str, Artefact] = {
             title=bound.FIGURE.title,
             tables={"bound": _bound_rows},
             training=bound.FIGURE,
-            draw=lambda tables, caption: bound.draw(tables["bound"], caption=caption),
+            draw=bound.draw,
         ),
         Artefact(name="errata", title="Errata", tables={"errata": lambda _: errata.rows()}),
     )
 }
 
 
-# The tables that are shown in words, not as pictures.
+# The tables that are shown as text, not as figures.
 SHOWN_TABLES: dict[str, str] = {
     "table1": ARTEFACTS["table1"].title,
     "table2": ARTEFACTS["table2"].title,
@@ -213,7 +200,7 @@ SHOWN_TABLES: dict[str, str] = {
 
 
 def judged(folder: Path) -> list[dict[str, Any]]:
-    """Every claim whose tables lie in `folder`, judged from these files alone."""
+    """Judges every claim whose tables lie in `folder`, from these files alone."""
     tables: dict[str, Rows] = {path.stem: read_rows(path) for path in sorted(folder.glob("*.csv"))}
     found: list[dict[str, Any]] = []
     for claim in CLAIMS:

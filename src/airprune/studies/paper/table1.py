@@ -23,6 +23,7 @@ _PARAMETERS = (
 
 
 def rows() -> Rows:
+    """Returns a row per parameter: as printed, in both presets, and whether they agree."""
     paper, converged = (Scenario.preset(name).to_dict() for name in ("paper", "paper-converged"))
     found: Rows = []
     for what, printed, key, value in _PARAMETERS:

@@ -1,7 +1,7 @@
 """Table II: per-round compute and communication latency, hierarchical and not, under three schemes.
 
 The paper gives no distances. Devices 118–152 m from their edge, or 580–790 m from the cloud that all 25 then share,
-reproduce its numbers with Table I's power, noise and band. Its "Equal Resource Pruning" is `equal-reused`: ratios
+reproduce its numbers with Table I's power, noise and bandwidth. Its "Equal Resource Pruning" is `equal-reused`: ratios
 of the joint optimum on equal shares. A cell is the round of one edge (the slowest of its devices, Eq. (16)), mean
 and standard deviation over all edges and placements.
 """
@@ -39,7 +39,7 @@ SCHEMES = ("optimal", "equal-reused", "no-pruning")
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of Table II: a topology, its deadline, and what the paper printed for the three schemes."""
+    """One line of Table II: a topology, its deadline, and the printed numbers of the three schemes."""
 
     topology: str
     deadline_s: float
@@ -66,12 +66,12 @@ class Cell:
 
     @property
     def deviation(self) -> float:
-        """Relative to the paper's number."""
+        """The difference relative to the paper's number."""
         return self.mean_ms / self.paper_ms - 1.0
 
 
 def table2(seeds: Sequence[int]) -> list[Cell]:
-    """All six cells, over one placement of the network per seed."""
+    """Returns all six cells, over one placement of the network per seed."""
     cells = []
     for row in ROWS:
         problems = [paper_problem(row, seed) for seed in seeds]
@@ -91,7 +91,7 @@ def table2(seeds: Sequence[int]) -> list[Cell]:
 
 
 def paper_problem(row: Row, seed: int) -> PlanProblem:
-    """The paper's network of one row, placed by `seed`, as a planning problem."""
+    """Returns the paper's network of one row, placed by `seed`, as a planning problem."""
     network = _place(row.topology, seed)
     return PlanProblem(
         full_band_rate_bps=full_band_rates(network, Radio(), seed=seed),
@@ -127,10 +127,7 @@ def _latency(tables: Tables, topology: str, scheme: str) -> float:
 
 
 def _flat_is_ten_times_slower(tables: Tables, preset: str) -> Judgement:
-    factors = {
-        scheme: _latency(tables, "non-HFL", scheme) / _latency(tables, "HFL", scheme)
-        for scheme in ("optimal", "equal-reused", "no-pruning")
-    }
+    factors = {scheme: _latency(tables, "non-HFL", scheme) / _latency(tables, "HFL", scheme) for scheme in SCHEMES}
     verdict = Verdict.of(min(factors.values()) > 10, partly=max(factors.values()) > 10)
     listed = ", ".join(f"{scheme} {factor:.1f} ×" for scheme, factor in factors.items())
     return Judgement(
@@ -143,7 +140,7 @@ def _flat_is_ten_times_slower(tables: Tables, preset: str) -> Judgement:
 def _optimal_is_fastest(tables: Tables, preset: str) -> Judgement:
     parts = []
     for topology in ("HFL", "non-HFL"):
-        latency = [_latency(tables, topology, s) for s in ("optimal", "equal-reused", "no-pruning")]
+        latency = [_latency(tables, topology, s) for s in SCHEMES]
         verdict = Verdict.of(latency[0] < latency[1] < latency[2])
         reason = f"{topology}: {latency[0]:.1f}, {latency[1]:.1f} and {latency[2]:.1f} ms."
         parts.append(Judgement(verdict, reason, {topology: [round(x, 2) for x in latency]}))

@@ -1,6 +1,6 @@
-"""Time, bits and joules to an accuracy: what the paper's halved cost is worth if the model must be as good.
+"""Time, bits and joules to an accuracy: the worth of the paper's halved cost if the model must be as good.
 
-The paper compares schemes after equally many rounds. Its tables here also say what each run of Fig. 4 had spent when it
+The paper compares schemes after equally many rounds. The tables here also give the cost of each run of Fig. 4 when it
 first reached the profile's target accuracy, see `airprune.results.time_to_target`.
 """
 
@@ -34,7 +34,7 @@ REFERENCE = "no-pruning"
 
 
 def target_rows(figure: TrainingFigure, profile: Profile, seeds: Sequence[int], runs: Path) -> Rows:
-    """One row per finished run."""
+    """Returns a row per finished run."""
     return [
         {"preset": preset, **tidy_row(label, seed, _tests(runs, scenario), profile.target_accuracy)}
         for preset, label, seed, scenario in figure.scenarios(profile, seeds)
@@ -50,7 +50,7 @@ def costs_of(rows: Rows, preset: str, series: str, measure: str) -> Costs:
 
 
 def shown_rows(rows: Rows) -> list[tuple[object, ...]]:
-    """(preset, series, target, reached, costs …, ratio of times) as people read them, by preset and series."""
+    """Returns (preset, series, target, reached, costs …, ratio of times) as text, by preset and series."""
     found: list[tuple[object, ...]] = []
     for preset in values(rows, "preset"):
         for series in values(select(rows, preset=preset), "series"):
@@ -59,8 +59,8 @@ def shown_rows(rows: Rows) -> list[tuple[object, ...]]:
             if series != REFERENCE:
                 ratio = Ratio.of(costs[TIME], costs_of(rows, preset, REFERENCE, TIME)).text
             target = select(rows, preset=preset, series=series)[0]["target_accuracy"]
-            told = (costs[measure].text(measure) for measure in TO_TARGET)
-            found.append((preset, series, _target(target), costs[TIME].reached_text, *told, ratio))
+            cells = (costs[measure].text(measure) for measure in TO_TARGET)
+            found.append((preset, series, _target(target), costs[TIME].reached_text, *cells, ratio))
     return found
 
 
@@ -69,18 +69,14 @@ def _target(value: object) -> str:
 
 
 def sooner(table: str, series: str) -> Judge:
-    """Whether a series reaches the target in less time than no pruning, seed by seed."""
+    """Holds if a series reaches the target in less time than no pruning, seed by seed."""
 
     def judge(tables: Tables, preset: str) -> Judgement:
         rows = tables[table]
         mine, whole = (costs_of(rows, preset, name, TIME) for name in (series, REFERENCE))
         ratio = Ratio.of(mine, whole)
         target = _target(rows[0]["target_accuracy"])
-        numbers = {
-            series: _words(mine),
-            REFERENCE: _words(whole),
-            "ratio": ratio.text,
-        }
+        numbers = {series: _words(mine), REFERENCE: _words(whole), "ratio": ratio.text}
         sentence = f"to {target}: {series} {numbers[series]}; no pruning {numbers[REFERENCE]}; ratio {ratio.text}"
         return judge_ratio(ratio, sentence, numbers)
 
@@ -88,7 +84,7 @@ def sooner(table: str, series: str) -> Judge:
 
 
 def _words(costs: Costs) -> str:
-    """0.52 ± 0.04 s, by 5 of 5 seeds; not reached, by 1 of 5 seeds."""
+    """Returns the time as text: 0.52 ± 0.04 s, by 5 of 5 seeds; not reached, by 1 of 5 seeds."""
     return f"{costs.text(TIME)}{'' if costs.median is None else ' s'}, by {costs.reached_text} seeds"
 
 

@@ -1,4 +1,4 @@
-"""Figures that need training: which runs they are made of, and the tidy table that their pictures and claims read."""
+"""Figures that need training: their runs, and the tidy table that the figures and claims read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TrainingFigure:
     """A figure of the paper that is made of runs.
 
     Attributes:
-      series: label → what differs from the preset. Runs that several figures share are made once.
+      series: label → changes of the preset. Runs that several figures share are made once.
     """
 
     name: str
@@ -28,7 +28,7 @@ class TrainingFigure:
     series: dict[str, dict[str, Any]]
 
     def scenarios(self, profile: Profile, seeds: Sequence[int]) -> Iterator[tuple[str, str, int, Scenario]]:
-        """(preset, series, seed, scenario) of every run."""
+        """Yields (preset, series, seed, scenario) of every run."""
         for seed in seeds:
             for preset in profile.presets:
                 for label, changes in self.series.items():
@@ -37,10 +37,10 @@ class TrainingFigure:
     def runs(self, profile: Profile, seeds: Sequence[int]) -> Iterator[CampaignRun]:
         for preset, label, seed, scenario in self.scenarios(profile, seeds):
             words = f"{self.name}, {preset}, {label}, seed {seed}"
-            yield CampaignRun(label=words, scenario=scenario, folder_name=run_name(scenario))
+            yield CampaignRun(label=words, scenario=scenario, folder_name=run_path(Path(), scenario).name)
 
     def rows(self, profile: Profile, seeds: Sequence[int], runs: Path) -> Rows:
-        """The tidy table of finished runs: one row per global round."""
+        """Returns the tidy table of finished runs: one row per global round."""
         found: Rows = []
         for preset, label, seed, scenario in self.scenarios(profile, seeds):
             for record in RunFolder(run_path(runs, scenario)).records():
@@ -50,10 +50,6 @@ class TrainingFigure:
         return found
 
 
-def run_name(scenario: Scenario) -> str:
-    """Of a run's folder: what the run depends on."""
-    return scenario.hash[:16]
-
-
 def run_path(runs: Path, scenario: Scenario) -> Path:
-    return runs / run_name(scenario)
+    """Returns the folder of a run, named by the scenario's hash."""
+    return runs / scenario.hash[:16]

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from airprune.results.report.reading import read_json
+from airprune.runs.lines import read_json
 from airprune.studies.claims import verdict_of
 from airprune.studies.league.document import DOCUMENT, figure_name
 from airprune.studies.league.tracks import TRACKS

@@ -15,7 +15,7 @@ from airprune.studies.paper.report import (
     Picture,
     any_run,
     claims_in,
-    pictures_in,
+    figures_in,
     profile_of,
     rows_of,
     shown_table,
@@ -95,7 +95,7 @@ def shown_text(value: Any) -> str:
 
 def _pictures(folder: Path) -> list[Picture]:
     """Those of the paper's tables and figures: nothing else of the folder is served."""
-    return [picture for picture in pictures_in(folder) if picture.artefact and is_readable(picture.png)]
+    return [picture for picture in figures_in(folder) if picture.artefact and is_readable(picture.png)]
 
 
 def _picture(picture: Picture) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from airprune import files
-from airprune.deployment.calibrating import Spread
+from airprune.deployment.calibration import Spread
 from airprune.deployment.status import NodeStatus, Status, read_status
 from airprune.runs.followed import Followed
 from airprune.runs.layout import RunFolder

@@ -16,7 +16,7 @@ from airprune.errors import WorkFailed
 from airprune.web.answers import json_answer
 from airprune.web.runs.names import MAX_NAME_LENGTH, new_folder
 from airprune.web.site import root_if_allowed, site_of
-from airprune.web.starting.wanted import GradientRequest, check
+from airprune.web.starting.wanted import RunRequest, check
 from airprune.web.starting.work import Work, work_of
 
 
@@ -32,7 +32,7 @@ router = APIRouter(lifespan=_lifespan)
 Name = Annotated[str, Field(max_length=MAX_NAME_LENGTH)]
 
 
-class Start(GradientRequest):
+class Start(RunRequest):
     """A scenario and the name of its new folder."""
 
     name: Name
@@ -52,7 +52,7 @@ def scenario_form() -> Response:
 
 
 @router.post("/api/scenario/check")
-def scenario_check(request: Request, wanted: GradientRequest) -> Response:
+def scenario_check(request: Request, wanted: RunRequest) -> Response:
     """Whether a scenario is valid; if not, the sentence that the command line would say."""
     return json_answer(check(wanted, site_of(request).runs_dir))
 

@@ -21,7 +21,7 @@ Value = Annotated[str, Field(max_length=20_000)]
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class GradientRequest(BaseModel):
+class RunRequest(BaseModel):
     """A scenario: a preset and what differs from it, each value as one would type it after `key=`, or a TOML text."""
 
     model_config = ConfigDict(extra="forbid")
@@ -49,7 +49,7 @@ class GradientRequest(BaseModel):
         return shlex.join(["airprune", "run", self.preset or "scenario.toml", *words])
 
 
-def check(wanted: GradientRequest, root: Path) -> dict[str, Any]:
+def check(wanted: RunRequest, root: Path) -> dict[str, Any]:
     """{folder: a free name for it, command, differs: [key, value, what it was], toml}."""
     scenario = wanted.scenario()
     base = wanted.base() if wanted.toml is None else Scenario()

@@ -1,4 +1,4 @@
-"""How long a device computes: the paper's Eq. (9), counted FLOPs, or what was measured.
+"""Compute time of a device: counted FLOPs, boards, and measured profiles.
 
 boards   common boards: cores, clock, peak FLOP per cycle, and where each number comes from
 work     FLOPs of a model, layer by layer, as plain numbers

@@ -1,4 +1,4 @@
-"""What `airprune profile` writes: how fast one machine trains one model."""
+"""Profiles written by `airprune profile`: training time of one model on one machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Profile:
 
     Attributes:
       seconds_per_sample: of the fastest timing.
-      at_hz: the clock that the machine said it had meanwhile; None if it does not say.
+      at_hz: CPU frequency that the machine reported meanwhile; None if it does not.
       flops_per_sample: counted, forward and backward.
     """
 

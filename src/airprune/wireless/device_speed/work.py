@@ -19,7 +19,7 @@ class LayerWork:
     Attributes:
       prunable: whether masks choose among its weights.
       forward: the layer's output.
-      input_gradient: 0 in the first layer: nobody asks for the gradient of the data.
+      input_gradient: 0 in the first layer: the gradient of the data is not needed.
       weight_gradient: 0 in a layer that is not trained.
     """
 
@@ -57,7 +57,7 @@ class ModelWork:
 
     @property
     def prunable(self) -> float:
-        """Of the layers that masks choose in, forward and backward."""
+        """FLOPs of the layers that masks choose in, forward and backward."""
         return sum(layer.total for layer in self.layers if layer.prunable)
 
     @property
@@ -92,8 +92,8 @@ class SecondPass:
     def line(self) -> tuple[float, float]:
         """(m, c): m keep + c is never below `weights`, and right for the smallest sub-model.
 
-        So who can carry the smallest one is known exactly. m ≤ 1 where the second pass of a sub-model is a mean over it
-        and smaller ones.
+        So the devices that can train the smallest one are known exactly. m ≤ 1 where the second pass of a sub-model is
+        a mean over it and smaller ones.
         """
         rise, run = self.second[1:] - self.second[0], self.kept[1:] - self.kept[0]
         slope = float(np.max(rise / run, initial=0.0))

@@ -13,5 +13,3 @@ STEPS: Registry[type[Step]] = Registry(
         "adam": "airprune.methods.aggregation.steps.adam:Adam",
     },
 )
-
-__all__ = ["STEPS", "Step"]

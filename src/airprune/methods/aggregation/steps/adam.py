@@ -19,17 +19,17 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Adam(Step):
-    """A step scaled by the size of recent ones."""
+    """Adam as the server optimiser."""
 
     name = "adam"
-    summary = "the parent's move scaled entry by entry by its recent size"
+    summary = "Adam on the server's update"
     source = "FedAdam, as published"
 
-    rate: Positive = Field(default=0.1, description="eta of the parent's step")
-    beta_1: Share = Field(default=0.9, description="what is kept of the mean move")
-    beta_2: Share = Field(default=0.99, description="what is kept of the mean squared move")
-    tau: Positive = Field(default=1e-3, description="added to the root: below it, moves are not enlarged")
-    start: NonNegative = Field(default=0.0, description="v before the first round")
+    rate: Positive = Field(default=0.1, description="eta: server learning rate")
+    beta_1: Share = Field(default=0.9, description="decay of the first moment")
+    beta_2: Share = Field(default=0.99, description="decay of the second moment")
+    tau: Positive = Field(default=1e-3, description="tau: added to the root of the second moment")
+    start: NonNegative = Field(default=0.0, description="initial value of the second moment")
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
         return (

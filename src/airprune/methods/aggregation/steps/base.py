@@ -1,4 +1,4 @@
-"""What a server step is: from the parent's model and the combined one to the parent's next."""
+"""The base class of server optimisers: from the model of a node and the aggregate to its next model."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from airprune.components.component import Array, Component, Values
 
 
 class Step(Component):
-    """One way to move. Slots are declared for one parent (owner CLOUD); at the edges each has its own."""
+    """A server optimiser. Slots are declared for one parent (owner CLOUD); at the edges each has its own."""
 
     @abstractmethod
     def move(self, previous: Array, combined: Array, held: Array | None, own: Values) -> tuple[Array, Values]:
         """Returns the parent's next model and its slots.
 
-        What nobody held keeps its value in the model and in every slot.
+        An entry that no child held keeps its value in the model and in every slot.
 
         Args:
           previous: the parent's model.  [num_state]
@@ -27,5 +27,5 @@ class Step(Component):
 
 
 def where_held(held: Array | None, new: Array, old: Array) -> Array:
-    """`new` where somebody held the entry, else `old`."""
+    """Returns `new` where a child held the entry, else `old`."""
     return new if held is None else np.where(held, new, old)

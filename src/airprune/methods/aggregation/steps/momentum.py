@@ -15,15 +15,15 @@ VELOCITY = "momentum.velocity"
 
 
 class Momentum(Step):
-    """A step that remembers the last ones."""
+    """Server momentum."""
 
     name = "momentum"
-    summary = "the parent's moves carry on into the next round"
+    summary = "server momentum"
     source = "FedAvgM, as published"
     fully_open: ClassVar = {"beta": 0.0, "rate": 1.0}
 
-    beta: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.9, description="what is kept of the last move; 0: none")
-    rate: Positive = Field(default=1.0, description="eta of the parent's step; 1 with beta = 0: replace")
+    beta: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.9, description="momentum coefficient; 0: none")
+    rate: Positive = Field(default=1.0, description="eta: server learning rate; 1 with beta = 0: replace")
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
         return (Slot(name=VELOCITY, owner=Owner.CLOUD, shape=whole_state, dtype="<f8"),)

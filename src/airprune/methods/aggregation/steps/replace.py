@@ -1,4 +1,4 @@
-"""The paper's step: the combined model becomes the parent's."""
+"""The paper's server optimiser: the aggregate becomes the model of the server."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from airprune.methods.aggregation.steps.base import Array, Step, Values
 
 
 class Replace(Step):
-    """The combined model as it is."""
+    """Takes the aggregate as it is."""
 
     name = "replace"
-    summary = "the combined model becomes the parent's"
+    summary = "the aggregate becomes the model of the server"
     source = "the paper"
 
     def move(self, previous: Array, combined: Array, held: Array | None, own: Values) -> tuple[Array, Values]:

@@ -1,4 +1,4 @@
-"""How many devices kept each weight: Γ* of Theorem 1, and the weights that nobody trained."""
+"""Number of devices that kept each weight: Γ* of Theorem 1, and the weights that no device trained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airprune.errors import InvalidValue
 
 @dataclass(frozen=True)
 class Coverage:
-    """How often weights were kept by 0, 1, 2… devices, over one or many edge rounds.
+    """Histogram of the number of devices that kept a weight.
 
     Attributes:
       histogram: entry c is the number of (weight, edge round) pairs with |N_j| = c devices.

@@ -1,4 +1,4 @@
-"""What a weight is worth. To add an importance, write its function and list it in IMPORTANCES, or `register` it.
+"""Importances of weights. To add one, write its function and list it in IMPORTANCES, or `register` it.
 
 Every function maps a `Probe` to one score per prunable weight; only the order of the scores matters.
 """
@@ -18,7 +18,7 @@ from airprune.errors import InvalidValue
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Probe:
-    """What a device knows of the dense model it received, before it prunes.
+    """The dense model that a device received, as importances see it before it prunes.
 
     Attributes:
       weights: the prunable weights w.  [num_weights]
@@ -53,7 +53,7 @@ class Importance:
       score: the scores themselves, one per weight.
       needs_gradient: whether the caller must pay for a probe minibatch.
       needs_loss: whether the caller must provide F itself.
-      needs_rng: whether it may draw; making a stream costs as much as choosing a mask.
+      needs_rng: whether it needs random numbers; making a stream costs as much as choosing a mask.
     """
 
     name: str
@@ -119,23 +119,23 @@ def _gradient(probe: Probe, name: str) -> Array:
 
 UPDATE = Importance(
     name="update",
-    summary="the paper's: how far one step on a minibatch moves the weight, Eq. (2)",
+    summary="the paper's: update size of the weight in one step on a minibatch, Eq. (2)",
     score=update,
     needs_gradient=True,
     needs_rng=False,
 )
-MAGNITUDE = Importance(name="magnitude", summary="the size of the weight", score=magnitude, needs_rng=False)
+MAGNITUDE = Importance(name="magnitude", summary="absolute value of the weight", score=magnitude, needs_rng=False)
 TAYLOR = Importance(
     name="taylor",
-    summary="first-order estimate of the loss change without the weight",
+    summary="first-order Taylor estimate of the squared loss change without the weight",
     score=taylor,
     needs_gradient=True,
     needs_rng=False,
 )
-RANDOM = Importance(name="random", summary="at random, as a baseline", score=random)
+RANDOM = Importance(name="random", summary="random scores, as a baseline", score=random)
 EXACT = Importance(
     name="exact",
-    summary="the loss change without the weight, Eq. (1); one evaluation per weight",
+    summary="squared loss change without the weight, Eq. (1); one evaluation per weight",
     score=exact,
     needs_loss=True,
     needs_rng=False,

@@ -1,4 +1,4 @@
-"""Which single weights a device keeps: an exact number of them, and at least one per output unit."""
+"""Masks of single weights: an exact number of them, and at least one per output unit."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def mask_of_moves(
 
 
 def layer_shares(layers: PrunableLayers, keep: int) -> tuple[int, ...]:
-    """How many weights each layer keeps in scope "layer": keep · size / P by largest remainder, so Σ = keep.
+    """Returns how many weights each layer keeps in scope "layer": keep · size / P by largest remainder, so Σ = keep.
 
     A layer whose share is below one weight per output unit gets one per unit; the others share the rest.
     """

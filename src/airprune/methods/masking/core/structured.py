@@ -1,4 +1,4 @@
-"""Which whole units a device keeps, Eq. (3): what is left are smaller dense layers, not sparse ones.
+"""Masks of whole units, Eq. (3), which leave smaller dense layers, not sparse ones.
 
 The paper writes ρ in Eq. (3) but means the share of units that is *kept*; here it is κ, `unit_keep`.
 """
@@ -40,7 +40,7 @@ class StructuredMask:
 
     @cached_property
     def flat_indices(self) -> Array:
-        """Where the weights of the small layers lie in the flat vector, in order.  [kept_weights]"""
+        """Indices of the small layers' weights in the flat vector, in order.  [kept_weights]"""
         parts = [np.zeros(0, dtype=np.intp)]
         for layer, outputs, inputs in zip(self.layers, self.kept_outputs, self.kept_inputs, strict=True):
             parts.append((layer.start + outputs[:, None] * layer.in_features + inputs).ravel())

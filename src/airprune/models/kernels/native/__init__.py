@@ -9,7 +9,9 @@ model and give the bits of numpy: who calls them falls back on it where there is
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +40,7 @@ _LARGEST = (64, 1024, 1024, 4096, 65536)
 
 
 def unsupported(model: LocalModel, x: Array, y: Array) -> str:
-    """Why this model cannot be trained by the kernel; empty if it can."""
+    """Reason why this model cannot be trained by the kernel; empty if it can."""
     if trouble:
         return trouble
     sizes = model.cnn_sizes()
@@ -57,7 +59,7 @@ def unsupported(model: LocalModel, x: Array, y: Array) -> str:
 
 
 class _PaperCNN:
-    """Where everything lies in the flat vector of a model that the kernel can compute."""
+    """Places of all parameters in the flat vector of a model that the kernel can compute."""
 
     def __init__(self, model: LocalModel, x: Array, y: Array, *, instruction_set: str | None = None) -> None:
         if problem := unsupported(model, x, y):
@@ -97,7 +99,7 @@ class NativeGradient(_PaperCNN):
         """The same of the prunable weights; the rest of `gradient_array` may be left zero.
 
         Where they all are in the fully connected layers, nothing goes back through the convolutions, and what these
-        have made of the images is kept: a gradient that is next asked for on the same minibatch begins there, if they
+        have made of the images is kept: the next gradient on the same minibatch begins there, if they
         are the same. Images and labels must not change in between.
         """
         if not self._prunes_classifier:
@@ -161,30 +163,22 @@ class NativeGradient(_PaperCNN):
         return (losses.tolist(), lost) if is_finite else None
 
     def _make_room(self, num_images: int) -> None:
-        """For the maps that a probe keeps."""
+        """Makes room for the maps that a probe keeps."""
         wanted = _paper_cnn.kept_bytes(self._shape, num_images)
         if self._kept.size < wanted:
             self._kept = np.zeros(wanted, np.uint8)
 
 
 class NativeScores(_PaperCNN):
-    """What the paper's CNN, as it is in `model.state_array`, makes of its images."""
+    """Scores of images by the paper's CNN as it is in `model.state_array`."""
 
     def __call__(self, samples: slice | Array) -> Array:
-        """Of the samples named: the scores of the classes before softmax.  [num_samples, num_classes]"""
+        """Returns the scores of the classes before softmax, of the samples named.  [num_samples, num_classes]"""
         state, _, x, _ = self._arrays
         images = np.ascontiguousarray(x[samples])
         scores = np.empty((len(images), self._shape[-1]), np.float32)
         _paper_cnn.scores(self._instruction_set, self._shape, self._offsets, state, images, scores, self._scratch)
         return scores
-
-
-def add_scaled(target: Array, values: Array, factor: float, source: Array | None = None) -> None:
-    """target ← source + factor · values in float32, each entry rounded once: what torch's `add` computes.
-
-    The source is the target unless another one is given.
-    """
-    _paper_cnn.add_scaled(instruction_sets[0], target, values, factor, target if source is None else source)
 
 
 def best_weights(scores: Array, ties: Array, row_starts: Array, keep: int) -> Array | None:
@@ -211,24 +205,25 @@ def largest_moves(weights: Array, gradient: Array, row_starts: Array, keep: int,
     return mask if is_finite else None
 
 
-def hold(weights: Array, mask: Array) -> float:
-    """Zeroes what the mask does not have, in place; returns ‖w − w ⊙ m‖², added as numpy does in float32."""
-    return _paper_cnn.hold(instruction_sets[0], weights, mask)
+def _flat(name: str) -> Callable[..., Any]:
+    """Returns a function of the library on flat vectors, in this CPU's best instruction set; see `trouble`."""
+    return _missing if trouble else partial(getattr(_paper_cnn, name), instruction_sets[0])
 
 
-def multiply(values: Array, mask: Array) -> None:
-    """values ← values ⊙ mask."""
-    _paper_cnn.multiply(instruction_sets[0], values, mask)
+def _missing(*_: object) -> Any:
+    raise RuntimeError(f"The native kernel is missing: {trouble}.")
 
 
-def add_state(total: Array, state: Array, factor: float) -> None:
-    """total ← total + factor · state in float64, the product rounded before it is added."""
-    _paper_cnn.add_state(instruction_sets[0], total, state, factor)
-
-
-def add_counts(counts: Array, mask: Array) -> None:
-    """counts ← counts + mask."""
-    _paper_cnn.add_counts(instruction_sets[0], counts, mask)
+# (target, values, factor, source): target ← source + factor · values in float32, each entry rounded once as by torch.
+add_scaled = _flat("add_scaled")
+# (weights, mask): zeroes what the mask does not have, in place; returns ‖w − w ⊙ m‖², added as numpy does in float32.
+hold = _flat("hold")
+# (values, mask): values ← values ⊙ mask.
+multiply = _flat("multiply")
+# (total, state, factor): total ← total + factor · state in float64, the product rounded before it is added.
+add_state = _flat("add_state")
+# (counts, mask): counts ← counts + mask.
+add_counts = _flat("add_counts")
 
 
 def build(model: LocalModel, x: Array, y: Array, **_: object) -> NativeGradient:

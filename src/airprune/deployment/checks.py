@@ -1,0 +1,128 @@
+"""Checks messages of children against their orders and what can be: members have certificates, and may still lie."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from airprune.components.component import Owner
+from airprune.deployment.packing import ReportArrays, Station
+from airprune.deployment.protocol import airprune_pb2 as pb
+from airprune.deployment.run_definition import RunDefinition, state_digest
+from airprune.errors import WorkFailed
+from airprune.runs.measured import FATES
+from airprune.text import shown
+
+Array = np.ndarray
+MAX_SAMPLES = 2**31
+# Of words that a device chooses, so that all of an edge's fit into one message.
+MAX_WORDS = 300
+_DIGEST = re.compile(r"[0-9a-f]{32}")
+_TIMES = ("arrived_s", "compute_s", "uplink_s", "started_s")
+_MAY_BE_UNKNOWN = ("gradient_sq_max", "gradient_noise_sq", "smoothness")
+
+
+def trouble_in_measured(said: pb.Measured | pb.Presence.Device, *, least_samples: int = 1) -> str:
+    """Returns why the measurements that a device reports cannot be; empty if they can."""
+    if not least_samples <= said.num_samples <= MAX_SAMPLES:
+        return f"num_samples must be between {least_samples} and {MAX_SAMPLES:,}, got {said.num_samples:,}."
+    return _trouble_in_time("seconds_per_sample", said.seconds_per_sample)
+
+
+def trouble_in_presence(presence: pb.Presence, num_devices: int) -> str:
+    """Returns why the devices that an edge reports cannot be; empty if they can."""
+    numbers = [device.device for device in presence.devices]
+    if len({*numbers}) != len(numbers) or max(numbers, default=0) >= num_devices:
+        return f"Presence.devices must be different ones below {num_devices}, got {shown(numbers)}."
+    # A device that has just joined has not said yet what it has.
+    return next(filter(None, (trouble_in_measured(device, least_samples=0) for device in presence.devices)), "")
+
+
+def trouble_in_upload(upload: pb.Upload) -> str:
+    """Returns what is wrong with the fields beside the update itself; empty if nothing is."""
+    return _trouble_in_time("compute_s", upload.compute_s)
+
+
+def checked_report(report: pb.EdgeReport, payload: bytes, order: pb.EdgeRound, work: RunDefinition) -> ReportArrays:
+    """Returns an edge's report; raises WorkFailed with a sentence if it cannot be of the round that was ordered."""
+    devices = [orders.device for orders in order.orders]
+    _must("round_index", report.round_index == order.round_index, order.round_index, report.round_index)
+    said = [outcome.device for outcome in report.outcomes]
+    _must("outcomes", said == devices, f"of devices {shown(devices)}", shown(said))
+    _must("model_digest", _DIGEST.fullmatch(report.model_digest), "32 hex digits", shown(report.model_digest))
+    _must_be_time("took_s", report.took_s)
+    for outcome in report.outcomes:
+        _check_outcome(outcome, work)
+    for probed in report.probed:
+        fits = probed.device < work.num_devices and not probed.uplink_bps < 0 and not math.isinf(probed.uplink_bps)
+        _must("probed", fits, f"rates of devices below {work.num_devices}", f"{probed.uplink_bps:g} of {probed.device}")
+    counted = [outcome.device for outcome in report.outcomes if outcome.fate == "ok"]
+    arrays = ReportArrays.from_bytes(payload, work.shape)
+    _check_sums(arrays, counted, work)
+    said_model = "the edge's model" if arrays.station is not None else "no model"
+    _must("payload", (arrays.station is not None) == order.sends_model, "with the model as ordered", said_model)
+    if arrays.station is not None:
+        _check_station(arrays.station, report.model_digest, work)
+    return arrays
+
+
+def _check_outcome(outcome: pb.Outcome, work: RunDefinition) -> None:
+    _must("fate", outcome.fate in FATES, f"one of {', '.join(FATES)}", shown(outcome.fate))
+    for name in _TIMES:
+        _must_be_time(name, getattr(outcome, name))
+    _must("bytes", outcome.bytes <= work.max_payload_bytes, f"at most {work.max_payload_bytes:,}", outcome.bytes)
+    has_none = not outcome.digest and outcome.fate != "ok"
+    _must("digest", has_none or _DIGEST.fullmatch(outcome.digest), "32 hex digits", shown(outcome.digest))
+
+
+def _check_sums(arrays: ReportArrays, counted: list[int], work: RunDefinition) -> None:
+    statistics = arrays.statistics
+    said = statistics.device.tolist()
+    _must("statistics", said == counted, f"of the devices that counted, {shown(counted)}", shown(said))
+    for name, column in vars(statistics).items():
+        is_sound = not np.isinf(column).any() if name in _MAY_BE_UNKNOWN else np.isfinite(column).all()
+        _must(f"statistics.{name}", is_sound, "finite", "others")
+    kept_by = arrays.kept_by
+    _must("kept_by", kept_by.dtype.kind == "i", "whole numbers", kept_by.dtype)
+    most = int(kept_by.max(initial=0))
+    _must("kept_by", kept_by.min(initial=0) >= 0 and most <= len(counted), f"between 0 and {len(counted)}", most)
+    shapes = None if work.reports is None else {name: shape for name, (_, shape) in work.reports.items()}
+    for name, array in arrays.reports.items():
+        fits = shapes is None or shapes.get(name) == array.shape
+        _must(
+            "reports", fits and _is_finite(array), "as the method declares, and finite", f"{shown(name)} {array.shape}"
+        )
+
+
+def _check_station(station: Station, digest: str, work: RunDefinition) -> None:
+    wanted: Mapping[str, Array] = {name: slot.row(work.shape) for name, slot in work.slots(Owner.EDGE).items()}
+    _must("slots", station.slots.keys() == wanted.keys(), shown(sorted(wanted)), shown(sorted(station.slots)))
+    for name, array in station.slots.items():
+        fits = (array.shape, array.dtype) == (wanted[name].shape, wanted[name].dtype)
+        _must(f"slots.{name}", fits and _is_finite(array), "of its shape, and finite", f"{array.dtype} {array.shape}")
+    model = station.model
+    fits = model.dtype == work.codec.state_dtype and _is_finite(model)
+    _must("model", fits, f"finite numbers of {work.codec.state_dtype}", f"others, of {model.dtype}")
+    is_same = state_digest(model, station.slots) == digest
+    _must("model_digest", is_same, "that of the model it sends", digest)
+
+
+def _trouble_in_time(name: str, value: float) -> str:
+    return "" if math.isfinite(value) and value >= 0 else f"{name} must be finite and not negative, got {value:g}."
+
+
+def _must_be_time(name: str, value: float) -> None:
+    if trouble := _trouble_in_time(name, value):
+        raise WorkFailed(f"Report.{trouble}")
+
+
+def _must(field: str, fits: object, rule: object, got: object) -> None:
+    if not fits:
+        raise WorkFailed(f"Report.{field} must be {rule}, got {got}.")
+
+
+def _is_finite(array: Array) -> bool:
+    return bool(np.isfinite(array).all()) if array.dtype.kind == "f" else array.dtype.kind in "biu"
