@@ -310,7 +310,7 @@ def test_damaged_lines_are_counted_and_the_rest_is_shown(run_folder):
     without_checksums(run_folder)
     records.write_bytes(b"\xff\xfe rubbish\n" + whole[:-20])  # the last line, a global round, is torn
     text = outline(write_report(run_folder)).text
-    assert "2 lines of records.jsonl could not be read" in text
+    assert "2 lines of records.jsonl cannot be read" in text
 
 
 @pytest.mark.usefixtures("sketches")
