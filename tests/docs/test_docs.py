@@ -41,14 +41,6 @@ def snippets(page: str) -> list[tuple[str, str | None]]:
     return [(textwrap.dedent(code), output) for code, output in SNIPPET.findall((ROOT / page).read_text())]
 
 
-def test_the_readme_example_prints_what_it_says():
-    ((code, expected),) = snippets("README.md")
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, "README.md", "exec"), {})
-    assert printed.getvalue().strip() == expected.strip()
-
-
 def test_the_method_of_the_contributing_guide_keeps_every_rule(monkeypatch, unregistered):
     """Its component and its recipe, as if their lines stood in the lists."""
     ((code, _),) = snippets("CONTRIBUTING.md")
