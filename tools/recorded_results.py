@@ -55,8 +55,13 @@ def _claim(where: str, claim: str, verdict: str, reason: str) -> dict[str, str]:
 
 
 def league(page: str) -> dict[str, Any]:
-    parts = re.split(r"^## Track ", page, flags=re.MULTILINE)
-    return {"about": paragraph(parts[0], "Made by"), "divisions": [_track(part) for part in parts[1:]]}
+    ranked, _, claims = page.partition("\n## Claims\n")
+    about, *tracks = re.split(r"^## (?:Division|Track) ", ranked, flags=re.MULTILINE)
+    return {
+        "about": paragraph(about, "Made by"),
+        "divisions": [_track(track) for track in tracks],
+        "claims": [_claim(*row) for table in tables(claims)[:1] for row in table[1:]],
+    }
 
 
 def _track(text: str) -> dict[str, Any]:

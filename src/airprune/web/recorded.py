@@ -1,4 +1,4 @@
-"""Results that come with the package, for whoever has run nothing yet: those of the documentation's tables.
+"""Results that come with the package, shown before anything is run: those of the documentation's tables.
 
 `recorded.json` is made from docs/promise.md, docs/reproduction.md and docs/league-results.md by
 `tools/recorded_results.py`; a test compares.
@@ -26,7 +26,7 @@ def _results() -> dict[str, Any]:
 
 
 def overview() -> dict[str, Any]:
-    """The price in accuracy, the verdicts and the head of the league's standings."""
+    """Returns the price in accuracy, the verdicts and the first rows of the league's standings."""
     claims = reproduction()
     division = league()["divisions"][0]
     return {
@@ -63,15 +63,13 @@ def _price(row: dict[str, str]) -> dict[str, Any]:
 
 
 def reproduction() -> dict[str, Any]:
-    """In the shape of a reproduction folder's view, without pictures and tables."""
+    """Returns the shape of a reproduction folder's view, without figures and tables."""
     found = _results()["reproduction"]
     counts = Counter(claim["verdict"] for claim in found["claims"])
     return {
         "name": None,
         "profile": found["about"],
-        "claims": [
-            {**claim, "verdict": Verdict(claim["verdict"]).as_json(1), "numbers": []} for claim in found["claims"]
-        ],
+        "claims": _claims(found),
         "num_claims": len(found["claims"]),
         "verdicts": [verdict.as_json(counts[verdict]) for verdict in Verdict],
         "pictures": [],
@@ -79,8 +77,12 @@ def reproduction() -> dict[str, Any]:
     }
 
 
+def _claims(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**claim, "verdict": Verdict(claim["verdict"]).as_json(1), "numbers": []} for claim in found["claims"]]
+
+
 def league() -> dict[str, Any]:
-    """In the shape of a league folder's view, without pictures."""
+    """Returns the shape of a league folder's view, without figures."""
     found = _results()["league"]
     divisions = [
         {**division, "tables": [_table(table) for table in division["tables"]], "picture": None}
@@ -91,7 +93,7 @@ def league() -> dict[str, Any]:
         "note": found["about"],
         "is_readable": True,
         "divisions": divisions,
-        "claims": [],
+        "claims": _claims(found),
         "files": [],
     }
 

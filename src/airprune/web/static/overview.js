@@ -4,7 +4,7 @@ import { byId, dataTable, element, initialData, say } from "./common.js";
 
 const start = initialData();
 const SHOWN_IN_LEAGUE = 8;
-const PLAYED_BY = ["adaptive-pruning", "frozen-pruning", "adaptive", "no-pruning"];
+const ABOVE = ["adaptive-pruning", "frozen-pruning", "adaptive-bits", "no-pruning"];
 const SVG = "http://www.w3.org/2000/svg";
 
 function drawn(tag, attributes, text = null) {
@@ -65,13 +65,13 @@ function showLeague() {
   const [table] = league.tables;
   const method = table.header.indexOf("method");
   const plain = (name) => name.replace(/[\s◇†]+$/u, "");
-  const chosen = table.rows.filter((row, i) => i < SHOWN_IN_LEAGUE || PLAYED_BY.includes(plain(row[method])));
+  const chosen = table.rows.filter((row, i) => i < SHOWN_IN_LEAGUE || ABOVE.includes(plain(row[method])));
   const columns = table.header.map((_, i) => i).filter((i) => !["origin", "rank"].includes(table.header[i])).slice(0, 4);
   const made = dataTable(columns.map((i) => table.header[i]), chosen.map((row) => columns.map((i) => row[i])),
     { words: [0], caption: `${chosen.length} of ${table.rows.length}: the first ${SHOWN_IN_LEAGUE}, and the methods above` });
-  made.querySelectorAll("tbody tr").forEach((line, i) => line.classList.toggle("own", PLAYED_BY.includes(plain(chosen[i][method]))));
+  made.querySelectorAll("tbody tr").forEach((line, i) => line.classList.toggle("own", ABOVE.includes(plain(chosen[i][method]))));
   byId("standings").replaceChildren(made);
-  say(byId("league-words"), `Division ${league.name}, ${league.title}: ${league.about}`);
+  say(byId("league-words"), `Track ${league.name}, ${league.title}: ${league.about}`);
   say(byId("league-about"), `${league.notes[0] ?? ""} ${start.about_league.replace(/ How to read it: .*$/, "")} Recorded: docs/league-results.md.`);
 }
 
