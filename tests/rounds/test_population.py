@@ -146,8 +146,8 @@ def test_numbers_as_names_are_not_held():
 
 
 def test_only_those_asked_draw_their_samples(monkeypatch):
-    asked_for, of = [], Drawn.of
-    monkeypatch.setattr(Drawn, "of", lambda self, device: asked_for.append(device) or of(self, device))
+    asked_for, of = [], Sampled.of
+    monkeypatch.setattr(Sampled, "of", lambda self, device: asked_for.append(device) or of(self, device))
     _, records, _ = last_state(crowd())
     trained = [device for record in records if record["kind"] == "edge" for device in record["device"]]
     assert sorted(asked_for) == sorted(trained) and len(trained) == 4 * 50
