@@ -79,6 +79,8 @@ CALLS = {
     "trace_round.model": lambda x: ap.trace_round(SCENARIO, model=x if x is not None else 0),
     "trace_round.dataset": lambda x: ap.trace_round(SCENARIO, dataset=x if x is not None else 0),
     "trace_round.loss": lambda x: ap.trace_round(SCENARIO, loss=x if x is not None else 0),
+    "train.scenario": ap.train,
+    "train.out": lambda x: ap.train(x, out=x),
     "compare.scenario": lambda x: ap.compare(x, schemes=["optimal"]),
     **{f"compare.{key}": (lambda x, key=key: ap.compare(SCENARIO, **{"schemes": ["no"], key: x})) for key in (
         "schemes", "methods", "also", "seeds", "out", "target",
@@ -103,6 +105,7 @@ NOT_CALLED = {
     "Status",
     "Callback",
     "RoundTrace",
+    "Trained",
     "AirpruneError",
     "UsageError",
     "InvalidValue",
