@@ -41,11 +41,7 @@ def paragraph(text: str, beginning: str) -> str:
 
 
 def promise(page: str) -> dict[str, Any]:
-    short, full = tables(page)[:2]
-    return {
-        "short": {"about": paragraph(page, "Short schedule"), "rows": short},
-        "full": {"about": paragraph(page, "On the full schedule"), "rows": full},
-    }
+    return {"about": paragraph(page, "Tuned learning rates"), "rows": tables(page)[0]}
 
 
 def reproduction(page: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def overview() -> dict[str, Any]:
     division = league()["divisions"][0]
     return {
         "prices": prices(),
-        "about_prices": _results()["promise"]["full"]["about"].rstrip(":"),
+        "about_prices": _results()["promise"]["about"].rstrip(":"),
         "verdicts": claims["verdicts"],
         "num_claims": claims["num_claims"],
         "exceptions": [claim for claim in claims["claims"] if claim["verdict"]["word"] != Verdict.HOLDS.value],
@@ -42,8 +42,8 @@ def overview() -> dict[str, Any]:
 
 
 def prices() -> list[dict[str, Any]]:
-    """Returns for each method, on the full schedule, its accuracy, the cost against no pruning, and the savings."""
-    header, *rows = _results()["promise"]["full"]["rows"]
+    """Returns each method's tuned accuracy, its difference to no pruning, and its costs on the uplink."""
+    header, *rows = _results()["promise"]["rows"]
     return [_price(dict(zip(header, row, strict=True))) for row in rows]
 
 
@@ -55,9 +55,10 @@ def _price(row: dict[str, str]) -> dict[str, Any]:
         "difference": row["difference to no pruning"],
         "points": float(difference[1].replace("−", "-")) if difference else None,
         "half_width": float(difference[2]) if difference and difference[2] else None,
+        "rate": row["learning rate"],
         "time": row["time s"],
-        "bits": row["bits"],
-        "energy": row["energy"],
+        "bits": row["uplink Mbit"],
+        "energy": row["energy J"],
     }
 
 
