@@ -21,7 +21,7 @@ def trace(
     out: Annotated[Path, typer.Option(metavar="FILE", help="File to write, for `numpy.load`.")] = Path("trace.npz"),
     fleet: FleetTable = None,
 ) -> None:
-    """Write every array of one edge round, to check Algorithm 1 with your own code.
+    """Write every array of one edge round, to check Algorithm 1.
 
     Runs the scenario in this process up to that round and keeps no run folder. The file has the models that devices
     receive, their samples and minibatches, masks, uploads, and the sums and models of the edges; with the last edge
