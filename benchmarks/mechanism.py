@@ -15,7 +15,7 @@ import numpy as np
 
 import airprune as ap
 from airprune.rounds.device import device_round
-from airprune.rounds.edge import open_round
+from airprune.rounds.edge import select_and_plan
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.local import Device, Streams
 from airprune.rounds.messages import Broadcast, Orders
@@ -49,7 +49,7 @@ def one_round(model: np.ndarray, **changes: Any) -> tuple[np.ndarray, list[np.nd
     state = experiment.initial_state()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    planned = open_round(experiment.context, candidates, experiment.network.cpu_hz, 0)
+    planned = select_and_plan(experiment.context, candidates, experiment.network.cpu_hz, 0)
     job, dataset = experiment.job(InProcess(experiment.dataset)), experiment.dataset
     device = Device(experiment.model, dataset.train_x, dataset.train_y, job.settings, job.method, job.wire)
     streams = Streams(experiment.scenario.seed, GLOBAL_ROUNDS, 0)

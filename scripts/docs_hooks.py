@@ -1,7 +1,7 @@
-"""Hooks of the documentation site: equations as MathML, reference pages from code, pages of the tree's root.
+"""Hooks of the documentation site: equations as MathML, references from code, pages of the tree's root.
 
-Browsers draw MathML themselves, so equations need no script and no fonts from elsewhere. Pages under reference/ exist
-only while the site is built.
+Browsers draw MathML themselves, so equations need no script and no fonts from other hosts. A comment
+`<!-- generated: NAME -->` is where a page gets its reference while the site is built.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ ROOT = Path(__file__).parents[1]
 OF_THE_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md")
 _BLOCK = re.compile(r"^```math\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"\$`([^`\n]+)`\$")
+_GENERATED = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name in OF_THE_ROOT:
         files.append(File.generated(config, name, content=(ROOT / name).read_text()))
-    for name, content in {"cli": cli_page(), "python": python_page(), "components": components_page()}.items():
-        files.append(File.generated(config, f"reference/{name}.md", content=content))
     return files
 
 
@@ -38,7 +37,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     text = markdown.replace("](../CONTRIBUTING.md", "](CONTRIBUTING.md").replace("](../CHANGELOG.md", "](CHANGELOG.md")
     if page.file.src_uri in OF_THE_ROOT:
         text = text.replace("](docs/", "](")
-    return with_mathml(text)
+    return with_mathml(_GENERATED.sub(lambda found: REFERENCES[found[1]](), text))
 
 
 def with_mathml(text: str) -> str:
@@ -54,13 +53,13 @@ def _mathml(latex: str, display: str) -> str:
 
 def python_page() -> str:
     """The public names, each from its own module's docstrings."""
-    lines = ["# Python", "", "`import airprune as ap`; everything else may move between versions.", ""]
+    lines: list[str] = []
     for name in airprune.__all__:
         value = getattr(airprune, name)
         if inspect.isclass(value) or inspect.isfunction(value):
             lines += [f"::: {value.__module__}.{value.__name__}", ""]
         elif name == "METHODS":
-            lines += [f"## METHODS\n\nName → recipe, {len(value)} of them: [methods](../related.md).", ""]
+            lines += [f"## METHODS\n\nName → recipe, {len(value)} of them: [methods](related.md).", ""]
         elif name == "SCHEMES":
             lines += ["## SCHEMES\n\nName → scheme.\n", "| scheme | what it does |", "|---|---|"]
             lines += [f"| `{key}` | {_cell(scheme.summary)} |" for key, scheme in value.items()] + [""]
@@ -69,7 +68,7 @@ def python_page() -> str:
 
 def components_page() -> str:
     """What each kind of component is, and its members."""
-    lines = ["# Components", "", "What a method is made of; each is one file. [Your own](../your-own.md).", ""]
+    lines: list[str] = []
     for kind, registry in registries().items():
         members = [(name, registry[name]) for name in registry]
         described = [(name, member) for name, member in members if getattr(member, "summary", "")]
@@ -90,8 +89,7 @@ def _cell(text: str) -> str:
 
 def cli_page() -> str:
     """Every command with its arguments and options, from the command line's own definitions."""
-    lines = ["# Command line", "", "Exit status 0: done; 1: the work failed or is infeasible; 2: wrong usage.", ""]
-    return "\n".join(lines + _command(typer.main.get_command(app_for(*COMMANDS)), ["airprune"]))
+    return "\n".join(_command(typer.main.get_command(app_for(*COMMANDS)), ["airprune"]))
 
 
 def _command(command: Any, words: list[str]) -> list[str]:
@@ -114,3 +112,6 @@ def _parameter(parameter: Any) -> str:
     is_option = parameter.param_type_name == "option"
     name = ", ".join(parameter.opts) if is_option else (parameter.metavar or parameter.name.upper())
     return f"| `{_cell(name)}` | {_cell(getattr(parameter, 'help', None) or '')} |"
+
+
+REFERENCES = {"cli": cli_page, "python": python_page, "components": components_page}

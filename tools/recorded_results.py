@@ -41,11 +41,7 @@ def paragraph(text: str, beginning: str) -> str:
 
 
 def promise(page: str) -> dict[str, Any]:
-    short, full = tables(page)[:2]
-    return {
-        "short": {"about": paragraph(page, "Short schedule"), "rows": short},
-        "full": {"about": paragraph(page, "On the full schedule"), "rows": full},
-    }
+    return {"about": paragraph(page, "Tuned learning rates"), "rows": tables(page)[0]}
 
 
 def reproduction(page: str) -> dict[str, Any]:
@@ -59,8 +55,13 @@ def _claim(where: str, claim: str, verdict: str, reason: str) -> dict[str, str]:
 
 
 def league(page: str) -> dict[str, Any]:
-    parts = re.split(r"^## Track ", page, flags=re.MULTILINE)
-    return {"about": paragraph(parts[0], "Made by"), "divisions": [_track(part) for part in parts[1:]]}
+    ranked, _, claims = page.partition("\n## Claims\n")
+    about, *tracks = re.split(r"^## (?:Division|Track) ", ranked, flags=re.MULTILINE)
+    return {
+        "about": paragraph(about, "Made by"),
+        "divisions": [_track(track) for track in tracks],
+        "claims": [_claim(*row) for table in tables(claims)[:1] for row in table[1:]],
+    }
 
 
 def _track(text: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""The tables of docs/scenarios.md, made from the fields of scenarios and records.
+"""The tables of scenario settings, presets and records in docs/, made from their fields.
 
-.venv/bin/python tools/scenario_table.py     brings the page up to date
+.venv/bin/python tools/scenario_table.py     brings the pages up to date
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from airprune.settings.section import Section
 from airprune.settings.toml_text import literal
 from airprune.wireless.path_loss import PATH_LOSS
 
-PAGE = Path(__file__).parents[1] / "docs/scenarios.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [
+    DOCS / f"{name}.md"
+    for name in ("scenarios", "settings-network", "settings-methods", "settings-learning", "records")
+]
 MARKED = re.compile(r"(<!-- fields: (\w*) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 RECORD_HEAD = "| field | per | unit | meaning |\n|---|---|---|---|"
 HEAD = "| key | default | unit or choices | meaning |\n|---|---|---|---|"
@@ -43,7 +47,7 @@ LISTS = {
 
 
 def tables() -> dict[str, str]:
-    """The tables by their names in the page."""
+    """Returns the tables by their names in the pages."""
     fields = Scenario.model_fields
     own = {name: field for name, field in fields.items() if not isinstance(field.default, Section)}
     parts = {name: type(field.default) for name, field in fields.items() if name not in own}
@@ -53,13 +57,7 @@ def tables() -> dict[str, str]:
         "scenario": _table("", Scenario, own),
     }
     found |= {name: _table(f"{name}.", part, part.model_fields) for name, part in parts.items()}
-    found["methods"] = _methods()
     return found | {f"{cls.kind}_record": _record_table(cls) for cls in (EdgeRecord, NodeRecord, GlobalRecord)}
-
-
-def _methods() -> str:
-    rows = [f"| `{recipe.name}` | {recipe.label} | {recipe.summary} |" for recipe in METHODS.values()]
-    return "\n".join(["| method | origin | what it does |\n|---|---|---|", *rows])
 
 
 def _record_table(cls: type[JsonRecord]) -> str:
@@ -115,10 +113,11 @@ def _values(key: str, schema: dict[str, Any]) -> str:
 
 
 def up_to_date(page: str) -> str:
-    """The page with every marked table made again."""
+    """Returns the page with every marked table made again."""
     found = tables()
     return MARKED.sub(lambda match: f"{match[1]}{found[match[2]]}\n{match[3]}", page)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(up_to_date(PAGE.read_text()))
+    for page in PAGES:
+        page.write_text(up_to_date(page.read_text()))

@@ -46,7 +46,7 @@ def set_slider(page, name, value):
 
 
 def place_of(page, index):
-    """Where a device is on the screen."""
+    """Returns a device's place on the screen."""
     page.locator("#map").scroll_into_view_if_needed()
     return page.evaluate(
         """(index) => {

@@ -1,4 +1,4 @@
-"""What the commands' help says: the same option, the same words."""
+"""The help of the commands: the same option, the same words."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from support.processes import AIRPRUNE
 
 
 def told(words: str, name: str) -> tuple[str | None, ...]:
-    """How a command's help shows a parameter."""
+    """Returns a parameter as a command's help shows it."""
     command = typer.main.get_command(app_for(*words.split()))
     for word in words.split():
         command = command.commands[word]

@@ -63,7 +63,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(folder) -> Iterator[str]:
-    """Of a scheduler that speaks TLS."""
+    """The address of a scheduler that speaks TLS."""
     options = ("--port", 0, "--tls", folder / "ours", "--scheduler-file", folder / "scheduler.json")
     with service("scheduler", *options) as process:
         address = process.stdout.readline().strip()

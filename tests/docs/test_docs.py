@@ -2,9 +2,7 @@
 
 import contextlib
 import importlib
-import io
 import re
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -14,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools import related_table
-from tools.readme import Shell, borrow_environment, commands, copy_checkout
-from tools.scenario_table import up_to_date
+from tools import promise_table, related_table, scenario_table
 
 import airprune as ap
 from airprune.cli import main
@@ -39,14 +35,6 @@ SNIPPET = re.compile(r"<!-- tested -->\n *```python\n(.*?)\n *```(?:\n```text\n(
 
 def snippets(page: str) -> list[tuple[str, str | None]]:
     return [(textwrap.dedent(code), output) for code, output in SNIPPET.findall((ROOT / page).read_text())]
-
-
-def test_the_readme_example_prints_what_it_says():
-    ((code, expected),) = snippets("README.md")
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, "README.md", "exec"), {})
-    assert printed.getvalue().strip() == expected.strip()
 
 
 def test_the_method_of_the_contributing_guide_keeps_every_rule(monkeypatch, unregistered):
@@ -116,7 +104,7 @@ def test_no_block_escapes_the_reader_of_blocks():
         ("airprune fly", "no command"),
         ("airprune run smoke --fast", "--fast"),
         ("airprune run smoke plan.dead_line=1", "no key plan.dead_line"),
-        ("rm -rf /", "no reason for"),
+        ("scripts/fly", "no script"),
     ],
 )
 def test_a_command_that_does_not_exist_is_seen(command, complaint):
@@ -124,30 +112,42 @@ def test_a_command_that_does_not_exist_is_seen(command, complaint):
         docs_blocks.check_command(command)
 
 
-CHEAP_PAGES = [page.name for page in ROOT.glob("docs/*.md") if docs_blocks.cheap_commands(page.read_text())]
+LONG_PAGES = ("compare.md", "run.md")  # several small trainings: half a minute or more
 
 
-@pytest.mark.parametrize("page", CHEAP_PAGES)
-def test_the_cheap_commands_of_a_page_work_one_after_the_other(page, tmp_path, monkeypatch, capsys, blank_pictures):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (fleet,) = (text for text in commands((ROOT / "README.md").read_text()) if text.startswith("cat > fleet.csv"))
-    Path("fleet.csv").write_text("\n".join(fleet.splitlines()[1:-1]) + "\n")
-    for words in docs_blocks.cheap_commands((ROOT / "docs" / page).read_text()):
-        words = [str(tmp_path / word[2:]) if word.startswith("~/") else word for word in words]
-        if words[:2] == ["deploy", "init"]:  # the page makes several of one name, each on its own
-            shutil.rmtree(words[2], ignore_errors=True)
-        assert main(words) == 0, (words, capsys.readouterr())
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page.name, marks=pytest.mark.slow) if page.name in LONG_PAGES else page.name
+        for page in sorted(ROOT.glob("docs/*.md"))
+        if docs_blocks.steps(page.read_text())
+    ],
+)
+def test_the_commands_of_a_page_work_one_after_the_other_and_print_what_it_shows(page, tmp_path):
+    """As a user would run them: in a shell, from a folder with the fleet of the quickstart."""
+    docs_blocks.follow((ROOT / "docs" / page).read_text(), tmp_path, timeout_s=300)
 
 
-@pytest.mark.slow
-def test_the_commands_of_the_tutorial_work_one_after_the_other(tmp_path):
-    checkout = copy_checkout(tmp_path / "airprune", built=True)
-    borrow_environment(checkout)
-    shell = Shell(checkout, tmp_path, PYTHONPATH=str(checkout / "src"))
-    shell.run("source .venv/bin/activate", timeout_s=60)
-    for command in commands((ROOT / "docs/tutorial.md").read_text()):
-        (shell.ask if command.startswith("airprune web") else shell.run)(command, timeout_s=300)
+def test_a_command_that_fails_or_prints_something_else_is_seen(tmp_path):
+    page = "```bash\n{}\n```\n```text\na … c\n```\n"
+    for number, (command, is_right) in enumerate({"echo 'a b c'": True, "echo 'a b'": False, "false": False}.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        expected = contextlib.nullcontext() if is_right else pytest.raises(AssertionError)
+        with expected:
+            docs_blocks.follow(page.format(command), folder, timeout_s=10)
+
+
+def test_a_block_is_run_unless_a_comment_gives_the_reason_not_to():
+    page = "```bash\necho a\n```\n<!-- not run: needs a lab -->\n```bash\nssh lab\n```\n"
+    assert [step.script for step in docs_blocks.steps(page)] == ["echo a\n"]
+    with pytest.raises(AssertionError, match="without a reason"):
+        docs_blocks.check(docs_blocks.Block("bash", "ssh lab\n", "not run", ""), None)
+    smaller = docs_blocks.blocks("<!-- run with: seed=1 -->\n```bash\nairprune run smoke\nls\n```\n")
+    assert docs_blocks.steps("<!-- run with: seed=1 -->\n```bash\nairprune run smoke\nls\n```\n")[0].script == (
+        "airprune run smoke seed=1\nls"
+    )
+    assert smaller[0].is_run
 
 
 def test_the_table_of_kinds_names_what_can_be_registered_and_where_it_is_chosen():
@@ -174,14 +174,18 @@ def test_a_file_of_ones_own_serves_the_command_line(tmp_path, capsys, unregister
 
 
 def test_a_model_and_data_of_ones_own_take_less_than_ten_lines():
-    code, _ = snippets("docs/your-own.md")[0]
+    code, _ = snippets("docs/model-and-data.md")[0]
     assert len([line for line in code.splitlines() if line]) < 10
 
 
+def tables() -> str:
+    """Returns the pages with the tables of settings and records, one after the other."""
+    return "".join(page.read_text() for page in scenario_table.PAGES)
+
+
 def test_every_key_of_a_scenario_is_explained_with_its_default():
-    page = (ROOT / "docs/scenarios.md").read_text()
-    assert page == up_to_date(page), "run: .venv/bin/python tools/scenario_table.py"
-    shown = dict(re.findall(r"^\| `([a-z_0-9.-]+)` \| `([^`]+)` \|", page, re.MULTILINE))
+    assert tables() == scenario_table.up_to_date(tables()), "run: .venv/bin/python tools/scenario_table.py"
+    shown = dict(re.findall(r"^\| `([a-z_0-9.-]+)` \| `([^`]+)` \|", tables(), re.MULTILINE))
     for key, default in flat(ap.Scenario().to_dict()).items():
         assert word(shown[key]) == ("none" if default is None else default), key
 
@@ -192,8 +196,8 @@ def test_every_method_is_on_the_page_of_related_systems_with_its_honest_name():
     assert all(f"| `{name}` | *{recipe.label}*:" in page for name, recipe in ap.METHODS.items())
 
 
-def test_every_preset_and_every_engine_is_on_the_scenarios_page():
-    page = (ROOT / "docs/scenarios.md").read_text()
+def test_every_preset_and_every_engine_is_in_the_reference():
+    page = tables()
     for name in presets():
         assert f"| `{name}` |" in page, name
     for name in ENGINES:
@@ -221,7 +225,7 @@ def test_every_field_of_a_record_is_explained_and_no_other():
         with contextlib.suppress(ap.Diverged):
             for record in ap.run(tiny_scenario(**changes), dataset=blobs()):
                 written.setdefault(record["kind"], set()).update(record)
-    page = (ROOT / "docs/scenarios.md").read_text()
+    page = tables()
     never = {
         "edge": {"downlink_bits"},
         "node": {"uploaded_bits", "downlink_bits"},
@@ -236,7 +240,7 @@ def test_every_field_of_a_record_is_explained_and_no_other():
 def test_every_file_of_a_run_folder_is_explained(tmp_path):
     for _ in ap.run(tiny_scenario(rounds__global_rounds=1), out=tmp_path, dataset=blobs()):
         pass
-    page = (ROOT / "docs/scenarios.md").read_text()
+    page = (ROOT / "docs/run-folder.md").read_text()
     assert RunFolder(tmp_path).is_finished
     for file in (file for file in tmp_path.rglob("*") if file.is_file() and not file.name.startswith(".")):
         assert f"| `{file.relative_to(tmp_path)}` |" in page
@@ -261,4 +265,9 @@ def test_every_test_that_a_page_names_exists(page):
 
 
 def test_the_readme_stays_short():
-    assert len((ROOT / "README.md").read_text().split()) < 700
+    assert len((ROOT / "README.md").read_text().split()) < 900
+
+
+def test_the_numbers_of_the_promise_follow_from_the_recorded_league():
+    page = promise_table.PAGE.read_text()
+    assert page == promise_table.up_to_date(page, promise_table.results()), "run: tools/promise_table.py"

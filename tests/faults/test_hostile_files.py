@@ -32,8 +32,8 @@ from airprune.studies.campaign.whole_run import WholeRun
 from airprune.studies.comparison import Variant
 from airprune.studies.league.ledger import read_ledger
 from airprune.studies.paper.report import any_run, claims_in, rows_of
-from airprune.web.league import views as league_views
-from airprune.web.reproduction import views as reproduction_views
+from airprune.web.results import league as league_views
+from airprune.web.results import reproduction as reproduction_views
 from airprune.web.runs import groups, reached, views
 from airprune.web.runs.listing import Listing
 from airprune.wireless.device_speed.profile import clock_keys
@@ -133,12 +133,12 @@ def as_comparison(run: Path) -> object:
 
 def as_reproduction(folder: Path) -> object:
     shown = [claims_in(folder), rows_of(folder / "table2.csv"), image(folder / "fig6.png", alt="", caption="")]
-    (folder / "claims.json").exists() and shown.append(reproduction_views.reproduction(folder.parent, folder.name))
+    (folder / "claims.json").exists() and shown.append(reproduction_views.view(folder.parent, folder.name))
     return shown, any_run(folder / "runs")
 
 
 def as_league(folder: Path) -> object:
-    return league_views.league(folder.parent, folder.name)
+    return league_views.view(folder.parent, folder.name)
 
 
 def as_ledger(folder: Path) -> object:

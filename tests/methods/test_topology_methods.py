@@ -22,7 +22,7 @@ from airprune.methods.topology.tiers import Tiers, tier_of
 from airprune.randomness import rng_for
 from airprune.results.traffic import link_bits
 from airprune.rounds.device import device_round
-from airprune.rounds.edge import open_round
+from airprune.rounds.edge import select_and_plan
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
@@ -182,7 +182,7 @@ def r3(experiment, relay):
         round_index=0,
         rng=np.random.default_rng(0),
     )
-    return context, open_round(context, candidates, np.full(3, 3e9), 0)
+    return context, select_and_plan(context, candidates, np.full(3, 3e9), 0)
 
 
 def test_members_send_in_turn_then_masters_share_the_uplink(cnn):

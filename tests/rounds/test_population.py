@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 import safetensors.numpy
-from airprune.data.drawn import Drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ import airprune as ap
 from airprune.components.component import Owner, Slot
 from airprune.data import Holdings, as_dataset, draw_samples, share
 from airprune.data.dataset import ARRAYS
+from airprune.data.sampling import Sampled
 from airprune.errors import InvalidValue
 from airprune.methods.selection.base import Candidates, best_of_each_edge, known_rates, number_of
 from airprune.randomness import WholeNumbers, rng_for
@@ -51,7 +51,7 @@ def crowd(**changes) -> ap.Scenario:
     return tiny_scenario(**CROWD, **changes)
 
 
-def drawn(kind: str, **options) -> Drawn:
+def drawn(kind: str, **options) -> Sampled:
     return draw_samples(LABELS, edge=EDGES, kind=kind, samples_per_device=12, seed=3, **options)
 
 
@@ -146,8 +146,8 @@ def test_numbers_as_names_are_not_held():
 
 
 def test_only_those_asked_draw_their_samples(monkeypatch):
-    asked_for, of = [], Drawn.of
-    monkeypatch.setattr(Drawn, "of", lambda self, device: asked_for.append(device) or of(self, device))
+    asked_for, of = [], Sampled.of
+    monkeypatch.setattr(Sampled, "of", lambda self, device: asked_for.append(device) or of(self, device))
     _, records, _ = last_state(crowd())
     trained = [device for record in records if record["kind"] == "edge" for device in record["device"]]
     assert sorted(asked_for) == sorted(trained) and len(trained) == 4 * 50

@@ -10,7 +10,7 @@ from airprune.engines.serial import SerialEngine
 from airprune.models.catalogue import MLP, build_model
 from airprune.randomness import NumberedStreams
 from airprune.rounds.device import device_round
-from airprune.rounds.edge import open_round
+from airprune.rounds.edge import select_and_plan
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.local import Streams
 from airprune.rounds.messages import Broadcast, Orders
@@ -103,7 +103,7 @@ def test_one_edge_rounds_average_is_eq_12_of_its_devices():
     received = state.global_state.copy()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    planned = open_round(experiment.context, candidates, experiment.network.cpu_hz, 0)
+    planned = select_and_plan(experiment.context, candidates, experiment.network.cpu_hz, 0)
     with SerialEngine(experiment.job(InProcess(experiment.dataset))) as engine:
         device, prunable = engine._worker.device, experiment.model.prunable
         for edge in (0, 1):

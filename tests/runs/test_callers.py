@@ -73,6 +73,8 @@ CALLS = {
     "run.dataset": lambda x: next(ap.run(SCENARIO, dataset=x if x is not None else 0)),
     "run.loss": lambda x: next(ap.run(SCENARIO, loss=x if x is not None else 0)),
     "run.callbacks": lambda x: next(ap.run(SCENARIO, callbacks=[x])),
+    "train.scenario": ap.train,
+    "train.out": lambda x: ap.train(x, out=x),
     "compare.scenario": lambda x: ap.compare(x, schemes=["optimal"]),
     **{f"compare.{key}": (lambda x, key=key: ap.compare(SCENARIO, **{"schemes": ["no"], key: x})) for key in (
         "schemes", "methods", "also", "seeds", "out", "target",
@@ -96,6 +98,7 @@ NOT_CALLED = {
     "Plan",
     "Status",
     "Callback",
+    "Trained",
     "AirpruneError",
     "UsageError",
     "InvalidValue",

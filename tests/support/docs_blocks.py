@@ -1,78 +1,94 @@
-"""The code blocks of the documentation, and what is done with each kind of them.
+"""The code blocks of the documentation, and what the tests do with each kind of them.
 
 | block | what the tests do |
 |---|---|
-| python | run, in the order of the page, and its output compared (`<!-- tested -->`) |
-| text | compared with the output of the block before, or shown output of a command that takes long |
+| bash | run in the order of the page, from an empty folder with `fleet.csv` in it; every `airprune …` must exist |
+| python | run in the order of the page, in one script (`<!-- tested -->`) |
+| text | compared with what the block before has printed; `…` stands for anything within a line |
 | math | converted to MathML |
 | toml | read: as a scenario, or as TOML where it is no scenario or a test reads it (`<!-- tested -->`) |
-| ini | read |
-| bash | every `airprune …`: command, options and keys must exist; those of README, tutorial and `CHEAP` are run |
+| ini, yaml, csv | read |
 
-A command of another program has a reason in `REASONS`; one without is an error, so that nothing is left out unseen.
+A comment above a block changes that, and gives the reason:
+
+    <!-- not run: needs two machines -->
+    <!-- not compared: times differ -->
+    <!-- run with: rounds.global_rounds=1 -->      these words are added to every command that trains
 """
 
 from __future__ import annotations
 
 import configparser
+import itertools
+import os
 import re
 import shlex
+import subprocess
+import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import latex2mathml.converter
 import typer
-from tools.readme import GLYPHS, _split
+from tools.readme import GLYPHS, _split, commands
 
 import airprune as ap
 from airprune.cli.app import COMMANDS, app_for
 from airprune.web.starting.form import form
 
-FENCE = re.compile(r"(<!-- tested -->\n)?^( *)```(\w+)\n(.*?)^\2```$", re.DOTALL | re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(
+    r"(?:^ *<!-- ([a-z ]+?)(?:: ([^\n]*?))? -->\n)?^( *)```(\w+)\n(.*?)^\3```$", re.DOTALL | re.MULTILINE
+)
 _SETTING = re.compile(r"([a-z_]+(?:\.[a-z0-9_-]+)+|seed|method)=(.*)", re.DOTALL)
 _OVERRIDING = ("run", "compare", "sweep", "league", "advise", "profile")
-
-# Why a command is not run: the first pattern that matches the whole command counts.
-REASONS = {
-    r"(ssh|scp|srun|for host in) .*": "needs machines of one's own",
-    r"(cd ~/airprune-tls|airprune=.*|tls=.*|file=.*|until .*|kill .*|wait|#.*)": "part of a job script of a cluster",
-    r"(short|methods)=.*": "words for the commands below it",
-    r"\$airprune .*": "the same as `airprune`, within a job script",
-    r"pip install .*": "installs; tests/docs/test_readme.py does so on a fresh machine",
-    r"scripts/\w+( \d+)?": "the scripts that run and check these tests",
-    r"source \.venv/bin/activate": "run with the README",
-    r"cat > .*": "run with the README",
-}
-
-
-# Commands of any page that end within a second or two, and what is added so that they do.
-CHEAP = {
-    r"airprune (plan|methods)\b(?!.*--(import|check)).*": "",
-    r"airprune (cluster certificates|deploy (init|revoke|renew)) .*": "",
-    r"airprune run (smoke|demo) (?!.*--(import|engine|log)).*": GLYPHS,
-}
+_TRAINS = re.compile(r"airprune (run|compare|sweep|advise)\b")
+# Words for `run with`: a size at which every command ends within seconds, and no download.
+SIZES = {"small": GLYPHS}
 
 
 @dataclass(frozen=True)
 class Block:
+    """A code block with the comment above it.
+
+    Attributes:
+      mark: the comment's words, such as `not run`; empty without one.
+      why: what follows the colon in it.
+    """
+
     kind: str
     content: str
-    is_tested: bool
+    mark: str = ""
+    why: str = ""
+
+    @property
+    def is_tested(self) -> bool:
+        return self.mark == "tested"
+
+    @property
+    def is_run(self) -> bool:
+        return self.kind == "bash" and self.mark != "not run"
 
 
 def blocks(page: str) -> list[Block]:
-    return [Block(kind, textwrap.dedent(content), bool(mark)) for mark, _, kind, content in FENCE.findall(page)]
+    found = FENCE.findall(page)
+    return [Block(kind, textwrap.dedent(content), mark, why) for mark, why, _, kind, content in found]
 
 
 def check(block: Block, before: Block | None) -> None:
     """Raises AssertionError, or the reader's own error, if the block says what is not so."""
+    if block.mark in ("not run", "not compared"):
+        assert len(block.why.split()) > 1, f"a block without a reason: {block.content[:80]}"
     if block.kind == "python":
-        assert block.is_tested, f"a Python block that no test runs: {block.content[:80]}"
+        assert block.is_tested or block.mark == "not run", f"a Python block that no test runs: {block.content[:80]}"
     elif block.kind == "text":
         assert before is not None and before.kind in ("python", "bash"), "output of nothing"
+        ran = before.is_tested or before.is_run
+        assert ran or block.mark == "not compared", f"output that no test compares: {block.content[:80]}"
     elif block.kind == "math":
         assert latex2mathml.converter.convert(" ".join(block.content.split())).startswith("<math")
     elif block.kind == "toml":
@@ -82,32 +98,112 @@ def check(block: Block, before: Block | None) -> None:
             ap.Scenario.from_text(block.content)
     elif block.kind == "ini":
         configparser.ConfigParser(strict=False, interpolation=None).read_string(block.content)
+    elif block.kind in ("csv", "bibtex"):
+        assert block.content.strip()
     else:
-        assert block.kind == "bash", f"nobody knows what to do with a block of {block.kind}"
+        assert block.kind == "bash", f"the tests do not know what to do with a block of {block.kind}"
         for command in _split(block.content):
             check_command(command)
 
 
-def cheap_commands(page: str) -> list[list[str]]:
-    """The words of the commands of `CHEAP`, without the program's name, in the order of the page."""
-    found = []
-    for command in (line for block in blocks(page) if block.kind == "bash" for line in _split(block.content)):
-        added = [words for pattern, words in CHEAP.items() if re.fullmatch(pattern, command, re.DOTALL)]
-        if added and "$" not in command:
-            found.append(shlex.split(f"{command} {added[0]}".replace("\\\n", " "))[1:])
-    return found
+@dataclass(frozen=True)
+class Step:
+    """Commands of one bash block, and what they print if the page shows it."""
+
+    script: str
+    printed: str | None
 
 
+def steps(page: str) -> list[Step]:
+    """Returns the bash blocks that are run, in the order of the page."""
+    found = blocks(page)
+    following = [*found, None][1:]
+    return [
+        Step(_sized(block), after.content if after and after.kind == "text" and after.mark != "not compared" else None)
+        for block, after in zip(found, following, strict=True)
+        if block.is_run
+    ]
+
+
+def _sized(block: Block) -> str:
+    if block.mark != "run with":
+        return block.content
+    words = SIZES.get(block.why, block.why)
+    return "\n".join(f"{line} {words}" if _TRAINS.match(line) else line for line in _split(block.content))
+
+
+def follow(page: str, folder: Path, *, timeout_s: float) -> None:
+    """Runs the bash blocks of a page one after the other in a folder, and compares what they print.
+
+    Raises AssertionError for a command that fails or prints something else.
+    """
+    for step, printed in _run(page, folder, timeout_s):
+        if step.printed is not None:
+            assert prints(printed, step.printed), f"{step.script}\nmust print\n{step.printed}\ngot\n{printed}"
+
+
+def refreshed(page: str, folder: Path, *, timeout_s: float) -> str:
+    """Returns the page with the outputs that its commands print now."""
+    for step, printed in _run(page, folder, timeout_s):
+        if step.printed is not None and not prints(printed, step.printed):
+            lines = "\n".join(line.rstrip() for line in printed.strip("\n").splitlines())
+            page = page.replace(f"```text\n{step.printed}```", f"```text\n{lines}\n```")
+    return page
+
+
+def fleet() -> str:
+    """Returns the fleet table that the quickstart writes; the commands of other pages use it too."""
+    (command,) = (text for text in commands((ROOT / "docs/quickstart.md").read_text()) if "cat > fleet.csv" in text)
+    return "\n".join(command.splitlines()[1:-1]) + "\n"
+
+
+def _run(page: str, folder: Path, timeout_s: float) -> Iterator[tuple[Step, str]]:
+    """Yields each step with its standard output, once it has ended with status 0."""
+    programs = folder / ".programs"
+    programs.mkdir()
+    (programs / "airprune").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m airprune "$@"\n')
+    (programs / "airprune").chmod(0o755)
+    (folder / "fleet.csv").write_text(fleet())
+    settings = {
+        "PATH": f"{programs}:{Path(sys.executable).parent}:/usr/bin:/bin",
+        "PYTHONPATH": str(ROOT / "src"),
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "OMP_WAIT_POLICY": "passive",
+    }
+    environment = {**settings, **{name: os.environ[name] for name in ("TMPDIR",) if name in os.environ}}
+    for step in steps(page):
+        command = ["bash", "--norc", "-c", f"set -e -o pipefail\n{step.script}"]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout_s)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, f"{step.script}\n{done.stdout}\n{done.stderr}"
+        yield step, done.stdout
+
+
+def prints(printed: str, shown: str) -> bool:
+    """Tells whether the lines are those shown, where `…` stands for anything within a line."""
+    got, wanted = ([line.rstrip() for line in text.strip("\n").splitlines()] for text in (printed, shown))
+    return len(got) == len(wanted) and all(_matches(*pair) for pair in zip(got, wanted, strict=True))
+
+
+def _matches(line: str, shown: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, shown.split("…"))), line) is not None
+
+
+_OPERATORS = (">", ">>", "2>", "2>>", "|", "||", "&&")  # of the shell, behind a command
 _OF_THE_PROGRAM = ("--install-completion", "--version", "--help")
 
 
 def check_command(command: str) -> None:
+    """Raises AssertionError for a command, an option or a key of a scenario that does not exist."""
+    if script := re.match(r"(scripts/[\w-]+)", command):
+        assert (ROOT / script[1]).is_file(), f"no script {script[1]}"
+        return
     if not command.startswith("airprune "):
-        assert any(re.fullmatch(pattern, command, re.DOTALL) for pattern in REASONS), f"no reason for {command!r}"
         return
     words = shlex.split(re.sub(r"\$\w+", "", command.replace("\\\n", " ")), comments=True)[1:]
-    if ">" in words:  # what is written where
-        words = words[: words.index(">")]
+    words = list(itertools.takewhile(lambda word: word not in _OPERATORS, words))
     if words[0] in _OF_THE_PROGRAM:
         return
     if "--import" in words:  # read before any command is

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from airprune.web import recorded
 from support.league import make_league
 from support.web_runs import HOSTILE
 
@@ -76,6 +77,14 @@ def test_the_page_shows_standings_with_origins_picture_notes_and_claims(site, pa
     page.wait_for_function("document.querySelector('#picture img').naturalWidth > 100")
     assert page.locator("#notes li").count() > 5
     assert page.locator("#claims .badge").inner_text() == "✓ holds"
+    assert page.inner_text("#lead").startswith("Of 5 methods in track A (the paper's), fp32 ◇ is first; accuracy at")
+
+
+def test_recorded_claims_stay_visible_beside_those_of_a_folder(site, page):
+    page.goto(f"{site.url}/league")
+    page.locator("#recorded-claims .badge").first.wait_for()
+    assert page.locator("#recorded-claims .claims > table > tbody > tr").count() == len(recorded.league()["claims"])
+    assert page.locator("#claims .claims > table > tbody > tr").count() == 1
 
 
 def test_text_from_a_file_is_never_markup(serve, tmp_path, page):

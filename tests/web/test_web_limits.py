@@ -135,7 +135,7 @@ def test_a_connection_that_sends_no_whole_request_is_closed(serve, monkeypatch):
 
 
 def test_new_clients_are_served_however_many_connections_are_held_idle(tmp_path, opened):
-    """Of a process that may open 128 files; it ran out of them, and answered nobody."""
+    """Starts a process that may open 128 files: one without limits ran out of them and answered no client."""
 
     def few_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
@@ -275,7 +275,7 @@ def test_a_plan_is_large_by_its_devices_and_a_table_by_its_bytes():
 
 
 def test_clients_that_leave_in_the_middle_leave_no_trace_in_the_terminal(tmp_path):
-    """Of a request line, headers, a body, an answer, a stream, a plan that has begun and one that waits."""
+    """Leaves a request line, headers, a body, an answer, a stream, a plan that has begun and one that waits."""
     get = "GET {path} HTTP/1.1\nHost: {host}\n\n"
     slow, table = (
         get.replace("{path}", LARGE),

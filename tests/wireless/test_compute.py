@@ -248,13 +248,13 @@ def honest_experiment(**changes):
 
 
 def first_round(experiment):
-    from airprune.rounds.edge import open_round
+    from airprune.rounds.edge import select_and_plan
     from airprune.rounds.timing import Events, time_round
 
     state = experiment.initial_state()
     at = experiment.place(state)
     candidates, _ = experiment.candidates(at, state, experiment.served(at, state))
-    planned = open_round(experiment.context, candidates, experiment.network.cpu_hz[candidates.device], 0)
+    planned = select_and_plan(experiment.context, candidates, experiment.network.cpu_hz[candidates.device], 0)
     calm = Events(dropped=np.zeros(25, bool), slowdown=np.ones(25))
     return time_round(experiment.context, planned, calm)
 

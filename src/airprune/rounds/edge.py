@@ -25,7 +25,7 @@ Array = np.ndarray
 Values = dict[str, Array]
 
 
-def open_round(
+def select_and_plan(
     context: PlanningContext,
     candidates: Candidates,
     cpu_hz: Array,
@@ -46,7 +46,7 @@ def open_round(
     chosen = select_only(candidates, selected)
     relay = relay_of(context, chosen, problem, charges, positions_m)
     if relay is not None:
-        return _open_relayed(context, chosen, problem, cpu_hz[selected], charges, relay)
+        return _plan_relayed(context, chosen, problem, cpu_hz[selected], charges, relay)
     return _planned_round(context, chosen, problem, plan, cpu_hz[selected], charges)
 
 
@@ -163,7 +163,7 @@ def _raise_if_failed(plan: Plan, chosen: Candidates, device: Array) -> Plan:
     return plan.raise_if_failed(device_names=names, edge_names=chosen.edge_names)
 
 
-def _open_relayed(
+def _plan_relayed(
     context: PlanningContext, chosen: Candidates, problem: PlanProblem, cpu_hz: Array, charges: Charges, relay: Relay
 ) -> PlannedRound:
     """Plans a round in which some devices upload for others.
@@ -189,7 +189,7 @@ def _open_relayed(
     return _planned_round(context, chosen, problem, context.method.scheme.plan(problem), cpu_hz, charges)
 
 
-def prepared_round(
+def prepare_masks(
     context: PlanningContext, planned: PlannedRound, view: RoundView, values: Values
 ) -> tuple[PlannedRound, Values]:
     """Returns the round with what the masking shares with all devices, and what each sends if that decides it."""

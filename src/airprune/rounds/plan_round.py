@@ -12,12 +12,12 @@ from airprune.methods.selection.base import Candidates
 from airprune.methods.topology.base import HISTORY, Topology
 from airprune.randomness import rng_for
 from airprune.rounds.cloud import combined_now
-from airprune.rounds.edge import open_round, prepared_round
+from airprune.rounds.edge import prepare_masks, select_and_plan
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.local import Streams
 from airprune.rounds.planning_context import PlannedRound
 from airprune.rounds.state import Place, RunState
-from airprune.rounds.timing import DeviceOutcome, TimedRound, sampled_events, time_round
+from airprune.rounds.timing import DeviceOutcome, TimedRound, sample_events, time_round
 
 Array = np.ndarray
 Values = dict[str, Array]
@@ -54,12 +54,12 @@ def plan_round(
       cpu_hz: f_n of the candidates.
     """
     kappa, context = run.kappa(state), at.context
-    planned = open_round(
+    planned = select_and_plan(
         context.bounded(state.values), candidates, cpu_hz, at.round_index, kappa, positions_m=run.positions_m
     )
     view = _view(run, at, state, planned)
-    planned, values = prepared_round(run.context, planned, view, state.values)
-    events = sampled_events(
+    planned, values = prepare_masks(run.context, planned, view, state.values)
+    events = sample_events(
         run.scenario.events,
         planned.device,
         run.network.num_devices,

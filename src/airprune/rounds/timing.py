@@ -53,7 +53,7 @@ class Events:
     slowdown: Array
 
 
-def sampled_events(
+def sample_events(
     section: EventsSection, device: Array, num_devices: int, *, seed: int, global_round: int, edge_round: int
 ) -> Events:
     """Samples the events of these devices: the same for every scheme, since for all devices of the network."""

@@ -1,4 +1,4 @@
-"""What the server says: strict JSON, and every error as `{"error": one sentence}`."""
+"""Answers of the server: strict JSON, and every error as `{"error": one sentence}`."""
 
 from __future__ import annotations
 

@@ -8,35 +8,32 @@ from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 import airprune
-from airprune.web import assets, overview
+from airprune.web import assets
 from airprune.web.answers import answer_errors
-from airprune.web.league import routes as league
 from airprune.web.limits import MAX_DOWNLOADS, Lanes, Places
 from airprune.web.planner import routes as planner
 from airprune.web.planner.fleets import FleetMemory
-from airprune.web.reproduction import routes as reproduction
+from airprune.web.results import routes as results
 from airprune.web.runs import routes as runs
 from airprune.web.safety import Guard
 from airprune.web.site import Site
 from airprune.web.starting import routes as starting
 
-# Newer frameworks can report to collectors named in the environment; this server reports to nobody.
+# Newer frameworks can report to collectors named in the environment; this server sends no reports.
 _SILENT: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 
 ROUTERS = (
     assets.router,
-    overview.router,
     planner.router,
     runs.router,
-    league.router,
-    reproduction.router,
+    results.router,
     starting.router,
 )
 _COMPRESSED_FROM_BYTES = 1_000
 
 
 def create_app(site: Site) -> FastAPI:
-    """The whole site. The framework's own documentation pages stay off: they load scripts from elsewhere."""
+    """Returns the whole site. The framework's own documentation pages stay off: they load scripts from elsewhere."""
     app = FastAPI(title="airprune", version=airprune.__version__, docs_url=None, redoc_url=None, telemetry=_SILENT)
     app.state.site = site
     app.state.fleets = FleetMemory()

@@ -24,7 +24,7 @@ _MAX_BYTES = 4 * 2**20
 
 
 def small_file() -> Path:
-    """Where the smaller build is kept; it need not be there."""
+    """Returns the file of the smaller build, which need not exist."""
     return cache_folder() / "charts" / f"{PACKAGE.version}-{FILE}"
 
 
@@ -46,7 +46,7 @@ def fetch() -> Path:
 
 @functools.cache
 def script() -> bytes:
-    """What the pages load; the same as long as the server runs."""
+    """Returns the script that the pages load; the same as long as the server runs."""
     small = _small()
     return (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes() if small is None else small
 

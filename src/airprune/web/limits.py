@@ -1,4 +1,4 @@
-"""How much of this server its clients may take together, so that none of them, and no number of them, brings it down.
+"""Limits on what all clients together may take of this server, so that no number of them brings it down.
 
 Every limit is told by a sentence and status 503 (or 408 for what comes too slowly); docs/web.md has them as a table.
 
@@ -58,7 +58,7 @@ class Lane:
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=f"airprune {what}")
 
     async def run(self, request: Request, work: Callable[[], Result]) -> Result:
-        """What `work` returns; work whose client has left before its turn is not begun."""
+        """Returns the result of `work`; work whose client has left before its turn is not begun."""
         future = self._enter(work)
         done = asyncio.wrap_future(future)
         left = asyncio.create_task(_left(request))
@@ -82,7 +82,7 @@ class Lane:
         return future
 
     def close(self) -> None:
-        """What has not begun never will."""
+        """Cancels all work that has not begun."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _leave(self, future: Future[Any]) -> None:
@@ -100,7 +100,7 @@ async def _left(request: Request) -> None:
 
 
 class Lanes:
-    """Where planning is done."""
+    """Holds the lanes in which plans are made."""
 
     def __init__(self) -> None:
         self.small = Lane("small plan", at_once=2, max_waiting=200)

@@ -1,4 +1,4 @@
-"""The frame around each page: navigation, its script and its style, all out of this installation."""
+"""The frame around each page: navigation, its script and its style, all from this installation."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from airprune.web.site import site_of
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the navigation: `static/NAME.html` is what stands in its <main>, `static/NAME.js` its script."""
+    """A page of the navigation: `static/NAME.html` is its <main>, `static/NAME.js` its script, STYLE.css its style."""
 
     name: str
     path: str
     title: str
+    style: str
 
 
 PAGES = (
-    Page("overview", "/", "Overview"),
-    Page("planner", "/planner", "Planner"),
-    Page("runs", "/runs", "Runs"),
-    Page("league", "/league", "League"),
-    Page("reproduction", "/reproduction", "Reproduction"),
+    Page("overview", "/", "Overview", "overview"),
+    Page("planner", "/planner", "Planner", "planner"),
+    Page("runs", "/runs", "Runs", "runs"),
+    Page("league", "/league", "League", "results"),
+    Page("reproduction", "/reproduction", "Reproduction", "results"),
 )
 
 
 def page_answer(request: Request, name: str, *, initial: Any = None, title: str = "") -> HTMLResponse:
-    """The named page; `initial` is any JSON value, found by its script with `initialData()`."""
+    """Returns the named page; `initial` is any JSON value, found by its script with `initialData()`."""
     page = next(page for page in PAGES if page.name == name)
     site = site_of(request)
     base = f"/static/{static_version()}"
@@ -49,6 +50,7 @@ def page_answer(request: Request, name: str, *, initial: Any = None, title: str 
         version=airprune.__version__,
         base=base,
         page=page.name,
+        style=page.style,
         navigation="\n".join(_link(other, current=other is page) for other in PAGES),
         main=packaged(f"{page.name}.html").read_text("utf-8"),
         site=_embedded(facts),
@@ -63,5 +65,5 @@ def _link(page: Page, *, current: bool) -> str:
 
 
 def _embedded(value: Any) -> str:
-    """JSON that cannot end the <script> it stands in."""
+    """Returns JSON that cannot end the <script> it stands in."""
     return json_text(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

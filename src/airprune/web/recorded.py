@@ -1,4 +1,4 @@
-"""Results that come with the package, for whoever has run nothing yet: those of the documentation's tables.
+"""Results that come with the package, shown before anything is run: those of the documentation's tables.
 
 `recorded.json` is made from docs/promise.md, docs/reproduction.md and docs/league-results.md by
 `tools/recorded_results.py`; a test compares.
@@ -26,12 +26,12 @@ def _results() -> dict[str, Any]:
 
 
 def overview() -> dict[str, Any]:
-    """The price in accuracy, the verdicts and the head of the league's standings."""
+    """Returns the price in accuracy, the verdicts and the first rows of the league's standings."""
     claims = reproduction()
     division = league()["divisions"][0]
     return {
         "prices": prices(),
-        "about_prices": _results()["promise"]["full"]["about"].rstrip(":"),
+        "about_prices": _results()["promise"]["about"].rstrip(":"),
         "verdicts": claims["verdicts"],
         "num_claims": claims["num_claims"],
         "exceptions": [claim for claim in claims["claims"] if claim["verdict"]["word"] != Verdict.HOLDS.value],
@@ -42,8 +42,8 @@ def overview() -> dict[str, Any]:
 
 
 def prices() -> list[dict[str, Any]]:
-    """Of each method on the full schedule: accuracy, what it costs against no pruning, and what it saves."""
-    header, *rows = _results()["promise"]["full"]["rows"]
+    """Returns each method's tuned accuracy, its difference to no pruning, and its costs on the uplink."""
+    header, *rows = _results()["promise"]["rows"]
     return [_price(dict(zip(header, row, strict=True))) for row in rows]
 
 
@@ -55,22 +55,21 @@ def _price(row: dict[str, str]) -> dict[str, Any]:
         "difference": row["difference to no pruning"],
         "points": float(difference[1].replace("−", "-")) if difference else None,
         "half_width": float(difference[2]) if difference and difference[2] else None,
+        "rate": row["learning rate"],
         "time": row["time s"],
-        "bits": row["bits"],
-        "energy": row["energy"],
+        "bits": row["uplink Mbit"],
+        "energy": row["energy J"],
     }
 
 
 def reproduction() -> dict[str, Any]:
-    """In the shape of a reproduction folder's view, without pictures and tables."""
+    """Returns the shape of a reproduction folder's view, without figures and tables."""
     found = _results()["reproduction"]
     counts = Counter(claim["verdict"] for claim in found["claims"])
     return {
         "name": None,
         "profile": found["about"],
-        "claims": [
-            {**claim, "verdict": Verdict(claim["verdict"]).as_json(1), "numbers": []} for claim in found["claims"]
-        ],
+        "claims": _claims(found),
         "num_claims": len(found["claims"]),
         "verdicts": [verdict.as_json(counts[verdict]) for verdict in Verdict],
         "pictures": [],
@@ -78,8 +77,12 @@ def reproduction() -> dict[str, Any]:
     }
 
 
+def _claims(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**claim, "verdict": Verdict(claim["verdict"]).as_json(1), "numbers": []} for claim in found["claims"]]
+
+
 def league() -> dict[str, Any]:
-    """In the shape of a league folder's view, without pictures."""
+    """Returns the shape of a league folder's view, without figures."""
     found = _results()["league"]
     divisions = [
         {**division, "tables": [_table(table) for table in division["tables"]], "picture": None}
@@ -90,7 +93,7 @@ def league() -> dict[str, Any]:
         "note": found["about"],
         "is_readable": True,
         "divisions": divisions,
-        "claims": [],
+        "claims": _claims(found),
         "files": [],
     }
 

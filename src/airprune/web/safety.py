@@ -1,4 +1,4 @@
-"""Who may ask what. A page of this machine is reachable from every other page that the user has open, so:
+"""Access rules. A page of this machine is reachable from every other page that the user has open, so:
 
 - Host must be a name of this server, or another site could point its own name here (DNS rebinding): 421.
 - Origin, when there is one, must be this server: 403.
@@ -108,7 +108,7 @@ class Guard:
             )
 
     def _admitted(self, scope: Scope, headers: Headers, send: Send) -> Send:
-        """What answers somebody who may read, or 401; who comes with the printed address is given the cookie."""
+        """Returns `send` for a client that may read, else raises 401; the printed address earns the cookie."""
         cookie = cookie_parser(headers.get("cookie", "")).get(self.site.cookie_name, "")
         if _is_same(headers.get(TOKEN_HEADER, ""), self.site.token) or _is_same(cookie, self._reading_key):
             return send

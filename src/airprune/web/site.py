@@ -1,4 +1,4 @@
-"""What one server serves, and to whom."""
+"""The settings of one running server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Site:
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
+        """Returns the address to open in a browser."""
         return f"{self.origin}/?token={self.token}"
 
     @property

@@ -1,4 +1,4 @@
-"""Where very many devices stand: how many in each cell of a grid, all of them counted."""
+"""The density of very many devices: the number in each cell of a grid, all of them counted."""
 
 from __future__ import annotations
 

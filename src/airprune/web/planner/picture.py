@@ -31,7 +31,7 @@ MAX_COMPARED = 20_000
 
 
 class Mark(StrEnum):
-    """How a device fares."""
+    """The outcome of a plan for a device."""
 
     OK = "ok"
     LATE = "late"
@@ -81,7 +81,7 @@ class Planned:
         return self.plan.blocking_devices & self.problem.groups.spread(infeasible)
 
     def marks(self, rows: Array) -> Array:
-        """Of these devices: texts of a million would keep every other thread waiting."""
+        """Returns the marks of these devices only: texts of a million would keep every other thread waiting."""
         return np.select(
             [self.blocks[rows], self.outside[rows], ~self.has_plan[rows], self.late[rows]],
             [Mark.BLOCKS, Mark.OUTSIDE, Mark.WAITS, Mark.LATE],
@@ -117,7 +117,7 @@ class Planned:
         return suggested if suggested <= MAX_DEADLINE_MS else None
 
     def drawn(self) -> Array:
-        """Which devices are drawn: all, or every so many-th and those that were moved or that trouble the plan."""
+        """Returns the devices to draw: all, or an even sample, with those that were moved or that trouble the plan."""
         count = self.problem.num_devices
         if count <= MAX_DRAWN:
             return np.arange(count)

@@ -149,7 +149,7 @@ async def add_fleet(request: Request) -> Response:
 async def _in_lane(
     request: Request, query: Mapping[str, str], work: Callable[[PlannerSettings, FleetMemory], Result]
 ) -> Result:
-    """What `work` makes of the settings, done where plans of this size are done."""
+    """Returns the result of `work` on the settings, done in the lane for plans of this size."""
     settings, memory = PlannerSettings.from_query(query), _memory(request)
     if settings.fleet is None:
         num_devices = settings.num_edges * settings.devices_per_edge

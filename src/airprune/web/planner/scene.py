@@ -25,7 +25,7 @@ _GOLDEN_ANGLE = math.pi * (3.0 - math.sqrt(5.0))
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scene:
-    """Who takes part, where they are drawn, and what the radio gives them.
+    """Holds the devices, their places on the map, and their channels.
 
     Attributes:
       fleet: names, edges and CPUs.
@@ -131,7 +131,7 @@ def _distance_m(snr_db: Array, radio: Radio) -> Array:
 
 
 def _edge_position_m(num_edges: int, outer_m: float) -> Array:
-    """Where edges are drawn around the cloud, their circles apart: on one circle, or like a sunflower's seeds if many.
+    """Returns the places of edges around the cloud, apart: on one circle, or like a sunflower's seeds if many.
 
     No link depends on it, and the paper gives no map.  [num_edges, 2]
     """

@@ -1,4 +1,4 @@
-"""What can be set on the planner page, and how an address spells it.
+"""The settings of the planner page, and their spelling in an address.
 
 The query of the page's own address is the whole state, and the same query asks the API: a link repeats the picture.
 """

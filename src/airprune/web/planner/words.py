@@ -1,4 +1,4 @@
-"""The plan in sentences: how it ended, what more band or time would buy, and who stands in the way."""
+"""The plan in sentences: its outcome, the effect of more bandwidth or time, and the devices that block it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from airprune.text import counted
 from airprune.web.planner.picture import Planned, plan_scene, summary
 
 _FAILURES_SHOWN = 5
-_SAME_TIME = 1e-6  # of the deadline: far more than rounding, far less than anybody sees
-# Up to this size three plans take no longer than somebody waits.
+_SAME_TIME = 1e-6  # of the deadline: far more than rounding, far less than can be seen
+# Up to this size three plans take no longer than a user waits.
 MAX_PRICED = 100_000
 
 
 def words(planned: Planned) -> dict[str, Any]:
-    """How the plan ended (kind is good, fair or bad), what more band and time would buy, and who blocks."""
+    """Returns the outcome (kind is good, fair or bad), the effect of more bandwidth and time, and the failures."""
     kind, verdict = _verdict(planned)
     return {
         "kind": kind,
@@ -38,13 +38,13 @@ def _verdict(planned: Planned) -> tuple[str, str]:
         edges_have = "No edge has a" if num_failed == num_edges else none
         if (plan.status == Status.OUTSIDE_BOX).any():
             return "bad", (
-                f"{edges_have} usable plan: scheme {plan.scheme} asks for shares or ratios that do not exist, for "
+                f"{edges_have} usable plan: scheme {plan.scheme} needs shares or ratios outside the bounds, for "
                 f"{counted(facts['num_outside'], 'device')}. Scheme optimal stays within bounds."
             )
         who = counted(facts["num_blocking"], "device")
         return "bad", f"{edges_have} plan for {deadline}: {who} would have to leave, or the deadline to be longer."
     mean = f"{100 * facts['mean_pruning']:.1f} %"
-    pruned = f"on average {mean} of the prunable weights are left out"
+    pruned = f"on average {mean} of the prunable weights are pruned"
     if facts["num_late"]:
         return "fair", (
             f"{facts['num_late']:,} of {facts['num_planned']:,} devices miss the {deadline} deadline, since scheme "
@@ -57,7 +57,7 @@ def _verdict(planned: Planned) -> tuple[str, str]:
 
 
 def _times(planned: Planned) -> str:
-    """Why the bars end where they end."""
+    """Returns the reason why the bars end where they end."""
     plan, deadline_s = planned.plan, planned.settings.deadline_ms / 1e3
     latency_s = plan.latency_s[~plan.failed[planned.scene.fleet.edge]]
     at_deadline = int(np.count_nonzero(np.abs(latency_s - deadline_s) <= _SAME_TIME * deadline_s))
@@ -68,13 +68,13 @@ def _times(planned: Planned) -> str:
         return f"{count} end exactly at the deadline."
     return (
         f"{count} end exactly at the deadline, and that is what makes the plan good: time left over would be weights "
-        "pruned for nothing. Whoever could be done sooner keeps more of the model, or leaves band to somebody else. "
+        "pruned for nothing. A device that could end sooner keeps more of its model, or leaves bandwidth to others. "
         "Only a device that sends its whole model can be early."
     )
 
 
 def _prices(planned: Planned) -> list[str]:
-    """What 1 MHz and 1 ms more would change, each found by planning once more; empty for a fleet too large for that."""
+    """Returns the effect of 1 MHz and of 1 ms more, each planned once more; nothing for a fleet too large for that."""
     if planned.plan.failed.any() or planned.problem.num_devices > MAX_PRICED:
         return []
     settings, scene = planned.settings, planned.scene
@@ -108,7 +108,7 @@ def _points(value: float) -> str:
 
 
 def _failures(planned: Planned) -> list[str]:
-    """One sentence for each of the first edges without a plan, as `airprune plan` says it."""
+    """Returns one sentence for each of the first edges without a plan, as `airprune plan` prints it."""
     failed = np.flatnonzero(planned.plan.failed)
     fleet = planned.scene.fleet
     sentences = [

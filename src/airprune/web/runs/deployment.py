@@ -37,7 +37,7 @@ POINT_COLUMNS = (
 
 
 class Device:
-    """What has become of one device's uploads."""
+    """Gathers the outcomes of one device's uploads."""
 
     def __init__(self) -> None:
         self.fates: Counter[str] = Counter()
@@ -54,7 +54,7 @@ class Device:
 
 
 class MeasuredFile(Followed):
-    """What a run's measured.jsonl has told so far.
+    """Follows a run's measured.jsonl.
 
     Attributes:
       points: uploads, in the order of `POINT_COLUMNS`.

@@ -1,4 +1,4 @@
-"""Which folders under the runs folder hold a run, which a reproduction, which a league. Links are not followed."""
+"""The run, reproduction and league folders under the runs folder. Links are not followed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Findings:
-    """What lies under the runs folder.
+    """Lists the folders found under the runs folder.
 
     Attributes:
       runs: last written first, at most `MAX_RUNS`.

@@ -26,7 +26,7 @@ _FOLLOWED_FIELDS = frozenset({*CURVE_COLUMNS, "edge_id", "coverage", "participan
 
 
 class EdgeEntry(NamedTuple):
-    """Where an edge round is in the file, and its coverage: (edge, lowest count, weights kept by none) per edge."""
+    """Holds an edge round's place in the file and its coverage: (edge, lowest count, weights kept by none) per edge."""
 
     global_round: int
     edge_round: int
@@ -35,7 +35,7 @@ class EdgeEntry(NamedTuple):
 
 
 class RecordsFile(Followed):
-    """What a run's records.jsonl has told so far.
+    """Follows a run's records.jsonl.
 
     Attributes:
       rounds: the numbers of global rounds, in the order of `CURVE_COLUMNS`.

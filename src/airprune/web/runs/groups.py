@@ -119,7 +119,7 @@ def _label(keys: Sequence[str], values: Sequence[str]) -> str:
 
 
 def _shared(values: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What all runs of a group agree in."""
+    """Returns the settings in which all runs of a group agree."""
     first = values[0]
     return {key: value for key, value in first.items() if all(other[key] == value for other in values)}
 

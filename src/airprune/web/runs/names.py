@@ -23,7 +23,7 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
 def is_part(part: str) -> bool:
-    """Whether a folder of this name is shown: not hidden, and safe in an address, in JSON and on a screen."""
+    """True if a folder of this name is shown: not hidden, and safe in an address, in JSON and on a screen."""
     return part != "" and part[0] != "." and part.isprintable() and not {"/", "\\"} & set(part)
 
 
@@ -65,7 +65,7 @@ def missing(name: str) -> HTTPException:
 
 
 def new_folder(root: Path, name: str) -> Path:
-    """Where a new run of this name goes: directly under `root`."""
+    """Returns the folder of a new run of this name: directly under `root`."""
     if not _NEW_NAME.fullmatch(name) or _RESERVED.fullmatch(name):
         raise UsageError(
             "The name of a new run must be 1 to 80 letters, digits, dots, dashes or underscores, "

@@ -1,4 +1,4 @@
-"""What it took runs to reach an accuracy, for any accuracy that is asked for."""
+"""The costs of runs to an accuracy, for any accuracy that is requested."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def curves(request: Request, run: RunNames) -> Response:
 
 @router.get("/api/runs/reached")
 def reached(request: Request, run: RunNames, target: Target) -> Response:
-    """What it took the named runs to reach a test accuracy: time, bits, joules and rounds; null if they have not."""
+    """Returns the costs of the named runs to a test accuracy: time, bits, joules and rounds; null if not reached."""
     from airprune.web.runs import reached, views
 
     root = site_of(request).runs_dir

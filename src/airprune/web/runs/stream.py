@@ -32,7 +32,7 @@ HEARTBEAT_S = 10.0
 
 
 class SentEvents:
-    """What one page has been told, so that it is told the rest."""
+    """Remembers the events that one page has received, so that it is sent the rest."""
 
     def __init__(self, root: Path, names: Sequence[str], work: Callable[[], dict[str, Any]]) -> None:
         self.root = root
@@ -93,7 +93,7 @@ class SentEvents:
 
 
 def _num_equal(before: Sequence[Any], now: Sequence[Any]) -> int:
-    """How many items at the front are the same."""
+    """Number of items at the front that are the same."""
     pairs = zip(before, now, strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 

@@ -24,7 +24,7 @@ class Thinned(Generic[T]):
 
     @property
     def keeps_next(self) -> bool:
-        """Whether the next item will stay, not only as the last one."""
+        """True if the next item will stay, not only as the last one."""
         return self.total % self.stride == 0
 
     def append(self, item: T) -> None:

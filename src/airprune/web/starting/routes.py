@@ -53,7 +53,7 @@ def scenario_form() -> Response:
 
 @router.post("/api/scenario/check")
 def scenario_check(request: Request, wanted: RunRequest) -> Response:
-    """Whether a scenario is valid; if not, the sentence that the command line would say."""
+    """Checks a scenario; an invalid one is refused with the sentence of the command line."""
     return json_answer(check(wanted, site_of(request).runs_dir))
 
 

@@ -1,4 +1,4 @@
-"""What a page asks for, as a scenario: the same rules and the same sentences as on the command line."""
+"""The request of a page as a scenario: the same rules and the same sentences as on the command line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RunRequest(BaseModel):
         return Scenario.preset(self.preset) if self.toml is None else Scenario.from_text(self.toml)  # type: ignore[arg-type]
 
     def command(self, out: Path) -> str:
-        """What does the same on a command line."""
+        """Returns the command that does the same."""
         words = [f"{key}={value}" for key, value in self.overrides.items()]
         words += ["--out", str(out), *import_words()]
         return shlex.join(["airprune", "run", self.preset or "scenario.toml", *words])

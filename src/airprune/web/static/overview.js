@@ -4,7 +4,7 @@ import { byId, dataTable, element, initialData, say } from "./common.js";
 
 const start = initialData();
 const SHOWN_IN_LEAGUE = 8;
-const PLAYED_BY = ["adaptive-pruning", "frozen-pruning", "adaptive", "no-pruning"];
+const ABOVE = ["adaptive-pruning", "frozen-pruning", "adaptive-bits", "no-pruning"];
 const SVG = "http://www.w3.org/2000/svg";
 
 function drawn(tag, attributes, text = null) {
@@ -18,11 +18,12 @@ function drawn(tag, attributes, text = null) {
 function priceChart(prices) {
   const known = prices.filter((price) => price.points !== null);
   const lowest = Math.floor(Math.min(...known.map((price) => price.points - (price.half_width ?? 0))));
+  const highest = Math.max(1, Math.ceil(Math.max(...known.map((price) => price.points + (price.half_width ?? 0)))));
   const [width, row, left, right] = [420, 46, 14, 16];
   const height = 30 + row * known.length + 24;
-  const x = (points) => left + ((points - lowest) / (1 - lowest)) * (width - left - right);
+  const x = (points) => left + ((points - lowest) / (highest - lowest)) * (width - left - right);
   const image = drawn("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true", focusable: "false" });
-  for (let points = lowest; points <= 1; points += 1) {
+  for (let points = lowest; points <= highest; points += 1) {
     image.append(drawn("line", { x1: x(points), x2: x(points), y1: 24, y2: height - 22, class: points === 0 ? "zero" : "" }),
       drawn("text", { x: x(points), y: height - 6, "text-anchor": "middle", class: "quiet" }, points > 0 ? `+${points}` : String(points).replace("-", "−")));
   }
@@ -39,15 +40,15 @@ function priceChart(prices) {
 
 function showPrices() {
   const { prices } = start;
-  const [paper, frozen, bits] = ["adaptive-pruning", "frozen-pruning", "adaptive-bits"].map((name) => prices.find(({ method }) => method.endsWith(name)));
-  say(byId("price-words"), `At one learning rate for all, the paper’s method ends ${paper.difference} points from no pruning; weights frozen `
-    + `instead of zeroed ${frozen.difference} points. Compression without pruning (adaptive-bits) ends ${bits.difference} points from it and sends `
-    + `${bits.bits} of the uplink bits. Downlink and backhaul are not charged here, and no method is tuned.`);
+  const [paper, fair] = ["adaptive-pruning", "variance"].map((name) => prices.find(({ method }) => method.endsWith(name)));
+  say(byId("price-words"), `With the paper’s allocation pruning costs accuracy: ${paper.difference} points against no pruning. With bandwidth `
+    + `allocated fairly (variance) the difference is ${fair.difference} points for the same time and bits. Every method has its tuned `
+    + "learning rate; only the uplink is charged.");
   byId("price-chart").replaceChildren(priceChart(prices));
-  byId("price-table").replaceChildren(dataTable(["method", "accuracy (%)", "difference (points)", "time (s)", "bits", "energy"],
-    prices.map((price) => [price.method, price.accuracy, price.difference, price.time, price.bits, price.energy]),
-    { words: [0], caption: "Bits and energy as a share of no pruning’s" }));
-  say(byId("price-about"), `${start.about_prices}; Fashion-MNIST, the paper’s network and simulated clock; ± is the 95 % interval. Recorded: docs/promise.md.`);
+  byId("price-table").replaceChildren(dataTable(["method", "learning rate", "accuracy (%)", "difference (points)", "time (s)", "uplink (Mbit)", "energy (J)"],
+    prices.map((price) => [price.method, price.rate, price.accuracy, price.difference, price.time, price.bits, price.energy]),
+    { words: [0], caption: "Whole runs on the paper’s clock; uplink only" }));
+  say(byId("price-about"), `${start.about_prices}. Recorded: docs/promise.md.`);
 }
 
 function showVerdicts() {
@@ -64,13 +65,13 @@ function showLeague() {
   const [table] = league.tables;
   const method = table.header.indexOf("method");
   const plain = (name) => name.replace(/[\s◇†]+$/u, "");
-  const chosen = table.rows.filter((row, i) => i < SHOWN_IN_LEAGUE || PLAYED_BY.includes(plain(row[method])));
+  const chosen = table.rows.filter((row, i) => i < SHOWN_IN_LEAGUE || ABOVE.includes(plain(row[method])));
   const columns = table.header.map((_, i) => i).filter((i) => !["origin", "rank"].includes(table.header[i])).slice(0, 4);
   const made = dataTable(columns.map((i) => table.header[i]), chosen.map((row) => columns.map((i) => row[i])),
     { words: [0], caption: `${chosen.length} of ${table.rows.length}: the first ${SHOWN_IN_LEAGUE}, and the methods above` });
-  made.querySelectorAll("tbody tr").forEach((line, i) => line.classList.toggle("own", PLAYED_BY.includes(plain(chosen[i][method]))));
+  made.querySelectorAll("tbody tr").forEach((line, i) => line.classList.toggle("own", ABOVE.includes(plain(chosen[i][method]))));
   byId("standings").replaceChildren(made);
-  say(byId("league-words"), `Division ${league.name}, ${league.title}: ${league.about}`);
+  say(byId("league-words"), `Track ${league.name}, ${league.title}: ${league.about}`);
   say(byId("league-about"), `${league.notes[0] ?? ""} ${start.about_league.replace(/ How to read it: .*$/, "")} Recorded: docs/league-results.md.`);
 }
 

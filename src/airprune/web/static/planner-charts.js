@@ -51,7 +51,7 @@ function markerSizes(answer) {
 
 const hoverText = ({ devices, edges }) => devices.index.map((_, i) => [
   `<b>device ${escaped(devices.name[i])}</b> on edge ${escaped(edges.name[devices.edge[i]] ?? String(devices.edge[i]))}`,
-  `pruned ${percent(devices.ratio[i])}, ${percent(devices.share[i])} of the band`,
+  `pruned ${percent(devices.ratio[i])}, ${percent(devices.share[i])} of the bandwidth`,
   `${fixed(devices.compute_ms[i], 2)} ms compute + ${fixed(devices.uplink_ms[i], 2)} ms upload`,
   MARK_WORDS[devices.mark[i]],
 ].join("<br>"));
@@ -323,7 +323,7 @@ export function drawShares(Plotly, answer, colour) {
   const line = cssValue("--line");
   const traces = [
     bars(answer, devices.ratio, { name: "pruning ratio", colour: onGround(colour) }),
-    bars(answer, devices.share, { name: "share of the band", colour: quiet, axes: { yaxis: "y2" } }),
+    bars(answer, devices.share, { name: "bandwidth share", colour: quiet, axes: { yaxis: "y2" } }),
   ];
   const layout = chartLayout({
     bargap: 0.25, showlegend: false, hovermode: "closest", margin: { l: 4.8 * textSize(), r: 8, t: 8, b: bottom(answer) },
@@ -334,7 +334,7 @@ export function drawShares(Plotly, answer, colour) {
     xaxis: { ...deviceAxis(answer), anchor: "y2" },
     yaxis: { domain: [0.56, 1], range: [0, 1.2], tickformat: ".0%", title: { text: "pruned", font: { size: textSize() - 1 }, standoff: 4 }, fixedrange: true, nticks: 4, automargin: false },
     yaxis2: {
-      domain: [0, 0.46], rangemode: "tozero", tickformat: "~p", title: { text: "band", font: { size: textSize() - 1 }, standoff: 4 }, fixedrange: true, nticks: 4,
+      domain: [0, 0.46], rangemode: "tozero", tickformat: "~p", title: { text: "share", font: { size: textSize() - 1 }, standoff: 4 }, fixedrange: true, nticks: 4,
       gridcolor: line, linecolor: line, zerolinecolor: line,
     },
   });

@@ -64,7 +64,7 @@ async function show() {
   tablesTimer = setTimeout(() => { void showCompared(); showTables(); void drawAll(); }, TABLES_AFTER_MS);
 }
 
-/** Off-screen charts follow once the sliders rest, so that nobody, no printer either, finds an old one. */
+/** Off-screen charts follow once the sliders rest, so that not even a printer finds an old one. */
 async function drawAll() {
   const Plotly = await loadPlotly();
   for (const id of [...stale]) await draw(Plotly, id);
@@ -129,7 +129,7 @@ function showWords() {
   byId("use-optimal").hidden = !summary.num_outside;
   const thinned = answer.num_drawn < answer.num_devices;
   byId("thinned").hidden = !thinned;
-  say(byId("thinned"), thinned ? `The pictures beside the map show ${fixed(answer.num_drawn)} of ${fixed(answer.num_devices)} devices, evenly `
+  say(byId("thinned"), thinned ? `The charts beside the map show ${fixed(answer.num_drawn)} of ${fixed(answer.num_devices)} devices, evenly `
     + "chosen, with those that were moved or are late or block an edge; all statistics are of all devices." : "");
   showDensity();
   const scheme = schemes.get(answer.settings.scheme);
@@ -153,7 +153,7 @@ function showDensity() {
   const troubled = summary.num_late + summary.num_blocking + summary.num_outside;
   const marked = devices.mark.filter((mark) => ["late", "blocks", "outside"].includes(mark)).length;
   const trouble = troubled ? ` and ${marked < troubled ? `${fixed(marked)} of ` : "all "}${fixed(troubled)} that are late, block their edge or are out of bounds` : "";
-  say(byId("density-words"), `The map is a density: colour tells how many of all ${fixed(answer.num_devices)} devices stand in each `
+  say(byId("density-words"), `The map is a density: colour shows how many of all ${fixed(answer.num_devices)} devices stand in each `
     + `cell of ${side} × ${side}, on a logarithmic scale; bare cells have none. Marks are the selected device${trouble ? "," : " and"} those that were moved${trouble}.`);
 }
 
@@ -184,7 +184,7 @@ function tile(id, value, more = "") {
   byId(id).replaceChildren(value, ...(more ? [element("small", {}, more)] : []));
 }
 
-/** The table of all schemes is asked for once the sliders rest: it takes as long as the plan itself. */
+/** Requests the table of all schemes once the sliders rest: it takes as long as the plan itself. */
 async function showCompared() {
   const asked = answered;
   const compared = await getJson(`/api/compared?${asked}`).catch(() => null); // the plan's own request tells what is wrong
@@ -199,10 +199,10 @@ async function showCompared() {
     const choose = element("button", { type: "button", title: schemes.get(row.scheme).summary, "data-scheme": row.scheme }, row.scheme);
     const [kind, word] = row.num_failed ? ["bad", "no plan"] : row.num_late ? ["fair", `${fixed(row.num_late)} late`] : ["good", "fits"];
     return [element("span", {}, swatch, " ", choose), element("span", { class: `badge ${kind}` }, word),
-      row.mean_pruning === null ? "–" : `${fixed(100 * row.mean_pruning, 1)} %`, row.round_ms === null ? "–" : `${fixed(row.round_ms, 2)} ms`];
+      row.mean_pruning === null ? "–" : fixed(100 * row.mean_pruning, 1), fixed(row.round_ms, row.round_ms >= 1000 ? 0 : 2)];
   });
   const focused = document.activeElement?.dataset?.scheme;
-  byId("compared").replaceChildren(dataTable(["scheme", "deadline", "mean pruning", "slowest"], rows, { words: [0, 1] }));
+  byId("compared").replaceChildren(dataTable(["scheme", "deadline", "pruned %", "slowest ms"], rows, { words: [0, 1] }));
   byId("compared").querySelectorAll("tbody tr").forEach((line, i) => {
     if (compared[i].scheme === answer.settings.scheme) line.setAttribute("aria-current", "true");
     const button = line.querySelector("button");
@@ -232,10 +232,10 @@ function showTables() {
     share(edges.mean_pruning[k], 2), fixed(edges.round_ms[k], 3), fixed(edges.min_deadline_ms[k], 3), fixed(edges.shadow_price[k], 4)]);
   const more = (shown, all, what) => (shown < all ? `The first ${fixed(shown)} of ${fixed(all)} ${what}; the CSV has all.` : `All ${fixed(all)} ${what}.`);
   byId("tables").replaceChildren(
-    dataTable(["device", "edge", "state", "pruned", "band share", "compute ms", "upload ms", "total ms", "SNR dB", "GHz"],
+    dataTable(["device", "edge", "state", "pruned", "bandwidth share", "compute ms", "upload ms", "total ms", "SNR dB", "GHz"],
       deviceRows, { words: [0, 1, 2], caption: more(deviceRows.length, answer.num_devices, "devices") }),
     dataTable(["edge", "status", "devices", "mean pruning", "slowest ms", "smallest workable ms", "shadow price"], edgeRows,
-      { words: [0, 1], caption: `${more(edgeRows.length, answer.num_edges, "edges")} Shadow price: drop of the edge’s Σρ per whole band added.` }),
+      { words: [0, 1], caption: `${more(edgeRows.length, answer.num_edges, "edges")} Shadow price: drop of the edge’s Σρ per whole bandwidth added.` }),
   );
 }
 

@@ -157,8 +157,8 @@ export class DeploymentPanel {
     byId("deployment-state").className = `badge ${kind}`;
     const notes = [
       isStale ? `The cloud's last word is ${seconds(age)} old; it writes every second while it runs.` : "",
-      status === null ? "There is no status.json that can be read, so nobody is known to be online." : "",
-      answer.num_spoilt ? `${answer.num_spoilt === 1 ? "1 line" : `${fixed(answer.num_spoilt)} lines`} of measured.jsonl cannot be read and are left out.` : "",
+      status === null ? "There is no status.json that can be read, so no node is known to be online." : "",
+      answer.num_spoilt ? `${answer.num_spoilt === 1 ? "1 line" : `${fixed(answer.num_spoilt)} lines`} of measured.jsonl cannot be read and are excluded.` : "",
       answer.read_share < 1 ? `${fixed(100 * answer.read_share)} % of measured.jsonl read so far.` : "",
     ].filter(Boolean);
     say(byId("deployment-note"), notes.join(" "));

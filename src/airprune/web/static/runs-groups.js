@@ -124,7 +124,7 @@ export function groupsTable(answer, { told, toTarget, measures, target }) {
 export function groupNotes(answer) {
   const notes = [];
   if (answer.num_left_out) notes.push(`${fixed(answer.num_left_out)} more runs match; the last written 500 are compared.`);
-  if (answer.num_unreadable) notes.push(`${fixed(answer.num_unreadable)} runs have a scenario that cannot be read and are left out.`);
+  if (answer.num_unreadable) notes.push(`${fixed(answer.num_unreadable)} runs have a scenario that cannot be read and are excluded.`);
   if (answer.groups.length > MAX_BANDS) notes.push(`Bands are drawn for up to ${MAX_BANDS} curves; here they would hide each other. The table has the intervals.`);
   if (answer.groups.some((group) => group.is_thinned)) notes.push("Evenly spaced rounds are drawn.");
   const without = answer.groups.filter((group) => group.mean.length === 0).length;

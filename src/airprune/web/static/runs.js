@@ -323,7 +323,7 @@ function showNotes(runs) {
     if (!curve) continue;
     if (curve.gone) notes.push(`${name} is no longer there.`);
     else {
-      if (curve.num_spoilt) notes.push(`${name}: ${curve.num_spoilt === 1 ? "1 line" : `${fixed(curve.num_spoilt)} lines`} of records.jsonl cannot be read and are left out.`);
+      if (curve.num_spoilt) notes.push(`${name}: ${curve.num_spoilt === 1 ? "1 line" : `${fixed(curve.num_spoilt)} lines`} of records.jsonl cannot be read and are excluded.`);
       if (curve.is_thinned) notes.push(`${name}: ${fixed(curve.num_rounds)} global and ${fixed(curve.num_edge_rounds)} edge rounds, of which at most 1,000 each are drawn, evenly spaced.`);
       if (curve.num_bytes_read < curve.num_bytes) notes.push(`${name}: ${fixed(100 * curve.num_bytes_read / curve.num_bytes)} % of ${fixed(curve.num_bytes / 1e6)} MB read so far.`);
     }
@@ -415,7 +415,7 @@ function showDevices() {
   const sampled = answer.num_devices > answer.num_recorded ? `, a random sample of ${fixed(answer.num_recorded)} of ${fixed(answer.num_devices)} devices` : "";
   const many = answer.num_recorded > answer.drawn.length ? ` The ${answer.drawn.length} slowest of ${fixed(answer.num_recorded)} devices are drawn.` : "";
   const latency = answer.compute_s.map((value, i) => (value ?? 0) + (answer.uplink_s[i] ?? 0));
-  say(byId("devices-note"), `Global round ${answer.global_round}, edge round ${answer.edge_round}${sampled}: ${gone ? `left out ${gone}` : "all devices in time"}; `
+  say(byId("devices-note"), `Global round ${answer.global_round}, edge round ${answer.edge_round}${sampled}: ${gone ? `excluded: ${gone}` : "all devices in time"}; `
     + `the slowest ${rows.get(name)?.is_deployed ? "was planned to take" : "takes"} ${fixed(Math.max(...latency) * 1e3, 2)} ms.${many}`);
   byId("devices").hidden = byId("devices-all").hidden = false;
   drawDevices(byId("devices"), answer);
