@@ -35,6 +35,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     text = markdown.replace("](../CONTRIBUTING.md", "](CONTRIBUTING.md").replace("](../CHANGELOG.md", "](CHANGELOG.md")
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation", "toc"]
     if page.file.src_uri in OF_THE_ROOT:
         text = text.replace("](docs/", "](")
     return with_mathml(_GENERATED.sub(lambda found: REFERENCES[found[1]](), text))
