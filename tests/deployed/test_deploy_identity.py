@@ -459,7 +459,7 @@ SIZE = ("--edges", "2", "--devices-per-edge", "3")
         (("init", "NEW", *SIZE, "--host", "d0=a"), "host must be of the cloud or an edge (cloud, e0, e1), got 'd0'."),
         (("init", "NEW", *SIZE, "--host", "e0=a:80"), "must be an IP address or a name, without a port, got 'a:80'."),
         (("init", "NEW", *SIZE, "--host", "e0=1.2.3.400"), "must be an IP address or a name"),
-        (("init", "NEW", *SIZE, "--host", "e0=a", "--host", "e0=b"), "must be given once for each node, got e0 twice."),
+        (("init", "NEW", *SIZE, "--host", "e0=a", "--host", "e0=b"), "must be given once for each name, got e0 twice."),
         (("init", "NEW", *SIZE, "--port", "65534"), "first_port must be a whole number ≥ 1 and ≤ 65533, got 65534."),
         (("init", "NEW", *SIZE, "--federation", "A b"), "lower-case letters, digits and inner hyphens, got 'A b'."),
         (("init", "LAB/d0/node.pem/x", *SIZE), "cannot be written: "),

@@ -250,7 +250,7 @@ def test_the_trained_model_does_not_depend_on_what_is_recorded(alone, sampled):
 
 def test_readers_tell_that_records_hold_a_sample(sampled, tmp_path):
     page = write_report(sampled, tmp_path / "report.html").read_text()
-    assert "50 devices. Recorded, and shown, is a random sample of 7." in page
+    assert "50 devices. Recorded and shown is a random sample of 7." in page
     rows = ap.load_runs(sampled, level="device")
     assert len(rows) == 4 * 7 and rows["device"].between(0, 19_999).all()
     assert ap.load_runs(sampled, level="edge")["sampled_of"].tolist() == [50] * 4

@@ -191,7 +191,7 @@ def test_measured_snrs_tell_nothing_of_other_stations(tmp_path):
     with pytest.raises(InvalidValue, match=r"Network\.link_snr .* Give distance_m or places"):
         read_network(table).flat()
     scenario = ap.Scenario.preset("smoke").with_values({"network.table": str(table), "association.name": "nearest"})
-    with pytest.raises(InvalidValue, match="nobody can change it"):
+    with pytest.raises(InvalidValue, match="association cannot change"):
         next(ap.run(scenario.with_("engine.name", "serial")))
 
 
@@ -371,7 +371,7 @@ def test_ctrl_c_ends_the_pilots_and_leaves_nobody_behind(fleet):
     wait_for(lambda: len(session_of(process.pid)) > 1, "workers should have started")
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130 and "Stopped before there was advice." in err and "Traceback" not in err
+    assert process.returncode == 130 and "Stopped before there was a recommendation." in err and "Traceback" not in err
     wait_for(lambda: not session_of(process.pid), "workers should have left")
 
 

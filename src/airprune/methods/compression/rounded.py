@@ -37,7 +37,7 @@ class Rounded(Remembering):
     summary = "deterministic quantisation to a few bits with least-squares scale and error feedback"
     source = "own; uniform quantiser with the least-squares scale, error feedback after Karimireddy et al."
 
-    bits: Annotated[int, Field(ge=1, le=16)] = Field(default=4, description="bits per weight")
+    bits: Annotated[int, Field(ge=1, le=16)] = Field(default=4, description="bits of each weight")
     memory: bool = Field(default=True, description="error feedback: add the compression error to the next update")
 
     def line(self, wire: Wire) -> tuple[float, float]:
