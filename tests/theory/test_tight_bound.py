@@ -214,8 +214,8 @@ def test_without_noise_pruning_and_drift_the_tight_bound_is_that_of_gradient_des
     assert tight / 2.01 < training.left_side <= tight
 
 
-def test_the_pruning_term_of_the_tight_bound_is_exact_up_to_the_mean_over_devices():
-    # Two devices, each without the other's weight, where both gradients cancel: pruning alone keeps ∇F from zero.
+def test_the_tight_pruning_term_is_36_times_what_pruning_costs_in_a_run_that_breaks_the_printed_one():
+    # Device 2 lacks weight 2, and training has settled where the devices' gradients of weight 1 cancel.
     c, size = 0.5, 1_000.0
     w2 = size * (1 - c**2) / (1 - c**2 / 2)
     training = Training(
@@ -230,7 +230,7 @@ def test_the_pruning_term_of_the_tight_bound_is_exact_up_to_the_mean_over_device
     )
     more_of_the_same = training.settings | {"num_global_rounds": 10**9}
     bound = convergence_bound(**more_of_the_same, variant="tight")
-    # The printed H2 is broken here; the tight one is 36 times the left side: L² for c², 1/Γ* = 1 for (1/2)².
+    # L² = (1 + c)² stands for c², and 1/Γ* = 1 for the (1/2)² of a mean over two devices.
     assert training.left_side <= bound.total
     assert bound.pruning / training.left_side == pytest.approx((1 + c) ** 2 / (c / 2) ** 2, rel=1e-9)
     assert training.left_side > 2 * convergence_bound(**more_of_the_same, variant="paper").total
@@ -263,6 +263,27 @@ def covered(draw) -> dict[str, float]:
 
 
 @given(covered())
+def test_the_tight_bound_is_the_sum_of_its_steps(settings):
+    s = settings
+    η, L, φ, σ, D = (
+        s[name] for name in ("learning_rate", "smoothness", "gradient_bound", "gradient_noise", "pruning_noise")
+    )
+    Q, E, T, W, N = (
+        s[f"num_{name}"] for name in ("global_rounds", "edge_rounds", "local_iterations", "weights", "devices")
+    )
+    Γ = s["min_coverage"]
+    moved = sum((η * φ * t) ** 2 for t in range(T)) * E * N + T * D**2 * s["pruning_ratio_sum"]  # step 4
+    inside = E * T * L**2 / Γ * moved  # step 5
+    between = E * T**2 * L**2 * sum((η * e * T * φ) ** 2 for e in range(E)) * N / Γ  # step 6
+    noise = E * T * N / Γ * σ**2  # step 7
+    drift = inside if E == 1 else 2 * inside + 2 * between
+    beyond = max(0.0, L * η**2 - η / (2 * E * T)) * (E * T * φ) ** 2 * N / Γ  # step 8
+    per_round = η / (2 * E * T) * drift + L * η**2 * noise + beyond
+    total = (s["initial_loss_gap"] + Q * per_round) / (η * E * T * Q * W / 2)
+    assert convergence_bound(**s, variant="tight").total == pytest.approx(total, rel=1e-9)  # 2ηLET − 1 near 1/2
+
+
+@given(covered())
 def test_the_tight_bound_is_below_the_corrected_one_wherever_it_is_claimed(settings):
     tight, corrected = convergence_bound(**settings, variant="tight"), convergence_bound(**settings)
     assert tight.total <= corrected.total * (1 + CLOSED_FORM)
@@ -284,7 +305,7 @@ def test_the_tight_bound_scales_like_a_squared_gradient_in_new_units_of_weight(s
     assert after == pytest.approx(before / unit**2, rel=1e-9)  # 2ηLET − 1 loses digits near 1/2
 
 
-def test_copies_of_all_weights_leave_the_tight_left_sides_scale_and_multiply_the_corrected_one():
+def test_copies_of_all_weights_leave_the_tight_bound_as_it_is_and_multiply_the_corrected_one():
     # φ², σ̂², D² and ΔF grow with the number of weights, so a bound per weight should not.
     one = random_training(3, rounds=3).settings
     many = dict(one)
