@@ -125,7 +125,7 @@ def _root(
         ),
     ] = None,
 ) -> None:
-    """Plan and simulate hierarchical federated learning with adaptive pruning over wireless networks."""
+    """Plan, simulate, compare and deploy hierarchical federated learning over wireless networks."""
 
 
 def run_command(arguments: list[str] | None) -> int:

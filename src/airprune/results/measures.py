@@ -161,7 +161,7 @@ MEASURES: Mapping[str, Measure] = {
         Measure(name="min_count", label="fewest devices per kept weight", better=Better.HIGHER, **_COUNT),
         Measure(name="num_uncovered", label="weights that no device kept", better=Better.LOWER, **_COUNT),
         # of each device
-        Measure(name="bandwidth_share", label="bandwidth share", brief="band share", **_SHARE),
+        Measure(name="bandwidth_share", label="bandwidth share", brief="bandwidth", **_SHARE),
         Measure(name="pruning_ratio", label="pruning ratio", brief="pruning", **_SHARE),
         Measure(name="kept_weights", label="kept weights", **_COUNT),
         Measure(name="bits_per_weight", label="bits per weight", recorded_unit="bit"),

@@ -133,7 +133,7 @@ def source_of(
 def without_torch(
     scenario: Scenario, x: Array, y: Array, *, input_shape: Sequence[int], num_classes: int, kernel: str
 ) -> str:
-    """Why the scenario's model cannot be trained without torch on these samples; empty if it can.
+    """Returns why the scenario's model cannot be trained without torch on these samples; empty if it can.
 
     Args:
       kernel: the one that is wanted, or auto.

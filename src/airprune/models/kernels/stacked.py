@@ -269,7 +269,7 @@ def _rows(number: int, size: int, dtype: torch.dtype, *, aligned: int = 0) -> Te
 
 
 class Unstackable(Exception):
-    """Why a module is no chain of layers that a stack knows."""
+    """Returns why a module is no chain of layers that a stack knows."""
 
 
 def chain_of(module: nn.Module, places: dict[str, Place]) -> list[Layer]:

@@ -67,7 +67,7 @@ class Run:
 
     @property
     def trouble(self) -> str:
-        """Why there is no scenario, in one sentence."""
+        """Says in one sentence why there is no scenario."""
         return self._scenario_or_trouble[1]
 
     @property
