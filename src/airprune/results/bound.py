@@ -56,7 +56,7 @@ class BoundOfRun:
             tight=float(self.tight.total),
             trivial=self.trivial,
         )
-        return said + (f" The theorem does not cover: {'; '.join(self.departures)}." if self.departures else "")
+        return said + not_covered("; ".join(self.departures))
 
 
 def bound_of(run: str | Path) -> BoundOfRun:
@@ -94,7 +94,7 @@ def bound_of(run: str | Path) -> BoundOfRun:
         tight=convergence_bound(**of_one_edge, variant="tight"),
         trivial=of_all["gradient_bound"] ** 2 / num_weights,
         constants=estimated_constants(records),
-        departures=tuple(_departures(scenario, edges)),
+        departures=tuple(departures_of(scenario, records)),
     )
 
 
@@ -167,6 +167,27 @@ def worth_of(*, measured: float, corrected: float, tight: float, trivial: float)
     )
 
 
+def not_covered(departures: str) -> str:
+    """Returns a sentence that follows `worth_of`; empty where the theorem covers all that the run does."""
+    return f" The theorem does not cover: {departures}." if departures else ""
+
+
+def departures_of(scenario: Scenario, records: Records) -> list[str]:
+    """Returns what a run does that Theorem 1 does not cover."""
+    edges, _ = _split(records)
+    train, partition = scenario.train, scenario.data.partition
+    uncovered = max(item["num_uncovered"] for record in edges for item in record["coverage"])
+    found = {
+        f"optimiser {train.optimizer}": train.optimizer != "sgd",
+        f"momentum {train.momentum:g}": train.momentum > 0,
+        f"weight decay {train.weight_decay:g}": train.weight_decay > 0,
+        f"learning rate schedule {train.schedule}": train.schedule != "constant",
+        f"non-IID data ({partition}): devices have different losses": partition != "iid",
+        f"up to {uncovered:,} weights of an edge that no device kept": uncovered > 0,
+    }
+    return [words for words, is_so in found.items() if is_so]
+
+
 def _times(ratio: float) -> str:
     return f"{ratio:.2g} times" if ratio < 100 else f"10^{math.log10(ratio):.1f} times"
 
@@ -183,17 +204,3 @@ def _local_steps(scenario: Scenario, edges: Records) -> int:
     train = scenario.train
     seen = max(record["num_samples"] / max(1, record["fate"].count("ok")) for record in edges)
     return int(train.steps(seen / train.local_epochs) if train.local_steps is None else train.local_steps)
-
-
-def _departures(scenario: Scenario, edges: Records) -> list[str]:
-    train, partition = scenario.train, scenario.data.partition
-    uncovered = max(item["num_uncovered"] for record in edges for item in record["coverage"])
-    found = {
-        f"optimiser {train.optimizer}": train.optimizer != "sgd",
-        f"momentum {train.momentum:g}": train.momentum > 0,
-        f"weight decay {train.weight_decay:g}": train.weight_decay > 0,
-        f"learning rate schedule {train.schedule}": train.schedule != "constant",
-        f"non-IID data ({partition}): devices have different losses": partition != "iid",
-        f"up to {uncovered:,} weights of an edge that no device kept": uncovered > 0,
-    }
-    return [words for words, is_so in found.items() if is_so]

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from airprune.results.bound import estimated_constants, left_side, settings_of, worth_of
+from airprune.results.bound import estimated_constants, left_side, not_covered, settings_of, worth_of
 from airprune.results.figures.curves import new_figure, note
 from airprune.results.measures import MEASURES
 from airprune.results.tidy import Rows, column
@@ -25,11 +25,18 @@ FIGURE = TrainingFigure(
 )
 
 
-def rows(records: Sequence[dict[str, Any]], *, learning_rate: float, local_steps: int, num_weights: int) -> Rows:
+def rows(
+    records: Sequence[dict[str, Any]],
+    *,
+    learning_rate: float,
+    local_steps: int,
+    num_weights: int,
+    departures: Sequence[str] = (),
+) -> Rows:
     """Returns a row per global round: running mean of ‖∇F‖²/W, the bounds, and that of Assumption 3 alone.
 
     T of the theorem is the number of minibatch steps a device takes in an edge round. F is the mean test loss; F(w*) is
-    taken as 0, its lower limit.
+    taken as 0, its lower limit. `departures` name what the run does that the theorem does not cover.
     """
     of_all, of_one_edge = settings_of(
         records, learning_rate=learning_rate, local_steps=local_steps, num_weights=num_weights
@@ -48,6 +55,7 @@ def rows(records: Sequence[dict[str, Any]], *, learning_rate: float, local_steps
                 "tight": float(convergence_bound(**of_one_edge, variant="tight").total),
                 "trivial": constants["gradient_bound"] ** 2 / num_weights,
                 **constants,
+                "departures": "; ".join(departures),
             }
         )
     return found
@@ -82,6 +90,7 @@ def _bound_is_vacuous(tables: Tables, preset: str) -> Judgement:
     )
     verdict = Verdict.of(measured <= corrected)
     said = worth_of(measured=measured, corrected=corrected, tight=tight, trivial=trivial)
+    said += not_covered(str(last.get("departures") or ""))
     reason = f"measured {measured:.3g}, bound {corrected:.3g} (as printed {printed:.3g}, tight {tight:.3g}). {said}"
     return Judgement(verdict, reason, {"measured": measured, "corrected": corrected, "paper": printed, "tight": tight})
 
