@@ -44,12 +44,12 @@ class BoundOfRun:
 
     @property
     def ratio(self) -> float:
-        """How many times the measured value the tight bound is."""
+        """Returns the tight bound as a multiple of the measured value."""
         return float(self.tight.total) / self.measured if self.measured else math.inf
 
     @property
     def worth(self) -> str:
-        """What the numbers say, in one or two sentences."""
+        """Returns in one or two sentences what the numbers say about the run."""
         said = worth_of(
             measured=self.measured,
             corrected=float(self.corrected.total),
