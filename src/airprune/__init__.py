@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from airprune.runs import run
     from airprune.runs.callbacks import Callback
     from airprune.runs.exporting import load_model
+    from airprune.runs.round_trace import RoundTrace
+    from airprune.runs.trace import trace_round
     from airprune.runs.trained import Trained, train
     from airprune.scenario import Scenario
     from airprune.studies.calls import compare, sweep
@@ -72,6 +74,8 @@ __all__ = [
     "run",
     "train",
     "Trained",
+    "trace_round",
+    "RoundTrace",
     "load_model",
     "Callback",
     "compare",
@@ -103,6 +107,8 @@ _HOMES = {
     "run": "runs",
     "train": "runs.trained",
     "Trained": "runs.trained",
+    "trace_round": "runs.trace",
+    "RoundTrace": "runs.round_trace",
     "load_model": "runs.exporting",
     "Callback": "runs.callbacks",
     "compare": "studies.calls",

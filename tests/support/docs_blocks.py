@@ -45,8 +45,8 @@ FENCE = re.compile(
     r"(?:^ *<!-- ([a-z ]+?)(?:: ([^\n]*?))? -->\n)?^( *)```(\w+)\n(.*?)^\3```$", re.DOTALL | re.MULTILINE
 )
 _SETTING = re.compile(r"([a-z_]+(?:\.[a-z0-9_-]+)+|seed|method)=(.*)", re.DOTALL)
-_OVERRIDING = ("run", "compare", "sweep", "league", "advise", "profile")
-_TRAINS = re.compile(r"airprune (run|compare|sweep|advise)\b")
+_OVERRIDING = ("run", "compare", "sweep", "league", "advise", "profile", "trace")
+_TRAINS = re.compile(r"airprune (run|compare|sweep|advise|trace)\b")
 # Words for `run with`: a size at which every command ends within seconds, and no download.
 SIZES = {"small": GLYPHS}
 

@@ -29,6 +29,7 @@ PANELS = {
         "sweep": "Run a scenario for every combination of values, over seeds.",
         "league": "Benchmark all methods under the same rules.",
         "reproduce": "Reproduce the paper: tables, figures, verdicts on its claims.",
+        "trace": "Write every array of one edge round, to check Algorithm 1.",
     },
     "Results": {
         "report": "Write an HTML report of a run, comparison, sweep or reproduction.",

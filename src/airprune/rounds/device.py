@@ -120,6 +120,7 @@ def round_in_steps(
         smoothness=smoothness,
         pruning_error_sq=error_sq,
         num_kept=encoded.num_kept,
+        sub_model=sub_model,
     )
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from airprune.methods.compression.base import Message
+from airprune.methods.masking.base import SubModel
 
 Array = np.ndarray
 NOTHING: Mapping[str, Array] = {}
@@ -67,6 +68,7 @@ class Upload(NamedTuple):
       smoothness: ‖∇F(w) − ∇F(w′)‖ / ‖w − w′‖ over the round, for L of Assumption 1; NaN without diagnostics.
       pruning_error_sq: ‖w − w ⊙ m‖², for D² of Assumption 2.
       num_kept: how many entries of `mask` are true, if already counted.
+      sub_model: what it held, trained and sent; never leaves the device's process, so None where it has travelled.
     """
 
     state: Array
@@ -83,3 +85,4 @@ class Upload(NamedTuple):
     smoothness: float
     pruning_error_sq: float
     num_kept: int | None = None
+    sub_model: SubModel | None = None

@@ -9,6 +9,7 @@
     store         the state of devices, on disk
     writer        writes a run folder while its run goes on
     driver        `run`, which ties a run to its folder and its engine
+    trace         `trace_round`: a run up to one edge round, and all that happened in it; `round_trace` has its value
     exporting     the trained model as a torch module, a file of tensors, ONNX
     environment   versions, commit and machine
 

@@ -17,6 +17,7 @@ from airprune.data.shared import share
 from airprune.engines import check_engine, engine_named
 from airprune.errors import Diverged, UsageError
 from airprune.models.kernels import native
+from airprune.rounds.driver import Watch
 from airprune.rounds.evaluation import evaluated_models
 from airprune.rounds.experiment import Experiment
 from airprune.rounds.state import RunState
@@ -91,8 +92,10 @@ def run(
     )
 
 
-def records_of(experiment: Experiment, folder: RunFolder | None, environment: Environment) -> Records:
-    """Yields the remaining records of a run in a folder, in this environment."""
+def records_of(
+    experiment: Experiment, folder: RunFolder | None, environment: Environment, *, watch: Watch | None = None
+) -> Records:
+    """Yields the remaining records of a run in a folder, in this environment; `watch` as in `run_rounds`."""
     with contextlib.ExitStack() as stack:
         state, writer, memory = experiment.initial_state(), None, None
         state.values |= environment.values(experiment)
@@ -102,7 +105,7 @@ def records_of(experiment: Experiment, folder: RunFolder | None, environment: En
             if saved is not None:
                 state, memory = state.restored(saved.arrays, saved.facts), saved.memory
         if not experiment.has_ended(state):
-            yield from _run(experiment, state, environment, writer, memory)
+            yield from _run(experiment, state, environment, writer, memory, watch)
         if state.diverged:
             raise Diverged(state.diverged)
         trained = _trained(experiment, state)
@@ -117,6 +120,7 @@ def _run(
     environment: Environment,
     writer: RunWriter | None,
     memory: dict[str, Any] | None,
+    watch: Watch | None,
 ) -> Iterator[dict[str, Any]]:
     settings = experiment.scenario.engine
     with contextlib.ExitStack() as stack:
@@ -139,7 +143,7 @@ def _run(
         )
         if writer is not None:
             writer.begin()  # only now: a run that gets no engine leaves nothing behind
-        for record in map(finite, run_rounds(experiment, engine, state, environment=environment)):
+        for record in map(finite, run_rounds(experiment, engine, state, watch=watch, environment=environment)):
             if writer is not None:
                 writer.save(state, record, has_ended=experiment.has_ended(state), store=state.store)
             yield record

@@ -111,7 +111,7 @@ class FedDrop(WholeUnits):
     def factors(self, graph: UnitGraph, trained: Array) -> Sequence[float] | None:
         if not self.scale:
             return None
-        return [len(stays) / max(1, np.count_nonzero(stays)) for stays in graph.kept(trained)]
+        return [len(stays) / max(1, int(np.count_nonzero(stays))) for stays in graph.kept(trained)]
 
     @property
     def adapts(self) -> bool:

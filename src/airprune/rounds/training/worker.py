@@ -18,7 +18,7 @@ from airprune.errors import AirpruneError, NotFinite
 from airprune.methods.compression.base import Wire
 from airprune.randomness import WholeNumbers
 from airprune.rounds.device import device_round, held_model, round_in_steps
-from airprune.rounds.local import Device, LocalSettings, Streams
+from airprune.rounds.local import Device, LocalSettings, Streams, minibatches
 from airprune.rounds.messages import NOTHING, Broadcast, Orders, Upload
 from airprune.rounds.method import LocalMethod
 from airprune.rounds.model_source import ModelSource
@@ -27,6 +27,7 @@ from airprune.rounds.sums import ChunkSum, Failure, chunk_sum
 from airprune.rounds.training.at_once import train_at_once
 from airprune.rounds.training.chunks import MAX_CHUNK_DEVICES, DeviceFailed, TrainTask
 from airprune.rounds.training.evaluator import Evaluator, evaluator_for
+from airprune.rounds.training.observed import DeviceTrace
 from airprune.rounds.training.together import Steps, together
 
 Array = np.ndarray
@@ -110,8 +111,28 @@ class Worker:
         done = train_at_once(self.device, received.model, task, samples=self.job.samples, streams=streams, stack=stack)
         if done is not None:
             return done
-        uploads = self._uploads(received, task)
+        return self._sum(received, task, self._uploads(received, task))
+
+    def trace(self, received: Broadcast, task: TrainTask) -> tuple[ChunkSum, list[DeviceTrace]]:
+        """`train`, never at once, and what every device did that has an upload."""
+        seen: list[DeviceTrace] = []
+        return self._sum(received, task, self._copied(self._uploads(received, task), task, seen)), seen
+
+    def _sum(self, received: Broadcast, task: TrainTask, uploads: Iterator[Upload | Failure]) -> ChunkSum:
         return chunk_sum(self.job.method.aggregation, self.device.shape, received.model, task, uploads)
+
+    def _copied(
+        self, uploads: Iterator[Upload | Failure], task: TrainTask, seen: list[DeviceTrace]
+    ) -> Iterator[Upload | Failure]:
+        """Passes uploads on and appends a copy of each to `seen`: the next device may overwrite it."""
+        streams = Streams(self.job.seed, task.global_round, task.edge_round)
+        for number, upload in enumerate(uploads):
+            if not isinstance(upload, Failure):
+                device, orders = task.devices[number], _orders(task, number)
+                own, rng = self.job.samples[device], streams.batches.at(device)
+                batches = minibatches(self.job.settings, orders.local_steps, own, rng)
+                seen.append(DeviceTrace.of(device, task.weights[number], upload, batches, self.device.shape))
+            yield upload
 
     def _uploads(self, received: Broadcast, task: TrainTask) -> Iterator[Upload | Failure]:
         """Yields each device's upload as if it were the first of its process: nothing of earlier devices is left.
