@@ -270,12 +270,19 @@ METHODS: dict[str, dict[str, Any]] = {
     "scaffold": {},
     "fedavgm": {},
     "fedadam": {},
+    "fednova": {"data.size_spread": 0.8, "train.momentum": 0.9},
     "fp32": {},
     "bf16": {},
+    "fixed-16": {},
+    "fixed-8": {},
+    "fixed-4": {},
+    "fixed-2": {},
     "qsgd": SHORT,
     "topk": SHORT,
     "randk": SHORT,
     "mem-sgd": SHORT,
+    "topk-1": {},
+    "stc": {},
     "sign": {},
     "sign-sgd": {},
     "hier-sign": {},
@@ -289,6 +296,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "liu2022": {"plan.deadline_s": 0.05},
     "liu2022-hier": {"selection.ratio-cap.max_ratio": 0.6},
     "variance": {},
+    "minmax-pruning": {},
+    "drop-stragglers": {},
     "mobility": {"association.handover.probability": 0.5},
     "fogfl": {},
     "lanfl": {},
@@ -552,12 +561,23 @@ _ENGINES = {
 }
 _RESTARTS = {f"resumed-{name}": replace(_SERIAL[name], same_as=name, resumed=True) for name in _RESUMED}
 
-# The longest first, so that programs that share the work end together.
 _LATE = "edge_status is late where a round took longer than the deadline although its plan did not"
 _LATE_ENDINGS = ("early", "feddrop-bernoulli", "fedpart", "iterative", "lanfl", "lan-slow", "prunefl", "snip")
+_UNTRAINED = "evaluated is what some device has trained, scaled as it trained: test_*, device_accuracy, final weights"
+_UNTRAINED_ENDINGS = (
+    *("feddrop", "feddrop-uniform", "heterofl", "heterofl-fc", "fjord", "fjord-fc", "fjord-kd", "afd"),
+    *("min-contributors-shared", "sub-models-told", "sub-models-every-edge-round"),
+)
+_ANNOUNCED = ((_LATE_ENDINGS, _LATE), (_UNTRAINED_ENDINGS, _UNTRAINED))
+
+
+def _announced(name: str, case: Case) -> str:
+    return case.announced or next((reason for endings, reason in _ANNOUNCED if name.endswith(endings)), "")
+
+
+# The longest first, so that programs that share the work end together.
 CASES: dict[str, Case] = {
-    name: replace(case, announced=case.announced or _LATE) if name.endswith(_LATE_ENDINGS) else case
-    for name, case in (_ENGINES | _SERIAL | _RESTARTS).items()
+    name: replace(case, announced=_announced(name, case)) for name, case in (_ENGINES | _SERIAL | _RESTARTS).items()
 }
 
 

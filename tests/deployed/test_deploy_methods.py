@@ -19,8 +19,11 @@ from support.federation import Tasks
 from support.tiny import final_bytes
 
 SETTINGS = CloudSettings(measures=False, grace_s=60.0, wait_s=60.0)
-# One of each kind: values told to all, slots of edges, cloud and devices, codes, associations that move devices.
-QUICK = ("adaptive-pruning", "adaptive-bits", "prunefl", "scaffold", "fedavgm", "hfel")
+# One of each kind: values told to all, slots of edges, cloud and devices, codes, associations that move devices, a mean
+# by local steps.
+QUICK = ("adaptive-pruning", "adaptive-bits", "prunefl", "scaffold", "fedavgm", "hfel", "fednova")
+# Devices hold unequal numbers of samples and so make unequal numbers of steps.
+UNEQUAL = {"fednova": {"data.size_spread": 1.0, "train.batch_size": 4, "train.momentum": 0.5}}
 
 
 def scenario_of(method: str) -> Scenario:
@@ -33,6 +36,7 @@ def scenario_of(method: str) -> Scenario:
             "radio.bandwidth_hz": 2.0e7,
             "plan.framing": False,
             "engine.name": "serial",
+            **UNEQUAL.get(method, {}),
         }
     )
 

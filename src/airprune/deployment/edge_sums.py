@@ -19,6 +19,7 @@ from airprune.deployment.run_definition import RunDefinition
 from airprune.deployment.uploads import Expected, upload_from_bytes
 from airprune.rounds.edge import close_round
 from airprune.rounds.messages import Broadcast, Upload
+from airprune.rounds.optimisers import gradients_in_update
 from airprune.rounds.sums import DeviceStatistics, EdgeResult, Failure, chunk_sum, edge_sum, finish_sum
 from airprune.rounds.training.chunks import TrainTask
 from airprune.rounds.wire import shared_mask_of
@@ -68,6 +69,7 @@ class OrderedRound:
                 devices=tuple(one.device for one in part),
                 keep=tuple(one.keep for one in part),
                 weights=tuple(one.weight for one in part),
+                work=self._work([one.weight for one in part]),
                 learning_rate=self.round.learning_rate,
                 global_round=self.round.global_round,
                 edge_round=self.round.edge_round,
@@ -75,6 +77,13 @@ class OrderedRound:
             )
             for part in parts
         )
+
+    def _work(self, weights: list[float]) -> tuple[float, ...] | None:
+        """Returns ‖a_n‖₁ of devices, if they count by it: their weights are then the samples that they train on."""
+        if not self.work.method.edge.by_work:
+            return None
+        train = self.work.scenario.train
+        return tuple(gradients_in_update(train.optimizer, train.momentum, train.steps(weights)).tolist())
 
 
 def closed_round(

@@ -86,3 +86,16 @@ def adam(learning_rate: float, momentum: float, weight_decay: float) -> Step:
 
 
 OPTIMISERS: dict[str, Callable[[float, float, float], Step]] = {"sgd": sgd, "adam": adam}
+
+
+def gradients_in_update(optimizer: str, momentum: float, num_steps: Array) -> Array:
+    """‖a‖₁: the sum of the factors with which the gradients of so many steps enter an update, over −η.
+
+        (τ − m (1 − m^τ) / (1 − m)) / (1 − m),   without momentum τ
+
+    Adam's updates are not linear in gradients: its steps are counted.
+    """
+    steps = np.asarray(num_steps, dtype=np.float64)
+    if optimizer != "sgd" or not momentum:
+        return steps
+    return (steps - momentum * (1.0 - momentum**steps) / (1.0 - momentum)) / (1.0 - momentum)

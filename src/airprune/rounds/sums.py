@@ -121,7 +121,8 @@ def chunk_sum(
             continue
         device = task.devices[number]
         member = (device, device if task.group is None else task.group[number])
-        add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received, member)
+        work = 1.0 if task.work is None else task.work[number]
+        add_child(aggregation, total, upload.state, upload.mask, task.weights[number], received, member, work)
         if upload.report or task.group is not None:
             for name, array in {**upload.report, **_sent_by_group(task, number, upload, shape)}.items():
                 reports[name] = reports[name] + array if name in reports else array
@@ -191,6 +192,7 @@ def add_child(
     weight: float,
     previous: Array,
     member: tuple[int, int] | None = None,
+    work: float = 1.0,
 ) -> None:
     """Adds one child to a sum, as the aggregation reads it.
 
@@ -198,6 +200,7 @@ def add_child(
       state: its model, zero where `mask` is false.  [num_state]
       previous: the parent's model that it started from.  [num_state]
       member: of a device: its number, and that of the device that uploads for it.
+      work: of a device: see `TrainTask.work`.
     """
     if aggregation.overrides(Aggregation.read):
         state = aggregation.read(state, previous)
@@ -207,7 +210,7 @@ def add_child(
         total.add(state, mask, weight)
     else:
         device, master = member
-        total.add_member(state, mask, weight, is_master=device == master, master=master)
+        total.add_member(state, mask, weight, is_master=device == master, master=master, work=work)
 
 
 def merge_sums(parts: Iterable[ChunkSum]) -> ChunkSum:

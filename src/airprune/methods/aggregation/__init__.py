@@ -20,6 +20,7 @@ AGGREGATIONS: Registry[type[Aggregation]] = Registry(
         "fill": "airprune.methods.aggregation.fill:Fill",
         "vote": "airprune.methods.aggregation.vote:Vote",
         "group-vote": "airprune.methods.aggregation.group_vote:GroupVote",
+        "fednova": "airprune.methods.aggregation.fednova:FedNova",
         "predicted": "airprune.methods.aggregation.predicted:Predicted",
     },
 )

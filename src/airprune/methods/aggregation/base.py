@@ -21,11 +21,14 @@ class Aggregation(Component):
         received since the last global round.
       by_group: whether a device that uploads for others combines them by this rule; its sum then has its own
         `add_member`.
+      by_work: whether a device counts by the steps it has made; the `add_member` of its sum is then given its `work`,
+        and its weight is the number of its samples.
     """
 
     Sum: ClassVar[type[MaskedSum]] = MaskedSum
     counts: ClassVar[Literal["served", "heard"]] = "served"
     by_group: ClassVar[bool] = False
+    by_work: ClassVar[bool] = False
 
     @abstractmethod
     def finish(self, total: MaskedSum, previous: Array) -> Array:

@@ -59,7 +59,9 @@ class GroupedVotes(MaskedSum):
         """A child in no group."""
         self.add_member(state, mask, weight, is_master=True, master=self._unnamed())
 
-    def add_member(self, state: Array, mask: Array | None, weight: float, *, is_master: bool, master: int) -> None:
+    def add_member(
+        self, state: Array, mask: Array | None, weight: float, *, is_master: bool, master: int, work: float = 1.0
+    ) -> None:
         super().add(state, mask, weight)
         with np.errstate(invalid="ignore"):  # `finish` sees in the sum that a device has diverged
             signs = state.astype(np.int32)

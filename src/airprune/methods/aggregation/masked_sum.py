@@ -67,8 +67,14 @@ class MaskedSum:
             else:
                 native.add_counts(self.masked_count, mask)
 
-    def add_member(self, state: Array, mask: Array | None, weight: float, *, is_master: bool, master: int) -> None:
-        """Adds one device, given the number of the one that uploads for it; groups make no difference here."""
+    def add_member(
+        self, state: Array, mask: Array | None, weight: float, *, is_master: bool, master: int, work: float = 1.0
+    ) -> None:
+        """Adds one device, given the number of the one that uploads for it; groups and steps make no difference here.
+
+        Args:
+          work: ‖a_n‖₁, the sum of the factors of its gradients in its update: without momentum, its local steps.
+        """
         self.add(state, mask, weight)
 
     def count(self, weight: float, *, is_dense: bool) -> None:

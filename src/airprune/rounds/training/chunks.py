@@ -19,6 +19,7 @@ from airprune.methods.aggregation import Aggregation
 from airprune.methods.registration import is_own
 from airprune.methods.topology.base import HISTORY
 from airprune.rounds.messages import Broadcast
+from airprune.rounds.optimisers import gradients_in_update
 from airprune.rounds.sums import ChunkSum, DeviceStatistics, EdgeResult, Failure, finish_sum, merge_sums
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class TrainTask(Task):
       weights: c_n of each in the edge's average.
       code: the compression level that each sends with, if the planner has chosen.
       local_steps: after which each stops, where that is not as in every round.
+      work: ‖a_n‖₁ of each, see `gradients_in_update`, where the edge's aggregation counts by it.
       group: the device that uploads for each, if some upload for others: what each group has sent is then reported.
       store: where the devices' memory is; stays with the driver.
       memory: their slots, read just before the task is handed out.  Each [num_devices, …]
@@ -63,6 +65,7 @@ class TrainTask(Task):
     round_index: int
     code: tuple[int, ...] | None = None
     local_steps: tuple[int, ...] | None = None
+    work: tuple[float, ...] | None = None
     group: tuple[int, ...] | None = None
     store: DeviceStore | None = None
     memory: Mapping[str, Array] = field(default_factory=dict)
@@ -90,6 +93,7 @@ class TrainTask(Task):
             weights=some(self.weights),
             code=None if self.code is None else some(self.code),
             local_steps=None if self.local_steps is None else some(self.local_steps),
+            work=None if self.work is None else some(self.work),
             group=None if self.group is None else some(self.group),
         )
 
@@ -181,7 +185,10 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
     received = state.edge_states[edge].copy()
     if started:
         received = state.values[HISTORY][edge, started].astype(received.dtype)
-    steps = at.local_steps
+    steps, work = at.local_steps, None
+    if method.edge.by_work:
+        made = scenario.train.steps(run.data_sizes) if steps is None else steps
+        work = gradients_in_update(scenario.train.optimizer, scenario.train.momentum, made[planned.device])
     tasks = [
         TrainTask(
             devices=tuple(planned.device[chunk].tolist()),
@@ -190,6 +197,7 @@ def _group(run: Experiment, at: Place, state: RunState, plan: RoundPlan, edge: i
             code=None if planned.code is None else tuple(planned.code[chunk].tolist()),
             group=None if planned.relay is None else tuple(planned.device[planned.relay.head[chunk]].tolist()),
             local_steps=None if steps is None else tuple(steps[planned.device[chunk]].tolist()),
+            work=None if work is None else tuple(work[chunk].tolist()),
             learning_rate=at.learning_rate,
             global_round=at.global_round,
             edge_round=at.step,
