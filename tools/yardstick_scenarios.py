@@ -561,12 +561,23 @@ _ENGINES = {
 }
 _RESTARTS = {f"resumed-{name}": replace(_SERIAL[name], same_as=name, resumed=True) for name in _RESUMED}
 
-# The longest first, so that programs that share the work end together.
 _LATE = "edge_status is late where a round took longer than the deadline although its plan did not"
 _LATE_ENDINGS = ("early", "feddrop-bernoulli", "fedpart", "iterative", "lanfl", "lan-slow", "prunefl", "snip")
+_UNTRAINED = "evaluated is what some device has trained, scaled as it trained: test_*, device_accuracy, final weights"
+_UNTRAINED_ENDINGS = (
+    *("feddrop", "feddrop-uniform", "heterofl", "heterofl-fc", "fjord", "fjord-fc", "fjord-kd", "afd"),
+    *("min-contributors-shared", "sub-models-told", "sub-models-every-edge-round"),
+)
+_ANNOUNCED = ((_LATE_ENDINGS, _LATE), (_UNTRAINED_ENDINGS, _UNTRAINED))
+
+
+def _announced(name: str, case: Case) -> str:
+    return case.announced or next((reason for endings, reason in _ANNOUNCED if name.endswith(endings)), "")
+
+
+# The longest first, so that programs that share the work end together.
 CASES: dict[str, Case] = {
-    name: replace(case, announced=case.announced or _LATE) if name.endswith(_LATE_ENDINGS) else case
-    for name, case in (_ENGINES | _SERIAL | _RESTARTS).items()
+    name: replace(case, announced=_announced(name, case)) for name, case in (_ENGINES | _SERIAL | _RESTARTS).items()
 }
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from airprune.planning import Plan, PlanProblem, Status
     from airprune.planning.inverse import smallest_bandwidth_hz, smallest_deadline_s
     from airprune.planning.schemes import SCHEMES, plan
+    from airprune.results.bound import bound_of
     from airprune.results.frames import load_runs
     from airprune.runs import run
     from airprune.runs.callbacks import Callback
@@ -81,6 +82,7 @@ __all__ = [
     "compare",
     "sweep",
     "load_runs",
+    "bound_of",
     "AirpruneError",
     "UsageError",
     "InvalidValue",
@@ -114,6 +116,7 @@ _HOMES = {
     "compare": "studies.calls",
     "sweep": "studies.calls",
     "load_runs": "results.frames",
+    "bound_of": "results.bound",
     "AirpruneError": "errors",
     "UsageError": "errors",
     "InvalidValue": "errors",

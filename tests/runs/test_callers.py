@@ -91,6 +91,7 @@ CALLS = {
         "seeds", "out", "target", "workers",
     )},
     "load_runs.folder": ap.load_runs,
+    "bound_of.run": ap.bound_of,
     "load_model.run": ap.load_model,
     "privacy_epsilon.noise_multiplier": lambda x: ap.privacy_epsilon(x, 10),
     "privacy_epsilon.num_rounds": lambda x: ap.privacy_epsilon(2.0, x),

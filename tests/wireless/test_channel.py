@@ -310,3 +310,15 @@ def test_unknown_models_list_the_known_ones():
 def test_misuse_raises(call):
     with pytest.raises(InvalidValue):
         call()
+
+
+def test_the_papers_noise_is_9_db_below_thermal_noise():
+    thermal_dbm = 10 * math.log10(1.380649e-23 * 290 * 20e6 / 1e-3)  # kTB
+    paper = Radio()
+    assert thermal_dbm - 10 * math.log10(paper.band_noise_w / 1e-3) == pytest.approx(9.0, abs=0.1)
+    loss_db = 128.1 + 37.6 * math.log10(0.135)
+    ratio = snr(10 ** (-loss_db / 10), paper)
+    assert ratio_to_db(ratio) == pytest.approx(42.6, abs=0.1)
+    assert full_band_rate_bps(ratio, 20e6) / 20e6 == pytest.approx(14.2, abs=0.1)
+    physical = Radio(noise_density_w_per_hz=10 ** (-174 / 10) * 1e-3)
+    assert 10 * math.log10(physical.band_noise_w / 1e-3) == pytest.approx(thermal_dbm, abs=0.1)

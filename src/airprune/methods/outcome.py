@@ -36,6 +36,7 @@ class Outcome:
       uploaded_bits: what each sent; 0 if it did not arrive.
       bits_per_weight: of the compression level that the planner chose; None if it chose none.
       code_error: share of the update's energy that compression lost; NaN for a device that did not arrive.
+      held: which entries of the state some device sent, or as many as must.  [num_state] bool
       trained: places of the devices that trained, in the order in which their edges summed them.
     """
 
@@ -55,6 +56,7 @@ class Outcome:
     uploaded_bits: Array = field(default_factory=lambda: np.zeros(0))
     bits_per_weight: Array | None = None
     code_error: Array = field(default_factory=lambda: np.zeros(0))
+    held: Array = field(default_factory=lambda: np.zeros(0, dtype=bool))
     trained: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property

@@ -287,7 +287,7 @@ def moving_parameters(device: Device, sub_model: SubModel) -> Array | None:
 
 
 def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: Array, streams: Streams) -> Array:
-    """Returns a device's sub-model before it trains: zero where it holds nothing.  [num_state]"""
+    """Returns a device's sub-model before it trains, as its forward pass reads it: zero where it holds nothing."""
     received = _with_own_layers(device, received, orders)
     device.model.load(received.model)
     order = streams.batches.at(orders.device).permutation(samples)
@@ -296,6 +296,8 @@ def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: 
     if sub_model.start is not None:
         device.model.state_array[device.model.prunable] = sub_model.start
     _hold(device.model, sub_model.held)
+    if sub_model.scale is not None:
+        device.model.state_array[device.model.prunable] *= sub_model.scale
     return device.model.state_array.copy()
 
 

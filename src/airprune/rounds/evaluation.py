@@ -31,7 +31,7 @@ def global_metrics(run: Experiment, engine: Engine, state: RunState) -> dict[str
     if state.diverged:
         return metrics | {"diverged": state.diverged}
     if tests := held_tests(run, state):
-        parts = engine.map("evaluate_held", evaluated_models(run, state)[0], tests)
+        parts = engine.map("evaluate_held", top_models(run, state)[0], tests)
         if run.criteria.is_accuracy:
             metrics["device_accuracy"] = sum(correct for _, correct in parts) / len(run.dataset.test_y)
     if run.scenario.diagnostics.gradients:
@@ -85,15 +85,17 @@ def gradient_sq(run: Experiment, engine: Engine, model_state: Array) -> float:
 
 
 def evaluated_models(run: Experiment, state: RunState, *, now: bool = False) -> Array:
-    """The models whose mean prediction is evaluated, without what the method leaves out.  [num_models, num_state]
-
-    One, the cloud's, unless models stay apart. `now` gives them as if every level below combined at once.
-    """
-    top, masking = run.method.topology.top, run.method.masking
-    models = combined_now(run, state, top) if now else state.models[run.tree.nodes(top)]
+    """Returns the models whose mean prediction is evaluated, as the method uses them.  [num_models, num_state]"""
+    models, masking = top_models(run, state, now=now), run.method.masking
     if not masking.overrides(Masking.evaluated):
         return models
     return np.stack([masking.evaluated(run.shape, model, state.values) for model in models])
+
+
+def top_models(run: Experiment, state: RunState, *, now: bool = False) -> Array:
+    """Returns the cloud's model, or several that stay apart; `now`: as if every level below combined at once."""
+    top = run.method.topology.top
+    return combined_now(run, state, top) if now else state.models[run.tree.nodes(top)]
 
 
 def held_tests(run: Experiment, state: RunState) -> list[HeldTest]:

@@ -51,9 +51,17 @@ def settle(
         uploaded_bits=timed.uploaded_bits,
         bits_per_weight=planned.bits_per_weight,
         code_error=columns["code_error"],
+        held=_held(results, run.shape.num_state),
         trained=np.searchsorted(planned.device, np.concatenate(trained)) if trained else np.zeros(0, dtype=np.int64),
     )
     return timed, outcome
+
+
+def _held(results: Sequence[EdgeResult], num_state: int) -> Array:
+    held = np.zeros(num_state, dtype=bool)
+    for result in results:
+        held |= result.held
+    return held
 
 
 def _sums(results: Sequence[EdgeResult]) -> dict[str, Array]:

@@ -9,7 +9,8 @@ and H2 Σρ is the only part a planner controls. Two facts to know before readin
 - The proof takes every device's loss to be F (this is what Eq. (53) makes of "IID"). Where device losses
   differ, the gradient that a weight sees depends on the devices that kept it, and the bound can be broken.
 - The left side is at most φ²/W by Assumption 3 alone, so the bound says more than that only if 3ηLETW² < 1.
-  For a real network read it for its *shape* in ρ, Γ* and η, not for its value.
+  For a real network read it for its *shape* in ρ, Γ* and η, not for its value. `variant="tight"` derives the same
+  statement without the factors W and with the drift of edge models that Eq. (53) leaves out: docs/theory.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from airprune.errors import InvalidValue, UnknownName
 Values = float | npt.NDArray[np.float64]
 """A number, or an array of them for a sweep; all inputs of one call broadcast together."""
 
-VARIANTS = ("corrected", "paper")
+VARIANTS = ("corrected", "paper", "tight")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,9 @@ class ConvergenceBound:
       pruning_drift_per_ratio: 2L²D²/(EΓ*), the part of H2 that stays as η → 0, Eq. (55).
       pruning_step_per_ratio: 6WηL³D²T/Γ*, the part of H2 from the global step, Lemma 5.
       pruning_ratio_sum: Σ_e Σ_n ρ_{n,e}, as given.
-      variant: "corrected" or "paper"; the formulas above are the corrected ones.
+      edge_drift: 0; edge models move away from the cloud model over E rounds, which only "tight" counts.
+      variant: "corrected", "paper" or "tight"; the formulas above are the corrected ones, those of "tight" are in
+        `convergence_bound`.
     """
 
     optimisation_gap: Values
@@ -89,12 +92,13 @@ class ConvergenceBound:
     pruning_drift_per_ratio: Values
     pruning_step_per_ratio: Values
     pruning_ratio_sum: Values
+    edge_drift: Values
     variant: str
 
     @property
     def h1(self) -> Values:
         """H1, Eq. (23): what remains after infinitely many rounds without pruning."""
-        return self.step + self.local_drift + self.step_gradient_noise + self.step_drift
+        return self.step + self.local_drift + self.step_gradient_noise + self.step_drift + self.edge_drift
 
     @property
     def h2(self) -> Values:
@@ -140,13 +144,22 @@ def convergence_bound(
     The printed term lacks D², so rescaling the weights is enough to break the printed bound.
     `variant="paper"` gives both as printed.
 
+    `variant="tight"` is derived in docs/theory.md, with κ = N/Γ*, and c = 2 if E > 1, else 1:
+
+        H1 = (max(0, 2ηLET − 1)κφ² + cκη²L²φ²(T − 1)(2T − 1)/6 + κη²L²φ²T²(E − 1)(2E − 1)/3 + 2κηLσ̂²)/W
+        H2 = cL²D²/(EΓ*W)
+
+    Differs from Eq. (49): a squared norm is the sum of its squared coordinates, so no W² arises. Differs from
+    Eq. (53): the drift of edge models is bounded, its third term. It is below the corrected bound wherever
+    N/Γ* ≤ W² and ηLET ≤ 3/2.
+
     Args:
       initial_loss_gap: ΔF = E[F(w⁰) − F(w*)].
       learning_rate, smoothness, gradient_bound, gradient_noise, pruning_noise: η, L, φ, σ̂, D.
       num_global_rounds, num_edge_rounds, num_local_iterations: Q, E, T.
       num_weights, num_devices, min_coverage: W, N, Γ*; see `ConvergenceConstants`.
       pruning_ratio_sum: Σ_e Σ_n ρ_{n,e} of one global round; where rounds differ, the mean over rounds.
-      variant: "corrected" or "paper".
+      variant: "corrected", "paper" or "tight".
 
     Inputs may be arrays (a sweep); each term has the shape of what it depends on, `total` of all together.
     """
@@ -160,6 +173,21 @@ def convergence_bound(
     Q, E, T = v["num_global_rounds"], v["num_edge_rounds"], v["num_local_iterations"]
     W, N, Γ = v["num_weights"], v["num_devices"], v["min_coverage"]
 
+    if variant == "tight":
+        κ = N / Γ
+        split = np.where(E > 1, 2, 1)[()]  # ‖a + b‖² ≤ 2‖a‖² + 2‖b‖², where edge drift b is there at all
+        return ConvergenceBound(
+            optimisation_gap=2 * v["initial_loss_gap"] / (Q * W * η * E * T),
+            step=np.maximum(0, 2 * η * L * E * T - 1) * κ * φ**2 / W,
+            local_drift=split * κ * η**2 * L**2 * φ**2 * (T - 1) * (2 * T - 1) / (6 * W),
+            step_gradient_noise=2 * κ * η * L * σ**2 / W,
+            step_drift=0.0,
+            pruning_drift_per_ratio=split * L**2 * D**2 / (E * Γ * W),
+            pruning_step_per_ratio=0.0,
+            pruning_ratio_sum=ρ_sum,
+            edge_drift=κ * η**2 * L**2 * φ**2 * T**2 * (E - 1) * (2 * E - 1) / (3 * W),
+            variant=variant,
+        )
     printed = variant == "paper"
     return ConvergenceBound(
         optimisation_gap=2 * v["initial_loss_gap"] / (Q * W * η * E * T),
@@ -170,6 +198,7 @@ def convergence_bound(
         pruning_drift_per_ratio=(2 * E * L**2 if printed else 2 * L**2 * D**2 / E) / Γ,
         pruning_step_per_ratio=6 * W * η * L**3 * D**2 * T / Γ,
         pruning_ratio_sum=ρ_sum,
+        edge_drift=0.0,
         variant=variant,
     )
 

@@ -3,14 +3,15 @@
 A score map says how much the loss fell with each unit. After a round of loss L: if L is below the loss before, the kept
 units score its relative fall and the same units train again; else units are sampled again, those with a score first and
 in proportion to it, the others by chance. One map for all devices (`single`, updated once per global round) or one for
-each (`multi`, updated whenever the device has trained).
+each (`multi`, updated whenever the device has trained). Nothing is scaled, neither in training nor in evaluation;
+units that no device has ever trained are no part of the evaluated model.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -18,8 +19,8 @@ from pydantic import Field
 from airprune.components.component import ModelShape, Owner, Slot
 from airprune.components.units import UnitGraph, foremost
 from airprune.errors import NotFinite
-from airprune.methods.masking.base import Array, Charges, DeviceView, Masking, RoundView, SubModel, Values
-from airprune.methods.masking.widths import graph_of, narrowed, weights_at, weights_within, width_of
+from airprune.methods.masking.base import Array, Charges, DeviceView, RoundView, SubModel, Values
+from airprune.methods.masking.widths import WholeUnits, graph_of, narrowed, weights_at, weights_within, width_of
 from airprune.methods.objectives.base import LocalRun, Memory
 from airprune.methods.outcome import Outcome
 
@@ -51,13 +52,12 @@ def learnt(memory: Mapping[str, Array], kept: Array, loss: float, rng: np.random
     return {SCORES: scores, KEYS: keys, LOSS: np.array([loss])}
 
 
-class Afd(Masking):
+class Afd(WholeUnits):
     """Units sampled by a score map."""
 
     name = "afd"
     summary = "adaptive federated dropout: a score map keeps units that lowered the loss"
     source = "after Bouacida, Hou, Zang, Liu (adaptive federated dropout)"
-    whole_units: ClassVar[bool] = True
 
     maps: Literal["single", "multi"] = Field(default="single", description="one score map for all devices, or one each")
     rate: Annotated[float, Field(ge=0, lt=1)] = Field(
@@ -77,7 +77,7 @@ class Afd(Masking):
             found.append(Slot(name=KEPT, owner=owner, shape=lambda _: (num_units,), dtype="<f8", start=1.0))
             # The global round that is under way, and the sum and the number of its edge rounds' losses.
             found.append(Slot(name=SEEN, owner=owner, shape=lambda _: (3,), dtype="<f8"))
-        return tuple(found)
+        return (*super().slots(shape), *found)
 
     def num_kept(self, budget: Array, shape: ModelShape) -> Array:
         graph = graph_of(shape)
@@ -110,11 +110,11 @@ class Afd(Masking):
         return graph.mask(kept), values
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
-        view = outcome.view
+        view, trained = outcome.view, super().after_edge_round(outcome, values)
         if self.maps == "multi" or not np.isfinite(view.train_loss):
-            return {}
+            return trained
         _, total, count = values[SEEN].tolist()
-        return {SEEN: np.array([view.global_round, total + view.train_loss, count + 1.0])}
+        return trained | {SEEN: np.array([view.global_round, total + view.train_loss, count + 1.0])}
 
     def choose(self, view: DeviceView) -> SubModel:
         graph = graph_of(view.shape)

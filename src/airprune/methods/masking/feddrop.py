@@ -2,7 +2,8 @@
 
 Of each hidden layer stays the same share, rounded up, of units sampled without replacement; u of U units that stay
 count U/u times while they train, so that what reads them sees the same mean. Exact numbers instead of coin flips: no
-device ever misses the deadline by chance. The mask follows from the run's seed and costs no uplink.
+device ever misses the deadline by chance. The mask follows from the run's seed and costs no uplink. Evaluated is the
+whole model, unscaled; as long as only T of U units have ever been trained, those alone, counting U/T times.
 
 Differs from the source, which flips a coin for every unit with a rate chosen by the channel. `draw = "bernoulli"` does
 that: each unit stays with probability u/U, and counts U/u times, whatever the coins say. A device with many of them has
@@ -12,6 +13,7 @@ stays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -20,8 +22,8 @@ from pydantic import Field, model_validator
 from airprune.components.component import ModelShape
 from airprune.components.units import UnitGraph, foremost, widest
 from airprune.errors import InvalidValue
-from airprune.methods.masking.base import Array, DeviceView, Masking, RoundView, SubModel, Values
-from airprune.methods.masking.widths import graph_of, narrowed, weights_at, weights_within, width_of
+from airprune.methods.masking.base import Array, DeviceView, RoundView, SubModel, Values
+from airprune.methods.masking.widths import WholeUnits, graph_of, narrowed, weights_at, weights_within, width_of
 
 
 def sampled_units(graph: UnitGraph, keep: int, rng: np.random.Generator) -> Array:
@@ -40,14 +42,13 @@ def flipped(graph: UnitGraph, width: float, rng: np.random.Generator) -> list[Ar
     return kept
 
 
-class FedDrop(Masking):
+class FedDrop(WholeUnits):
     """Random units, new in every round."""
 
     name = "feddrop"
     summary = "federated dropout: random hidden units per device and round, as many as fit"
     source = "after Wen et al. (FedDrop)"
     by_data: ClassVar[bool] = False
-    whole_units: ClassVar[bool] = True
 
     subnets: Literal["per-device", "uniform"] = Field(
         default="per-device",
@@ -106,6 +107,11 @@ class FedDrop(Masking):
             width = width_of(graph, view.keep, graph.every_width)
             mask = sampled_units(graph, view.keep, view.rng) if view.shared is None else view.shared
         return narrowed(graph, mask, (graph.sizes / graph.counts(width)).tolist() if self.scale else None)
+
+    def factors(self, graph: UnitGraph, trained: Array) -> Sequence[float] | None:
+        if not self.scale:
+            return None
+        return [len(stays) / max(1, int(np.count_nonzero(stays))) for stays in graph.kept(trained)]
 
     @property
     def adapts(self) -> bool:

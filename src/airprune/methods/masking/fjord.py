@@ -2,6 +2,7 @@
 
 The device holds and sends the leading units of its largest width; a step uses, and moves, only those of the width that
 was sampled, the same for all layers. So the leading units learn to do without the others, and every width is a model.
+Evaluated is the widest that a device has held and sent; nothing is scaled.
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field, field_validator
 
-from airprune.components.component import ModelShape
+from airprune.components.component import ModelShape, Owner, Slot, prunable_weights
 from airprune.components.units import UnitGraph, leading, widest
 from airprune.errors import InvalidValue
 from airprune.methods.masking.base import WHOLE, Array, Masking, SubModel, Values
+from airprune.methods.outcome import Outcome
 from airprune.settings.section import Ratio
 
 
@@ -55,11 +56,52 @@ def narrowed(graph: UnitGraph, mask: Array, factors: Iterable[float] | None = No
     return SubModel(sent=mask, held=mask, moves=mask, scale=scale, units=graph.kept(mask))
 
 
-class LeadingUnits(Masking):
+class WholeUnits(Masking):
+    """A masking of whole units. Its evaluated model has only the weights that some device has trained and sent.
+
+    Without that, a weight that no device ever held would take part with the value that it was initialised with.
+    """
+
+    whole_units: ClassVar[bool] = True
+
+    @property
+    def _trained(self) -> str:
+        return f"{self.name}.trained"
+
+    def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
+        """Which prunable weights some device has trained and sent since the start of the run."""
+        return (Slot(name=self._trained, owner=Owner.RUN, shape=prunable_weights, dtype="|b1"),)
+
+    def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
+        return {self._trained: values[self._trained] | outcome.held[outcome.view.shape.prunable]}
+
+    def evaluated(self, shape: ModelShape, model: Array, values: Values) -> Array:
+        """Returns the model with zeros where no device has trained, and with the factors of what remains.
+
+        The initial model is evaluated whole.
+        """
+        trained = values[self._trained]
+        if trained.all() or not trained.any():
+            return model
+        graph, used = graph_of(shape), model.copy()
+        weights = used[shape.prunable]
+        weights[~trained] = 0.0
+        if (factors := self.factors(graph, trained)) is not None:
+            weights *= graph.leaving(factors)
+        return used
+
+    def factors(self, graph: UnitGraph, trained: Array) -> Sequence[float] | None:
+        """Returns how many times the activations of each group count where only these weights are trained; None: once.
+
+        Agrees with the factors with which they trained, and is 1 if all are.
+        """
+        return None
+
+
+class LeadingUnits(WholeUnits):
     """A masking whose sub-models are the leading units of each hidden layer, at one of a few widths."""
 
     by_data: ClassVar[bool] = False
-    whole_units: ClassVar[bool] = True
 
     widths: tuple[Ratio, ...] = Field(
         default=(0.0625, 0.125, 0.25, 0.5, 1.0), description="shares of every hidden layer's units, ascending up to 1"

@@ -18,6 +18,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from airprune.engines.machine import num_cores
+from airprune.results.bound import departures_of
 from airprune.results.figures.curves import figure_files, save_figure
 from airprune.results.tidy import Rows, read_rows, select, values, write_rows
 from airprune.runs.layout import RunFolder
@@ -143,11 +144,13 @@ def _bound_rows(reproduction: Reproduction) -> Rows:
         s for p, _, _, s in bound.FIGURE.scenarios(reproduction.profile, reproduction.seeds[:1]) if p == preset
     )
     batches = -(-reproduction.profile.samples_per_device // scenario.train.batch_size)
+    records = RunFolder(run_path(reproduction.runs, scenario)).records()
     return bound.rows(
-        RunFolder(run_path(reproduction.runs, scenario)).records(),
+        records,
         learning_rate=scenario.train.learning_rate,
         local_steps=batches * scenario.train.local_epochs,
         num_weights=shape_of(scenario).num_weights,
+        departures=departures_of(scenario, records),
     )
 
 
