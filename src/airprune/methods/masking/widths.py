@@ -69,7 +69,7 @@ class WholeUnits(Masking):
         return f"{self.name}.trained"
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """Which prunable weights some device has trained and sent since the start of the run."""
+        """Marks the prunable weights that some device has trained and sent since the start of the run."""
         return (Slot(name=self._trained, owner=Owner.RUN, shape=prunable_weights, dtype="|b1"),)
 
     def after_edge_round(self, outcome: Outcome, values: Values) -> Values:
