@@ -104,7 +104,7 @@ def compare(
     rows = (
         ([study.label(name), *([f"{rates[name]:g}"] if rates else [])], row) for name, row in study.estimates.items()
     )
-    print_table(estimates_table(["variant", *(["rate"] if rates else [])], rows, clocks=clocks))
+    print_table(estimates_table(["variant", *(["learning rate"] if rates else [])], rows, clocks=clocks))
     if study.target is not None:
         stdout_console().print()
         reached = (([name], row) for name, row in study.to_target.items())
