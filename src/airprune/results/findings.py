@@ -107,7 +107,8 @@ def _next(reference: Arm) -> str:
     seeds = len(reference.accuracy)
     few = f"{counted(seeds, 'seed')} decide{'s' if seeds == 1 else ''} little: --seeds 0-4 gives intervals; "
     return (
-        f"Next: {few if seeds < _ENOUGH_SEEDS else ''}times are simulated and charge computing and the uplink alone; "
+        f"Next: {few if seeds < _ENOUGH_SEEDS else ''}"
+        "times are simulated, with the downlink free, and the backhaul too unless its rate is set; "
         "airprune league compares all methods, airprune advise the methods for a fleet of your own."
     )
 
