@@ -62,6 +62,8 @@ class Method:
     @classmethod
     def of(cls, scenario: Scenario) -> Method:
         chosen = {part: _chosen(scenario, key) for part, key in CHOICES.items()}
+        if scenario.masking.charged:
+            chosen["masking"] = chosen["masking"].fully_charged()
         return cls(**chosen, personal=bool(scenario.model.personal))
 
     @property

@@ -8,13 +8,14 @@ trains and sends what it has then, with its mask. The cloud prunes the union to 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, ReportKind, prunable_weights
 from airprune.components.layers import PrunableLayers
-from airprune.methods.masking.base import FREE, Array, Charges, DeviceView, RoundView, SubModel, Values
+from airprune.methods.masking.base import FREE, Array, Charges, DeviceView, RoundView, SubModel, Values, own_mask
 from airprune.methods.masking.common import OneMask, sizes_now, unless_whole
 from airprune.methods.masking.core.masks import largest
 from airprune.methods.objectives.base import LocalRun, Memory
@@ -91,10 +92,10 @@ class FedDst(OneMask):
         return (round_index - 1) % self.every == 0 and round_index > 0 and self.share_at(round_index) > 0.0
 
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-        """A readjustment costs a minibatch and a bitmap."""
+        """A readjustment costs a minibatch and a mask."""
         if not self.readjusts(round_index):
             return FREE
-        return Charges(uplink_bits=float(shape.prunable_weights), probe=True)
+        return replace(own_mask(shape), probe=True)
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
         keep, layers = int(view.keep.min()), view.shape.layers
