@@ -6,8 +6,8 @@ import torch
 from torch.nn import functional as F
 
 import airprune as ap
-from airprune.engines.serial import SerialEngine
 from airprune.components.component import paper_shape
+from airprune.engines.serial import SerialEngine
 from airprune.methods import METHODS
 from airprune.methods.masking.base import FREE, own_mask
 from airprune.methods.masking.ranking import Ranking

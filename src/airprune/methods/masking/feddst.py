@@ -1,14 +1,16 @@
 """FedDST: one sparse mask for all; every few rounds each device drops small weights and grows others by their gradient.
 
-The first mask has the largest weights of the initial model, by Erdős–Rényi shares of the layers. In a readjusting round
-a device drops a share of each layer, regrows as many by the size of the gradient of its first minibatch, from zero, and
-trains and sends what it has then, with its mask. The cloud prunes the union to the old size by magnitude.
+The first mask has the largest weights of the initial model, as in the authors' code, or random ones, by Erdős–Rényi
+shares of the layers. In a readjusting round a device drops a share of each layer, regrows as many by the size of the
+gradient of its first minibatch, from zero, and trains and sends what it has then, with its mask. The cloud prunes the
+union to the old size by magnitude.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -75,6 +77,10 @@ class FedDst(OneMask):
     source = "FedDST (Bibikar et al.), with a shorter schedule"
     mask = MASK
 
+    first: Literal["magnitude", "random"] = Field(
+        default="magnitude",
+        description="weights of the first mask within each layer: the largest of the initial model, or random ones",
+    )
     every: Count = Field(default=5, description="edge rounds between two readjustments")
     share: Ratio = Field(
         default=0.5, description="share of each layer's kept weights that the first readjustment would prune and regrow"
@@ -100,7 +106,8 @@ class FedDst(OneMask):
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
         keep, layers = int(view.keep.min()), view.shape.layers
         if view.round_index == 0:
-            values = {**values, MASK: by_layer(sizes_now(view), keep, layers)}
+            scores = sizes_now(view) if self.first == "magnitude" else view.run_rng().random(layers.num_weights)
+            values = {**values, MASK: by_layer(scores, keep, layers)}
         mask = values[MASK]
         if np.count_nonzero(mask) > keep:
             mask = by_layer(np.where(mask, sizes_now(view), -1.0), keep, layers)
