@@ -74,7 +74,7 @@ class FedDst(OneMask):
 
     name = "feddst"
     summary = "dynamic sparse training: devices prune and regrow one sparse mask every few rounds"
-    source = "FedDST (Bibikar et al.), with a shorter schedule"
+    source = "after FedDST (Bibikar et al.), rules of the authors' code"
     mask = MASK
 
     first: Literal["magnitude", "random"] = Field(
