@@ -18,7 +18,8 @@ class LocalRun:
     Attributes:
       view: what the masking saw when it chose.
       received, trained: flat states before and after.  [num_state]
-      learning_rate, num_steps: of the round.
+      learning_rate: of the round.
+      gradients: ‖a‖₁ of the round: the number of local steps; more with momentum, by which a gradient counts again.
       loss: mean training loss over the minibatches seen.
       num_samples: samples trained on, each counted once per epoch.
       moves: which parameters the steps could change; None for all.  [num_parameters] bool
@@ -30,7 +31,7 @@ class LocalRun:
     received: Array
     trained: Array
     learning_rate: float
-    num_steps: int
+    gradients: float
     loss: float
     num_samples: int
     moves: Array | None = None
@@ -42,7 +43,7 @@ class Objective(LocalComponent):
 
     Attributes:
       broadcast: slots of the cloud that devices receive: `adjust` and `finish` find them in the memory.
-      plain_steps: whether it is defined for SGD without momentum alone.
+      plain_steps: whether it is defined for SGD alone, with momentum or without.
     """
 
     broadcast: ClassVar[tuple[str, ...]] = ()
