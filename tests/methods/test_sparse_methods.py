@@ -324,7 +324,8 @@ def test_dpf_moves_dense_weights_by_the_gradient_at_the_pruned_model_as_in_numpy
     start = np.concatenate([bias, weights.ravel()])
     for step in range(6):
         if step % 2 == 0:
-            first, rows = np.argsort(-np.abs(weights), axis=None), np.abs(weights).argmax(axis=1) + [0, 4, 8]
+            rows = np.abs(weights).argmax(axis=1) + np.array([0, 4, 8])
+            first = np.argsort(-np.abs(weights), axis=None)
             order = [*rows, *(one for one in first if one not in rows)]
             mask = np.isin(np.arange(12), order[:keep]).reshape(3, 4)
         by_weight, by_bias = softmax_gradient(weights * mask, bias, x, y)
@@ -344,9 +345,7 @@ def test_dpf_moves_dense_weights_by_the_gradient_at_the_pruned_model_as_in_numpy
 
 
 def test_dense_dpf_pays_for_the_whole_model_where_sparse_dpf_pays_for_what_it_sends_and_a_bitmap():
-    dense, sparse = (
-        played(tiny_scenario(method=name, plan__deadline_s=TIGHT_S)) for name in ("dpf-dense", "dpf")
-    )
+    dense, sparse = (played(tiny_scenario(method=name, plan__deadline_s=TIGHT_S)) for name in ("dpf-dense", "dpf"))
     for one in dense:
         assert one.timed.planned.bits.tolist() == [64.0 * 1024] * len(one.timed.planned.device)
         assert (one.timed.edge_latency_s > TIGHT_S).any()
