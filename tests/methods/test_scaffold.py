@@ -30,7 +30,14 @@ def device(received, target, memory, *, rate=0.5, steps=2):
         SCAFFOLD.adjust(gradient, weights, received, memory)
         weights -= rate * gradient
     run = LocalRun(
-        view=None, received=received, trained=weights, learning_rate=rate, gradients=steps, loss=0.0, num_samples=steps
+        view=None,
+        received=received,
+        trained=weights,
+        learning_rate=rate,
+        num_steps=steps,
+        gradients=steps,
+        loss=0.0,
+        num_samples=steps,
     )
     return weights, memory | SCAFFOLD.finish(run, memory)
 
@@ -61,6 +68,7 @@ def test_what_cannot_move_keeps_its_control_variate():
         received=np.array([1.0, 2.0]),
         trained=np.array([0.0, 1.5]),
         learning_rate=0.5,
+        num_steps=1,
         gradients=1.0,
         loss=0.0,
         num_samples=1,
@@ -94,6 +102,7 @@ def test_with_momentum_the_variate_is_the_mean_of_the_gradients_by_their_factors
         received=np.array([10.0]),
         trained=np.array([10.0 - 0.25 * (1.5 * 4.0 + 1.0 * 1.0)]),
         learning_rate=0.25,
+        num_steps=2,
         gradients=2.5,
         loss=0.0,
         num_samples=1,

@@ -23,6 +23,7 @@ METHODS: Registry[Recipe] = Registry(
         "feddrop": "dropping",
         "feddrop-uniform": "dropping",
         "feddrop-bernoulli": "dropping",
+        "feddrop-all": "dropping",
         "heterofl": "dropping",
         "heterofl-fc": "dropping",
         "fjord": "dropping",

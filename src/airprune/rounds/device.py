@@ -89,6 +89,7 @@ def round_in_steps(
             received=received.model,
             trained=model.state_array,
             learning_rate=orders.learning_rate,
+            num_steps=trained.num_steps,
             gradients=float(gradients_in_update(settings.optimizer, settings.momentum, trained.num_steps)),
             moves=moving_parameters(device, sub_model),
             loss=trained.loss,

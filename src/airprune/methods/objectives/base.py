@@ -18,8 +18,8 @@ class LocalRun:
     Attributes:
       view: what the masking saw when it chose.
       received, trained: flat states before and after.  [num_state]
-      learning_rate: of the round.
-      gradients: ‖a‖₁ of the round: the number of local steps; more with momentum, by which a gradient counts again.
+      learning_rate, num_steps: of the round.
+      gradients: ‖a‖₁, the number of steps; more with momentum, by which a gradient enters later steps again.
       loss: mean training loss over the minibatches seen.
       num_samples: samples trained on, each counted once per epoch.
       moves: which parameters the steps could change; None for all.  [num_parameters] bool
@@ -31,6 +31,7 @@ class LocalRun:
     received: Array
     trained: Array
     learning_rate: float
+    num_steps: int
     gradients: float
     loss: float
     num_samples: int

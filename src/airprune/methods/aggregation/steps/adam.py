@@ -2,8 +2,8 @@
 w ← w + η m / (√v + τ), without a correction of the bias.
 
 The source asks for v₀ ≥ τ². With v₀ = 0 the first step would move every weight with |Δ| ≫ τ by
-(1 − β₁) / √(1 − β₂) = 1 times η, however small its Δ. β and τ are the source's; it tunes η, here 0.03: with 0.1
-training diverges on the league's scene, with 0.01 its six rounds are too few.
+(1 − β₁) / √(1 − β₂) = 1 times η, however small its Δ. β and τ are the source's; it tunes η, here 0.03: on the
+league's scene, 0.1 diverges at some learning rates of the devices, and six rounds are too few for 0.01.
 """
 
 from __future__ import annotations
