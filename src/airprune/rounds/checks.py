@@ -57,12 +57,11 @@ def _check_relay(scenario: Scenario, method: Method) -> None:
 
 
 def _check_steps(scenario: Scenario, method: Method) -> None:
-    """Checks for plain SGD where the objective reads a device's mean gradient off its path."""
-    train = scenario.train
-    if method.objective.plain_steps and (train.momentum or train.optimizer != "sgd"):
-        got = f"{train.momentum:g} with optimizer {train.optimizer!r}"
-        rule = f"must be 0, with optimizer 'sgd', for objective {method.objective.name!r}"
-        raise InvalidValue("Scenario.train.momentum", rule, got, "Example: train.momentum = 0")
+    """Checks for SGD where the objective reads a device's mean gradient off its path."""
+    optimizer = scenario.train.optimizer
+    if method.objective.plain_steps and optimizer != "sgd":
+        rule = f"must be 'sgd' for objective {method.objective.name!r}, which reads mean gradients off updates"
+        raise InvalidValue("Scenario.train.optimizer", rule, repr(optimizer), 'Example: train.optimizer = "sgd"')
 
 
 def _check_contributors(scenario: Scenario, method: Method, num_devices: int) -> None:

@@ -20,7 +20,7 @@ from airprune.models.kernels import native
 from airprune.models.layout import LocalModel, places
 from airprune.rounds.local import Device, Streams, minibatches
 from airprune.rounds.messages import Broadcast, Orders, Upload
-from airprune.rounds.optimisers import OPTIMISERS, add_scaled
+from airprune.rounds.optimisers import OPTIMISERS, add_scaled, gradients_in_update
 from airprune.rounds.sending import encode, make_private, take_own_layers, with_own_layers
 
 Array = np.ndarray
@@ -91,6 +91,7 @@ def round_in_steps(
             trained=model.state_array,
             learning_rate=orders.learning_rate,
             num_steps=trained.num_steps,
+            gradients=float(gradients_in_update(settings.optimizer, settings.momentum, trained.num_steps)),
             moves=moving_parameters(device, sub_model),
             loss=trained.loss,
             loss_sq=trained.loss_sq,
@@ -300,8 +301,11 @@ def held_model(device: Device, received: Broadcast, orders: Orders, *, samples: 
     if sub_model.start is not None:
         device.model.state_array[device.model.prunable] = sub_model.start
     _hold(device.model, sub_model.held)
+    weights = device.model.state_array[device.model.prunable]
+    if sub_model.forward is not None and not sub_model.forward_only:  # FjORD samples widths; its largest is held
+        weights *= sub_model.forward(0, weights.copy())
     if sub_model.scale is not None:
-        device.model.state_array[device.model.prunable] *= sub_model.scale
+        weights *= sub_model.scale
     return device.model.state_array.copy()
 
 

@@ -20,6 +20,7 @@ class LocalRun:
       view: what the masking saw when it chose.
       received, trained: flat states before and after.  [num_state]
       learning_rate, num_steps: of the round.
+      gradients: ‖a‖₁, the number of steps; more with momentum, by which a gradient enters later steps again.
       loss, loss_sq: mean training loss over the minibatches seen, and the mean of its square, both by samples.
       num_samples: samples trained on, each counted once per epoch.
       moves: which parameters the steps could change; None for all.  [num_parameters] bool
@@ -32,6 +33,7 @@ class LocalRun:
     trained: Array
     learning_rate: float
     num_steps: int
+    gradients: float
     loss: float
     num_samples: int
     loss_sq: float = math.nan
@@ -44,7 +46,7 @@ class Objective(LocalComponent):
 
     Attributes:
       broadcast: slots of the cloud that devices receive: `adjust` and `finish` find them in the memory.
-      plain_steps: whether it is defined for SGD without momentum alone.
+      plain_steps: whether it is defined for SGD alone, with momentum or without.
     """
 
     broadcast: ClassVar[tuple[str, ...]] = ()
