@@ -159,7 +159,8 @@ def test_a_device_trains_as_if_it_had_only_its_units(name, momentum, small, monk
     shape, start = one.shape, one.model.state_array.copy()
     graph, keep = shape.units, weights_at(shape.units, 0.5)
     orders = Orders(device=3, keep=keep, learning_rate=0.1, round_index=0)
-    upload = device_round(one, Broadcast(model=start), orders, samples=np.arange(60), streams=Streams(0, 0, 0))
+    received = Broadcast(model=start, mask=np.array([1.0]) if name == "heterofl" else None)  # another has all units
+    upload = device_round(one, received, orders, samples=np.arange(60), streams=Streams(0, 0, 0))
 
     streams = Streams(0, 0, 0)
     rng, draws = streams.batches[3], streams.masking[3]

@@ -16,6 +16,12 @@ FAMILIES = [
     if file.name.endswith(".toml")
 ]
 
+AFTER_WITH_DEPARTURES = {
+    name
+    for one in (family("allocating"), family("associating"), family("topologies"), family("pruning"))
+    for name in one.recipes
+}
+
 
 def test_every_family_has_a_title_and_every_recipe_its_line_in_the_list_of_methods():
     written = {name: recipe for one in FAMILIES for name, recipe in one.recipes.items()}
@@ -40,3 +46,10 @@ def test_no_recipe_is_read_before_one_is_asked_for():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "0", "1"]
+
+
+@each("name", [name for name, recipe in METHODS.items() if recipe.label.startswith("after")])
+def test_what_is_after_a_source_lists_its_departures_without_full_stops(name):
+    departures = METHODS[name].departures
+    assert departures or name not in AFTER_WITH_DEPARTURES
+    assert all(text and not text.endswith(".") for text in departures)

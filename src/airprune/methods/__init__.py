@@ -23,6 +23,7 @@ METHODS: Registry[Recipe] = Registry(
         "feddrop": "dropping",
         "feddrop-uniform": "dropping",
         "feddrop-bernoulli": "dropping",
+        "feddrop-all": "dropping",
         "heterofl": "dropping",
         "heterofl-fc": "dropping",
         "fjord": "dropping",
@@ -67,6 +68,7 @@ METHODS: Registry[Recipe] = Registry(
         "variance": "allocating",
         "minmax-pruning": "allocating",
         "drop-stragglers": "allocating",
+        "fewer-steps": "allocating",
         "mobility": "allocating",
         "fogfl": "topologies",
         "lanfl": "topologies",
@@ -89,12 +91,16 @@ METHODS: Registry[Recipe] = Registry(
         "prunefl": "sparse",
         "feddst": "sparse",
         "dpf": "sparse",
-        "dpf-global": "sparse",
+        "dpf-dense": "sparse",
+        "magnitude-rechosen": "sparse",
         "taylor": "sparse",
         "taylor-units": "sparse",
     },
     load=listed,
-    called={"adaptive": ("adaptive-bits",)},  # which prunes nothing: `adaptive-pruning` is the paper's
+    called={
+        "adaptive": ("adaptive-bits",),  # which prunes nothing: `adaptive-pruning` is the paper's
+        "dpf-global": ("magnitude-rechosen", "dpf-dense"),  # which gave pruned weights no gradient
+    },
 )
 
 __all__ = ["DEFAULT_METHOD", "METHODS", "Recipe"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from airprune.components.component import ModelShape
+from airprune.components.component import LocalComponent, ModelShape
 from airprune.data import Dataset
 from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Compression, Wire
@@ -57,12 +57,11 @@ def _check_relay(scenario: Scenario, method: Method) -> None:
 
 
 def _check_steps(scenario: Scenario, method: Method) -> None:
-    """Checks for plain SGD where the objective reads a device's mean gradient off its path."""
-    train = scenario.train
-    if method.objective.plain_steps and (train.momentum or train.optimizer != "sgd"):
-        got = f"{train.momentum:g} with optimizer {train.optimizer!r}"
-        rule = f"must be 0, with optimizer 'sgd', for objective {method.objective.name!r}"
-        raise InvalidValue("Scenario.train.momentum", rule, got, "Example: train.momentum = 0")
+    """Checks for SGD where the objective reads a device's mean gradient off its path."""
+    optimizer = scenario.train.optimizer
+    if method.objective.plain_steps and optimizer != "sgd":
+        rule = f"must be 'sgd' for objective {method.objective.name!r}, which reads mean gradients off updates"
+        raise InvalidValue("Scenario.train.optimizer", rule, repr(optimizer), 'Example: train.optimizer = "sgd"')
 
 
 def _check_contributors(scenario: Scenario, method: Method, num_devices: int) -> None:
@@ -84,7 +83,8 @@ def _check_privacy(scenario: Scenario, method: Method, shape: ModelShape) -> Non
         raise InvalidValue("Scenario.privacy.clip_norm", rule, settings.clip_norm, way_out)
     if not settings.noise_multiplier:
         return
-    for part, component in (("masking", method.masking), ("objective", method.objective)):
+    for part in ("masking", "objective", "selection"):
+        component: LocalComponent = getattr(method, part)
         if component.sends_reports:
             name = component.name
             rule = f"must be 0 with {part} {name!r}, whose devices report more of their data than their update"

@@ -28,7 +28,7 @@ MASKINGS: Registry[type[Masking]] = Registry(
         "prunefl": "airprune.methods.masking.prunefl:PruneFl",
         "feddst": "airprune.methods.masking.feddst:FedDst",
         "dpf": "airprune.methods.masking.dpf:Dpf",
-        "dpf-global": "airprune.methods.masking.dpf_global:DpfGlobal",
+        "magnitude-rechosen": "airprune.methods.masking.magnitude_rechosen:MagnitudeRechosen",
         "feddrop": "airprune.methods.masking.feddrop:FedDrop",
         "heterofl": "airprune.methods.masking.heterofl:HeteroFl",
         "fjord": "airprune.methods.masking.fjord:Fjord",
