@@ -2,7 +2,7 @@
 
 title = "FedAvg, HierFAVG and extensions"
 [fedprox]
-summary = "HierFAVG with a proximal term in the local objective"          # source, label and claim: see `Recipe`
+summary = "HierFAVG with a proximal term in the local objective"          # source, label, departures …: see `Recipe`
 [fedprox.settings]
 objective.name = "prox"                                                   # any key of a scenario
 [fedprox.knob]                                                            # see `Knob`; may be left out
@@ -13,7 +13,7 @@ values = [0.1, 1.0]
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -53,6 +53,8 @@ class Recipe:
       settings: scenario keys and their values; what is not named stays as the scenario has it.
       source: where the method comes from.
       label: "as published", "after …" where details are our reading, or "own".
+      departures: sentences, one for each point in which it differs from its source.
+      less_work: why a device does less work per round than with the other methods; empty where the work is equal.
       claim: a claim of its source that can be tested here.
       knob: its main setting; None if it has none that changes what is learned.
     """
@@ -62,6 +64,8 @@ class Recipe:
     settings: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     label: str = "own"
+    departures: Sequence[str] = ()
+    less_work: str = ""
     claim: str = ""
     knob: Knob | None = None
 
