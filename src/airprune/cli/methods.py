@@ -152,6 +152,8 @@ def _recipe_facts(recipe: Any) -> dict[str, Any]:
         "name": recipe.name,
         "summary": recipe.summary,
         "origin": recipe.label,
+        "departures": list(recipe.departures),
+        "less_work": recipe.less_work,
         "source": recipe.source,
         "claim": recipe.claim,
         "registered_by": _registered_by("methods", recipe.name),
@@ -235,5 +237,6 @@ _TEXTS: dict[str, Callable[[Any], str]] = {
     "components": _components_text,
     "options": _options_text,
     "state": _state_text,
+    "departures": "\n".join,
     "extra_cost": "\n".join,
 }
