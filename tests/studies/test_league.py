@@ -32,7 +32,8 @@ from airprune.studies.league.runs import RunStore, backhaul_bits, league_run
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.sources import CLAIMS
 from airprune.studies.league.standings import By, Result, standings
-from airprune.studies.league.statistics import gap, holm, paired_p, ranks, student_p
+from airprune.studies.claims.student import student_p
+from airprune.studies.league.statistics import gap, holm, paired_p, ranks
 from airprune.studies.league.tables import csv_rows, gap_text, latex, shown
 from airprune.studies.league.tracks import TRACKS, tracks_named
 from support.league import ABOUT, BASE, made_up, run_of, tiny_league

@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 
 from airprune.results.statistics import Estimate
+from airprune.studies.claims.student import student_p
 
 BySeed = Mapping[int, float]
 
@@ -47,19 +48,6 @@ def paired_p(differences: Sequence[float]) -> float:
     if deviation == 0.0:
         return 1.0 if mean == 0.0 else 0.0
     return student_p(mean / deviation * math.sqrt(count), count - 1)
-
-
-def student_p(t: float, freedom: int) -> float:
-    """Returns P(|T| > |t|) for whole degrees of freedom, a series in θ = arctan(t / √ν) (Abramowitz, Stegun 26.7)."""
-    theta = math.atan2(abs(t), math.sqrt(freedom))
-    cos_sq, is_odd = math.cos(theta) ** 2, freedom % 2 == 1
-    term = math.cos(theta) if is_odd else 1.0
-    total = 0.0 if freedom == 1 else term
-    for k in range(3 if is_odd else 2, freedom - 1, 2):
-        term *= cos_sq * (k - 1) / k
-        total += term
-    inside = (theta + math.sin(theta) * total) * 2.0 / math.pi if is_odd else math.sin(theta) * total
-    return max(0.0, 1.0 - inside)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
