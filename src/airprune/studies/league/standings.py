@@ -232,7 +232,8 @@ def _differs(result: Result, same: Result) -> str:
             for mine, theirs in zip(run.tests, same.runs[seed].tests, strict=False)
         )
     ]
-    return f"; differs in {' and '.join(differs)}" if differs else ", at the same costs"
+    *first, last = differs or [""]
+    return f"; differs in {' and '.join([', '.join(first), last] if first else [last])}" if last else ", at the same costs"
 
 
 def _same_as(results: Mapping[str, Result]) -> dict[str, str]:

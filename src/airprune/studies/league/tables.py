@@ -191,18 +191,31 @@ def gap_text(gap: Gap | None) -> str:
     return f"{text} *" if gap.p_holm < SIGNIFICANT else text
 
 
-def rounded(estimate: Estimate, *, scale: float = 1.0, sign: str = "", digits: int = 3) -> str:
-    """Returns mean ± half-width with the digits that the half-width deserves: its first two, one if it begins above 2.
+def rounded(estimate: Estimate, *, scale: float = 1.0, sign: str = "") -> str:
+    """Returns mean ± half-width with the digits that the half-width deserves: its first, two if it begins with 1 or 2.
 
-    Without an interval, or with one of width 0, so many significant digits.
+    Never more than three significant digits of the mean; of differences never more than two decimals. A half-width that
+    does not show in them is not shown.
     """
     mean, width = estimate.mean * scale, estimate.half_width * scale
-    if math.isnan(width) or width <= 1e-9 * abs(mean):
-        text = number(mean, f"{sign}.{digits}g")
-        return text if math.isnan(width) else f"{text} ± 0"
-    place = math.floor(math.log10(width))
-    decimals = max(0, -place + (1 if width < 2.95 * 10.0**place else 0))
-    return f"{number(mean, f'{sign},.{decimals}f')} ± {number(width, f',.{decimals}f')}"
+    most = 2 if sign else _decimals(abs(mean), 3)
+    if math.isnan(width) or width < 0.5 * 10.0**-most:
+        return _without_minus_zero(number(mean, f"{sign},.{min(most, 1) if sign else most}f"))
+    decimals = min(most, _decimals(width, 2 if _leading(width) < 3 else 1))
+    return f"{_without_minus_zero(number(mean, f'{sign},.{decimals}f'))} ± {number(width, f',.{decimals}f')}"
+
+
+def _leading(value: float) -> int:
+    return int(value / 10.0 ** math.floor(math.log10(value)))
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Returns the decimals that show so many significant digits."""
+    return max(0, digits - 1 - math.floor(math.log10(value))) if value > 0.0 else 0
+
+
+def _without_minus_zero(text: str) -> str:
+    return text if any(digit in text for digit in "123456789") else text.lstrip("-−")
 
 
 def _cost_text(costs: Costs, measure: str) -> str:
