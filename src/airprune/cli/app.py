@@ -50,7 +50,7 @@ PANELS = {
     },
 }
 # Words after a command that are commands of their own, and their modules; others are arguments of the command.
-NESTED = {("league", "verify"): "league_verify"}
+NESTED: dict[tuple[str, ...], str] = {("league", "verify"): "league_verify"}
 COMMANDS = {name: summary for panel in PANELS.values() for name, summary in panel.items()}
 
 # Other names under which options are accepted, by command, and those that the help shows; None: it has no effect.
@@ -104,7 +104,7 @@ def _not_imported() -> None:
 
 
 def _words(arguments: list[str]) -> list[str]:
-    """Returns the command's name among the arguments, or among those that a shell wants completed, and the word after."""
+    """Returns the command's name and the next word, of the arguments or of what a shell wants completed."""
     completed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     typed = completed.split()[1:] if "_AIRPRUNE_COMPLETE" in os.environ else arguments
     words = [word for word in typed if not word.startswith("-")][:1]

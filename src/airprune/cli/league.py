@@ -47,7 +47,8 @@ def league(
         bool, typer.Option("--untuned", help="Run every tuned method untuned as well; as many ranked runs again.")
     ] = False,
     track: Annotated[
-        str, typer.Option(metavar="TRACKS", help="Tracks in the order of work, e.g. `A,G` or `all`; see docs/league.md.")
+        str,
+        typer.Option(metavar="TRACKS", help="Tracks in the order of work, e.g. `A,G` or `all`; see docs/league.md."),
     ] = "A",
     methods: Methods = None,
     claims: Annotated[

@@ -103,7 +103,7 @@ class League:
                 yield track, entry
 
     def wanted_by(self, track: Track, entry: Entry) -> list[CampaignRun]:
-        """Returns the runs that a row needs next: a step of its tuning, else its ranked runs; none once it is complete."""
+        """Returns the runs that a row needs next: a step of its tuning, else its ranked runs; none at the end."""
         if (track.name, entry.name) in self._complete:
             return []
         if self.is_tuned and (step := self.tuning_of(track, entry)).knobs is None:
@@ -194,7 +194,9 @@ class League:
     def left_of_claims(self) -> Left:
         """Returns the runs that claims need next; how many follow depends on those."""
         missing = self.wanted_by_claims()
-        return Left().plus(len(missing), len(missing), self.store.effort.of(Load.of(missing[0].scenario)) if missing else 0)
+        return Left().plus(
+            len(missing), len(missing), self.store.effort.of(Load.of(missing[0].scenario)) if missing else 0
+        )
 
     # Tuning
 

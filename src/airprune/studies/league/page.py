@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airprune.results.report.markup import Markup, captioned, details, element, image, join, link, note, paragraph, table, tiles
+from airprune.results.report.markup import (
+    Markup,
+    captioned,
+    details,
+    element,
+    image,
+    join,
+    link,
+    note,
+    paragraph,
+    table,
+    tiles,
+)
 from airprune.results.report.page import Page, Section, page_text
 from airprune.results.report.sections import environment_section, seeds_text
 from airprune.studies.claims.table import claims_table, verdict_counts
@@ -105,7 +117,7 @@ def _leaders(standings: Mapping[str, Any]) -> str:
 
 
 def _shown(found: Mapping[str, Any], departures: Sequence[str] = ()) -> Markup:
-    """Returns a table with the origin, if there is one, under the name, and the departures from the source to unfold."""
+    """Returns a table with the origin, if there is one, under the name, and departures from the source to unfold."""
     header, rows = found["header"], found["rows"]
     if header[-1] == ORIGIN:
         header, at = header[:-1], header.index("method")

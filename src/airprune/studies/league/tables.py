@@ -53,8 +53,8 @@ _RACE = (
 )
 _TUNING = {
     Tuned.RACE: _RACE,
-    Tuned.RATES: "Learning rates were tuned around those of track A, whose main settings were kept: three rates or more "
-    "on seed 100, the best two also on 101 and 102, with half of the rounds, on training samples that no device trains "
+    Tuned.RATES: "Learning rates were tuned around those of track A, whose main settings were kept: three or more "
+    "rates on seed 100, the best two also on 101 and 102, with half of the rounds, on training samples that no device trains "
     "on.",
     Tuned.KEPT: "Learning rates and main settings are those that track A was tuned to.",
 }
@@ -79,8 +79,8 @@ def notes_of(found: Standings, *, is_tuned: bool) -> list[str]:
     tuned = _TUNING[found.track.tuned] if is_tuned else "No method was tuned: all have the scenario's learning rate."
     asterisk = f"*: differs beyond chance, p < {SIGNIFICANT:g} after Holm's correction over the track's methods."
     ranked = (
-        "Methods are ordered by their mean. A range of ranks has every rank that a method may have: from 1 + the number "
-        "of methods that are better, to the number of methods minus those that are worse, beyond simultaneous 95 % "
+        "Methods are ordered by their mean. A range of ranks has every rank that a method may have: from 1 + the "
+        "number of methods that are better, to the number of methods minus those that are worse, beyond simultaneous 95 % "
         "intervals of all paired differences (Tukey's studentised range over methods × seeds; for methods with more "
         "than four times the median variance, paired t-intervals corrected by Šidák). Methods of the same learning "
         "share a rank and count once."
@@ -165,7 +165,11 @@ def _diagnostics(found: Standings) -> Shown:
             number(row.statistics.min_count, ".0f"),
             number(row.statistics.uncovered, ",.0f"),
             number(row.state_bytes, ",.0f", scale=1e-3),
-            *(MISSING if row.costs is None else _cost_text(row.costs[name], name) for name in LINKS if "up" not in name),
+            *(
+                MISSING if row.costs is None else _cost_text(row.costs[name], name)
+                for name in LINKS
+                if "up" not in name
+            ),
             number(_learning_rate(row), "g"),
             _main_setting(row),
             number(row.entry.scenario.train.momentum, "g"),

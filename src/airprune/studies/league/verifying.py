@@ -137,7 +137,7 @@ def faults_of_tables(recorded: Recorded, league: League) -> list[str]:
     """Recomputes tables and verdicts from the ledger; returns where the recorded ones differ."""
     found = league.standings()
     again = json.loads(json.dumps(league.document(found, league.verdicts()), allow_nan=False))
-    faults = []
+    faults: list[str] = []
     if recorded.document is not None:
         for key in ("divisions", "claims"):
             faults += differences(recorded.document.get(key), again[key], key)
