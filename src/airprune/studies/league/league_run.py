@@ -52,7 +52,8 @@ def charged(scenario: Scenario) -> Scenario:
     if "downlink" in RadioSection.model_fields and values["radio"]["downlink"] == "none":
         changes["radio.downlink"] = "broadcast"
     options = values["topology"].get(name) or {}
-    if options.get("backhaul_bps", BACKHAUL_BPS) is None and not options.get("rate_bps"):
+    has_rates = isinstance(rates := options.get("rate_bps"), list) and bool(rates)  # of each level of a tree
+    if options.get("backhaul_bps", BACKHAUL_BPS) is None and not has_rates:
         changes[f"topology.{name}.backhaul_bps"] = BACKHAUL_BPS
     return scenario.with_values(changes) if changes else scenario
 

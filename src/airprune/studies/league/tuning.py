@@ -56,6 +56,11 @@ class Results(Protocol):
         """True if the run cannot be finished, so that nothing waits for it."""
         ...
 
+    @property
+    def tunings(self) -> dict[Any, Tuning]:
+        """Races that have ended, so that none is looked up twice."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
@@ -85,6 +90,7 @@ def tuning_of(
     is_kept: bool = False,
     fixed: Collection[str] = (),
     track: str = "",
+    method: str = "",
 ) -> Tuning:
     """Returns the state of a scenario's race.
 
@@ -94,11 +100,14 @@ def tuning_of(
       prior: the values that the first track has chosen.
       is_kept: True if `prior` is taken as it is.
       fixed: keys that the scenario is about, so that they are not tuned.
-      track: the track whose table the runs are for.
+      track, method: the table that the runs are for, and its row.
     """
     if is_kept and prior is not None:
         return Tuning(tried=(), wanted=(), knobs=prior)
-    race = _Race(label, scenario, store, track)
+    key = (label, scenario.hash, repr(prior), tuple(fixed))
+    if key in store.tunings:
+        return store.tunings[key]
+    race = _Race(label, scenario, store, track, method)
     rates: Sequence[float] = GRID
     knob = None if RATE in fixed else knob_of(scenario, fixed)
     if prior is not None:
@@ -109,7 +118,10 @@ def tuning_of(
         knobs = _run(race, [scenario.train.learning_rate] if RATE in fixed else rates, knob, prior is None)
     except _Waits:
         knobs = None
-    return Tuning(tried=race.tried, wanted=race.wanted, knobs=knobs)
+    found = Tuning(tried=race.tried, wanted=race.wanted, knobs=knobs)
+    if knobs is not None:
+        store.tunings[key] = found
+    return found
 
 
 def wanted(label: str, scenario: Scenario, store: Results, *, fixed: Collection[str] = ()) -> list[CampaignRun]:
@@ -168,11 +180,12 @@ def tuning_scenario(scenario: Scenario, knobs: Knobs) -> Scenario:
 class _Race:
     """Looks up the tuning runs of one scenario, and notes those that are missing."""
 
-    def __init__(self, label: str, scenario: Scenario, store: Results, track: str) -> None:
+    def __init__(self, label: str, scenario: Scenario, store: Results, track: str, method: str) -> None:
         self.kept: Knobs = {}
         self.tried: list[CampaignRun] = []
         self.wanted: list[CampaignRun] = []
-        self._label, self._scenario, self._store, self._track = label, scenario, store, track
+        self._label, self._scenario, self._store = label, scenario, store
+        self._track, self._method = track, method or scenario.method
         self._known: dict[tuple[str, int], float] = {}
 
     def scores(self, tried: Sequence[Knobs], seeds: Sequence[int] = SEEDS[:1]) -> list[float]:
@@ -194,7 +207,7 @@ class _Race:
             seed,
             purpose=Purpose.TUNING,
             track=self._track,
-            method=self._scenario.method,
+            method=self._method,
             knobs=own,
         )
         found = self._store.finished(run)
