@@ -67,9 +67,7 @@ class Line:
     played: FinishedRun
 
     @classmethod
-    def of(
-        cls, run: LeagueRun, *, environment: Mapping[str, Any], cpu_s: float | None, played: FinishedRun
-    ) -> Line:
+    def of(cls, run: LeagueRun, *, environment: Mapping[str, Any], cpu_s: float | None, played: FinishedRun) -> Line:
         scenario = run.scenario
         preset, settings = described(scenario)
         return cls(

@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airprune.results.report.markup import Markup, captioned, details, element, image, join, link, note, paragraph, table, tiles
+from airprune.results.report.markup import (
+    Markup,
+    captioned,
+    details,
+    element,
+    image,
+    join,
+    link,
+    note,
+    paragraph,
+    table,
+    tiles,
+)
 from airprune.results.report.page import Page, Section, page_text
 from airprune.results.report.sections import environment_section, seeds_text
 from airprune.studies.claims.table import claims_table, verdict_counts

@@ -165,7 +165,11 @@ def _diagnostics(found: Standings) -> Shown:
             number(row.statistics.min_count, ".0f"),
             number(row.statistics.uncovered, ",.0f"),
             number(row.state_bytes, ",.0f", scale=1e-3),
-            *(MISSING if row.costs is None else _cost_text(row.costs[name], name) for name in LINKS if "up" not in name),
+            *(
+                MISSING if row.costs is None else _cost_text(row.costs[name], name)
+                for name in LINKS
+                if "up" not in name
+            ),
             number(_learning_rate(row), "g"),
             _main_setting(row),
             number(row.entry.scenario.train.momentum, "g"),

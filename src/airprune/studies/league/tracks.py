@@ -291,9 +291,13 @@ def tracks_named(text: str) -> list[Track]:
     words = [word.strip() for word in text.split(",") if word.strip()]
     found: dict[str, Track] = {}
     for word in words:
-        mine = {name: one for name, one in TRACKS.items() if word.upper() in (name, name[0], "ALL") or word == one.preset}
+        mine = {
+            name: one for name, one in TRACKS.items() if word.upper() in (name, name[0], "ALL") or word == one.preset
+        }
         if not mine:
-            raise UnknownName("track", word[:60], [*TRACKS, *(one.preset for one in TRACKS.values() if one.preset), "all"])
+            raise UnknownName(
+                "track", word[:60], [*TRACKS, *(one.preset for one in TRACKS.values() if one.preset), "all"]
+            )
         if missing := [one for one in mine.values() if not one.exists and word.upper() != "ALL"]:
             raise UsageError(f"Track {missing[0].name} needs the preset {missing[0].preset}, which is not there.")
         found |= {name: one for name, one in mine.items() if one.exists}

@@ -279,5 +279,3 @@ def _challenged(race: _Race, holder: Knobs, challengers: Sequence[Knobs]) -> Kno
 def _first_best(scores: Sequence[float]) -> int:
     """Returns the place of the highest score, the first of equals."""
     return max(range(len(scores)), key=lambda i: scores[i])
-
-
