@@ -209,4 +209,3 @@ def _steps(levels: Sequence[str], by_level: Sequence[np.ndarray]) -> list[tuple[
 def _goes_back(step: np.ndarray, level: float) -> bool:
     _, _, high = interval_of(step, level)
     return high < 0.0
-

@@ -91,27 +91,16 @@ class LeagueClaim(Claim[[Arms]]):
         return tuple(dict.fromkeys(settings["method"] for settings in self.arms(Scenario()).values()))
 
     def differing(self, base: Scenario) -> list[str]:
-        """Returns the keys in which the arms differ; options of components that neither arm uses are not among them."""
-        tables = [_used(scenario) for scenario in self.scenarios(base).values()]
+        """Returns the keys in which the arms differ, options of the components that they use included."""
+        tables = [flat(scenario.to_dict()) for scenario in self.scenarios(base).values()]
         keys = sorted({key for table in tables for key in table} - _NAMES)
         return [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
 
     def tuned_scenario(self, arm: Scenario, base: Scenario) -> Scenario:
         """Returns the scenario that an arm is tuned on."""
-        values = flat(base.to_dict())
-        return arm.with_values({key: values.get(key) for key in self.same_model}) if self.same_model else arm
+        mine, usual = flat(arm.to_dict()), flat(base.to_dict())
+        return arm.with_values({key: usual.get(key) for key in self.same_model if key in mine})
 
-
-def _used(scenario: Scenario) -> dict[str, Any]:
-    """Returns the settings of a scenario by key, without the options of components that it does not use."""
-    found = flat(scenario.to_dict())
-    chosen: dict[str, set[str]] = {}
-    options: dict[str, set[str]] = {}
-    for section, field, registry in Scenario.choice_fields():
-        chosen.setdefault(section, set()).add(str(found[f"{section}.{field}"]))
-        options.setdefault(section, set()).update(registry)
-    unused = {f"{section}.{name}." for section, names in options.items() for name in names - chosen[section]}
-    return {key: value for key, value in found.items() if not key.startswith(tuple(unused))}
 
 
 def applicable(found: Sequence[LeagueClaim], base: Scenario) -> list[LeagueClaim]:
@@ -224,9 +213,7 @@ def runs_for(
             continue
         for name, scenario in claim.scenarios(base).items() if is_tuned and claim.is_trained else ():
             label = f"{claim.name} ({name})"
-            runs += tuning.tuning_of(
-                label, claim.tuned_scenario(scenario, base), store, fixed=claim.fixed
-            ).tried
+            runs += tuning.tuning_of(label, claim.tuned_scenario(scenario, base), store, fixed=claim.fixed).tried
         found_runs = trials(claim, base, range(SEQUENTIAL.at[-1]), store, is_tuned=is_tuned).by_arm
         runs += [run for mine in found_runs.values() for run in mine]
     return list({run.folder_name: run for run in runs}.values())
@@ -261,9 +248,7 @@ def judgement_of(claim: LeagueClaim, base: Scenario, store: RunStore, *, is_tune
 
 
 def _judgement(claim: LeagueClaim, found: Trials, store: RunStore) -> Judgement:
-    finished = {
-        name: {run.scenario.seed: store.finished(run) for run in runs} for name, runs in found.by_arm.items()
-    }
+    finished = {name: {run.scenario.seed: store.finished(run) for run in runs} for name, runs in found.by_arm.items()}
     judgement = judged(claim, finished)
     untuned = "Untuned: " if found.is_tuned is False else ""
     return dataclasses.replace(judgement, tuned=found.is_tuned, reason=f"{untuned}{judgement.reason}")
@@ -334,11 +319,14 @@ def cost_text(rows: Sequence[Cost]) -> str:
     """Returns the table of extra runs as text."""
     header = ("claim", "arms", "shared", "tuning runs", "runs at 5 seeds", "runs at 20 seeds")
     cells = [
-        header, *((r.name, *map(str, (r.arms, r.shared, r.tuning, r.first, r.last))) for r in rows),
+        header,
+        *((r.name, *map(str, (r.arms, r.shared, r.tuning, r.first, r.last))) for r in rows),
         ("all", *(str(sum(getattr(r, key) for r in rows)) for key in ("arms", "shared", "tuning", "first", "last"))),
     ]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     return "\n".join(
-        "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
         for row in cells
     )

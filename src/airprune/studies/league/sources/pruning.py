@@ -19,9 +19,7 @@ def _selecting(start: Scenario) -> Mapping[str, Settings]:
 
 
 def _ranked(start: Scenario) -> Mapping[str, Settings]:
-    return {
-        name: {"method": "adaptive-pruning", "masking.probe.importance": name} for name in ("taylor", "magnitude")
-    }
+    return {name: {"method": "adaptive-pruning", "masking.probe.importance": name} for name in ("taylor", "magnitude")}
 
 
 def _gradually(start: Scenario) -> Mapping[str, Settings]:

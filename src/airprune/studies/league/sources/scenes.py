@@ -36,7 +36,7 @@ NON_IID_EDGES = Scene(
     settings=lambda base: {"data.partition": "edge-non-iid", "data.classes_per_device": 2},
 )
 UNEQUAL_WORK = Scene(
-    words="every device holds two classes, and numbers of samples differ tenfold, hence numbers of local steps",
+    words="every device holds two classes, and numbers of samples, hence of local steps, differ widely",
     settings=lambda base: {"data.partition": "shards", "data.classes_per_device": 2, "data.size_spread": 0.8},
 )
 SOME_DEVICES = Scene(
@@ -72,7 +72,12 @@ THREE_QUARTERS = Scene(
 )
 DEVICE_CLOCK = Scene(
     words="device clock of a Raspberry Pi 4, where local steps take time; 2 s per edge round",
-    settings=lambda base: {"clock.compute": "flops", "clock.board": "raspberry-pi-4", "plan.deadline_s": 2.0},
+    settings=lambda base: {
+        "clock.compute": "flops",
+        "clock.board": "raspberry-pi-4",
+        "network.cpu_hz": 1.8e9,
+        "plan.deadline_s": 2.0,
+    },
 )
 
 

@@ -12,15 +12,11 @@ from airprune.studies.league.sources.scenes import with_methods
 
 
 def _widths(start: Scenario) -> Mapping[str, Settings]:
-    """Compares widths by device with the width that every device can train, of the same family."""
+    """Compares widths by device, 1 or ½, with ½ for all: no device may keep more than 30 % of the weights."""
     return {
         "mixed widths": {"method": "heterofl"},
-        "smallest width": {"method": "heterofl", "masking.heterofl.widths": [0.25, 1.0], **_CAPPED},
+        "smallest width": {"method": "heterofl", "plan.min_pruning_ratio": 0.7},
     }
-
-
-# No device may keep more than the slowest can: all train a quarter of the width.
-_CAPPED = {"plan.min_pruning_ratio": 0.9}
 
 
 def _partial_layers(start: Scenario) -> Mapping[str, Settings]:
@@ -45,7 +41,7 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         measure="accuracy of the widest model that a device has trained",
         scene=scenes.UNEQUAL_WIDE,
         arms=_widths,
-        differs=("masking.heterofl.widths", "plan.min_pruning_ratio"),
+        differs=("plan.min_pruning_ratio",),
         judge=better("mixed widths", "smallest width"),
     ),
     LeagueClaim(

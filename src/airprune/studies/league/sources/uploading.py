@@ -69,7 +69,7 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         measure="accuracy after equally many gradient steps",
         scene=scenes.PAPER,
         arms=_signs,
-        differs=("compression", "aggregation.edge"),
+        differs=("compression", "aggregation"),
         judge=no_worse("signs", "full precision"),
     ),
     LeagueClaim(
@@ -83,7 +83,7 @@ CLAIMS: tuple[LeagueClaim, ...] = (
         measure="accuracy after equally many rounds; time to a target accuracy",
         scene=scenes.PAPER,
         arms=with_methods("adaptive-bits", "fp32", "stc"),
-        differs=("compression", "masking", "plan.scheme", "plan.deadline_s"),
+        differs=("compression", "masking", "plan.scheme", "plan.air-budget", "plan.deadline_s"),
         judge=every(
             no_worse("adaptive-bits", "fp32"), cheaper("adaptive-bits", "fp32"), cheaper("adaptive-bits", "stc")
         ),
