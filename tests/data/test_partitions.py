@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy import stats
 
 from airprune.data import PARTITIONS, partition, partition_table
 from airprune.errors import InvalidValue, UnknownName, UsageError
@@ -119,6 +120,19 @@ def test_dirichlet_mixes_spread_as_dirichlet_says():
         share = table_of("dirichlet", labels=labels, edge=np.zeros(200, dtype=int), alpha=alpha) / 500
         # 2,000 shares drawn around what is left, which drifts: within a fifth.
         assert share.var() == pytest.approx(0.09 / (10 * alpha + 1), rel=0.2)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5])
+def test_the_share_of_a_class_follows_the_beta_marginal_of_dirichlet(alpha):
+    """A share of Dirichlet(α) over C classes is Beta(α, (C − 1) α)."""
+    labels, num_devices, size = np.arange(400_000) % 10, 200, 2_000
+    table = table_of("dirichlet", labels=labels, edge=np.zeros(num_devices, dtype=int), alpha=alpha)
+    assert np.all(table.sum(axis=1) == size) and np.all(table.sum(axis=0) == 40_000)  # every sample is used once
+    share = table / size
+    middle = stats.beta(alpha, 9 * alpha).cdf(0.1)
+    # 2,000 dependent shares of 200 mixes: three binomial deviations of 200 are 0.1.
+    assert np.mean(share <= 0.1) == pytest.approx(middle, abs=0.05)
+    assert np.mean(share > 0.5) == pytest.approx(stats.beta(alpha, 9 * alpha).sf(0.5), abs=0.03)
 
 
 def test_edge_iid_edges_are_even_and_their_devices_are_not():

@@ -32,7 +32,8 @@ from airprune.studies.league.runs import RunStore, backhaul_bits, league_run
 from airprune.studies.league.schedule import SCHEDULES
 from airprune.studies.league.sources import CLAIMS
 from airprune.studies.league.standings import By, Result, standings
-from airprune.studies.league.statistics import gap, holm, paired_p, ranks, student_p
+from airprune.studies.claims.student import student_p
+from airprune.studies.league.statistics import gap, holm, paired_p, ranks
 from airprune.studies.league.tables import csv_rows, gap_text, latex, shown
 from airprune.studies.league.tracks import TRACKS, tracks_named
 from support.league import ABOUT, BASE, made_up, run_of, tiny_league
@@ -320,63 +321,6 @@ def test_every_table_is_rectangular_and_latex_has_each_row_escaped(table):
         escaped("a_b & 5 % ± {x} \\ −1") == r"a\_b \& 5 \% $\pm$ \{x\} \textbackslash{} $-$1"
         and escaped("-2") == "$-$2"
     )
-
-
-# Claims
-
-
-def test_claims_are_judged_by_their_arms():
-    def arms(first: float, second: float) -> dict[str, dict[int, FinishedRun]]:
-        return {
-            "frozen-pruning": {seed: run_of(first + 0.001 * seed) for seed in range(3)},
-            "adaptive-pruning": {seed: run_of(second - 0.001 * seed) for seed in range(3)},
-        }
-
-    claim = next(claim for claim in CLAIMS if claim.name == "frozen-beats-zeroed")
-    assert claims.judged(claim, arms(0.75, 0.70)).verdict is Verdict.HOLDS
-    assert claims.judged(claim, arms(0.60, 0.70)).verdict is Verdict.FAILS
-    missing = arms(0.75, 0.70) | {"adaptive-pruning": {0: None, 1: None, 2: None}}
-    assert claims.judged(claim, missing).verdict is Verdict.UNDECIDED
-
-
-def test_the_kinds_of_judgement_go_both_ways():
-    fast = {"a": {s: run_of(0.4, 0.8, round_s=0.5) for s in range(2)}, "b": {s: run_of(0.4, 0.8) for s in range(2)}}
-    turned = {"a": fast["b"], "b": fast["a"]}
-    poor = {"a": {s: run_of(0.3, 0.5) for s in range(2)}, "b": fast["b"]}
-    for judge, good, bad in (
-        (judges.cheaper("a", "b"), fast, turned),
-        (judges.spends_less("a", "b", "time_s"), fast, turned),
-        (judges.ahead_at_equal_time("a", "b"), fast, turned),
-        (judges.no_worse("a", "b"), fast, poor),
-        (judges.trend("b", "a", rising=False), poor, {"a": poor["b"], "b": poor["a"]}),
-        (judges.every(judges.cheaper("a", "b"), judges.no_worse("a", "b")), fast, poor),
-    ):
-        assert judge(good).verdict is Verdict.HOLDS and judge(bad).verdict is Verdict.FAILS
-
-
-@pytest.mark.parametrize("last_is_best", [True, False])
-def test_no_claim_of_a_source_is_decided_on_one_seed(last_is_best):
-    for claim in claims.applicable(CLAIMS, BASE):
-        names = list(claim.scenarios(BASE))
-        order = names if last_is_best else names[::-1]
-        arms = {name: {0: run_of(0.3 + 0.1 * i, 0.4 + 0.1 * i, round_s=1.0 / (1 + i))} for i, name in enumerate(order)}
-        judgement = claims.judged(claim, {name: arms[name] for name in names})
-        assert judgement.verdict is Verdict.UNDECIDED, claim.name
-        assert "one seed has no interval" in judgement.reason, claim.name
-
-
-def test_claims_wait_for_the_recipes_they_need():
-    found = claims.applicable(CLAIMS, BASE)
-    assert all(set(claim.needs) <= set(METHODS) for claim in found) and len(found) >= 12
-    unknown = dataclasses.replace(CLAIMS[0], needs=("nobody-has-written-it",))
-    assert claims.applicable([unknown], BASE) == []
-    assert len({claim.name for claim in CLAIMS}) == len(CLAIMS)
-
-
-def test_the_arms_of_every_claim_differ():
-    for claim in claims.applicable(CLAIMS, BASE):
-        hashes = [scenario.hash for scenario in claim.scenarios(BASE).values()]
-        assert len(set(hashes)) == len(hashes) >= 2, claim.name
 
 
 # The command

@@ -14,6 +14,7 @@ from airprune.wireless.network import (
     PAPER_FLAT_RING,
     PAPER_HFL_RING,
     Disc,
+    LogUniform,
     Network,
     Ring,
     network_from_columns,
@@ -98,6 +99,11 @@ def test_cpu_draws_do_not_depend_on_the_placement():
     assert near.cpu_hz.min() >= 1e9
     assert near.cpu_hz.max() <= 3e9
     assert len(set(near.cpu_hz)) == 25
+
+
+def test_log_uniform_cpus_have_uniform_logarithms():
+    network = place_hierarchical(num_edges=400, devices_per_edge=5, cpu_hz=LogUniform(1e9, 4e9), seed=0)
+    assert stats.kstest(np.log2(network.cpu_hz / 1e9), stats.uniform(0, 2).cdf).pvalue > 0.01
 
 
 def test_cpu_speed_is_unrelated_to_distance():

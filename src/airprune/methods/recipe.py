@@ -5,6 +5,9 @@ title = "FedAvg, HierFAVG and extensions"
 summary = "HierFAVG with a proximal term in the local objective"          # source, label, departures …: see `Recipe`
 [fedprox.settings]
 objective.name = "prox"                                                   # any key of a scenario
+[fedprox.knob]                                                            # see `Knob`; may be left out
+key = "objective.prox.mu"
+values = [0.1, 1.0]
 """
 
 from __future__ import annotations
@@ -25,6 +28,23 @@ _ROUNDS = 60  # charges that come back every few rounds do so within as many
 
 
 @dataclass(frozen=True, kw_only=True)
+class Knob:
+    """The main setting of a method that a league tunes beside the learning rate.
+
+    Attributes:
+      key: of the scenario.
+      values: tried beside the method's own.
+    """
+
+    key: str
+    values: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> Knob:
+        return cls(key=table["key"], values=tuple(table["values"]))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """A named bundle of component choices.
 
@@ -36,6 +56,7 @@ class Recipe:
       departures: sentences, one for each point in which it differs from its source.
       less_work: why a device does less work per round than with the other methods; empty where the work is equal.
       claim: a claim of its source that can be tested here.
+      knob: its main setting; None if it has none that changes what is learned.
     """
 
     name: str
@@ -46,11 +67,15 @@ class Recipe:
     departures: Sequence[str] = ()
     less_work: str = ""
     claim: str = ""
+    knob: Knob | None = None
 
     @classmethod
     def of(cls, name: str, table: Mapping[str, Any]) -> Recipe:
         """Returns the recipe of a table of a family's file."""
-        return cls(name=name, **{**table, "settings": flat(table["settings"])})
+        given = {**table, "settings": flat(table["settings"])}
+        if "knob" in given:
+            given["knob"] = Knob.of(given["knob"])
+        return cls(name=name, **given)
 
     @property
     def components(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ import numpy as np
 from airprune.scenario.sections import NetworkSection, RadioSection
 from airprune.units import db_to_ratio, dbm_to_watt
 from airprune.wireless.channel import Radio
-from airprune.wireless.network import Disc, Network, Placement, Ring, place_flat, place_hierarchical
+from airprune.wireless.network import Disc, LogUniform, Network, Placement, Ring, place_flat, place_hierarchical
 
 
 def build_radio(section: RadioSection) -> Radio:
@@ -54,8 +54,11 @@ def _placement(section: NetworkSection, inner_m: float, outer_m: float) -> Place
     return Ring(inner_m, outer_m) if section.placement == "ring" else Disc(outer_m, min_distance_m=inner_m)
 
 
-def _cpu_hz(section: NetworkSection) -> float | tuple[float, float]:
-    return section.cpu_hz if section.cpu_hz_max is None else (section.cpu_hz, section.cpu_hz_max)
+def _cpu_hz(section: NetworkSection) -> float | tuple[float, float] | LogUniform:
+    low, high = section.cpu_hz, section.cpu_hz_max
+    if high is None:
+        return low
+    return (low, high) if section.cpu_spread == "uniform" else LogUniform(low, high)
 
 
 def _from_table(section: NetworkSection, table: str, *, seed: int, batch_samples: int) -> Network:

@@ -60,7 +60,11 @@ class NetworkSection(Section):
     edge_distance_m: NonNegative = Field(default=685.0, description="distance of every edge server to the cloud")
     cpu_hz: Positive = Field(default=3e9, description="CPU frequency f_n of every device")
     cpu_hz_max: Positive | None = Field(
-        default=None, description="if given, CPU frequencies are sampled uniformly from cpu_hz to this value"
+        default=None, description="if given, CPU frequencies are sampled from cpu_hz to this value"
+    )
+    cpu_spread: Literal["uniform", "log-uniform"] = Field(
+        default="uniform",
+        description="with cpu_hz_max: frequencies are uniform, or their logarithms are, as of devices of several kinds",
     )
     table: FilePath | None = Field(
         default=None,

@@ -19,7 +19,21 @@ from airprune.randomness import rng_for
 from airprune.units import db_to_ratio
 
 Topology = Literal["hierarchical", "flat"]
-CpuHz = float | tuple[float, float] | Sequence[float] | FloatArray
+
+
+@dataclass(frozen=True)
+class LogUniform:
+    """CPU frequencies whose logarithm is uniform between two ends: as many from 1 to 2 GHz as from 2 to 4 GHz."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        one_number("LogUniform.low", self.low, above=0.0)
+        one_number("LogUniform.high", self.high, at_least=self.low)
+
+
+CpuHz = float | tuple[float, float] | LogUniform | Sequence[float] | FloatArray
 
 
 @dataclass(frozen=True)
@@ -237,7 +251,7 @@ def place_hierarchical(
 
     Args:
       devices_per_edge: N_k: one number for all edges, or one per edge.
-      cpu_hz: f_n: one number, a tuple (low, high) to draw from uniformly, or a list or array per device.
+      cpu_hz: f_n: one number, a tuple (low, high) to sample from uniformly, a LogUniform, or a list or array per device.
     """
     num_edges = whole_number("place_hierarchical.num_edges", num_edges, at_least=1)
     per_edge = [devices_per_edge] * num_edges if np.ndim(devices_per_edge) == 0 else devices_per_edge
@@ -378,6 +392,9 @@ def _number_edges(column: Sequence[Any] | NDArray[Any]) -> tuple[list[Any], NDAr
 
 def _cpu_hz(cpu_hz: CpuHz, sizes: Sequence[int], *, seed: int) -> FloatArray:
     """Fixed values as they are; a (low, high) tuple sampled per edge, from streams apart from placement's."""
+    if isinstance(cpu_hz, LogUniform):
+        ratio = cpu_hz.high / cpu_hz.low
+        return np.concatenate([cpu_hz.low * ratio ** rng_for(seed, "cpu", k).random(n) for k, n in enumerate(sizes)])
     if not isinstance(cpu_hz, tuple):
         return quantity("cpu_hz", cpu_hz, above=0.0, way_out="Example: cpu_hz = 3e9")
     if len(cpu_hz) != 2:

@@ -35,6 +35,7 @@ def pareto_figure(
     levels: Mapping[str, float],
     target: float | None,
     caption: str,
+    headings: Mapping[str, str] | None = None,
 ) -> Figure:
     """Draws one panel per cost: every method's points, and the front through those that no other method beats.
 
@@ -42,13 +43,15 @@ def pareto_figure(
       curves: measure of cost → method → its points.
       known: methods that are named in any case; others are where they are on a front.
       levels: accuracies without a cost, as horizontal lines, by name.
+      headings: of axes, by measure, where they are not the measure's own.
     """
     fronts = {against: front_of(mine) for against, mine in curves.items()}
     named = list(dict.fromkeys([*known, *(name for points in fronts.values() for name, _, _ in points)]))
     styles = _styles(named)
     figure, axes = new_figure(len(curves), width=4.4, height=4.0)
     for ax, against in zip(axes, curves, strict=True):
-        _draw(ax, curves[against], fronts[against], styles, against)
+        _draw(ax, curves[against], fronts[against], styles)
+        ax.set_xlabel((headings or {}).get(against, MEASURES[against].axis_label))
         if target is not None:
             draw_target(ax, target)
     axes[0].set_ylabel(MEASURES["test_accuracy"].axis_label)
@@ -69,7 +72,6 @@ def _draw(
     curves: Mapping[str, Curve],
     front: Sequence[tuple[str, float, float]],
     styles: dict[str, Style],
-    against: str,
 ) -> None:
     for name, points in curves.items():
         if not points:
@@ -90,7 +92,6 @@ def _draw(
     costs = [cost for points in curves.values() for cost, _ in points if cost > 0.0]
     if costs and max(costs) > MUCH_LONGER * min(costs):
         ax.set_xscale("log")
-    ax.set_xlabel(MEASURES[against].axis_label)
 
 
 def _draw_levels(axes: Sequence[Axes], levels: Mapping[str, float], target: float | None) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from airprune.studies.campaign.driver import WITHIN, Campaign, CampaignRun, Outcome, at_a_time
 from airprune.studies.campaign.folder import Row, SweepFolder, crossover_in
 from airprune.studies.campaign.runs import MAX_RUNS, Sweep, SweptRun
+from airprune.studies.campaign.whole_run import cpu_seconds
 
 __all__ = [
     "MAX_RUNS",
@@ -25,5 +26,6 @@ __all__ = [
     "SweepFolder",
     "SweptRun",
     "at_a_time",
+    "cpu_seconds",
     "crossover_in",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -22,11 +23,15 @@ from airprune.errors import Diverged, WorkFailed, trouble_of
 from airprune.models.kernels import native
 from airprune.runs import run as run_scenario
 from airprune.runs.layout import RunFolder
+from airprune.runs.lines import read_json
 from airprune.scenario import Scenario
 from airprune.studies.campaign.files import Files, Marker, files_in, put_files
+from airprune.tables import write_text_atomic
 from airprune.tables.source import MAX_TABLE_BYTES
 
 _LOOK_S = 0.5
+# CPU time of a run; no part of the run, whose files do not depend on the machine.
+_USAGE = "usage.json"
 # How long another process may hold a folder: a run that has lost its driver leaves it after its current round.
 _PATIENCE_S = 600.0
 
@@ -135,6 +140,7 @@ def finish(task: WholeRun, *, blame_machine: bool = False) -> Done:
     Args:
       blame_machine: raises for a full or forbidden disk, since the run may go well elsewhere.
     """
+    started_s = time.process_time()
     try:
         with contextlib.closing(run_scenario(task.scenario, out=task.folder, resume=True)) as records:
             return Done(None, found=task.read(_until_cancelled(until_diverged(records))))
@@ -142,6 +148,22 @@ def finish(task: WholeRun, *, blame_machine: bool = False) -> Done:
         if blame_machine and machine_trouble(error):
             raise
         return Done(_in_one_line(trouble_of(error)))
+    finally:
+        if task.folder is not None and RunFolder(task.folder).has_run:
+            _add_usage(task.folder, time.process_time() - started_s)
+
+
+def cpu_seconds(folder: Path) -> float | None:
+    """Returns the CPU time of a run of a campaign, all its parts together; None if it is not known."""
+    found = read_json(folder / _USAGE, max_bytes=1_000)
+    value = found.get("cpu_s") if isinstance(found, dict) else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _add_usage(folder: Path, cpu_s: float) -> None:
+    with contextlib.suppress(OSError):
+        total_s = round((cpu_seconds(folder) or 0.0) + cpu_s, 3)
+        write_text_atomic(folder / _USAGE, json.dumps({"cpu_s": total_s}) + "\n", follow_link=False)
 
 
 def until_diverged(records: Iterable[dict[str, Any]]) -> Generator[dict[str, Any]]:

@@ -26,14 +26,16 @@ def document_of(
     scenario: str,
     seeds: Sequence[int],
     is_tuned: bool,
+    about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns standings and claims as JSON holds them."""
+    """Returns standings and claims as JSON holds them; `about` has the league's settings, cost and dropped rows."""
     return {
         "airprune": airprune.__version__,
         "note": note,
         "scenario": scenario,
         "seeds": list(seeds),
         "is_tuned": is_tuned,
+        **(about or {}),
         "divisions": [_track(one, is_tuned=is_tuned) for one in found],
         "claims": list(claims),
     }

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from airprune.results.figures.pareto import Curve, pareto_figure
 from airprune.results.measures import MEASURES
+from airprune.studies.league.finished import ALL_LINKS
 from airprune.studies.league.lineup import FP32, SEED, WHOLE
 from airprune.studies.league.standings import Row, Standings
 
@@ -27,6 +28,7 @@ def league_figure(found: Standings, *, caption: str) -> Figure:
         levels=levels,
         target=found.target,
         caption=caption,
+        headings={"uploaded_bits": "bits on all links (Mbit)", "energy_j": "energy, a model's (J)"},
     )
 
 
@@ -35,7 +37,7 @@ def curve(row: Row, against: str) -> Curve:
     runs = [
         [
             (value * MEASURES[against].axis_scale, test.test_accuracy)
-            for test in run.tests
+            for test in run.tests_by(ALL_LINKS)
             if (value := getattr(test, against)) is not None
         ]
         for run in row.result.runs.values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from airprune.runs.layout import RunFolder
 
 _STATISTICS_FIELDS = frozenset({"pruning_ratio", "fate", "deadline_s", "downlink_s", "coverage", "device_accuracy"})
 _LINK_FIELDS = frozenset({"level", "node", "d2d_bits", "backhaul_bits", "downlink_bits"})
+# All links together, as `tests_by` names them.
+ALL_LINKS = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,7 @@ class FinishedRun:
     """Every test of the cloud models of one finished run, and its statistics. The names are keys of the ledger.
 
     Attributes:
-      links: bits that were sent up, by link and global round; downlinks only where they were charged.
+      links: bits since the start, by link and global round.
     """
 
     tests: tuple[Evaluation, ...]
@@ -50,10 +52,14 @@ class FinishedRun:
     links: Mapping[int, LinkBits] = field(default_factory=dict)
 
     def tests_by(self, link: str) -> list[Evaluation]:
-        """Returns the tests with the bits of one kind of link in place of uploaded ones; None where unknown."""
-        return [
-            replace(test, uploaded_bits=getattr(self.links.get(test.global_round), link, None)) for test in self.tests
-        ]
+        """Returns the tests with the bits of one kind of link, or of all, in place of uploaded ones; None: unknown."""
+        return [replace(test, uploaded_bits=self._bits(test, link)) for test in self.tests]
+
+    def _bits(self, test: Evaluation, link: str) -> float | None:
+        found = self.links.get(test.global_round)
+        if found is None:
+            return None
+        return math.fsum(asdict(found).values()) if link == ALL_LINKS else getattr(found, link, None)
 
     @property
     def has_diverged(self) -> bool:

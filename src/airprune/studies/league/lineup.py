@@ -26,7 +26,7 @@ class Entry:
 
     Attributes:
       label: how near it is to its source: "as published", "after …", "own".
-      scenario: in this track, with the untuned learning rate.
+      scenario: in this track, with its own, untuned values.
       is_method: False for reference lines, which are not ranked.
       has_costs: True if its seconds, bits and joules mean anything.
     """
@@ -41,6 +41,16 @@ class Entry:
     def is_marked(self) -> bool:
         """True if it sends compressed updates, a choice that other methods do not have."""
         return sends_codes(self.scenario)
+
+    @property
+    def less_work(self) -> str:
+        """Why a device does less work per round than with other methods; empty where it does not."""
+        return METHODS[self.name].less_work if self.is_method else ""
+
+    @property
+    def departures(self) -> tuple[str, ...]:
+        """The points in which it differs from its source, a sentence each."""
+        return tuple(METHODS[self.name].departures) if self.is_method else ()
 
     def state_bytes(self) -> int:
         """Returns the number of bytes that a device keeps between rounds."""

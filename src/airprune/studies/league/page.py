@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airprune.results.report.markup import Markup, captioned, element, image, join, link, note, paragraph, table, tiles
+from airprune.results.report.markup import (
+    Markup,
+    captioned,
+    details,
+    element,
+    image,
+    join,
+    link,
+    note,
+    paragraph,
+    table,
+    tiles,
+)
 from airprune.results.report.page import Page, Section, page_text
 from airprune.results.report.sections import environment_section, seeds_text
 from airprune.studies.claims.table import claims_table, verdict_counts
@@ -37,6 +49,7 @@ def page(folder: Path, document: Mapping[str, Any]) -> Page:
         sections=[
             *(Section(f"Track {one['name']}: {one['title']}", _track(folder, one)) for one in tracks),
             Section("Claims", _claims(document["claims"])),
+            Section("Not run", _dropped(document.get("dropped", []))),
             Section("Files", [_files()]),
             environment_section(environment(), "The machine that made this report."),
         ],
@@ -50,13 +63,20 @@ def _lead(document: Mapping[str, Any]) -> Markup:
     words = f"{counted(len(methods), 'method')} in {counted(len(tracks), 'track')}, "
     words += f"{'seed' if len(seeds) == 1 else 'seeds'} "
     text = f"{words}{seeds_text(seeds)}, on the scenario {document['scenario']}; {document['note']}."
+    if document.get("cpu_hours"):
+        text += f" {document['runs']:,} runs, {document['cpu_hours']:.2g} CPU-hours."
     return paragraph(text)
+
+
+def _dropped(cells: Sequence[str]) -> list[Markup]:
+    """Returns the rows that a budget has left out; nothing if there are none."""
+    return [note(f"The budget ended before these rows were complete: {', '.join(cells)}.")] if cells else []
 
 
 def _track(folder: Path, track: Mapping[str, Any]) -> list[Markup]:
     standings, diagnostics = track["tables"]
     stem = Path(track["picture"]).stem
-    first = f"Track {track['name']}: accuracy against simulated seconds, uploaded bits and joules."
+    first = f"Track {track['name']}: accuracy against simulated seconds, bits on all links and a model's joules."
     alt = f"{first} {_leaders(standings)} The numbers are in league.csv."
     links = [link(name, name) for name in (f"{stem}.png", f"{stem}.pdf", f"{stem}.svg", "league.csv")]
     return [
@@ -68,7 +88,7 @@ def _track(folder: Path, track: Mapping[str, Any]) -> list[Markup]:
             caption=captioned(f"{first} Large markers: cloud models that no other beats; grey: all others.", links),
             class_="wide",
         ),
-        _shown(standings),
+        _shown(standings, [row.get("departures") or "" for row in track["rows"]]),
         element("h3", diagnostics["title"]),
         _shown(diagnostics),
         element("h3", "How to read it"),
@@ -85,7 +105,7 @@ def _facts(track: Mapping[str, Any]) -> dict[str, object]:
         ("most accurate after all rounds", "accuracy_rounds", max),
         ("first at the target", "time_to_target_s", min),
         ("fewest bits to the target", "bits_to_target", min),
-        ("fewest joules to the target", "joules_to_target", min),
+        ("fewest joules to the target (model)", "joules_to_target", min),
     ):
         known = [row for row in rows if isinstance(row[key], float)]
         facts[title] = best(known, key=lambda row: row[key])["method"] if known else "none"
@@ -96,18 +116,22 @@ def _leaders(standings: Mapping[str, Any]) -> str:
     return " ".join(f"{row[1]}: {row[2]} %." for row in standings["rows"][:5])
 
 
-def _shown(found: Mapping[str, Any]) -> Markup:
-    """Returns a table with the origin, if there is one, under the name."""
+def _shown(found: Mapping[str, Any], departures: Sequence[str] = ()) -> Markup:
+    """Returns a table with the origin, if there is one, under the name, and departures from the source to unfold."""
     header, rows = found["header"], found["rows"]
     if header[-1] == ORIGIN:
         header, at = header[:-1], header.index("method")
-        rows = [[_named(row[at], row[-1]) if i == at else cell for i, cell in enumerate(row[:-1])] for row in rows]
+        rows = [
+            [_named(row[at], row[-1], departs) if i == at else cell for i, cell in enumerate(row[:-1])]
+            for row, departs in zip(rows, departures, strict=True)
+        ]
     looks = f"league {found['title'].lower()}"
     return table(header, rows, label=found["title"], words=found["words"], class_=looks)
 
 
-def _named(name: str, origin: str) -> Markup:
-    return element("span", name, element("span", origin, class_="origin"))
+def _named(name: str, origin: str, departures: str) -> Markup:
+    words = element("span", name, element("span", origin, class_="origin"))
+    return element("div", words, details("departures", element("p", departures))) if departures else words
 
 
 def _claims(claims: Sequence[dict[str, Any]]) -> list[Markup]:
@@ -115,7 +139,7 @@ def _claims(claims: Sequence[dict[str, Any]]) -> list[Markup]:
     if not claims:
         return []
     facts: dict[str, object] = {verdict.value: count for verdict, count in verdict_counts(claims).items()}
-    about = "Claims are in our words; verdicts are computed from untuned runs over the same seeds."
+    about = "Claims are in our words; their arms are tuned as the methods are, and run on more seeds until decided."
     return [tiles(facts), claims_table(claims, _CLAIMS), note(about)]
 
 

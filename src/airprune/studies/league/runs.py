@@ -1,14 +1,11 @@
-"""The runs of a league, as one campaign: side by side on cores or a cluster, each once, resumable.
-
-A run's folder is named by the hash of its scenario, so tracks, tuning runs and claims share what they have in common,
-and a league that grows repeats nothing.
-"""
+"""The runs of a league: those that are ranked, and the folder of all of them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from airprune.methods.compression.base import Wire
 from airprune.methods.registration import files_used_by
@@ -18,38 +15,38 @@ from airprune.runs.layout import RunFolder
 from airprune.scenario import Scenario
 from airprune.scenario.model_shape import shape_of
 from airprune.scenario.sections import EngineSection
-from airprune.studies.campaign import WITHIN, Campaign, CampaignRun
-from airprune.studies.league import tuning
+from airprune.studies.campaign import Campaign, CampaignRun, cpu_seconds
+from airprune.studies.league.effort import Effort
 from airprune.studies.league.finished import FinishedRun, read_finished
+from airprune.studies.league.league_run import LeagueRun, Purpose, league_run
 from airprune.studies.league.ledger import Line
 from airprune.studies.league.lineup import Entry
 from airprune.studies.league.tracks import Track
-from airprune.studies.league.tuning import Knobs
+from airprune.studies.league.tuning import Knobs, Tuning
+
+__all__ = ["MEASURED", "RunStore", "backhaul_bits", "league_run", "ranked_runs"]
 
 # Recorded by every run that is ranked; by those of claims too, so that they share runs with the tables.
 MEASURED = {"diagnostics.sub_models": True}
 
 
-def league_run(label: str, scenario: Scenario, seed: int) -> CampaignRun:
-    """Returns the run of this scenario for this seed, by one process."""
-    mine = scenario.with_values({**WITHIN, "seed": seed})
-    return CampaignRun(label=f"{label}, seed {seed}", scenario=mine, folder_name=mine.hash[:16])
-
-
-def tuning_runs(track: Track, entry: Entry) -> list[tuple[Knobs, list[CampaignRun]]]:
-    """Returns the tuning runs of a method for all values of its grid, over seeds that are used for tuning only."""
-    found = []
-    for knobs in tuning.grid(entry.scenario):
-        label = f"{track.name} {entry.name} trial {tuning.knobs_text(knobs)}"
-        scenario = tuning.tuning_scenario(entry.scenario, knobs)
-        found.append((knobs, [league_run(label, scenario, seed) for seed in tuning.SEEDS]))
-    return found
-
-
-def ranked_runs(track: Track, entry: Entry, knobs: Knobs | None, seeds: Sequence[int]) -> list[CampaignRun]:
-    """Returns the runs that are ranked, with tuned values, or untuned."""
+def ranked_runs(
+    track: Track, entry: Entry, knobs: Knobs | None, seeds: Sequence[int], *, is_beside: bool = False
+) -> list[LeagueRun]:
+    """Returns the runs that are ranked, with tuned values, or untuned; `is_beside`: shown beside the tuned ones."""
     scenario = entry.scenario.with_values({**(knobs or {}), **MEASURED})
-    return [league_run(f"{track.name} {entry.name}", scenario, seed) for seed in seeds]
+    return [
+        league_run(
+            f"{track.name} {entry.name}{' untuned' if is_beside else ''}",
+            scenario,
+            seed,
+            purpose=Purpose.UNTUNED if is_beside else Purpose.RANKED,
+            track=track.name,
+            method=entry.name,
+            knobs=knobs,
+        )
+        for seed in seeds
+    ]
 
 
 def backhaul_bits(scenario: Scenario) -> float:
@@ -67,12 +64,21 @@ class RunStore:
 
     Attributes:
       recorded: finished runs by folder name. An existing folder takes precedence.
+      troubles: why a run has failed, by folder name.
+      used: the lines of all finished runs that were looked up, by folder name and label.
+      tunings: the races that have ended.
+      effort: the CPU time of those runs, to estimate others.
     """
 
     def __init__(self, path: Path, engine: EngineSection | None, recorded: Mapping[str, Line] | None = None) -> None:
         self.path = path.absolute()
         self.engine = engine
         self.recorded = recorded or {}
+        self.troubles: dict[str, str] = {}
+        self.used: dict[tuple[str, str], Line] = {}
+        self.tunings: dict[Any, Tuning] = {}
+        self.effort = Effort()
+        self._lines: dict[str, Line] = {}
         self._backhaul_bits: dict[str, float] = {}
 
     def campaign_of(self, runs: Iterable[CampaignRun]) -> Campaign:
@@ -85,8 +91,27 @@ class RunStore:
         line = self.line(run)
         return None if line is None else line.played
 
+    def has_failed(self, run: CampaignRun) -> bool:
+        return run.folder_name in self.troubles
+
+    def missing(self, runs: Iterable[CampaignRun]) -> list[CampaignRun]:
+        """Returns the runs that are to be made: neither finished nor failed."""
+        return [run for run in runs if self.line(run) is None and not self.has_failed(run)]
+
     def line(self, run: CampaignRun) -> Line | None:
         """Returns the run's line of the ledger; None unless it is finished."""
+        found = self._lines.get(run.folder_name) or self._read(run)
+        if found is None:
+            return None
+        if run.folder_name not in self._lines:
+            self._lines[run.folder_name] = found
+            self.effort.add(run.scenario, found.cpu_s)
+        mine = found.for_use(run) if isinstance(run, LeagueRun) else found
+        if not files_used_by(run.scenario):
+            self.used[run.folder_name, run.label] = mine
+        return mine
+
+    def _read(self, run: CampaignRun) -> Line | None:
         recorded = self._recorded(run)
         folder = RunFolder.below(self.path, run.folder_name)
         if recorded is not None or not folder.has_finished(run.scenario):
@@ -98,7 +123,8 @@ class RunStore:
             model_bits=self._model_bits(run.scenario),
             has_backhaul=not run.scenario.is_flat,
         )
-        return Line.of(run=run.folder_name, label=run.label, environment=folder.environment(), played=found)
+        mine = run if isinstance(run, LeagueRun) else LeagueRun(**vars(run))
+        return Line.of(mine, environment=folder.environment(), cpu_s=cpu_seconds(folder.path), played=found)
 
     def _recorded(self, run: CampaignRun) -> Line | None:
         is_here = os.path.lexists(self.path / run.folder_name)
@@ -110,11 +136,3 @@ class RunStore:
         if key not in self._backhaul_bits:
             self._backhaul_bits[key] = backhaul_bits(scenario)
         return self._backhaul_bits[key]
-
-    def best_knobs(self, track: Track, entry: Entry) -> Knobs | None:
-        """Returns the values of the most accurate tuning runs; None if none is complete."""
-        found = []
-        for knobs, runs in tuning_runs(track, entry):
-            ended = [self.finished(run) for run in runs]
-            found.append((knobs, [None if one is None else one.accuracy for one in ended]))
-        return tuning.best(found)

@@ -10,12 +10,15 @@ from typing import Any
 
 from airprune.results.latex import escaped, tabular
 from airprune.results.measures import MEASURES, TO_TARGET
-from airprune.results.statistics import Estimate, diverged_words, estimate_text
+from airprune.results.statistics import Estimate, diverged_words
 from airprune.results.tidy import write_rows
 from airprune.results.time_to_target import NOT_REACHED, Costs, target_text
+from airprune.studies.league import tuning
 from airprune.studies.league.lineup import FP32, SEED
 from airprune.studies.league.standings import LINKS, By, Row, Standings
-from airprune.studies.league.statistics import Gap
+from airprune.studies.league.statistics import Gap, Rank
+from airprune.studies.league.tracks import Tuned
+from airprune.studies.league.tuning import RATE, knobs_text
 from airprune.tables import write_text_atomic
 from airprune.text import MISSING, counted, number
 
@@ -24,23 +27,37 @@ SIGNIFICANT = 0.05
 CODES, EARLY = "◇", "†"
 # The last column of the standings; reports show it under the name.
 ORIGIN = "origin"
-_COSTS = ("time_to_target_s", "bits_to_target", "joules_to_target")
-_ACCURACY = "test_accuracy"
+_COSTS = ("time_to_target_s", "bits_to_target", "uplink_bits_to_target", "joules_to_target")
 _STATISTICS = ("device_accuracy", "mean_ratio", "max_ratio", "late_share", "min_count", "uncovered")
 
 NOTES = (
     "All methods share seeds, hence placement, fading, partition and minibatches; differences are taken seed by seed. "
-    "± is the half-width of the 95 % interval (Student's t).",
-    "Every method makes as many passes over its data per edge round; a method whose source sends one gradient per "
-    "round sends updates of the same passes, and its origin says so.",
-    "Bits to the target are those from devices to edges; those between edges and cloud, and between devices, are under "
-    "Diagnostics.",
+    "± is the half-width of the 95 % interval (Student's t); numbers have as many digits as it deserves.",
+    "Time, bits and joules count every link: uplink, broadcast downlink, links between edges and cloud at 1 Gbit/s, "
+    "links between devices. Joules are a model's, not measured ones.",
+    "Every method makes as many passes over its data per edge round. A method whose devices do less work per round has "
+    "no accuracy at equal rounds; one that has run all its rounds before the compared time has none at equal time.",
     "Memory, probes and extra bits are charged as the clock, the planner and the encoder count them.",
-    "Methods marked “after” are our reading of their source; “as published” is its algorithm.",
+    "Methods marked “after” are our reading of their source; “as published” is its algorithm. Departures are listed "
+    "beside the name, and by `airprune methods NAME`.",
     f"{CODES}: sends compressed updates, which the paper's method cannot. {EARLY}: has run all its rounds before the "
-    "time of the comparison, so more rounds would have fitted.",
+    "time of the comparison.",
     "On a network without edges the deadline is 350/30 times as long, as in the paper; the time compared is not.",
 )
+
+_RACE = (
+    "Every method had the same allowance of tuning runs, at most "
+    f"{tuning.MAX_RUNS}: learning rates from 0.001 to 1 until the best is no outermost one, then two values of its own "
+    "main setting, or two finer rates if it has none; on seed 100, the best two also on 101 and 102. A tuning run has "
+    "half of the rounds and is evaluated on training samples that no device trains on."
+)
+_TUNING = {
+    Tuned.RACE: _RACE,
+    Tuned.RATES: "Learning rates were tuned around those of track A, whose main settings were kept: three or more "
+    "rates on seed 100, the best two also on 101 and 102, with half of the rounds, on training samples that no device trains "
+    "on.",
+    Tuned.KEPT: "Learning rates and main settings are those that track A was tuned to.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +76,17 @@ class Shown:
 
 def notes_of(found: Standings, *, is_tuned: bool) -> list[str]:
     """Returns notes that explain the tables."""
-    tuned = "No method was tuned: all have the scenario's learning rate."
-    if is_tuned:
-        tuned = (
-            "Every method had the same tuning runs: four learning rates, or two with three rates of the server "
-            "optimiser, over two seeds of their own, with half the rounds, evaluated on training images that no device "
-            "trains on. The untuned accuracy, with the scenario's learning rate, stands beside."
-        )
+    tuned = _TUNING[found.track.tuned] if is_tuned else "No method was tuned: all have the scenario's learning rate."
     asterisk = f"*: differs beyond chance, p < {SIGNIFICANT:g} after Holm's correction over the track's methods."
-    ranked = "A rank is 1 + how many methods are better beyond the interval of the difference; ties share one."
-    has_ranks = any(row.ranks[By.TIME] is not None for row in found.rows)
+    ranked = (
+        "Methods are ordered by their mean. A range of ranks has every rank that a method may have: from 1 + the "
+        "number of methods that are better, to the number of methods minus those that are worse, beyond simultaneous 95 % "
+        "intervals of all paired differences (Tukey's studentised range over methods × seeds; for methods with more "
+        "than four times the median variance, paired t-intervals corrected by Šidák). Methods of the same learning "
+        "share a rank and count once."
+    )
+    by = By.TIME if found.track.by is By.TIME else By.ROUNDS
+    has_ranks = any(row.ranks[by] is not None for row in found.rows)
     single = "One seed has no intervals, hence no ranks, and differences of a few points mean nothing."
     first = [ranked, asterisk] if has_ranks else [single]
     absent = [f"{one.name} does not take part: {one.reason.rstrip('.')}." for one in found.absent]
@@ -83,32 +101,39 @@ def shown(found: Standings) -> list[Shown]:
 
 def _standings(found: Standings) -> Shown:
     target = "target" if found.target is None else target_text(round(found.target, 3)).replace(" ", "\u00a0")
+    by = found.track.by
+    other = By.ROUNDS if by is By.TIME else By.TIME
     header = (
         "rank",
         "method",
-        f"accuracy at {number(found.horizon_s, '.3g')}\u00a0s (%)",
-        "after all rounds (%)",
+        *(_heading(one, found.horizon_s) for one in (by, other)),
         f"− {SEED}",
         f"− {FP32}",
         f"s to {target}",
         f"Mbit to {target}",
-        f"J to {target}",
+        "of these uplink",
+        f"J to {target} (model)",
         ORIGIN,
     )
     rows = tuple(
         (
-            _rank(row.ranks[By.TIME]),
+            _rank(row.ranks[by]),
             name_of(row),
-            _accuracy_of(row, By.TIME) if row.entry.has_costs else MISSING,
-            _accuracy_of(row, By.ROUNDS),
-            gap_text(row.gaps[By.TIME, SEED]),
-            gap_text(row.gaps[By.TIME, FP32]),
-            *(MISSING if row.costs is None else row.costs[name].text(name) for name in _COSTS),
-            row.entry.label,
+            *(_accuracy_of(row, one) for one in (by, other)),
+            gap_text(row.gaps[by, SEED]),
+            gap_text(row.gaps[by, FP32]),
+            *(MISSING if row.costs is None else _cost_text(row.costs[name], name) for name in _COSTS),
+            "; ".join([row.entry.label, *row.remarks]),
         )
         for row in found.rows
     )
     return Shown(title="Standings", header=header, rows=rows, words=("method", ORIGIN))
+
+
+def _heading(by: By, horizon_s: float) -> str:
+    if by is By.ROUNDS:
+        return "accuracy after all rounds (%)"
+    return f"accuracy at {number(horizon_s, '.3g')}\u00a0s (%)"
 
 
 def _diagnostics(found: Standings) -> Shown:
@@ -121,25 +146,32 @@ def _diagnostics(found: Standings) -> Shown:
         "Γ*",
         "uncovered weights",
         "device memory (kB)",
-        "edges to cloud (Mbit to target)",
+        "downlink (Mbit to target)",
+        "edges and cloud (Mbit to target)",
         "between devices (Mbit to target)",
         "learning rate",
+        "main setting",
         "momentum",
-        "tuned settings",
+        "tuning runs",
         "untuned (%)",
     )
     rows = tuple(
         (
             name_of(row),
-            number(row.statistics.device_accuracy, ".2f", scale=100.0),
-            number(row.statistics.mean_ratio, ".3f"),
-            number(row.statistics.max_ratio, ".3f"),
+            number(row.statistics.device_accuracy, ".1f", scale=100.0),
+            number(row.statistics.mean_ratio, ".2f"),
+            number(row.statistics.max_ratio, ".2f"),
             number(row.statistics.late_share, ".0f", scale=100.0),
             number(row.statistics.min_count, ".0f"),
             number(row.statistics.uncovered, ",.0f"),
             number(row.state_bytes, ",.0f", scale=1e-3),
-            *(MISSING if row.costs is None else row.costs[name].text("bits_to_target") for name in LINKS),
-            _knobs(row),
+            *(
+                MISSING if row.costs is None else _cost_text(row.costs[name], name)
+                for name in LINKS
+                if "up" not in name
+            ),
+            number(_learning_rate(row), "g"),
+            _main_setting(row),
             number(row.entry.scenario.train.momentum, "g"),
             str(row.result.num_tuned or MISSING),
             _untuned(row),
@@ -147,7 +179,7 @@ def _diagnostics(found: Standings) -> Shown:
         for row in found.rows
         if row.entry.has_costs
     )
-    return Shown(title="Diagnostics", header=header, rows=rows, words=("method",))
+    return Shown(title="Diagnostics", header=header, rows=rows, words=("method", "main setting"))
 
 
 def name_of(row: Row) -> str:
@@ -159,13 +191,48 @@ def gap_text(gap: Gap | None) -> str:
     """Returns a difference in points: +2.3 ± 0.8 *."""
     if gap is None:
         return MISSING
-    text = number(gap.difference.mean, "+.2f", scale=100.0)
-    if not math.isnan(gap.difference.half_width):
-        text += f" ± {number(gap.difference.half_width, '.2f', scale=100.0)}"
+    text = rounded(gap.difference, scale=100.0, sign="+")
     return f"{text} *" if gap.p_holm < SIGNIFICANT else text
 
 
-def _rank(rank: int | None) -> str:
+def rounded(estimate: Estimate, *, scale: float = 1.0, sign: str = "") -> str:
+    """Returns mean ± half-width with the digits that the half-width deserves: its first, two if it begins with 1 or 2.
+
+    Never more than three significant digits of the mean; of differences never more than two decimals. A half-width that
+    does not show in them is not shown.
+    """
+    mean, width = estimate.mean * scale, estimate.half_width * scale
+    most = 2 if sign else _decimals(abs(mean), 3)
+    if math.isnan(width) or width < 0.5 * 10.0**-most:
+        return _without_minus_zero(number(mean, f"{sign},.{min(most, 1) if sign else most}f"))
+    decimals = min(most, _decimals(width, 2 if _leading(width) < 3 else 1))
+    return f"{_without_minus_zero(number(mean, f'{sign},.{decimals}f'))} ± {number(width, f',.{decimals}f')}"
+
+
+def _leading(value: float) -> int:
+    return int(value / 10.0 ** math.floor(math.log10(value)))
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Returns the decimals that show so many significant digits."""
+    return max(0, digits - 1 - math.floor(math.log10(value))) if value > 0.0 else 0
+
+
+def _without_minus_zero(text: str) -> str:
+    return text if any(digit in text for digit in "123456789") else text.lstrip("-−")
+
+
+def _cost_text(costs: Costs, measure: str) -> str:
+    """Returns the cost of the target as it stands under its heading."""
+    about = MEASURES["bits_to_target" if measure in LINKS else measure]
+    if not costs.by_seed:
+        return MISSING
+    if costs.estimate is not None:
+        return rounded(costs.estimate, scale=about.scale)
+    return NOT_REACHED if costs.median is None else f"median {number(costs.median, '.3g', scale=about.scale)}"
+
+
+def _rank(rank: Rank | None) -> str:
     return MISSING if rank is None else str(rank)
 
 
@@ -175,7 +242,7 @@ def _accuracy_of(row: Row, by: By) -> str:
 
 
 def _accuracy(estimate: Estimate | None) -> str:
-    return estimate_text(estimate, _ACCURACY)
+    return MISSING if estimate is None else rounded(estimate, scale=100.0)
 
 
 def _untuned(row: Row) -> str:
@@ -184,10 +251,14 @@ def _untuned(row: Row) -> str:
     return text if count in (0, len(row.result.runs)) else f"{text} ({counted(count, 'seed')})"
 
 
-def _knobs(row: Row) -> str:
-    if row.result.knobs is None:
-        return number(row.entry.scenario.train.learning_rate, "g")
-    return " × ".join(number(value, ".3g") for value in row.result.knobs.values())
+def _learning_rate(row: Row) -> float:
+    return float((row.result.knobs or {}).get(RATE, row.entry.scenario.train.learning_rate))
+
+
+def _main_setting(row: Row) -> str:
+    """Returns the tuned value beside the learning rate."""
+    own = {key: value for key, value in (row.result.knobs or {}).items() if key != RATE}
+    return knobs_text(own) if own else MISSING
 
 
 def csv_rows(found: Standings) -> list[dict[str, Any]]:
@@ -205,8 +276,9 @@ def _csv_row(found: Standings, row: Row) -> dict[str, Any]:
         "seeds": len(row.result.runs),
     }
     for by in By:
-        cells[f"rank_{by}"] = row.ranks[by]
-        cells |= _cells(f"accuracy_{by}", row.accuracy[by] if by is By.ROUNDS or row.entry.has_costs else None)
+        rank = row.ranks[by]
+        cells |= {f"rank_{by}_best": rank.best if rank else None, f"rank_{by}_worst": rank.worst if rank else None}
+        cells |= _cells(f"accuracy_{by}", row.accuracy[by])
         for other in (SEED, FP32):
             gap, name = row.gaps[by, other], f"minus_{other.replace('-', '_')}_{by}"
             cells |= _cells(name, gap.difference if gap else None)
@@ -220,9 +292,14 @@ def _csv_row(found: Standings, row: Row) -> dict[str, Any]:
         **{name: _known(getattr(row.statistics, name)) for name in _STATISTICS},
         "device_state_bytes": row.state_bytes if row.entry.has_costs else None,
         "ends_early": row.ends_early,
-        "learning_rate": (row.result.knobs or {}).get("train.learning_rate", row.entry.scenario.train.learning_rate),
+        "same_as": row.same_as or None,
+        "remarks": "; ".join(row.remarks) or None,
+        "departures": " ".join(row.entry.departures) or None,
+        "less_work": row.entry.less_work or None,
+        "learning_rate": _learning_rate(row),
+        "tuned": knobs_text(row.result.knobs) if row.result.knobs else None,
         "momentum": row.entry.scenario.train.momentum,
-        "trials": row.result.num_tuned,
+        "tuning_runs": row.result.num_tuned,
         **_cells("accuracy_untuned", row.untuned),
         "trouble": row.result.trouble or None,
     }

@@ -1,17 +1,73 @@
-"""The tracks of the league. In a single table one setting, the bits per weight, would decide the ranks."""
+"""The tracks of the league. In a single table one setting, the bits per weight, would decide the ranks.
+
+All methods take part in track A, the paper's scene; in the others those of `REPRESENTATIVE`, unless methods are named.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from airprune.errors import UnknownName, UsageError
 from airprune.scenario import Scenario
 from airprune.scenario.model_shape import shape_of
+from airprune.scenario.presets import presets
 
 # The paper's own deadlines: 350 ms on a network without edges, where all devices share the bandwidth, against 30 ms.
 FLAT_DEADLINE = 350.0 / 30.0
+# The preset that the presets of scenes change; a league's schedule has its rounds and samples.
+_SCHEDULED = "demo"
+
+# The methods of all tracks but the first, and why each is there.
+REPRESENTATIVE: Mapping[str, str] = {
+    "adaptive-pruning": "the paper's method",
+    "minmax-pruning": "the paper's masks, shares that equalise pruning",
+    "variance": "the paper's masks, shares that equalise the devices' weight in the average",
+    "frozen-pruning": "the paper's plan, weights kept in place of zeroed",
+    "hierfavg": "the plain baseline: no pruning, 64 bits",
+    "fp32": "no pruning, 32 bits",
+    "bf16": "no pruning, 16 bits",
+    "fixed-8": "no pruning, 8 bits",
+    "fixed-4": "no pruning, 4 bits",
+    "sign": "1 bit with error feedback",
+    "topk-1": "1 % of the values with error feedback",
+    "stc": "sparse ternary compression at 1/32",
+    "adaptive-bits": "compression levels chosen by the deadline",
+    "snip": "one mask for all, chosen once",
+    "prunefl": "one mask for all, chosen again and again",
+    "heterofl": "sub-models by width",
+    "fjord": "ordered dropout",
+    "feddrop": "random sub-models",
+    "fedprox": "a proximal term",
+    "scaffold": "control variates",
+    "fedavgm": "server momentum",
+    "fednova": "normalised averaging",
+    "oort": "client selection by utility and time",
+    "random": "client selection at random",
+    "drop-stragglers": "no pruning; devices that would miss the deadline do not take part",
+}
+
+
+class By(StrEnum):
+    """The point at which accuracies are compared."""
+
+    TIME = "time"
+    """The seconds that the paper's method takes for its rounds."""
+    ROUNDS = "rounds"
+    """All rounds."""
+
+
+class Tuned(StrEnum):
+    """How a track's methods are tuned."""
+
+    RACE = "race"
+    """By the whole race."""
+    RATES = "rates"
+    """By three learning rates around that of the first track, whose main setting is kept; else by the whole race."""
+    KEPT = "kept"
+    """As the first track has tuned them; else by the whole race."""
 
 
 def _any(scenario: Scenario) -> bool:
@@ -24,13 +80,12 @@ def sends_codes(scenario: Scenario) -> bool:
     return bool(compression["name"] != "cast" or compression["cast"]["format"] != "exact")
 
 
+def is_representative(scenario: Scenario) -> bool:
+    return scenario.method in REPRESENTATIVE
+
+
 def _sends_values(scenario: Scenario) -> bool:
-    return not sends_codes(scenario)
-
-
-def _chooses_devices(scenario: Scenario) -> bool:
-    """True for methods that deal with lost devices, and for the plainest one that does not."""
-    return scenario.selection.name != "everyone" or scenario.method in ("hierfavg", "hybridfl")
+    return is_representative(scenario) and not sends_codes(scenario)
 
 
 def _has_edges(scenario: Scenario) -> bool:
@@ -45,28 +100,41 @@ class Track:
       name: a letter; tracks of one letter and different numbers are chosen together.
       about: its particulars in a sentence.
       settings: changes of the league's scenario, given that scenario.
+      preset: the scene as a preset: its changes apply to the league's scenario, or the whole of it if `is_whole`.
       usual: True for methods that take part unless methods are named.
       possible: True for methods that can take part at all; `needs` says why others cannot.
       rounds_factor: how many times as many global rounds are run, so that fast methods fill the time.
+      by: the comparison that orders the table.
+      tuned: how its methods are tuned.
     """
 
     name: str
     title: str
     about: str
     settings: Callable[[Scenario], Mapping[str, Any]] = lambda base: {}
-    usual: Callable[[Scenario], bool] = _any
+    preset: str = ""
+    is_whole: bool = False
+    usual: Callable[[Scenario], bool] = is_representative
     possible: Callable[[Scenario], bool] = _any
     needs: str = ""
     rounds_factor: int = 1
+    by: By = By.ROUNDS
+    tuned: Tuned = Tuned.RATES
+
+    @property
+    def exists(self) -> bool:
+        """False if its preset is not there."""
+        return not self.preset or self.preset in presets()
 
     def scenario(self, base: Scenario) -> Scenario:
         """Returns the league's scenario in this track, before a method is chosen."""
-        return base.with_values(self.settings(base))
-
-    def horizon_s(self, base: Scenario) -> float:
-        """Returns Q E T_th, the time that the paper's method takes for its rounds; other methods get the same time."""
-        scenario = self.scenario(base)
-        return base.rounds.global_rounds * max(base.edge_rounds_of) * deadline_s(scenario)
+        if not self.preset:
+            return base.with_values(self.settings(base))
+        scene = Scenario.preset(self.preset)
+        if self.is_whole:
+            return scene.with_values({"engine": base.engine, "seed": base.seed})
+        changes = {key: value for key, _, value in Scenario.preset(_SCHEDULED).diff(scene) if key != "name"}
+        return base.with_values(changes)
 
 
 def deadline_s(scenario: Scenario) -> float:
@@ -89,11 +157,16 @@ def _half_the_bits(base: Scenario) -> Mapping[str, Any]:
     return {"plan.bits_per_weight": plan.bits_per_weight / 2, "plan.deadline_s": compute_s + upload_s / 2}
 
 
-def _wide_model(base: Scenario) -> Mapping[str, Any]:
-    """Returns the wide model with a deadline that grows with the number of weights, as compute and upload time do."""
-    wide = base.with_("model.name", "cifar-cnn")
-    growth = shape_of(wide).num_weights / shape_of(base).num_weights
-    return {"model.name": "cifar-cnn", "plan.deadline_s": deadline_s(base) * growth}
+def _table_i(base: Scenario) -> Mapping[str, Any]:
+    """Returns the rounds, samples and minibatches of Table I."""
+    paper = Scenario.preset("paper-converged")
+    return {
+        "data.train_samples": paper.data.train_samples,
+        "data.test_samples": paper.data.test_samples,
+        "train.batch_size": paper.train.batch_size,
+        "rounds.global_rounds": paper.rounds.global_rounds,
+        "rounds.edge_rounds": paper.rounds.edge_rounds,
+    }
 
 
 TRACKS: Mapping[str, Track] = {
@@ -103,6 +176,8 @@ TRACKS: Mapping[str, Track] = {
             name="A",
             title="the paper's",
             about="64 bits per weight and the paper's deadline, which each method meets by its own means, or misses.",
+            usual=_any,
+            tuned=Tuned.RACE,
         ),
         Track(
             name="B",
@@ -119,6 +194,8 @@ TRACKS: Mapping[str, Track] = {
             "simulated seconds. Planners keep the deadline as their own setting, since without one they would fill any "
             "time.",
             rounds_factor=4,
+            by=By.TIME,
+            tuned=Tuned.KEPT,
         ),
         Track(
             name="D1",
@@ -135,11 +212,22 @@ TRACKS: Mapping[str, Track] = {
             settings=lambda base: {"data.partition": "shards", "data.classes_per_device": 2},
         ),
         Track(
+            name="D3",
+            title="Dirichlet 0.1",
+            about="As A, but every device mixes the classes by Dirichlet(0.1), mostly one or two of them.",
+            preset="dirichlet-01",
+        ),
+        Track(
+            name="D4",
+            title="Dirichlet 0.5",
+            about="As A, but every device mixes the classes by Dirichlet(0.5).",
+            preset="dirichlet-05",
+        ),
+        Track(
             name="E",
             title="unreliable",
             about="As A, but three devices in ten are lost after planning, in every round.",
-            settings=lambda base: {"events.dropout_probability": 0.3},
-            usual=_chooses_devices,
+            preset="unreliable",
         ),
         Track(
             name="F",
@@ -156,21 +244,63 @@ TRACKS: Mapping[str, Track] = {
             title="wide model",
             about="As A with 64 hidden units in place of 8 and a deadline that grows in proportion, since with 8 units "
             "the width of the model decides how well methods do that remove whole units.",
-            settings=_wide_model,
+            preset="wide",
+        ),
+        Track(
+            name="H",
+            title="CIFAR-10",
+            about="The preset cifar on its own schedule: ResNet-8 on CIFAR-10.",
+            preset="cifar",
+            is_whole=True,
+        ),
+        Track(
+            name="I",
+            title="text",
+            about="The preset text on its own schedule: a character model on Shakespeare, partitioned by role.",
+            preset="text",
+            is_whole=True,
+        ),
+        Track(
+            name="J1",
+            title="device clock, unequal CPUs",
+            about="As A, but compute time from counted FLOPs on CPUs of unequal speed, and a deadline that the slowest "
+            "meets without pruning.",
+            preset="device-cpu",
+        ),
+        Track(
+            name="J2",
+            title="device clock, accelerators",
+            about="As A, but compute time from counted FLOPs on accelerators of 70 to 500 GFLOP/s, and a deadline that "
+            "the slowest meets without pruning.",
+            preset="accelerators",
+        ),
+        Track(
+            name="K",
+            title="full schedule",
+            about="As A with the rounds, samples and minibatches of Table I. Tuned values are those of A, since a run "
+            "takes forty times as long.",
+            settings=_table_i,
+            tuned=Tuned.KEPT,
         ),
     )
 }
 
 
 def tracks_named(text: str) -> list[Track]:
-    """Returns the tracks that a text names: `A`, `A,D2`, `D` for all that begin with it, or `all`."""
-    words = [word.strip().upper() for word in text.split(",") if word.strip()]
+    """Returns the tracks in the order that a text names them: `A`, `A,D2`, `D` for D1 to D4, a preset, or `all`."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
     found: dict[str, Track] = {}
     for word in words:
-        mine = {name: one for name, one in TRACKS.items() if word in (name, name[0], "ALL")}
+        mine = {
+            name: one for name, one in TRACKS.items() if word.upper() in (name, name[0], "ALL") or word == one.preset
+        }
         if not mine:
-            raise UnknownName("track", word[:60], [*TRACKS, "all"])
-        found |= mine
+            raise UnknownName(
+                "track", word[:60], [*TRACKS, *(one.preset for one in TRACKS.values() if one.preset), "all"]
+            )
+        if missing := [one for one in mine.values() if not one.exists and word.upper() != "ALL"]:
+            raise UsageError(f"Track {missing[0].name} needs the preset {missing[0].preset}, which is not there.")
+        found |= {name: one for name, one in mine.items() if one.exists}
     if not found:
         raise UsageError(f"--track must name at least one of {', '.join(TRACKS)} or all, got {text!r}.")
-    return [TRACKS[name] for name in TRACKS if name in found]
+    return list(found.values())

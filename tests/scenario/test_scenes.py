@@ -1,0 +1,83 @@
+"""The scenes of the benchmark: presets that a track of the league takes as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import airprune as ap
+from airprune.planning.feasibility import min_deadline_s
+from airprune.scenario import Scenario
+from airprune.scenario.model_shape import shape_of
+from airprune.studies.league.schedule import SCHEDULES
+from airprune.studies.league.tracks import TRACKS
+from airprune.wireless.channel import full_band_rates
+
+LEAGUE = SCHEDULES["default"].scenario()
+FLOP_PER_SAMPLE = 22_730_208  # the paper's CNN, layer by layer in docs/clock.md
+PASSES = 400  # 200 samples, two epochs
+FLOPS_OF_THE_SLOWEST = {"device-cpu": 0.5e9 * 8, "accelerators": 70e9}
+
+
+def differences(name: str, other: Scenario) -> set[str]:
+    return {key for key, *_ in Scenario.preset(name).diff(other)} - {"name"}
+
+
+def test_demo_is_the_league_s_default_schedule():
+    assert Scenario.preset("demo").hash == LEAGUE.hash
+
+
+@pytest.mark.parametrize(("name", "track"), [("wide", "G"), ("unreliable", "E")])
+def test_scenes_of_a_track_are_that_track_but_for_the_learning_rate(name, track):
+    assert differences(name, TRACKS[track].scenario(LEAGUE)) == {"train.learning_rate"}
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("dirichlet-01", {"data.partition", "data.alpha"}),
+        ("dirichlet-05", {"data.partition"}),
+        ("unreliable", {"events.dropout_probability"}),
+        ("wide", {"model.name", "plan.deadline_s"}),
+    ],
+)
+def test_scenes_change_one_thing_of_the_demo_beside_the_learning_rate(name, changed):
+    assert differences(name, Scenario.preset("demo")) == changed | {"train.learning_rate"}
+
+
+def test_the_wide_scene_leaves_as_much_time_per_weight_as_the_paper():
+    wide, paper = (Scenario.preset(name) for name in ("wide", "demo"))
+    per_weight = [scenario.plan.deadline_s / shape_of(scenario).num_weights for scenario in (wide, paper)]
+    assert per_weight[0] == pytest.approx(per_weight[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", FLOPS_OF_THE_SLOWEST)
+def test_the_slowest_devices_possible_meet_the_deadline_with_the_whole_model(name):
+    """All devices of an edge compute at the slowest speed and send 64 bits per weight, after a 64-bit broadcast."""
+    scenario = Scenario.preset(name)
+    compute_s = PASSES * FLOP_PER_SAMPLE / FLOPS_OF_THE_SLOWEST[name]
+    assert scenario.network.cpu_hz * scenario.clock.flops_per_cycle == pytest.approx(FLOPS_OF_THE_SLOWEST[name])
+    for seed in range(10):
+        network = scenario.with_("seed", seed).build_network()
+        rate = full_band_rates(network, scenario.build_radio(), seed=seed)
+        problem = ap.PlanProblem(
+            edge=network.edge,
+            full_band_rate_bps=rate,
+            seconds_per_weight=0.0,
+            extra_seconds=compute_s,
+            conv_weights=18_720,
+            fc_weights=25_168,
+            bits_per_weight=64.0,
+            deadline_s=1.0,
+        )
+        needed_s = min_deadline_s(problem, np.full(25, 43_888.0)).max()
+        broadcast_s = 43_888 * 64 / rate.min()
+        assert needed_s + broadcast_s <= scenario.plan.deadline_s < 1.03 * (needed_s + broadcast_s)
+
+
+def test_accelerators_are_log_uniform_between_70_and_500_gflops():
+    scenario = Scenario.preset("accelerators").with_values({"network.num_edges": 200, "network.devices_per_edge": 5})
+    flops = scenario.build_network().cpu_hz * scenario.clock.flops_per_cycle
+    assert 70e9 <= flops.min() < 72e9 and 490e9 < flops.max() <= 500e9
+    # The middle of the logarithms, √(70 · 500); of 1,000 devices, three standard errors are 0.09.
+    assert np.log(flops).mean() == pytest.approx(np.log(70e9 * 500e9) / 2, abs=0.06)
