@@ -256,6 +256,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "feddrop-bernoulli": {},
     "heterofl": {},
     "heterofl-fc": {},
+    "fedrolex": {},
     "fjord": {},
     "fjord-fc": {},
     "fjord-kd": {},
