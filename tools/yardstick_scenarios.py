@@ -257,6 +257,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "heterofl": {},
     "heterofl-fc": {},
     "fedrolex": {},
+    "semi-sync": {},
+    "fedbuff": {},
     "fjord": {},
     "fjord-fc": {},
     "fjord-kd": {},
