@@ -14,12 +14,12 @@ from airprune.engines.serial import SerialEngine
 from airprune.errors import InvalidValue
 from airprune.methods.masking.core.coverage import coverage_of
 from airprune.methods.selection.base import Candidates, known_rates
+from airprune.methods.topology.arrivals import LAG, LEFT, Buffered, KOfN
+from airprune.methods.topology.base import DueView
 from airprune.methods.topology.d2d import D2d, d2d_rate_bps, masters, without_leavers
 from airprune.methods.topology.fog import chosen_edge, queueing_s, utility
 from airprune.methods.topology.lan import ring_share
 from airprune.methods.topology.relay import Relay
-from airprune.methods.topology.arrivals import LAG, LEFT, Buffered, KOfN
-from airprune.methods.topology.base import DueView
 from airprune.methods.topology.tiers import Tiers, tier_of
 from airprune.randomness import rng_for
 from airprune.results.traffic import link_bits
@@ -503,7 +503,9 @@ def events(latency_s, count, rounds):
     return closed
 
 
-@pytest.mark.parametrize(("latency_s", "share", "count"), [((1.0, 2.0, 5.0), 0.6, 2), ((1.0, 1.5, 2.25, 7.0, 9.0), 0.2, 1)])
+@pytest.mark.parametrize(
+    ("latency_s", "share", "count"), [((1.0, 2.0, 5.0), 0.6, 2), ((1.0, 1.5, 2.25, 7.0, 9.0), 0.2, 1)]
+)
 def test_rounds_close_when_an_event_queue_says_so(latency_s, share, count):
     topology = KOfN(share=share, models=64)
     values = {LEFT: np.full(len(latency_s), np.nan), LAG: np.zeros(len(latency_s), dtype=np.int64)}
@@ -563,5 +565,7 @@ def test_edges_that_do_not_wait_close_sooner_and_slow_devices_still_count():
     _, _, waiting = ran(cpu_hz, method="hierfavg", **changes)
     _, _, records = ran(cpu_hz, method="semi-sync", **changes, **{"topology__k-of-n__share": 0.75})
     assert records[-1]["time_s"] < waiting[-1]["time_s"]
-    slow = {(device, lag) for r in records if r["kind"] == "edge" for device, lag in zip(r["device"], r["lag"], strict=True)}
+    slow = {
+        (device, lag) for r in records if r["kind"] == "edge" for device, lag in zip(r["device"], r["lag"], strict=True)
+    }
     assert all(lag == 0 for device, lag in slow if device not in (3, 7))

@@ -52,7 +52,7 @@ class Arrivals(Topology):
     )
 
     def slots(self, shape: ModelShape) -> tuple[Slot, ...]:
-        """Stores an edge's last models, and of each device how long it still works (NaN: it begins), since when, where."""
+        """Stores an edge's last models; of a device how long it still works (NaN: it begins), its lag and its edge."""
         return (
             Slot(name=HISTORY, owner=Owner.EDGE, shape=lambda shape: (self.models, shape.num_state), dtype="<f8"),
             Slot(name=LEFT, owner=Owner.RUN, shape=per_device, dtype="<f8", start=np.nan),
