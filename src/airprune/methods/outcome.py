@@ -73,7 +73,9 @@ class GlobalOutcome:
     Attributes:
       num_devices: of the network.
       train_loss: mean over all samples of its edge rounds; None if no device trained.
+      waited_s: how long each edge waited for the others, and for its link, since its last edge round.  [num_edges]
     """
 
     num_devices: int
     train_loss: float | None = None
+    waited_s: Array = field(default_factory=lambda: np.zeros(0))

@@ -282,21 +282,30 @@ def finish_sum(
     )
 
 
-def mean_of_parts(parts: Sequence[tuple[int, EdgeResult]], current: Array) -> EdgeResult:
-    """One edge's result from those of devices that began so many rounds ago: each entry's mean over who has it.
+def mean_of_parts(
+    parts: Sequence[tuple[int, EdgeResult]], current: Array, starts: Sequence[Array] = (), weights: Array | None = None
+) -> EdgeResult:
+    """One edge's result from those of devices that began so many rounds ago.
 
-    The parts count equally, however many devices they have; an entry that no device sent stays as it is. A part that
-    began with this round, and alone, is the result to the bit.
+    Without weights the parts count equally, however many devices they have: each entry is the mean over the parts that
+    have it. With weights ω the edge moves by what the parts have moved: w ← w + Σ ω (w_part − start), where ω of
+    an entry that a part lacks falls to the others. An entry that no device sent stays as it is. A part that began with
+    this round, is alone and counts once is the result to the bit.
 
     Args:
       current: what the edge has.  [num_state]
+      starts: the model that each part began with.
+      weights: see `Topology.part_weights`.  [num_parts]
     """
     results = [result for _, result in parts]
-    if [lag for lag, _ in parts] == [0]:
+    if [lag for lag, _ in parts] == [0] and (weights is None or weights[0] == 1.0):
         return results[0]
     held = np.sum([result.held for result in results], axis=0)
-    total = np.sum([np.where(result.held, result.combined, 0.0) for result in results], axis=0, dtype=np.float64)
-    combined = np.divide(total, held, out=current.astype(np.float64), where=held > 0)
+    if weights is None:
+        total = np.sum([np.where(result.held, result.combined, 0.0) for result in results], axis=0, dtype=np.float64)
+        combined = np.divide(total, held, out=current.astype(np.float64), where=held > 0)
+    else:
+        combined = current.astype(np.float64) + _weighted_moves(results, starts, weights)
     kept_by = np.sum([result.kept_by for result in results], axis=0)
     reports: dict[str, Array] = {}
     for result in results:
@@ -312,3 +321,13 @@ def mean_of_parts(parts: Sequence[tuple[int, EdgeResult]], current: Array) -> Ed
         failures=tuple(failure for result in results for failure in result.failures),
         reports=reports,
     )
+
+
+def _weighted_moves(results: Sequence[EdgeResult], starts: Sequence[Array], weights: Array) -> Array:
+    """Σ ω (w_part − start) of each entry, times Σ ω over Σ ω of the parts that have it.  [num_state]"""
+    moved, there = np.zeros(len(starts[0])), np.zeros(len(starts[0]))
+    for result, start, weight in zip(results, starts, weights.tolist(), strict=True):
+        moved += weight * np.where(result.held, result.combined.astype(np.float64) - start, 0.0)
+        there += weight * result.held
+    share = np.divide(weights.sum(), there, out=np.zeros_like(there), where=there > 0.0)
+    return np.where(there == weights.sum(), moved, moved * share)

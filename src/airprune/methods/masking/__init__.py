@@ -31,6 +31,7 @@ MASKINGS: Registry[type[Masking]] = Registry(
         "magnitude-rechosen": "airprune.methods.masking.magnitude_rechosen:MagnitudeRechosen",
         "feddrop": "airprune.methods.masking.feddrop:FedDrop",
         "heterofl": "airprune.methods.masking.heterofl:HeteroFl",
+        "fedrolex": "airprune.methods.masking.fedrolex:FedRolex",
         "fjord": "airprune.methods.masking.fjord:Fjord",
         "fjord-kd": "airprune.methods.masking.fjord_kd:FjordKd",
         "afd": "airprune.methods.masking.afd:Afd",
