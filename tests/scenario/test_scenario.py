@@ -440,6 +440,9 @@ OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "data.test_samples": None,
     "clock.board": "raspberry-pi-5",
     "clock.cores": 2,
+    **{f"stop.{key}": 1.0 for key in ("target", "time_s", "uploaded_bits", "energy_j")},
+    "stop.patience": 3,
+    "stop.smaller_is_better": True,
 }
 
 

@@ -42,7 +42,7 @@ def extend(folder: RunFolder, scenario: Scenario) -> None:
             _check(folder, run, before, scenario)
             if os.path.lexists(folder.final_file):
                 kept = folder.path / f"final-{facts['state']['global_round']}.safetensors"
-                os.replace(folder.final_file, kept)
+                folder.final_file.replace(kept)
             later = replace(run, scenario=scenario.hash, settings=settings_digest(text), has_ended=False)
             facts["state"].pop("stopped", None)
             if scenario.stop.watches_metric:
