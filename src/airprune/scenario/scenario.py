@@ -379,11 +379,9 @@ def _start_paths_at(folder: Path, values: dict[str, Any]) -> None:
 
 
 def _digest(table: str, key: str = "network.table") -> str:
-    path = Path(table)
+    path, most = Path(table), MAX_TABLE_BYTES if key == "network.table" else MAX_WEIGHTS_BYTES
     try:
-        with files.open_to_read(
-            path, max_bytes=MAX_TABLE_BYTES if key == "network.table" else MAX_WEIGHTS_BYTES
-        ) as file:
+        with files.open_to_read(path, max_bytes=most) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or "it cannot be"

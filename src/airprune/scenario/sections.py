@@ -559,9 +559,7 @@ class StopSection(Section):
     min_improvement: NonNegative = Field(default=0.0, description="change of the metric that counts as an improvement")
     time_s: Positive | None = Field(default=None, description="simulated time that ends the run")
     uploaded_bits: Positive | None = Field(default=None, description="uplink bits since the start that end the run")
-    energy_j: Positive | None = Field(
-        default=None, description="energy of all devices since the start that ends the run"
-    )
+    energy_j: Positive | None = Field(default=None, description="energy of all devices that ends the run")
     keep_best: bool = Field(
         default=False, description="keep the best model by the metric as best.safetensors, beside the last one"
     )
