@@ -22,6 +22,9 @@ def check_method(scenario: Scenario, method: Method, *, shape: ModelShape, num_d
     _check_relay(scenario, method)
     _check_steps(scenario, method)
     _check_contributors(scenario, method, num_devices)
+    if scenario.stop.watches_metric and scenario.rounds.evaluate_every == "never":
+        rule = 'must be "global" or "edge" where stop has a target, patience or keep_best'
+        raise InvalidValue("Scenario.rounds.evaluate_every", rule, "never", 'Example: evaluate_every = "global"')
     if scenario.privacy.clip_norm is not None:
         _check_privacy(scenario, method, shape)
 

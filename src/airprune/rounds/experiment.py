@@ -23,6 +23,7 @@ from airprune.models.layout import LocalModel
 from airprune.models.losses import CROSS_ENTROPY
 from airprune.models.losses.own import Criteria, criteria_of, named
 from airprune.models.names import HIDDEN
+from airprune.models.start_weights import load_start
 from airprune.planning.deadline import FIRST_KAPPA
 from airprune.planning.periods import local_steps_at
 from airprune.randomness import rng_for
@@ -36,6 +37,7 @@ from airprune.rounds.parts import (
     HEARD,
     KAPPA,
     LOSSES,
+    BestMetric,
     DecayingSteps,
     HeardSamples,
     Hooks,
@@ -121,6 +123,8 @@ class Experiment:
             module=model,
         )
         flat = source.open()
+        if scenario.model.start is not None:
+            load_start(flat, scenario.model.start)
         samples = samples_by_device(scenario, data, network)
         method = Method.of(scenario)
         check_method(scenario, method, shape=flat.shape, num_devices=network.num_devices)
@@ -270,6 +274,8 @@ class Experiment:
             found.append(StationInbox(num_edges))
         if scenario.diagnostics.sub_models:
             found.append(MedianDevice())
+        if (stop := scenario.stop).watches_metric:
+            found.append(BestMetric(stop.metric, stop.direction, stop.min_improvement))
         return tuple(found)
 
     @cached_property
@@ -322,9 +328,13 @@ class Experiment:
         )
 
     def has_ended(self, state: RunState) -> bool:
-        """True if no round is left: all have been run, or training has diverged and its global round is closed."""
+        """True if no round is left: all have been run, the run was stopped, or training has diverged.
+
+        A diverged run closes its global round first.
+        """
         is_closed = not any(state.counters)
-        return state.global_round >= self.scenario.rounds.global_rounds or (bool(state.diverged) and is_closed)
+        is_over = state.global_round >= self.scenario.rounds.global_rounds or bool(state.stopped)
+        return is_over or (bool(state.diverged) and is_closed)
 
     def step_index(self, state: RunState) -> int:
         """Edge rounds since the start of the global round."""

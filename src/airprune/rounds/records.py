@@ -193,6 +193,9 @@ class GlobalRecord(JsonRecord):
         str | None,
         About(Per.MODEL, "where training diverged: which models are not finite numbers; the run's last record"),
     ] = None
+    stopped: Annotated[
+        str | None, About(Per.MODEL, "why the run ended before its last round, with `stop`; the run's last record")
+    ] = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 

@@ -180,6 +180,11 @@ class ModelSection(Section):
         description='names of layers that stay on each device, neither sent nor averaged; "last" is the last one',
     )
     float64: bool = Field(default=False, description="train in double precision (64 bit)")
+    start: FilePath | None = Field(
+        default=None,
+        description="weights that training starts from: a safetensors file, or the folder of a finished run; none: "
+        "sampled by the seed",
+    )
 
 
 class DataSection(Section):
@@ -558,6 +563,43 @@ class RoundsSection(Section):
     target_accuracy: Annotated[Ratio | None, Label()] = Field(
         default=None, description="report time, bits and energy until this test accuracy; it changes no result"
     )
+
+
+class StopSection(Section):
+    """Early stopping: the run ends, with its model, after the global round in which one of these is met."""
+
+    owner = "Scenario.stop"
+
+    metric: Text = Field(
+        default="test_accuracy", description="recorded metric that target, patience and keep_best look at"
+    )
+    smaller_is_better: bool | None = Field(
+        default=None, description="direction of the metric; none: smaller is better for metrics named …loss, …error"
+    )
+    target: float | None = Field(default=None, description="value of the metric that ends the run")
+    patience: Count | None = Field(
+        default=None, description="number of global rounds without an improvement of the metric that ends the run"
+    )
+    min_improvement: NonNegative = Field(default=0.0, description="change of the metric that counts as an improvement")
+    time_s: Positive | None = Field(default=None, description="simulated time that ends the run")
+    uploaded_bits: Positive | None = Field(default=None, description="uplink bits since the start that end the run")
+    energy_j: Positive | None = Field(default=None, description="energy of all devices that ends the run")
+    keep_best: bool = Field(
+        default=False, description="keep the best model by the metric as best.safetensors, beside the last one"
+    )
+
+    @property
+    def watches_metric(self) -> bool:
+        """True if the metric must be evaluated in every global round."""
+        return self.target is not None or self.patience is not None or self.keep_best
+
+    @property
+    def direction(self) -> float:
+        """1 if a larger metric is better, −1 if a smaller one is."""
+        smaller = self.smaller_is_better
+        if smaller is None:
+            smaller = self.metric.endswith(("loss", "error"))
+        return -1.0 if smaller else 1.0
 
 
 class EventsSection(Section):
