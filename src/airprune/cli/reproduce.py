@@ -29,6 +29,7 @@ class What(StrEnum):
     fig2 = "fig2"
     fig3 = "fig3"
     fig4 = "fig4"
+    fair = "fair"
     fig5 = "fig5"
     fig6 = "fig6"
     frozen = "frozen"

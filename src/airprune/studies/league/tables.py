@@ -53,9 +53,9 @@ _RACE = (
 )
 _TUNING = {
     Tuned.RACE: _RACE,
-    Tuned.RATES: "Learning rates were tuned around those of track A, whose main settings were kept: three or more "
-    "rates on seed 100, the best two also on 101 and 102, with half of the rounds, on training samples that no device trains "
-    "on.",
+    Tuned.RATES: "Learning rates were tuned around those of track A, whose main settings were kept: at least three "
+    "rates on seed 100, the best two also on 101 and 102, with half of the rounds, on training samples that no device "
+    "trains on.",
     Tuned.KEPT: "Learning rates and main settings are those that track A was tuned to.",
 }
 
@@ -80,10 +80,10 @@ def notes_of(found: Standings, *, is_tuned: bool) -> list[str]:
     asterisk = f"*: differs beyond chance, p < {SIGNIFICANT:g} after Holm's correction over the track's methods."
     ranked = (
         "Methods are ordered by their mean. A range of ranks has every rank that a method may have: from 1 + the "
-        "number of methods that are better, to the number of methods minus those that are worse, beyond simultaneous 95 % "
-        "intervals of all paired differences (Tukey's studentised range over methods × seeds; for methods with more "
-        "than four times the median variance, paired t-intervals corrected by Šidák). Methods of the same learning "
-        "share a rank and count once."
+        "number of better methods to the number of methods minus the worse ones, beyond simultaneous 95 % intervals "
+        "of all paired differences (Tukey's studentised range over methods × seeds; for methods with more than four "
+        "times the median variance, paired t-intervals corrected by Šidák). Methods of the same learning share a rank "
+        "and count once."
     )
     by = By.TIME if found.track.by is By.TIME else By.ROUNDS
     has_ranks = any(row.ranks[by] is not None for row in found.rows)

@@ -17,11 +17,12 @@ from airprune.studies.paper.claim import Tables, claims_about
 from airprune.studies.paper.training import TrainingFigure
 from airprune.theory.convergence import convergence_bound
 
-# The probe of Assumption 2–4's constants costs several full passes per device and round, so one short run serves.
+# The probe of Assumption 2–4's constants costs several full passes per device and round, so one short run serves. The
+# theorem is about plain SGD, and about weights that some device of every edge keeps: at 40 ms a device of each is whole.
 FIGURE = TrainingFigure(
     name="bound",
     title="Theorem 1",
-    series={"optimal": {"diagnostics.gradients": True, "plan.deadline_s": 0.030}},
+    series={"optimal": {"diagnostics.gradients": True, "plan.deadline_s": 0.040, "train.momentum": 0.0}},
 )
 
 
@@ -82,15 +83,19 @@ def draw(tables: Tables, caption: str) -> Figure:
     return figure
 
 
-def _bound_is_vacuous(tables: Tables, preset: str) -> Judgement:
+def _stays_below(tables: Tables, preset: str) -> Judgement:
     rows = tables["bound"]
     last = rows[-1]
     measured, corrected, printed, tight, trivial = (
         float(last[k]) for k in ("measured", "corrected", "paper", "tight", "trivial")
     )
-    verdict = Verdict.of(measured <= corrected)
-    said = worth_of(measured=measured, corrected=corrected, tight=tight, trivial=trivial)
-    said += not_covered(str(last.get("departures") or ""))
+    departures = str(last.get("departures") or "")
+    # A bound above that of bounded gradients alone is met by every run, so that no run can test it.
+    is_test = not departures and (tight < trivial or measured > corrected)
+    verdict = Verdict.of(measured <= corrected) if is_test else Verdict.NOT_TESTABLE
+    said = worth_of(measured=measured, corrected=corrected, tight=tight, trivial=trivial) + not_covered(departures)
+    if verdict is Verdict.NOT_TESTABLE:
+        said += " A model of a few weights would test it: the theorem adds something only if 3ηLETW² < 1."
     reason = f"measured {measured:.3g}, bound {corrected:.3g} (as printed {printed:.3g}, tight {tight:.3g}). {said}"
     return Judgement(verdict, reason, {"measured": measured, "corrected": corrected, "paper": printed, "tight": tight})
 
@@ -101,7 +106,7 @@ CLAIMS = claims_about(
         "theorem-1-holds": (
             "Theorem 1",
             "The mean squared gradient stays below the bound (corrected constants).",
-            _bound_is_vacuous,
+            _stays_below,
         )
     },
     by_preset=False,

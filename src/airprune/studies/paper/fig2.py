@@ -84,4 +84,5 @@ CLAIMS = claims_about(
             _ratio_trend("test_accuracy", rising=False),
         ),
     },
+    tuned=False,
 )

@@ -110,6 +110,7 @@ CLAIMS = claims_about(
             _deadline_trend("test_accuracy", rising=True),
         ),
     },
+    tuned=False,
 ) + claims_about(
     "fig3_ratios",
     {

@@ -91,6 +91,7 @@ def _frozen(claim: PaperClaim) -> PaperClaim:
         text=f"With frozen weights: {_within_a_sentence(claim.text)}",
         tables=(figure, "frozen"),
         judge=judge,
+        tuned=claim.tuned,
     )
 
 
@@ -103,4 +104,5 @@ CLAIMS = tuple(_frozen(claim) for module in _PRUNING for claim in module.CLAIMS 
             sooner("frozen_target", METHOD),
         )
     },
+    tuned=False,
 )

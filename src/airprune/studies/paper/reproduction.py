@@ -25,7 +25,7 @@ from airprune.runs.layout import RunFolder
 from airprune.scenario.model_shape import shape_of
 from airprune.scenario.sections import EngineSection
 from airprune.studies.campaign import WITHIN, Campaign, CampaignRun
-from airprune.studies.paper import bound, errata, fig2, fig3, fig4, fig5, fig6, frozen, table1, table2, to_target
+from airprune.studies.paper import bound, errata, fair, fig2, fig3, fig4, fig5, fig6, frozen, table1, table2, to_target
 from airprune.studies.paper.claim import PaperClaim, Tables
 from airprune.studies.paper.profiles import Profile
 from airprune.studies.paper.training import TrainingFigure, run_path
@@ -34,7 +34,7 @@ from airprune.tables import write_text_atomic
 PLACEMENTS = 40
 CLAIMS: tuple[PaperClaim, ...] = tuple(
     claim
-    for module in (fig2, fig3, table2, fig4, to_target, fig5, fig6, frozen, bound, errata)
+    for module in (fig2, fig3, table2, fig4, fair, to_target, fig5, fig6, frozen, bound, errata)
     for claim in module.CLAIMS
 )
 
@@ -167,6 +167,7 @@ ARTEFACTS: dict[str, Artefact] = {
         _trained(fig2.FIGURE, fig2.draw),
         _trained(fig3.FIGURE, fig3.draw, {"fig3_ratios": lambda _: fig3.ratio_rows()}),
         _trained(fig4.FIGURE, fig4.draw, {"fig4_target": _to_target(fig4.FIGURE)}),
+        _trained(fair.FIGURE, fair.draw),
         _trained(fig5.FIGURE, fig5.draw),
         Artefact(
             name="fig6",
@@ -221,7 +222,7 @@ def _judgements(claim: PaperClaim, tables: Tables) -> Iterator[dict[str, Any]]:
             "text": claim.text,
             "tables": list(claim.tables),
             "preset": preset,
-            **claim.judge(tables, preset).as_json(),
+            **claim.judgement(tables, preset).as_json(),
         }
 
 
