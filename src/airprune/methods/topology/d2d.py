@@ -103,5 +103,9 @@ class D2d(WiredTopology):
             head[here] = here[master]
         is_master = head == np.arange(count)
         return Relay(
-            head=head, uploads=is_master, sends=np.where(is_master, 0.0, 1.0), rate_bps=rate_bps, power_w=power_w
+            head=head,
+            uploads=is_master,
+            sends=np.where(is_master, 0.0, 1.0),
+            rate_bps=rate_bps,
+            power_w=power_w / view.radio.amplifier_efficiency,
         )
