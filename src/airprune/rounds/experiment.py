@@ -209,6 +209,7 @@ class Experiment:
     def context(self) -> PlanningContext:
         return PlanningContext(
             plan=self.scenario.plan,
+            clock=self.scenario.clock,
             radio=self.radio,
             method=self.method,
             shape=self.shape,

@@ -22,7 +22,7 @@ from airprune.wireless.channel import Radio, downlink_rate_bps
 from airprune.wireless.latency import broadcast_time_s, unicast_time_s
 
 if TYPE_CHECKING:
-    from airprune.scenario import PlanSection
+    from airprune.scenario import ClockSection, PlanSection
 
 Array = np.ndarray
 Values = dict[str, Array]
@@ -43,6 +43,7 @@ class PlanningContext:
     """
 
     plan: PlanSection
+    clock: ClockSection
     radio: Radio
     method: Method
     shape: ModelShape
@@ -234,6 +235,8 @@ def device_limits(context: PlanningContext, cpu_hz: Array) -> DeviceLimits:
         power_w_max=context.radio.transmit_power_w,
         bandwidth_hz=context.radio.bandwidth_hz,
         energy_j=np.inf if budget is None else budget,
+        effective_capacitance=context.clock.effective_capacitance * context.clock.energy_cores,
+        amplifier_efficiency=context.radio.amplifier_efficiency,
     )
 
 

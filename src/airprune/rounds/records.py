@@ -44,7 +44,7 @@ class About(NamedTuple):
 
 _WITH_DIAGNOSTICS = "of Theorem 1; with `diagnostics.gradients`"
 _DOWNLINK = "what was sent to the devices, where that is charged for"
-_ENERGY = "compute and transmission of all planned devices; reception where the downlink is charged"
+_ENERGY = "of all planned devices: compute and transmission; reception and idling where they are charged"
 _STATION_ENERGY = "radiated by stations for that; not in `energy_j`"
 _D2D = "what devices sent to each other, where they do"
 _D2D_ENERGY = "the part of `energy_j` that this took"
@@ -97,7 +97,9 @@ class EdgeRecord(JsonRecord):
     kept_weights: Annotated[tuple[int, ...], About(Per.DEVICE, "prunable weights kept")]
     compute_s: Annotated[Numbers, About(Per.DEVICE, "Eq. (9), stragglers included; none for blocked devices")]
     uplink_s: Annotated[Numbers, About(Per.DEVICE, "Eq. (11); none for blocked devices")]
-    device_energy_j: Annotated[Numbers, About(Per.DEVICE, "compute and transmission; reception where the downlink is charged")]
+    device_energy_j: Annotated[
+        Numbers, About(Per.DEVICE, "compute and transmission; reception and idling where they are charged")
+    ]
     loss: Annotated[Numbers, About(Per.DEVICE, "mean training loss over its minibatches")]
     pruning_error_sq: Annotated[Numbers, About(Per.DEVICE, "‖w − w ⊙ m‖², for D² of Assumption 2")]
     gradient_sq_max: Annotated[Numbers | None, About(Per.DEVICE, f"for φ² {_WITH_DIAGNOSTICS}")] = None

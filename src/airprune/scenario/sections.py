@@ -37,6 +37,7 @@ from airprune.settings.section import (
 from airprune.wireless.channel import RECEIVE_POWER_W
 from airprune.wireless.device_speed.boards import BOARDS, EFFICIENCY
 from airprune.wireless.device_speed.profile import clock_keys
+from airprune.wireless.latency import EFFECTIVE_CAPACITANCE
 from airprune.wireless.path_loss import PATH_LOSS
 
 
@@ -135,6 +136,12 @@ class RadioSection(Section):
         default=RECEIVE_POWER_W,
         description="power of a device while it receives a charged downlink; 0.33 W is an ESP32's (100 mA at 3.3 V, "
         "Espressif's data sheet)",
+    )
+
+    amplifier_efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=1.0,
+        description="radiated over consumed power of a device that sends, for energies; 0.35 is that of linear "
+        "amplifiers in Cui, Goldsmith, Bahai (IEEE Trans. Wireless Commun. 2005)",
     )
 
     @model_validator(mode="before")
@@ -510,6 +517,21 @@ class ClockSection(Section):
     savings: Literal["units", "weights"] = Field(
         default="units",
         description="pruning that saves computation, unless compute = paper: whole units only, or every pruned weight",
+    )
+
+    effective_capacitance: Positive = Field(
+        default=EFFECTIVE_CAPACITANCE,
+        description="kappa in W s^3: a core at f Hz takes kappa f^3 watts; 1e-28 is usual in papers on federated "
+        "learning, 2.7e-28 makes the 3.7 W that four cores of a Raspberry Pi 4 at 1.5 GHz take (6.4 W loaded, 2.7 W "
+        "idle, measured by J. Geerling, pidramble.com)",
+    )
+    energy_cores: Count = Field(
+        default=1, description="cores that take kappa f^3 watts each while a device trains; a Raspberry Pi 4 has 4"
+    )
+    idle_power_w: NonNegative = Field(
+        default=0.0,
+        description="power that a planned device takes all through its edge round, beside computing, sending and "
+        "receiving; 2.7 W is an idle Raspberry Pi 4's (J. Geerling, pidramble.com); 0: none, as usual in papers",
     )
 
     @model_validator(mode="before")

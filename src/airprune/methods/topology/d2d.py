@@ -152,7 +152,7 @@ class D2d(WiredTopology):
             uploads=is_master,
             sends=np.where(is_master, 0.0, 1.0),
             rate_bps=rate_bps,
-            power_w=power_w,
+            power_w=power_w / view.radio.amplifier_efficiency,
             takes_turns=not self.reuse,
         )
 

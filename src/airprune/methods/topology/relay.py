@@ -45,7 +45,7 @@ class Relay:
       uploads: whether it then sends to the edge, for all of its group.
       sends: bits that each sends to other devices, per bit of its own update; 0 if nothing.
       rate_bps: over which it does.
-      power_w: while it does.
+      power_w: that it takes while it does.
       takes_turns: whether the groups of an edge send one after the other, on a band that they share.
     """
 
