@@ -43,7 +43,12 @@ def _row(recipe: Recipe) -> str:
 def _departures(recipes: list[Recipe]) -> list[str]:
     if not recipes:
         return []
-    return ["Departures from the sources:", "", *(f"- `{one.name}`: {'; '.join(one.departures)}." for one in recipes), ""]
+    return [
+        "Departures from the sources:",
+        "",
+        *(f"- `{one.name}`: {'; '.join(one.departures)}." for one in recipes),
+        "",
+    ]
 
 
 def up_to_date(page: str) -> str:

@@ -298,6 +298,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "variance": {},
     "minmax-pruning": {},
     "drop-stragglers": {},
+    "fewer-steps": {},
     "mobility": {"association.handover.probability": 0.5},
     "fogfl": {},
     "lanfl": {},

@@ -78,3 +78,9 @@ def test_one_gradient_per_round_gives_as_many_gradients_as_local_steps_in_the_le
         scenario = base.with_("method", name)
         assert (scenario.rounds.edge_rounds, scenario.train.local_steps) == (28, 1) and METHODS[name].less_work
     assert base.with_("method", "hybridfl").rounds.edge_rounds == base.rounds.edge_rounds
+
+
+@each("name", [name for name, recipe in METHODS.items() if recipe.label.startswith("after")])
+def test_what_is_after_a_source_lists_its_departures_without_full_stops(name):
+    departures = METHODS[name].departures
+    assert departures and all(text and not text.endswith(".") for text in departures)

@@ -274,6 +274,21 @@ def test_feddst_gives_small_layers_more_of_their_weights_and_keeps_the_count():
     assert kept[1] == math.floor((1 - scale * raw[1]) * 80)
 
 
+def test_feddst_begins_with_the_largest_or_with_random_weights_as_many_of_each_layer():
+    shape = paper_shape()
+    model = np.random.default_rng(0).normal(size=shape.num_state)
+    view = round_view(shape, 2516, model)
+    masks = {first: FedDst(first=first).prepare(view, {})[0] for first in ("magnitude", "random")}
+    sizes, kept = np.abs(model[shape.prunable]), layer_counts(shape.layers, 2516)
+    for mask in masks.values():
+        assert [int(mask[layer.span].sum()) for layer in shape.layers] == kept
+    for layer in shape.layers:
+        own, mask = sizes[layer.span], masks["magnitude"][layer.span]
+        assert own[mask].min() > own[~mask].max()
+    # Of random weights about a tenth are among the largest tenth.
+    assert 0.05 < np.mean(masks["magnitude"][masks["random"]]) < 0.2
+
+
 # DPF
 
 

@@ -14,10 +14,17 @@ from airprune.engines.serial import SerialEngine
 from airprune.errors import InvalidValue
 from airprune.methods.masking.core.coverage import coverage_of
 from airprune.methods.selection.base import Candidates, known_rates
-from airprune.methods.topology.d2d import D2d, d2d_rate_bps, masters, without_leavers
+from airprune.methods.topology.d2d import (
+    D2d,
+    d2d_rate_bps,
+    interference_w,
+    masters,
+    without_leavers,
+    without_slow_members,
+)
 from airprune.methods.topology.fog import chosen_edge, queueing_s, utility
 from airprune.methods.topology.lan import ring_share
-from airprune.methods.topology.relay import Relay
+from airprune.methods.topology.relay import Relay, RelayView
 from airprune.methods.topology.tiers import Tiers, tier_of
 from airprune.randomness import rng_for
 from airprune.results.traffic import link_bits
@@ -255,6 +262,77 @@ def test_the_link_between_devices_has_the_cells_path_loss_and_23_dbm():
     snr_db = 23.0 - (128.1 + 37.6 * math.log10(0.05)) + 110.0
     rate_bps = d2d_rate_bps(np.array([50.0]), Radio(), power_w=10 ** (23 / 10 - 3))
     assert rate_bps[0] == pytest.approx(20e6 * math.log2(1 + 10 ** (snr_db / 10)), rel=CLOSED)
+
+
+def test_groups_of_a_cell_take_turns_in_the_order_in_which_they_are_ready():
+    relay = Relay(
+        head=np.array([0, 0, 2, 2, 4]),
+        uploads=np.array([True, False, True, False, True]),
+        sends=np.array([0.0, 1.0, 0.0, 1.0, 0.0]),
+        rate_bps=np.array([1.0, 5.0, 1.0, 2.0, 1.0]),
+        power_w=0.2,
+        takes_turns=True,
+    )
+    bits, one_cell = np.full(5, 10.0), np.zeros(5, dtype=np.int64)  # turns of 2 and 5 s
+    together = replace(relay, takes_turns=False)
+
+    def over_s(relay, ready_s, edge=one_cell):
+        return relay.over_s(np.array(ready_s), bits, edge).tolist()
+
+    # Groups ready after 2 and 3 s: 2–4 and 4–9 s in turn, or until 3 + 5 s at the same time.
+    assert over_s(relay, [1.0, 2.0, 3.0, 1.0, 30.0]) == [9.0] * 5
+    assert over_s(together, [1.0, 2.0, 3.0, 1.0, 30.0]) == [8.0] * 5
+    # After 9 and 3 s: the second group is first, 3–8 s, and the first waits for its own training, 9–11 s.
+    assert over_s(relay, [9.0, 2.0, 3.0, 1.0, 30.0]) == over_s(together, [9.0, 2.0, 3.0, 1.0, 30.0]) == [11.0] * 5
+    # Two cells do not wait for each other; a device alone relays nothing.
+    assert over_s(relay, [1.0, 2.0, 3.0, 1.0, 30.0], np.array([0, 0, 1, 1, 2])) == [4.0, 4.0, 8.0, 8.0, 0.0]
+
+
+def line_of_devices(place_m):
+    """Devices of one cell along a line, as D2D groups see them."""
+    place_m = np.array(place_m)
+    return RelayView(
+        edge=np.zeros(len(place_m), dtype=np.int64),
+        full_band_rate_bps=np.array([9e6, 1e6] * (len(place_m) // 2)),
+        compute_s=np.zeros(len(place_m)),
+        model_bits=np.full(len(place_m), 1e6),
+        radio=Radio(),
+        positions_m=lambda: np.stack([place_m, np.zeros_like(place_m)], axis=1),
+    )
+
+
+def test_groups_that_reuse_the_bandwidth_interfere_with_each_others_masters():
+    def gain(distance_m):
+        return 10 ** (-(128.1 + 37.6 * math.log10(distance_m / 1000.0)) / 10)
+
+    power_w, noise_w = 10 ** (23 / 10 - 3), 10 ** (-110 / 10 - 3)
+    view = line_of_devices([0.0, 10.0, 100.0, 120.0])  # masters 0 and 2, members 1 and 3
+    relay = D2d(reuse=True).relay(view)
+    assert relay.head.tolist() == [0, 0, 2, 2] and not relay.takes_turns
+    for member, own_m, other_m in ((1, 10.0, 120.0), (3, 20.0, 90.0)):
+        sinr = gain(own_m) * power_w / (noise_w + gain(other_m) * power_w)
+        assert relay.rate_bps[member] == pytest.approx(20e6 * math.log2(1 + sinr), rel=CLOSED)
+    quiet = D2d().relay(view)
+    assert quiet.takes_turns and quiet.rate_bps[1] > relay.rate_bps[1]
+    assert quiet.rate_bps[1] == pytest.approx(20e6 * math.log2(1 + gain(10.0) * power_w / noise_w), rel=CLOSED)
+
+
+def test_a_group_alone_in_its_cell_has_no_interference_and_the_strongest_member_counts():
+    distance_m = np.array(
+        [[3.0, 10.0, 60.0, 30.0], [10.0, 3.0, 50.0, 40.0], [60.0, 50.0, 3.0, 5.0], [30.0, 40.0, 5.0, 3.0]]
+    )
+    alone = interference_w(np.array([0, 0, 0, 0]), distance_m, Radio(), power_w=1.0)
+    assert alone.tolist() == [0.0] * 4
+    masters_of = np.array([0, 0, 2, 0])  # members 1 and 3 send to 0; device 2 has no members and hears both
+    heard_w = interference_w(masters_of, distance_m, Radio(), power_w=1.0)
+    strongest = 10 ** (-(128.1 + 37.6 * math.log10(0.005)) / 10)  # 3, at 5 m
+    assert heard_w == pytest.approx([0.0, 0.0, strongest, 0.0], rel=CLOSED)
+
+
+def test_a_member_leaves_where_its_own_upload_takes_less_than_its_turn():
+    master, turn_s = np.array([0, 0, 0, 3, 3]), np.array([0.0, 2.0, 2.0, 0.0, 5.0])
+    stays = without_slow_members(master, turn_s, np.array([1.0, 1.5, 2.0, 9.0, 6.0]))
+    assert stays.tolist() == [0, 1, 0, 3, 3]
 
 
 def test_without_reach_everything_is_hierfavg_to_the_bit_and_to_the_second(hierfavg):

@@ -240,7 +240,7 @@ def check_complete(kind: type[Component]) -> None:
 
 
 class LocalComponent(Component):
-    """A component with a part on the devices: maskings and objectives."""
+    """A component with a part on the devices: maskings, objectives and selections."""
 
     def finish(self, run: LocalRun, memory: Memory) -> Values:
         """Returns the device's slots that its local steps change; on the device."""

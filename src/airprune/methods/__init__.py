@@ -68,6 +68,7 @@ METHODS: Registry[Recipe] = Registry(
         "variance": "allocating",
         "minmax-pruning": "allocating",
         "drop-stragglers": "allocating",
+        "fewer-steps": "allocating",
         "mobility": "allocating",
         "fogfl": "topologies",
         "lanfl": "topologies",

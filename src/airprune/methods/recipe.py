@@ -49,8 +49,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Checks that a label that names a source comes with what differs from it."""
-        field, example = f"Recipe {self.name!r}.departures", 'Example: departures = ["one server in the place of edges"]'
-        texts = self.departures
+        field, texts = f"Recipe {self.name!r}.departures", self.departures
+        example = 'Example: departures = ["one server in the place of edges"]'
         if isinstance(texts, str) or not all(isinstance(text, str) and text.strip() for text in texts):
             raise InvalidValue(field, "must be a list of sentences", repr(texts)[:60], example)
         if self.label.startswith("after") and not texts:

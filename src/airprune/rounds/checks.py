@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from airprune.components.component import ModelShape
+from airprune.components.component import LocalComponent, ModelShape
 from airprune.data import Dataset
 from airprune.errors import InvalidValue
 from airprune.methods.compression.base import Compression, Wire
@@ -83,7 +83,8 @@ def _check_privacy(scenario: Scenario, method: Method, shape: ModelShape) -> Non
         raise InvalidValue("Scenario.privacy.clip_norm", rule, settings.clip_norm, way_out)
     if not settings.noise_multiplier:
         return
-    for part, component in (("masking", method.masking), ("objective", method.objective)):
+    for part in ("masking", "objective", "selection"):
+        component: LocalComponent = getattr(method, part)
         if component.sends_reports:
             name = component.name
             rule = f"must be 0 with {part} {name!r}, whose devices report more of their data than their update"

@@ -35,6 +35,7 @@ class GradientRequest(NamedTuple):
 
 class Trained(NamedTuple):
     loss: float
+    loss_sq: float
     num_samples: int
     num_steps: int
     gradient_sq_max: float
@@ -93,11 +94,12 @@ def round_in_steps(
             gradients=float(gradients_in_update(settings.optimizer, settings.momentum, trained.num_steps)),
             moves=moving_parameters(device, sub_model),
             loss=trained.loss,
+            loss_sq=trained.loss_sq,
             num_samples=trained.num_samples,
             gradient_sum=trained.gradient_sum,
         )
         report = dict(sub_model.report)
-        for part in (device.method.masking, device.method.objective):
+        for part in device.method.local_parts:
             before = dict(memory)
             memory |= part.finish(run, memory)
             report |= part.report(run, before, memory)
@@ -143,13 +145,14 @@ def train(
     gradient_sum = np.zeros_like(gradient) if power else None
     does_more = settings.diagnostics or settings.weight_decay or settings.momentum or device.adjusts or power
     is_bare = plain and not does_more and gradient.dtype == np.float32 and not native.trouble
-    loss_sum, count, gradient_sq_max = 0.0, 0, 0.0
+    loss_sum, loss_sq_sum, count, gradient_sq_max = 0.0, 0.0, 0, 0.0
     for number, batch in enumerate(batches):
         if plain:
             loss, used = (yield GradientRequest(device, batch)), None
         else:
             loss, used = yield from _gradient_of_part(device, sub_model, batch, number)
         loss_sum += loss * len(batch)
+        loss_sq_sum += loss * loss * len(batch)
         count += len(batch)
         weights = model.state_array[: model.num_parameters]  # not sooner: see `RowModel.loaded`
         if is_bare:  # as below, without a warning of numpy to be held back
@@ -179,6 +182,7 @@ def train(
                 step(weights, gradient)
     return Trained(
         loss=loss_sum / count,
+        loss_sq=loss_sq_sum / count,
         num_samples=count,
         num_steps=len(batches),
         gradient_sq_max=gradient_sq_max,

@@ -137,11 +137,8 @@ class Device:
             self.teaching = build(model, x, y)
         widened = model.state_array.dtype == np.float64 and x.dtype == np.float32
         self.x, self.y = x.astype(np.float64) if widened else x, y
-        masking, objective = method.masking, method.objective
-        self.adjusts = objective.overrides(Objective.adjust)
-        self.finishes = any(
-            part.overrides(LocalComponent.finish) or part.sends_reports for part in (masking, objective)
-        )
+        self.adjusts = method.objective.overrides(Objective.adjust)
+        self.finishes = any(part.overrides(LocalComponent.finish) or part.sends_reports for part in method.local_parts)
         self.memory_slots = method.compression.slots(self.shape)
         self.weight_index = np.flatnonzero(self.shape.is_weight)
         self._smaller: dict[tuple[int, ...], Device | None] = {}

@@ -82,7 +82,7 @@ class PlanningContext:
         beside = self.objective_bits + self.method.selection.upload_bits(self.shape, self.wire.value_bits)
         if self.plan.framing:
             beside += 8.0 * self.codec.frame_bytes
-            charged = replace(charged, uplink_bits=8.0 * self.codec.mask_bytes)
+            charged = replace(charged, uplink_bits=8.0 * self.codec.mask_bytes, index_bits=np.inf)
         return replace(charged, always_bits=charged.always_bits + beside) if beside else charged
 
     def without_shared_mask(self, charges: Charges, shared: Array | None, round_index: int) -> Charges:
@@ -107,7 +107,8 @@ class PlanningContext:
         counts, place = np.unique(keep, return_inverse=True)
         sent = self.shape.fixed_weights + counts
         bits = np.array([self.update_bits(self.wire.code, n) for n in sent.tolist()], dtype=np.float64)
-        bits = bits + charges.beside_bits + np.where(counts < self.shape.prunable_weights, charges.uplink_bits, 0.0)
+        is_part = counts < self.shape.prunable_weights
+        bits = bits + charges.beside_bits + np.where(is_part, charges.mask_bits(counts), 0.0)
         return bits[place]
 
     def training_s(self, keep: Array, device: Array, cpu_hz: Array, charges: Charges) -> Array:

@@ -288,6 +288,11 @@ class MaskingSection(ChoiceSection):
     choices: ClassVar = {"name": MASKINGS}
 
     name: Text = Field(default="probe", description="probe is the paper's: the least important weights are set to zero")
+    charged: bool = Field(
+        default=False,
+        description="charge what choosing masks on devices costs: the probe minibatch and the mask's bits, with any "
+        "masking that ranks weights; false: as its count_probe and count_mask_bits say",
+    )
 
 
 class ObjectiveSection(ChoiceSection):

@@ -12,13 +12,24 @@ weights alone: as many as the device that used the most, and only weights that h
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from airprune.components.component import ModelShape, Owner, Slot, prunable_weights
-from airprune.methods.masking.base import Array, Charges, DeviceView, Masking, RoundView, SubModel, Values
+from airprune.methods.masking.base import (
+    FREE,
+    Array,
+    Charges,
+    DeviceView,
+    Masking,
+    RoundView,
+    SubModel,
+    Values,
+    own_mask,
+)
 from airprune.methods.masking.common import count_slot
 from airprune.methods.masking.core.masks import choose_mask
 from airprune.methods.objectives.base import LocalRun, Memory
@@ -73,10 +84,8 @@ class Dpf(Masking):
         )
 
     def charges(self, round_index: int, shape: ModelShape, value_bits: float) -> Charges:
-        """A bitmap where a part is sent, and gradients of all weights."""
-        return Charges(
-            uplink_bits=float(shape.prunable_weights) if self.uploads == "kept" else 0.0, dense_gradients=True
-        )
+        """A mask where a part is sent, and gradients of all weights."""
+        return replace(own_mask(shape) if self.uploads == "kept" else FREE, dense_gradients=True)
 
     def prepare(self, view: RoundView, values: Values) -> tuple[Array | None, Values]:
         """Returns the number of weights that all devices use, if they send all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,7 +21,7 @@ class LocalRun:
       received, trained: flat states before and after.  [num_state]
       learning_rate, num_steps: of the round.
       gradients: ‖a‖₁, the number of steps; more with momentum, by which a gradient enters later steps again.
-      loss: mean training loss over the minibatches seen.
+      loss, loss_sq: mean training loss over the minibatches seen, and the mean of its square, both by samples.
       num_samples: samples trained on, each counted once per epoch.
       moves: which parameters the steps could change; None for all.  [num_parameters] bool
       gradient_sum: Σ over the steps of the gradient, or of its square, before anything is masked, of all parameters;
@@ -35,6 +36,7 @@ class LocalRun:
     gradients: float
     loss: float
     num_samples: int
+    loss_sq: float = math.nan
     moves: Array | None = None
     gradient_sum: Array | None = None
 
