@@ -254,6 +254,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "feddrop": {},
     "feddrop-uniform": {},
     "feddrop-bernoulli": {},
+    "feddrop-all": {},
     "heterofl": {},
     "heterofl-fc": {},
     "fedrolex": {},
@@ -324,7 +325,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "prunefl": {"masking.prunefl.every": 2, "masking.prunefl.initial_rounds": 1},
     "feddst": {"masking.feddst.every": 1, "masking.feddst.until": 5},
     "dpf": {"masking.dpf.every": 2, "masking.dpf.until": 3},
-    "dpf-global": {"masking.dpf-global.until": 3},
+    "dpf-dense": {"masking.dpf.every": 2, "masking.dpf.until": 3},
+    "magnitude-rechosen": {"masking.magnitude-rechosen.until": 3},
     "taylor": {},
     "taylor-units": {},
 }
@@ -406,7 +408,7 @@ _SETTINGS: dict[str, Case] = {
             "prunefl",
             "feddst",
             "dpf",
-            "dpf-global",
+            "magnitude-rechosen",
         )
     },
     "shared-neurons": Case({"masking.name": "shared", **SHARED, "masking.shared.structure": "neurons"}),
