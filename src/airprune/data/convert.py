@@ -108,9 +108,11 @@ def with_targets(dataset: Dataset, targets: str) -> Dataset:
 def standardized(dataset: Dataset) -> Dataset:
     """Shifts and scales all samples by the mean and the standard deviation of the training samples.
 
-    One of each for all, or one for each channel of colour images.
+    One of each for all, or one for each channel of colour images. Whole numbers are tokens, which stay as they are.
     """
     train = dataset.train_x
+    if train.dtype == np.int64:
+        return dataset
     if train.ndim == 4 and train.shape[1] > 1:
         mean = train.mean(axis=(0, 2, 3), dtype=np.float64, keepdims=True)
         deviation = train.std(axis=(0, 2, 3), dtype=np.float64, keepdims=True)
