@@ -150,7 +150,7 @@ def _labels(field: str, value: Any, num_classes: int) -> np.ndarray:
     if y.dtype.kind not in "iub" or y.ndim not in (1, 2):
         got = f"dtype {y.dtype}, shape {y.shape}"
         way_out = 'One class index per sample, not one-hot; numbers need a loss of numbers, e.g. loss="mse".'
-        raise InvalidValue(field, "must be whole numbers, one per sample or one per position", got, way_out)
+        raise InvalidValue(field, "must be a vector of whole numbers, or have one per position", got, way_out)
     bad = (y < 0) | (y >= num_classes)
     if bad.any():
         first = int(np.argmax(bad))
