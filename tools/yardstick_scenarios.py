@@ -511,6 +511,11 @@ _PRESETS = {
         "honest": {"plan.deadline_s": 0.093},
         "hetero-cpu": {},
         "non-iid": {},
+        "wide": {},
+        "dirichlet-01": {},
+        "unreliable": {},
+        "device-cpu": {"plan.deadline_s": 0.28},
+        "accelerators": {"plan.deadline_s": 0.05},
         "deployed": {},
         "cifar": {"rounds.global_rounds": 1},
         "million": {

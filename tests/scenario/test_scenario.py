@@ -398,6 +398,7 @@ IGNORED = {"name", "method", "data.data_dir", "rounds.target_accuracy", "privacy
 IGNORED -= {"engine.on_device_failure"}  # what is left out of an average changes it
 OTHER_VALUES = {  # where the generic change below breaks a rule or needs a file
     "network.devices_per_edge": 6,
+    "data.owners": 3,
     "data.samples_per_device": 20,
     "records.devices": 5,
     "rounds.edge_rounds": 6,
