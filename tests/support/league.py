@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from airprune.results.time_to_target import Evaluation
+from airprune.results.traffic import LinkBits
 from airprune.studies.league.finished import FinishedRun, RunStatistics
 from airprune.studies.league.folder import League
 from airprune.studies.league.lineup import ALONE, CENTRAL, FP32, SEED, WHOLE, lineup
@@ -40,7 +41,10 @@ def run_of(*accuracies: float, round_s: float = 1.0) -> FinishedRun:
         )
         for i, accuracy in enumerate(accuracies, start=1)
     )
-    return FinishedRun(tests=tests, conduct=_QUIET)
+    links = {
+        i: LinkBits(uplink=1e6 * i, downlink=2e6 * i, backhaul=3e6 * i, d2d=4e6 * i) for i in range(1, len(tests) + 1)
+    }
+    return FinishedRun(tests=tests, conduct=_QUIET, links=links)
 
 
 def made_up() -> Standings:

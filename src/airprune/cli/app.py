@@ -49,6 +49,8 @@ PANELS = {
         "deploy": "Run a scenario on real machines: cloud, edges and devices.",
     },
 }
+# Words after a command that are commands of their own, and their modules; others are arguments of the command.
+NESTED: dict[tuple[str, ...], str] = {("league", "verify"): "league_verify"}
 COMMANDS = {name: summary for panel in PANELS.values() for name, summary in panel.items()}
 
 # Other names under which options are accepted, by command, and those that the help shows; None: it has no effect.
@@ -78,7 +80,8 @@ def app_for(*words: str) -> typer.Typer:
             if name not in words:
                 app.command(name, help=summary, rich_help_panel=panel)(_not_imported)
                 continue
-            command = getattr(importlib.import_module(f"airprune.cli.{name}"), name)
+            module = NESTED.get(words[:2], name)
+            command = getattr(importlib.import_module(f"airprune.cli.{module}"), name)
             if isinstance(command, typer.Typer):
                 app.add_typer(command, name=name, rich_help_panel=panel)
             else:
@@ -101,10 +104,11 @@ def _not_imported() -> None:
 
 
 def _words(arguments: list[str]) -> list[str]:
-    """Returns the command's name among the arguments, or among those that a shell wants completed."""
+    """Returns the command's name and the next word, of the arguments or of what a shell wants completed."""
     completed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     typed = completed.split()[1:] if "_AIRPRUNE_COMPLETE" in os.environ else arguments
-    return [word for word in typed if not word.startswith("-")][:1]
+    words = [word for word in typed if not word.startswith("-")][:1]
+    return [*words, *(word for word in typed[1:2] if typed[:1] == words)]
 
 
 def _show_version(wanted: bool) -> None:
@@ -145,7 +149,7 @@ def run_command(arguments: list[str] | None) -> int:
         say(f"error: {error}")
         return error.exit_status
     except ModuleNotFoundError as error:
-        sentence = sentence_for(error, " ".join(["airprune", *_words(arguments)]))
+        sentence = sentence_for(error, " ".join(["airprune", *_words(arguments)[:1]]))
         if sentence is None:
             raise
         say(f"error: {sentence}")

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 
 
 @terminated_like_ctrl_c()
-def run_missing(campaign: Campaign, out: Path) -> list[Outcome]:
-    """Runs everything that is not finished and shows progress meanwhile; returns the runs that failed."""
+def run_missing(campaign: Campaign, out: Path, *, announces: bool = True) -> list[Outcome]:
+    """Runs everything that is not finished and shows progress meanwhile; returns the runs that failed.
+
+    Args:
+      announces: False for a step of many, whose caller says how long all of them take.
+    """
     from airprune.studies.campaign import at_a_time
 
     engine, total, missing = campaign.engine, len(campaign.runs), campaign.missing()
@@ -33,11 +37,12 @@ def run_missing(campaign: Campaign, out: Path) -> list[Outcome]:
         say(f"{done} of {total} runs were finished before.")
     if not missing:
         return []
-    announce_duration(
-        [run.scenario for run in missing],
-        at_a_time=at_a_time(engine, len(missing)),
-        elsewhere=engine is not None and engine.scheduler is not None,
-    )
+    if announces:
+        announce_duration(
+            [run.scenario for run in missing],
+            at_a_time=at_a_time(engine, len(missing)),
+            elsewhere=engine is not None and engine.scheduler is not None,
+        )
 
     def watch(run: CampaignRun, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         earlier, label = len(campaign.run_folder(run).records()), f"[{done + 1}/{total}] {run.label}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,11 +40,15 @@ def league(
         bool, typer.Option("--quick", help="Minutes: one seed, no tuning; claims are not decided.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Table I's rounds and samples, ten seeds.")] = False,
+    no_tuning: Annotated[
+        bool, typer.Option("--no-tuning", help="No tuning runs: every method with the scenario's learning rate.")
+    ] = False,
     untuned: Annotated[
-        bool, typer.Option("--untuned", help="No tuning runs: every method with the scenario's learning rate.")
+        bool, typer.Option("--untuned", help="Run every tuned method untuned as well; as many ranked runs again.")
     ] = False,
     track: Annotated[
-        str, typer.Option(metavar="TRACKS", help="Tracks, e.g. `A,C` or `all`; docs/league.md describes them.")
+        str,
+        typer.Option(metavar="TRACKS", help="Tracks in the order of work, e.g. `A,G` or `all`; see docs/league.md."),
     ] = "A",
     methods: Methods = None,
     claims: Annotated[
@@ -62,6 +66,10 @@ def league(
     partial: Annotated[
         bool, typer.Option("--partial", help="Run nothing: tables, figure and report of the finished runs.")
     ] = False,
+    budget_hours: Annotated[
+        float | None,
+        typer.Option(metavar="H", min=0.0, help="Start no run once so many CPU-hours are used; lists what is dropped."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder.  [default: runs/league-SCHEDULE]")] = None,
     engine: RunsEngine = None,
     workers: RunsAtATime = None,
@@ -72,7 +80,8 @@ def league(
     """Benchmark all methods under the same rules.
 
     All have one network, one clock and the same seeds, and are tuned on held-out training images. Writes tables, a
-    figure and a report. The same command continues: finished runs are not repeated.
+    figure and a report. The same command continues: finished runs are not repeated. `airprune league verify` recomputes
+    a league from its ledger.
 
     Example: `airprune league --quick --methods fp32,mem-sgd,mine --import my_methods.py`
     """
@@ -80,9 +89,11 @@ def league(
         overrides or [],
         quick=quick,
         full=full,
+        no_tuning=no_tuning,
         untuned=untuned,
         track=track,
         methods=methods,
+        with_claims=claims,
         scenario=scenario,
         seeds=seeds,
         ledger=ledger,
@@ -94,7 +105,7 @@ def league(
             f"--partial needs a league that has been begun, got {chosen.out}, which holds none; leave it out, or name "
             "a league's folder with --out or its ledger with --ledger."
         )
-    document, failures = _play(chosen, with_claims=claims, partial=partial)
+    document, failures = _play(chosen, partial=partial, budget_s=None if budget_hours is None else budget_hours * 3600)
     if as_json:
         print_json(document)
     else:
@@ -108,22 +119,26 @@ def _league(
     *,
     quick: bool,
     full: bool,
+    no_tuning: bool,
     untuned: bool,
     track: str,
     methods: str | None,
+    with_claims: bool,
     scenario: str | None,
     seeds: str | None,
     ledger: Path | None,
     out: Path | None,
     options: Mapping[str, Any],
 ) -> League:
+    from airprune.studies.league.claims import applicable
     from airprune.studies.league.folder import League
     from airprune.studies.league.ledger import read_ledger
     from airprune.studies.league.schedule import BASE, SCHEDULES
+    from airprune.studies.league.sources import CLAIMS
     from airprune.studies.league.tracks import tracks_named
 
     schedule = SCHEDULES[schedule_name(quick, full)]
-    if untuned:
+    if no_tuning:
         schedule = schedule.untuned()
     if seeds:
         schedule = schedule.on(tuple(parse_seeds(seeds)))
@@ -144,6 +159,8 @@ def _league(
         methods=names,
         seeds=schedule.seeds,
         is_tuned=schedule.is_tuned,
+        is_beside=untuned,
+        claims=tuple(applicable(CLAIMS, base)) if with_claims else (),
         out=out or Path("runs") / f"league-{schedule.name}",
         engine=base.engine,
         recorded={} if ledger is None else read_ledger(ledger),
@@ -152,49 +169,70 @@ def _league(
     return chosen
 
 
-def _play(chosen: League, *, with_claims: bool, partial: bool) -> tuple[dict[str, Any], list[Outcome]]:
-    """Makes all runs, those of tuning first; returns the document and the failures."""
+def _play(chosen: League, *, partial: bool, budget_s: float | None) -> tuple[dict[str, Any], list[Outcome]]:
+    """Makes all runs, step by step; returns the document and the failures."""
     from airprune.runs.lock import locked
-    from airprune.studies.league import claims
-    from airprune.studies.league.sources import CLAIMS
 
-    judged = claims.applicable(CLAIMS, chosen.base) if with_claims else []
-    stages: Mapping[str, Callable[[], list[CampaignRun]]] = {
-        "tuning runs": chosen.tuning_runs,
-        "ranked runs": chosen.ranked_runs,
-        "runs for claims": lambda: claims.runs_for(judged, chosen.base, chosen.seeds),
-        "untuned runs": chosen.untuned_runs,
-    }
     failures: dict[str, Outcome] = {}
-    planned: list[CampaignRun] = []
     with terminated_like_ctrl_c(), locked(chosen.out):
         started = time.monotonic()
         try:
-            for what, runs_of in stages.items():
-                runs = runs_of()
-                planned += runs
-                if not partial:
-                    failures |= {outcome.run.label: outcome for outcome in _run(chosen, what, runs)}
+            if not partial:
+                failures = _run(chosen, budget_s)
+            dropped = chosen.open_cells()
+            shown = chosen.so_far() if dropped else chosen
+            document = shown.write(shown.standings(), shown.verdicts(), dropped=dropped)
         finally:
-            chosen.record(planned)
-        if partial:
-            chosen = chosen.so_far(planned)
-        verdicts = claims.verdicts(judged, chosen.base, chosen.seeds, chosen.store)
-        troubles = {outcome.run.folder_name: outcome.trouble or "" for outcome in failures.values()}
-        document = chosen.write(chosen.standings(troubles), verdicts)
+            chosen.record()
+        if dropped and not partial:
+            say(f"Not complete: {', '.join(dropped)}. The same command continues.")
         say(f"League: {chosen.out / 'league.csv'}, {time.monotonic() - started:,.0f} s.")
     return document, list(failures.values())
 
 
-def _run(chosen: League, what: str, runs: Sequence[CampaignRun]) -> list[Outcome]:
-    """Runs what is missing, seed by seed, so that a league that is stopped has whole seeds; returns the failures."""
-    if not runs:
-        return []
-    campaign = chosen.store.campaign_of(sorted(runs, key=lambda run: run.scenario.seed))
+def _run(chosen: League, budget_s: float | None) -> dict[str, Outcome]:
+    """Runs what is missing, in steps that depend on the ones before; returns the failures by folder."""
+    from airprune.studies.league.effort import hours_text
+
+    failures: dict[str, Outcome] = {}
     chosen.store.path.mkdir(parents=True, exist_ok=True)
-    num_recorded = len({run.folder_name for run in runs}) - len(campaign.runs)
-    say(f"{len(campaign.runs):,} {what}" + (f"; {num_recorded:,} are recorded already" if num_recorded else ""))
-    return run_missing(campaign, chosen.out)
+    say(f"To run: {chosen.left()}; {len(chosen.store.used):,} runs are there already.")
+    if chosen.claims:
+        say(f"For claims: {chosen.left_of_claims()} to begin with; more seeds follow where they are not decided.")
+    spent_s = 0.0
+    while runs := chosen.wanted():
+        if budget_s is not None:
+            runs = _within(chosen, runs, budget_s - spent_s)
+            if not runs:
+                say(f"The budget of {hours_text(budget_s)} is used up.")
+                break
+        try:
+            found = run_missing(chosen.store.campaign_of(runs), chosen.out, announces=False)
+        finally:
+            lines = [chosen.store.line(run) for run in runs]  # also those of a step that was stopped
+        failures |= {outcome.run.folder_name: outcome for outcome in found}
+        for run, line in zip(runs, lines, strict=True):
+            spent_s += (line.cpu_s or 0.0) if line is not None else 0.0
+            if line is None:
+                trouble = failures[run.folder_name].trouble if run.folder_name in failures else None
+                chosen.store.troubles[run.folder_name] = trouble or "It did not finish."
+        chosen.has_run(runs)
+        chosen.record()
+        say(f"{hours_text(spent_s)} of CPU time used; left: {chosen.left()}.")
+    return failures
+
+
+def _within(chosen: League, runs: Sequence[CampaignRun], left_s: float) -> list[CampaignRun]:
+    """Returns the first of the runs that fit into the rest of a budget."""
+    from airprune.studies.league.effort import Load
+
+    found: list[CampaignRun] = []
+    for run in runs:
+        left_s -= chosen.store.effort.of(Load.of(run.scenario)) or 0.0
+        if left_s < 0.0:
+            break
+        found.append(run)
+    return found
 
 
 def _print(document: Mapping[str, Any]) -> None:

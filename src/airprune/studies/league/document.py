@@ -28,7 +28,7 @@ def document_of(
     is_tuned: bool,
     about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns standings and claims as JSON holds them; `about` has the league's settings, its cost, and what was left."""
+    """Returns standings and claims as JSON holds them; `about` has the league's settings, cost and dropped rows."""
     return {
         "airprune": airprune.__version__,
         "note": note,

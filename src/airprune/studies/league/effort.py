@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 
-from airprune.runs.durations import workload_of
+from airprune.runs.durations import Workload, workload_of
 from airprune.scenario import Scenario
 
 # Start and end of a run, measured on the presets.
@@ -40,32 +39,41 @@ def hours_text(cpu_s: float) -> str:
     return f"{cpu_s / 3600.0:.2g} h" if cpu_s >= 600.0 else f"{cpu_s / 60.0:.2g} min"
 
 
+@dataclass(frozen=True)
+class Load:
+    """The computation of a run: of which model on which data, and how much."""
+
+    kind: str
+    work: Workload
+    scenario: Scenario
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Load:
+        return cls(f"{scenario.model.name} {scenario.data.name}", workload_of(scenario), scenario)
+
+
 @dataclass
 class Effort:
     """CPU seconds per sample of a model, measured on finished runs or timed beforehand."""
 
-    _measured: dict[str, tuple[float, float]] = field(default_factory=lambda: defaultdict(lambda: (0.0, 0.0)))
+    _measured: dict[str, tuple[float, float]] = field(default_factory=dict)
     _timed: dict[str, float | None] = field(default_factory=dict)
 
     def add(self, scenario: Scenario, cpu_s: float | None) -> None:
         """Notes the CPU time of a finished run."""
         if cpu_s is not None:
-            samples, total_s = self._measured[_kind(scenario)]
-            self._measured[_kind(scenario)] = samples + workload_of(scenario).samples, total_s + cpu_s
+            load = Load.of(scenario)
+            samples, total_s = self._measured.get(load.kind, (0.0, 0.0))
+            self._measured[load.kind] = samples + load.work.samples, total_s + cpu_s
 
-    def of(self, scenario: Scenario) -> float | None:
+    def of(self, load: Load) -> float | None:
         """Returns the CPU seconds of a run; None if its model cannot be timed here."""
-        kind, load = _kind(scenario), workload_of(scenario)
-        samples, total_s = self._measured[kind]
+        samples, total_s = self._measured.get(load.kind, (0.0, 0.0))
         if samples:
-            return total_s / samples * load.samples
-        if kind not in self._timed:
+            return total_s / samples * load.work.samples
+        if load.kind not in self._timed:
             from airprune.runs.timing import seconds_per_sample
 
-            self._timed[kind] = seconds_per_sample(scenario)
-        rate = self._timed[kind]
-        return None if rate is None else _RUN_S + load.cpu_seconds(rate)
-
-
-def _kind(scenario: Scenario) -> str:
-    return f"{scenario.model.name} {scenario.data.name}"
+            self._timed[load.kind] = seconds_per_sample(load.scenario)
+        rate = self._timed[load.kind]
+        return None if rate is None else _RUN_S + load.work.cpu_seconds(rate)

@@ -28,9 +28,10 @@ from airprune.studies.campaign import MAX_RUNS, CampaignRun
 from airprune.studies.league import claims, tuning
 from airprune.studies.league.claims import LeagueClaim
 from airprune.studies.league.document import DOCUMENT, document_of, figure_name
-from airprune.studies.league.effort import Left
+from airprune.studies.league.effort import Left, Load
 from airprune.studies.league.figure import league_figure
 from airprune.studies.league.finished import FinishedRun
+from airprune.studies.league.league_run import LeagueRun
 from airprune.studies.league.ledger import LEDGER, Line, described, write_ledger
 from airprune.studies.league.lineup import Entry, Lineup, lineup
 from airprune.studies.league.runs import RunStore, ranked_runs
@@ -102,7 +103,7 @@ class League:
                 yield track, entry
 
     def wanted_by(self, track: Track, entry: Entry) -> list[CampaignRun]:
-        """Returns the runs that a row needs next: a step of its tuning, else its ranked runs; none once it is complete."""
+        """Returns the runs that a row needs next: a step of its tuning, else its ranked runs; none at the end."""
         if (track.name, entry.name) in self._complete:
             return []
         if self.is_tuned and (step := self.tuning_of(track, entry)).knobs is None:
@@ -159,26 +160,43 @@ class League:
         """Returns the work that is left, as races usually go; of claims only the runs that are known to be missing."""
         found = Left()
         for track, entry in self.cells():
-            if (track.name, entry.name) in self._complete:
-                continue
-            full_s = self.store.effort.of(entry.scenario)
-            num_ranked = len(self.seeds) * (2 if self._has_beside else 1)
-            if self.is_tuned:
-                step = self.tuning_of(track, entry)
-                if step.knobs is None:
-                    is_around = track.tuned is Tuned.RATES and self._prior(entry) is not None
-                    usual = tuning.USUAL_RUNS_AROUND if is_around else tuning.USUAL_RUNS
-                    half_s = self.store.effort.of(tuning.tuning_scenario(entry.scenario, {}))
-                    left = max(len(step.wanted), usual - len(step.tried))
-                    found = found.plus(left, max(left, tuning.MAX_RUNS - len(step.tried)), half_s)
-                else:
-                    num_ranked = len(self.wanted_by(track, entry))
-            else:
-                num_ranked = len(self.wanted_by(track, entry))
-            found = found.plus(num_ranked, num_ranked, full_s)
+            key = track.name, entry.name
+            if key not in self._parts:
+                self._parts[key] = self._left_of(track, entry)
+            for num_runs, at_most, load in self._parts[key]:
+                found = found.plus(num_runs, at_most, self.store.effort.of(load))
+        return found
+
+    def has_run(self, runs: Sequence[CampaignRun]) -> None:
+        """Notes that the work left of the rows of these runs has changed."""
+        for run in runs:
+            if isinstance(run, LeagueRun):
+                self._parts.pop((run.track, run.method), None)
+
+    @cached_property
+    def _parts(self) -> dict[tuple[str, str], list[tuple[int, int, Load]]]:
+        """Kinds of runs that are left of each row: how many, how many at most, and the computation of one."""
+        return {}
+
+    def _left_of(self, track: Track, entry: Entry) -> list[tuple[int, int, Load]]:
+        full = Load.of(entry.scenario)
+        if not self.is_tuned or (step := self.tuning_of(track, entry)).knobs is not None:
+            num_ranked = len(self.wanted_by(track, entry))
+            return [(num_ranked, num_ranked, full)]
+        is_around = track.tuned is Tuned.RATES and self._prior(entry) is not None
+        usual = tuning.USUAL_RUNS_AROUND if is_around else tuning.USUAL_RUNS
+        left = max(len(step.wanted), usual - len(step.tried))
+        at_most = max(left, tuning.MAX_RUNS - len(step.tried))
+        num_ranked = len(self.seeds) * (2 if self._has_beside else 1)
+        half = Load.of(tuning.tuning_scenario(entry.scenario, {}))
+        return [(left, at_most, half), (num_ranked, num_ranked, full)]
+
+    def left_of_claims(self) -> Left:
+        """Returns the runs that claims need next; how many follow depends on those."""
         missing = self.wanted_by_claims()
-        each_s = self.store.effort.of(missing[0].scenario) if missing else 0.0
-        return found.plus(len(missing), len(missing), each_s)
+        return Left().plus(
+            len(missing), len(missing), self.store.effort.of(Load.of(missing[0].scenario)) if missing else 0
+        )
 
     # Tuning
 
@@ -280,12 +298,14 @@ class League:
             "claims": [claim.name for claim in self.claims],
         }
 
-    def document(self, found: Sequence[Standings], *, dropped: Sequence[str] = ()) -> dict[str, Any]:
+    def document(
+        self, found: Sequence[Standings], verdicts: Sequence[Mapping[str, Any]] = (), *, dropped: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Returns tables and verdicts as plain data."""
         costs_s = [line.cpu_s for line in {line.run: line for line in self.store.used.values()}.values()]
         return document_of(
             found,
-            self.verdicts(),
+            verdicts,
             note=self.note,
             scenario=self.base.name,
             seeds=self.seeds,
@@ -298,11 +318,13 @@ class League:
             },
         )
 
-    def write(self, found: Sequence[Standings], *, dropped: Sequence[str] = ()) -> dict[str, Any]:
+    def write(
+        self, found: Sequence[Standings], verdicts: Sequence[Mapping[str, Any]] = (), *, dropped: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Writes tables, figures and report; returns the document that all of them are made from."""
         from airprune.studies.league.page import write_page
 
-        document = self.document(found, dropped=dropped)
+        document = self.document(found, verdicts, dropped=dropped)
         write_csv(self.out / "league.csv", found)
         write_latex(self.out / "league.tex", found, note=self.note)
         for one in found:

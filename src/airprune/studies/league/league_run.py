@@ -45,7 +45,7 @@ class LeagueRun(CampaignRun):
 
 
 def charged(scenario: Scenario) -> Scenario:
-    """Returns the scenario with no free link: broadcast downlinks, and 1 Gbit/s above the edges unless a rate is set."""
+    """Returns the scenario with no free link: broadcast downlinks, 1 Gbit/s above the edges unless a rate is set."""
     values = scenario.to_dict()
     name = scenario.topology.name
     changes: dict[str, Any] = {}

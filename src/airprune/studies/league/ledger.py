@@ -106,7 +106,7 @@ class Line:
 
 
 def described(scenario: Scenario) -> tuple[str, dict[str, Any]]:
-    """Returns a preset and the settings that differ from it, the method first; where a run is computed is no setting."""
+    """Returns a preset and the settings that differ from it, the method first; the engine is none of them."""
     preset = scenario.name if scenario.name in presets() else _PRESET
     plain, mine = Scenario.preset(preset), flat(scenario.to_dict())
     # Also those that the method by itself would have changed.

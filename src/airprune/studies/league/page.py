@@ -117,7 +117,7 @@ def _leaders(standings: Mapping[str, Any]) -> str:
 
 
 def _shown(found: Mapping[str, Any], departures: Sequence[str] = ()) -> Markup:
-    """Returns a table with the origin, if there is one, under the name, and the departures from the source to unfold."""
+    """Returns a table with the origin, if there is one, under the name, and departures from the source to unfold."""
     header, rows = found["header"], found["rows"]
     if header[-1] == ORIGIN:
         header, at = header[:-1], header.index("method")

@@ -232,7 +232,10 @@ def _differs(result: Result, same: Result) -> str:
             for mine, theirs in zip(run.tests, same.runs[seed].tests, strict=False)
         )
     ]
-    return f"; differs in {' and '.join(differs)}" if differs else ", at the same costs"
+    *first, last = differs or [""]
+    return (
+        f"; differs in {' and '.join([', '.join(first), last] if first else [last])}" if last else ", at the same costs"
+    )
 
 
 def _same_as(results: Mapping[str, Result]) -> dict[str, str]:
@@ -241,7 +244,7 @@ def _same_as(results: Mapping[str, Result]) -> dict[str, str]:
     for name, result in results.items():
         if result.runs and not result.num_diverged:
             groups.setdefault(repr(sorted(result.curves.items())), []).append(name)
-    found = {}
+    found: dict[str, str] = {}
     for names in groups.values():
         plainest = min(names, key=lambda name: len(METHODS[name].settings) if name in METHODS else 0)
         found |= {name: plainest for name in names if name != plainest}

@@ -53,9 +53,9 @@ _RACE = (
 )
 _TUNING = {
     Tuned.RACE: _RACE,
-    Tuned.RATES: "Learning rates were tuned around those of track A, whose main settings were kept: three rates or more "
-    "on seed 100, the best two also on 101 and 102, with half of the rounds, on training samples that no device trains "
-    "on.",
+    Tuned.RATES: "Learning rates were tuned around those of track A, whose main settings were kept: at least three "
+    "rates on seed 100, the best two also on 101 and 102, with half of the rounds, on training samples that no device "
+    "trains on.",
     Tuned.KEPT: "Learning rates and main settings are those that track A was tuned to.",
 }
 
@@ -79,11 +79,11 @@ def notes_of(found: Standings, *, is_tuned: bool) -> list[str]:
     tuned = _TUNING[found.track.tuned] if is_tuned else "No method was tuned: all have the scenario's learning rate."
     asterisk = f"*: differs beyond chance, p < {SIGNIFICANT:g} after Holm's correction over the track's methods."
     ranked = (
-        "Methods are ordered by their mean. A range of ranks has every rank that a method may have: from 1 + the number "
-        "of methods that are better, to the number of methods minus those that are worse, beyond simultaneous 95 % "
-        "intervals of all paired differences (Tukey's studentised range over methods × seeds; for methods with more "
-        "than four times the median variance, paired t-intervals corrected by Šidák). Methods of the same learning "
-        "share a rank and count once."
+        "Methods are ordered by their mean. A range of ranks has every rank that a method may have: from 1 + the "
+        "number of better methods to the number of methods minus the worse ones, beyond simultaneous 95 % intervals "
+        "of all paired differences (Tukey's studentised range over methods × seeds; for methods with more than four "
+        "times the median variance, paired t-intervals corrected by Šidák). Methods of the same learning share a rank "
+        "and count once."
     )
     by = By.TIME if found.track.by is By.TIME else By.ROUNDS
     has_ranks = any(row.ranks[by] is not None for row in found.rows)
@@ -195,18 +195,31 @@ def gap_text(gap: Gap | None) -> str:
     return f"{text} *" if gap.p_holm < SIGNIFICANT else text
 
 
-def rounded(estimate: Estimate, *, scale: float = 1.0, sign: str = "", digits: int = 3) -> str:
-    """Returns mean ± half-width with the digits that the half-width deserves: its first two, one if it begins above 2.
+def rounded(estimate: Estimate, *, scale: float = 1.0, sign: str = "") -> str:
+    """Returns mean ± half-width with the digits that the half-width deserves: its first, two if it begins with 1 or 2.
 
-    Without an interval, or with one of width 0, so many significant digits.
+    Never more than three significant digits of the mean; of differences never more than two decimals. A half-width that
+    does not show in them is not shown.
     """
     mean, width = estimate.mean * scale, estimate.half_width * scale
-    if math.isnan(width) or width <= 1e-9 * abs(mean):
-        text = number(mean, f"{sign}.{digits}g")
-        return text if math.isnan(width) else f"{text} ± 0"
-    place = math.floor(math.log10(width))
-    decimals = max(0, -place + (1 if width < 2.95 * 10.0**place else 0))
-    return f"{number(mean, f'{sign},.{decimals}f')} ± {number(width, f',.{decimals}f')}"
+    most = 2 if sign else _decimals(abs(mean), 3)
+    if math.isnan(width) or width < 0.5 * 10.0**-most:
+        return _without_minus_zero(number(mean, f"{sign},.{min(most, 1) if sign else most}f"))
+    decimals = min(most, _decimals(width, 2 if _leading(width) < 3 else 1))
+    return f"{_without_minus_zero(number(mean, f'{sign},.{decimals}f'))} ± {number(width, f',.{decimals}f')}"
+
+
+def _leading(value: float) -> int:
+    return int(value / 10.0 ** math.floor(math.log10(value)))
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Returns the decimals that show so many significant digits."""
+    return max(0, digits - 1 - math.floor(math.log10(value))) if value > 0.0 else 0
+
+
+def _without_minus_zero(text: str) -> str:
+    return text if any(digit in text for digit in "123456789") else text.lstrip("-−")
 
 
 def _cost_text(costs: Costs, measure: str) -> str:

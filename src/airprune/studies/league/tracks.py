@@ -12,8 +12,8 @@ from typing import Any
 
 from airprune.errors import UnknownName, UsageError
 from airprune.scenario import Scenario
-from airprune.scenario.presets import presets
 from airprune.scenario.model_shape import shape_of
+from airprune.scenario.presets import presets
 
 # The paper's own deadlines: 350 ms on a network without edges, where all devices share the bandwidth, against 30 ms.
 FLAT_DEADLINE = 350.0 / 30.0

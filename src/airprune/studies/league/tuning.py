@@ -1,16 +1,16 @@
 """The same tuning for every method and every arm of a claim: a race in steps, each of which depends on the one before.
 
     1. Learning rate: 0.01, 0.03, 0.1, 0.3 on seed 100. While the best is the lowest or the highest one tried, the next
-       one of the series 0.001 … 1 follows. The best two also run on seeds 101 and 102; the higher mean of three wins. If
-       it is an outermost one, the next of the series challenges it.
+       one of the series 0.001 … 1 follows. The best two also run on seeds 101 and 102; the higher mean of three wins.
+       If it is an outermost one, the next of the series challenges it.
     2. The method's own main setting (`Recipe.knob`) at that rate: two other values challenge its own. A method without
        one has as many challengers: two rates between the best and the second best.
 
 A challenger runs on seed 100. The best of them, if it is better there, also runs on seeds 101 and 102, and is taken if
 its mean of three is higher. A race has at most `MAX_RUNS` runs, for every method the same.
 
-On another track than the first the setting of step 2 is kept, and step 1 starts from three rates around the one that the
-first track chose; or both are kept.
+On another track than the first the setting of step 2 is kept, and step 1 starts from three rates around the one that
+the first track chose; or both are kept.
 
 A tuning run has half of the global rounds, rounded up, since that is cheaper, and is evaluated on training samples that
 no device trains on, never on the test set.
