@@ -309,7 +309,7 @@ def test_bits_to_the_target_are_of_all_links_and_each_link_has_a_column(table):
 
 
 def test_joules_are_labelled_as_a_models(table):
-    assert [name for name in shown(table)[0].header if name.startswith("J to")][0].endswith("(model)")
+    assert next(name for name in shown(table)[0].header if name.startswith("J to")).endswith("(model)")
 
 
 @pytest.mark.parametrize(
