@@ -441,12 +441,15 @@ class Experiment:
     def own_tests(self) -> tuple[Array, ...]:
         """Test samples of each device, where devices have models of their own: sampled once, classes as in its data.
 
-        Together about as many as the test set has, but never few.  [num_devices] arrays
+        With the partition natural, owners as in its data. Together about as many as the test set has, but never few.
+        [num_devices] arrays
         """
         data, num_devices = self.dataset, self.network.num_devices
         count = max(_OWN_TEST, len(data.test_y) // num_devices)
         streams = (rng_for(self.scenario.seed, "own-test", device) for device in range(num_devices))
         train, test = classes_of(data.train_y, data), classes_of(data.test_y, data)
+        if self.scenario.data.partition == "natural" and data.train_owner is not None and data.test_owner is not None:
+            train, test = data.train_owner, data.test_owner
         classes = (train[samples] for samples in self.samples)
         return tuple(samples_like(own, test, count, rng) for own, rng in zip(classes, streams, strict=True))
 

@@ -199,8 +199,19 @@ class DataSection(Section):
         description="samples for evaluation; held-out: test_samples of the training samples that are not in "
         "train_samples, for tuning without the test set",
     )
-    partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid"] = Field(
-        default="iid", description="partition of the training samples among devices: IID, or non-IID by class"
+    owners: Count | None = Field(
+        default=None,
+        description="for data sets whose samples have owners: number of owners, sampled at random, whose samples are "
+        "used; none: all",
+    )
+    min_owner_samples: Count = Field(
+        default=1,
+        description="for data sets whose samples have owners: owners with fewer training samples are excluded",
+    )
+    partition: Literal["iid", "shards", "dirichlet", "edge-iid", "edge-non-iid", "natural"] = Field(
+        default="iid",
+        description="partition of the training samples among devices: IID, non-IID by class, or natural: a device is "
+        "one owner of samples, or several",
     )
     samples_per_device: Count | None = Field(
         default=None,
