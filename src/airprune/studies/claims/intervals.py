@@ -123,7 +123,7 @@ def judge_saving(
     """
     aim = Aim.MUCH_BETTER if much else Aim.BETTER
     found = decide([-value for value in log_ratio], aim, delta=-math.log1p(-delta), looks=looks)
-    decision = found.scaled(lambda value: -math.expm1(-value))
+    decision = found.scaled(lambda value: -math.expm1(-value), "share saved")
     interval = _interval_text(decision, ".1f", 100.0) if math.isfinite(found.low) or math.isfinite(found.high) else ""
     saved = number(decision.effect, ".1f", " %", scale=100.0) + interval
     reason = f"{sentence}; saved {saved}{_ending(decision, aim, f'{delta:.0%}')}"
@@ -152,6 +152,7 @@ def judge_trend(
     delta: float,
     what: str,
     looks: Looks = ONE_LOOK,
+    unit: str = "accuracy",
 ) -> Judgement:
     """Judges whether a measure rises (or falls) along ordered levels; arrays hold one value per seed, seeds aligned.
 
@@ -169,8 +170,8 @@ def judge_trend(
         found = _trend_look(levels, [values[:count] for values in by_level], rising, delta, what, looks)
         if found.verdict is not Verdict.UNDECIDED:
             break
-    assert found is not None
-    return found
+    assert found is not None and found.decision is not None
+    return replace(found, decision=replace(found.decision, unit=unit))
 
 
 def _trend_look(

@@ -102,7 +102,6 @@ class LeagueClaim(Claim[[Arms]]):
         return arm.with_values({key: usual.get(key) for key in self.same_model if key in mine})
 
 
-
 def applicable(found: Sequence[LeagueClaim], base: Scenario) -> list[LeagueClaim]:
     """Returns the claims whose methods are registered and whose arms are valid on this scenario."""
     return [claim for claim in found if all(name in METHODS for name in claim.needs) and _fits(claim, base)]
